@@ -50,10 +50,6 @@ class _IdPart(msgspec.Struct, frozen=True):
     id: str
 
 
-class _NoEntry(msgspec.Struct, frozen=True):
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
     """A run on disk, finished or not.
@@ -79,8 +75,8 @@ class Run:
         """
         if phase not in _KIND:
             raise UsageError(f"{phase} keeps no records; ask for one of {', '.join(_KIND)}")
-        index: Index[_NoEntry] = Index()
-        index.read(RunDir(self.path).files(phase), _IdPart, lambda part: (part.id, _NoEntry()))
+        index: Index[None] = Index()
+        index.read(RunDir(self.path).files(phase), _IdPart, lambda part: (part.id, None))
         return (index.load(key, _KIND[phase]) for key in index)
 
     def results(self) -> Results:

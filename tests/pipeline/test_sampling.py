@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from itertools import combinations, islice
+from itertools import combinations
 from math import prod
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from coeval.pipeline.sampling import ItemSpace, Sample, coverage_shortfall, plan_samples
+from coeval.pipeline.sampling import ItemSpace, Sample, Samples, coverage_shortfall
 
 
 def attributes(*sizes: int) -> dict[str, list[str]]:
@@ -20,8 +20,8 @@ def attributes(*sizes: int) -> dict[str, list[str]]:
 def plan(
     space: ItemSpace, total: int, *, seed: int = 0, recorded: dict[int, dict[str, str]] | None = None
 ) -> list[Sample]:
-    samples = plan_samples(space, seed=seed, task="task", teacher="teacher", recorded=recorded)
-    return list(islice(samples, total))
+    samples = Samples(space, seed=seed, task="task", teacher="teacher", recorded=recorded)
+    return [samples.item(n) for n in range(1, total + 1)]
 
 
 def lacks(what: str, space: ItemSpace, total: int) -> bool:
@@ -163,8 +163,8 @@ def test_plans_differ_by_seed_task_and_teacher(changed: str) -> None:
     )
     names = {"seed": 0, "task": "t", "teacher": "m"}
     other = names | {changed: 1 if changed == "seed" else "other"}
-    one = list(islice(plan_samples(space, **names), 12))  # type: ignore[arg-type]
-    two = list(islice(plan_samples(space, **other), 12))  # type: ignore[arg-type]
+    samples = Samples(space, **names), Samples(space, **other)  # type: ignore[arg-type]
+    one, two = ([of.item(n) for n in range(1, 13)] for of in samples)
     assert [sample.target for sample in one] != [sample.target for sample in two]
     assert [sample.nuance for sample in one] != [sample.nuance for sample in two]
 
@@ -191,6 +191,24 @@ def test_recorded_items_that_are_as_planned_change_nothing(
     kept = data.draw(st.sets(st.integers(1, total)))
     recorded = {n: planned[n - 1].target for n in kept}
     assert plan(space, total, recorded=recorded) == planned
+
+
+@given(spaces(), st.integers(1, 25), st.data())
+def test_a_plan_asked_for_in_part_is_the_same_plan(space: ItemSpace, total: int, data: st.DataObject) -> None:
+    words = st.sampled_from([*(word for values in space.target.values() for word in values), "of old"])
+    items = st.dictionaries(st.sampled_from([*space.target, "gone"]), words, max_size=3)
+    recorded = data.draw(st.dictionaries(st.integers(1, total), items))
+    wanted = sorted(data.draw(st.sets(st.integers(1, total + 5))))
+    samples = Samples(space, seed=0, task="task", teacher="teacher", recorded=recorded)
+    whole = plan(space, total + 5, recorded=recorded)
+    assert [samples.item(n) for n in wanted] == [whole[n - 1] for n in wanted]
+
+
+def test_a_plan_goes_forward() -> None:
+    samples = Samples(ItemSpace(target=attributes(2)), seed=0, task="task", teacher="teacher")
+    samples.item(3)
+    with pytest.raises(ValueError, match="item 3 was asked for after item 3"):
+        samples.item(3)
 
 
 @given(spaces(), st.integers(1, 20))

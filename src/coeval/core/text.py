@@ -27,6 +27,8 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 _SEPARATORS = re.compile(r"(?<=[^\W_])[\s_-]+(?=[^\W_])")
 
+_UNFED = blake2b(digest_size=8)
+
 _MOST_FALSE_STARTS = 500
 """Each costs a pass over what stands before it (to count lines for an error nobody reads)."""
 
@@ -218,11 +220,11 @@ def split_reasoning(text: str) -> tuple[str, str | None, bool]:
 
 def digest(*parts: str) -> str:
     """16 hex digits that stand for ``parts``: BLAKE2b over each part with its length before it."""
-    pieces: list[bytes] = []
+    hashed = _UNFED.copy()  # a third quicker than a new one: every answer of a run is hashed on resuming
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
-        pieces += (len(data).to_bytes(8, "big"), data)
-    return blake2b(b"".join(pieces), digest_size=8).hexdigest()
+        hashed.update(len(data).to_bytes(8, "big") + data)
+    return hashed.hexdigest()
 
 
 def canonical(obj: object) -> str:

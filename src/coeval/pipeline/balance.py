@@ -6,7 +6,8 @@ otherwise pure functions of their space and of the name of their draws.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from math import gcd, lcm, prod
 
@@ -59,9 +60,9 @@ class _Attribute:
         self.open = list(self.times)
         self.together: dict[str, int] = {}
 
-    def use(self, value: int) -> None:
-        self.uses += 1
-        self.times[value] += 1
+    def use(self, value: int, times: int) -> None:
+        self.uses += times
+        self.times[value] += times
         if value in self.open:
             self.open.remove(value)
         if not self.open:
@@ -94,29 +95,44 @@ class Balanced:
         self._always = [self._attributes[name] for name in labels if name in self._attributes]
         self._others = [attribute for name, attribute in self._attributes.items() if name not in labels]
         self._lo, self._hi = (min(size, len(self._others)) for size in sizes)
+        self._turn = -1
         self._sizes: list[int] = []
         self._pairs: list[dict[int, int]] = [{} for _ in self._words]
         self._n = 0
 
     def next_item(self, existing: Mapping[str, str] | None) -> dict[str, str]:
         """The next item's attributes; an existing item is only counted, as far as it is of this space."""
-        self._n += 1
-        size = self._next_size()
         if existing is not None:
-            known = ((name, a.ids.get(existing.get(name, ""))) for name, a in self._attributes.items())
-            self._count({name: value for name, value in known if value is not None})
+            self.pass_over([existing])
             return dict(existing)
+        self._n += 1
+        if not self._hi and not self._always:
+            return {}
+        size = self._size(self._n)
         draws = _Draws(self._source, self._n)
         chosen = self._values_of(self._sampled(size, draws), draws)
-        self._count(chosen)
+        self._count(chosen, 1)
         return {name: self._words[chosen[name]] for name in self._attributes if name in chosen}
 
-    def _next_size(self) -> int:
-        """How many others the item has: each size from lo to hi once, shuffled, and over again."""
-        width = self._hi - self._lo + 1
-        if not self._sizes:
-            self._sizes = _Draws(f"{self._source} sizes", self._n).shuffled(width)
-        return self._lo + self._sizes.pop()
+    def pass_over(self, items: Sequence[Mapping[str, str]]) -> None:
+        """Count the next items, which exist; in which order they come makes no difference."""
+        self._n += len(items)
+        for alike, times in Counter(tuple(item.items()) for item in items).items():
+            values = {
+                name: self._attributes[name].ids.get(value)
+                for name, value in alike
+                if name in self._attributes
+            }
+            self._count({name: value for name, value in values.items() if value is not None}, times)
+
+    def _size(self, n: int) -> int:
+        """How many others item ``n`` has: each size from lo to hi once, shuffled, and over again."""
+        turn, place = divmod(n - 1, self._hi - self._lo + 1)
+        if turn != self._turn:
+            self._turn = turn
+            first = turn * (self._hi - self._lo + 1) + 1
+            self._sizes = _Draws(f"{self._source} sizes", first).shuffled(self._hi - self._lo + 1)
+        return self._lo + self._sizes[-1 - place]
 
     def _sampled(self, size: int, draws: _Draws) -> list[_Attribute]:
         if size == len(self._others):
@@ -180,14 +196,14 @@ class Balanced:
         _, one, two = tied[draws.below(len(tied))]
         return one, two
 
-    def _count(self, chosen: Mapping[str, int]) -> None:
+    def _count(self, chosen: Mapping[str, int], times: int) -> None:
         for name, value in chosen.items():
             attribute, row = self._attributes[name], self._pairs[value]
-            attribute.use(value)
+            attribute.use(value, times)
             for other_name, other in chosen.items():
                 if other != value:
-                    attribute.together[other_name] = attribute.together.get(other_name, 0) + 1
-                    row[other] = row.get(other, 0) + 1
+                    attribute.together[other_name] = attribute.together.get(other_name, 0) + times
+                    row[other] = row.get(other, 0) + times
 
 
 class CrossProduct:
@@ -232,6 +248,11 @@ class CrossProduct:
             return dict(existing)
         combination, self._next = self._next, None
         return combination
+
+    def pass_over(self, items: Iterable[Mapping[str, str]]) -> None:
+        """Let the next items be these, which exist."""
+        for item in items:
+            self.next_item(item)
 
     def _combination(self, at: int) -> dict[str, str]:
         block, along = divmod(at, self._length)

@@ -79,8 +79,8 @@ def _records(plan: Plan, folder: RunDir, scene: Scene, slot: Slot) -> Iterator[t
         yield "response_collection", folder.responses(task, student.name), plan.has_response(response)
         for judge in scene.judges:
             entry = evaluations.get(f"{response}__{judge.name}")
-            path = folder.evaluations(task, teacher, judge.name)
-            yield "evaluation", path, not plan.standing(entry, scene, judge).owed
+            owed = plan.standings("evaluation", scene, judge)[entry].owed
+            yield "evaluation", folder.evaluations(task, teacher, judge.name), not owed
         if scene.task.label_attributes:
             entry = evaluations.get(f"{response}__{EXACT_MATCH}")
             path = folder.evaluations(task, teacher, EXACT_MATCH)

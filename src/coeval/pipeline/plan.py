@@ -7,8 +7,9 @@ the work itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from coeval.core.records import EXACT_MATCH
 from coeval.pipeline.cast import Part, Scene
@@ -44,10 +45,29 @@ class Changed(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Where a recorded evaluation stands: the factors still owed, and why others no longer hold."""
+    """Where a record stands, by itself: whether it is to be made, and why it would be made otherwise now.
 
-    owed: tuple[str, ...]
-    changed: tuple[Changed, ...]
+    ``factors`` are those of an evaluation that are still to be scored.
+    """
+
+    owed: bool
+    changed: tuple[Changed, ...] = ()
+    factors: tuple[str, ...] = ()
+
+
+class Standings(dict[Entry | None, Standing]):
+    """Where one model's records of a phase and task stand, by their entries (None: not recorded).
+
+    Worked out once for all records that are alike, since they share their entry.
+    """
+
+    def __init__(self, stand: Callable[[Any], Standing]) -> None:
+        super().__init__()
+        self._stand = stand
+
+    def __missing__(self, entry: Entry | None) -> Standing:
+        standing = self[entry] = self._stand(entry)
+        return standing
 
 
 class Plan:
@@ -76,7 +96,7 @@ class Plan:
         }
         self._grain = {phase: Grain(phase, modes[phase], self._index[phase]) for phase in FLOWING}
         self._as_it_is = {phase for phase in FLOWING if modes[phase] in ("Keep", "Model")}
-        self._standings: dict[tuple[int, int], Standing] = {}
+        self._standings: dict[tuple[Phase, str, str], Standings] = {}
 
     @property
     def selective(self) -> bool:
@@ -110,12 +130,16 @@ class Plan:
             return [t for t in recorded if grain.leaves(f"{scene.task.name}__{t}") and t not in scene.sources]
         return recorded
 
-    def owes_item(self, slot: Slot) -> bool:
+    def asked_for(self, phase: Phase, key: str, *models: str) -> bool:
+        """Whether names and modes leave the record ``key``, in which ``models`` take part, to this run."""
+        return self.takes_part(*models) and not self._grain[phase].leaves(key)
+
+    def owes_item(self, scene: Scene, slot: Slot) -> bool:
         """Whether the item is to be made (again)."""
-        entry = self.recorded.items.get(slot.id)
-        if slot.teacher is None or not self.takes_part(slot.teacher_name):
+        teacher = slot.teacher
+        if teacher is None or not self.asked_for("data_generation", slot.id, teacher.name):
             return False
-        return self._owes("data_generation", slot.id, entry, slot.teacher.recipe.hash)
+        return self.standings("data_generation", scene, teacher)[self.recorded.items.get(slot.id)].owed
 
     def has_item(self, slot: Slot) -> bool:
         """Whether a good item is there to be answered as it is."""
@@ -124,12 +148,12 @@ class Plan:
 
     # --- responses and evaluations -----------------------------------------------------------
 
-    def owes_response(self, key: str, slot: Slot, student: Part, *, renewed: bool) -> bool:
+    def owes_response(self, key: str, scene: Scene, slot: Slot, student: Part, *, renewed: bool) -> bool:
         """``renewed``: the item is new in this run, so nothing recorded answers it."""
-        if not self.takes_part(slot.teacher_name, student.name):
+        if not self.asked_for("response_collection", key, slot.teacher_name, student.name):
             return False
         entry = None if renewed else self.recorded.responses.get(key)
-        return self._owes("response_collection", key, entry, student.recipe.hash)
+        return self.standings("response_collection", scene, student)[entry].owed
 
     def has_response(self, key: str) -> bool:
         entry = self.recorded.responses.get(key)
@@ -139,12 +163,10 @@ class Plan:
         self, key: str, scene: Scene, names: tuple[str, str], judge: Part, *, renewed: bool
     ) -> tuple[str, ...]:
         """The factors to be asked of a judge; ``names`` are the teacher and the student."""
-        if not self.takes_part(*names, judge.name):
-            return ()
-        if self._grain["evaluation"].leaves(key):
+        if not self.asked_for("evaluation", key, *names, judge.name):
             return ()
         entry = None if renewed else self.recorded.evaluations.get(key)
-        return self.standing(entry, scene, judge).owed
+        return self.standings("evaluation", scene, judge)[entry].factors
 
     def completes(self, key: str, judge: Part, *, renewed: bool) -> bool:
         """Whether what the judge gave before stays, so that only what it lacks is asked for."""
@@ -153,50 +175,58 @@ class Plan:
             return False
         return self.stance is not Stance.REDO or not entry.change(judge.recipe.hash)
 
-    def standing(self, entry: EvaluationEntry | None, scene: Scene, judge: Part) -> Standing:
-        """Worked out once for all evaluations that are alike: they share their entry."""
-        known = self._standings.get((id(entry), id(judge)))
+    def owes_labels(self, key: str, names: tuple[str, str], *, renewed: bool) -> bool:
+        if not self.asked_for("evaluation", key, *names, EXACT_MATCH):
+            return False
+        entry = None if renewed else self.recorded.evaluations.get(key)
+        if entry is None or not entry.good:
+            return True
+        # comparing costs nothing: what no longer stands is compared again without being asked
+        redone = self.stance is Stance.REDO or not self._accepts("evaluation")
+        return redone and bool(entry.change(LABEL_RECIPE))
+
+    # --- where a record stands, by itself ----------------------------------------------------
+
+    def standings(self, phase: Phase, scene: Scene, part: Part) -> Standings:
+        """Those of what ``part`` makes in a phase of a task; `asked_for` is apart from them."""
+        place = (phase, scene.task.name, part.name)
+        known = self._standings.get(place)
         if known is None:
-            known = self._standings[id(entry), id(judge)] = self._stand(entry, scene, judge)
+            if phase == "evaluation":
+                known = Standings(partial(self._stand_judged, scene, part))
+            else:
+                known = Standings(partial(self._stand, phase, scene, part))
+            self._standings[place] = known
         return known
 
-    def _stand(self, entry: EvaluationEntry | None, scene: Scene, judge: Part) -> Standing:
+    def _stand(self, phase: Phase, scene: Scene, part: Part, entry: Entry | None) -> Standing:
         if entry is None or not entry.good:
-            return Standing(tuple(scene.criteria), ())
+            return Standing(owed=True)
+        changed = self._change(phase, scene, entry, part)
+        redone = self.stance is Stance.REDO and bool(entry.change(part.recipe.hash))
+        return Standing(redone, changed)
+
+    def _stand_judged(self, scene: Scene, judge: Part, entry: EvaluationEntry | None) -> Standing:
+        factors = tuple(scene.criteria)
+        if entry is None or not entry.good:
+            return Standing(bool(factors), (), factors)
         scored, redo = dict(entry.scored), self.stance is Stance.REDO
+        changed = self._change("evaluation", scene, entry, judge)
         old = [f for f, text in scene.criteria.items() if scored.get(f) not in ("", None, text)]
-        if changed := self.change("evaluation", scene, entry, judge):
-            return Standing(tuple(scene.criteria) if redo else self._absent(scene, scored), (changed,))
-        owed = [f for f in scene.criteria if f not in scored or (redo and f in old)]
-        noted = [] if self._accepts("evaluation") else old
-        task = scene.task.name
-        changes = [Changed("evaluation", task, judge.name, "recipe", factor=factor) for factor in noted]
-        return Standing(tuple(owed), tuple(changes))
+        if changed:
+            owed = factors if redo else tuple(f for f in factors if f not in scored)
+        else:
+            owed = tuple(f for f in factors if f not in scored or (redo and f in old))
+            task, noted = scene.task.name, [] if self._accepts("evaluation") else old
+            changed = tuple(Changed("evaluation", task, judge.name, "recipe", factor=f) for f in noted)
+        return Standing(bool(owed), changed, owed)
 
-    def _absent(self, scene: Scene, scored: Mapping[str, str]) -> tuple[str, ...]:
-        return tuple(factor for factor in scene.criteria if factor not in scored)
-
-    def change(self, phase: Phase, scene: Scene, entry: Entry, part: Part) -> Changed | None:
+    def _change(self, phase: Phase, scene: Scene, entry: Entry, part: Part) -> tuple[Changed, ...]:
         """Why a good record would be made otherwise now, unless the run takes it as it is."""
-        change = entry.change(part.recipe.hash) if entry.good and not self._accepts(phase) else ""
+        change = "" if self._accepts(phase) else entry.change(part.recipe.hash)
         if not change:
-            return None
-        return Changed(phase, scene.task.name, part.name, change, entry.recipe, part.recipe.hash)
+            return ()
+        return (Changed(phase, scene.task.name, part.name, change, entry.recipe, part.recipe.hash),)
 
     def _accepts(self, phase: Phase) -> bool:
         return self.stance is Stance.KEEP or phase in self._as_it_is
-
-    def owes_labels(self, key: str, names: tuple[str, str], *, renewed: bool) -> bool:
-        if not self.takes_part(*names, EXACT_MATCH):
-            return False
-        entry = None if renewed else self.recorded.evaluations.get(key)
-        # comparing costs nothing: what no longer stands is compared again without being asked
-        stale = entry is not None and bool(entry.change(LABEL_RECIPE)) and not self._accepts("evaluation")
-        return stale or self._owes("evaluation", key, entry, LABEL_RECIPE)
-
-    def _owes(self, phase: Phase, key: str, entry: Entry | None, recipe: str) -> bool:
-        if self._grain[phase].leaves(key):
-            return False
-        if entry is None or not entry.good:
-            return True
-        return self.stance is Stance.REDO and bool(entry.change(recipe))

@@ -9,6 +9,7 @@ later start can say what changed. Rubric text counts per factor, in `criterion_h
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from coeval.core.records import Role
@@ -90,7 +91,12 @@ def answer_input(prompt: str) -> str:
 
 def item_content(prompt: str, reference: str, attributes: Mapping[str, str]) -> str:
     """All of an item that a judge may see or a label be held against."""
-    return digest(prompt, reference, canonical(dict(attributes)))
+    return digest(prompt, reference, _spelled(tuple(attributes.items())))
+
+
+@lru_cache(maxsize=4096)  # many items share their attributes
+def _spelled(attributes: tuple[tuple[str, str], ...]) -> str:
+    return canonical(dict(attributes))
 
 
 def judged_input(item: str, response: str) -> str:

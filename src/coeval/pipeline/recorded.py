@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -68,8 +68,11 @@ class EvaluationPart(msgspec.Struct, frozen=True):
 _texts = msgspec.json.Decoder(dict[str, str]).decode
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """A recorded item or response. ``fresh``: made from the content that is there now."""
+class Entry(msgspec.Struct, frozen=True, eq=False):
+    """A recorded item or response; one object for all that are alike, so it is known by its identity.
+
+    ``fresh``: made from the content that is there now.
+    """
 
     good: bool
     recipe: str
@@ -82,10 +85,18 @@ class Entry(msgspec.Struct, frozen=True):
         return "" if self.fresh else "input"
 
 
-class EvaluationEntry(Entry, frozen=True):
+class EvaluationEntry(Entry, frozen=True, eq=False):
     """A recorded evaluation; ``scored`` pairs each factor with the hash of its criterion, if known."""
 
     scored: tuple[tuple[str, str], ...] = ()
+
+
+class _Posed(NamedTuple):
+    """What an item's answers and judgments are made from. Older layouts recorded no ``input_hash``:
+    their records, and those of items that are not there, are taken as they are."""
+
+    asked: str
+    content: str
 
 
 class Recorded:
@@ -102,8 +113,7 @@ class Recorded:
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._entries: dict[tuple[bool, str, int, bool], Entry] = {}
         self._evaluation_entries: dict[tuple[str, str, int, bool, bytes, bytes], EvaluationEntry] = {}
-        self._answer_inputs: dict[str, str] = {}
-        self._item_content: dict[str, str] = {}
+        self._posed: dict[str, _Posed] = {}
         self._judged_inputs: dict[str, str] = {}
 
     def read(
@@ -119,8 +129,7 @@ class Recorded:
         if "response_collection" in wanted:
             answers = folder.files("response_collection")
             self.responses.read(answers, ResponsePart, self._note_response, without)
-        self._item_content.clear()
-        self._answer_inputs.clear()
+        self._posed.clear()
         if "evaluation" in wanted:
             verdicts = folder.files("evaluation")
             self.evaluations.read(verdicts, EvaluationPart, self._note_evaluation, without)
@@ -146,22 +155,21 @@ class Recorded:
         shared = self._attributes.setdefault(tuple(attributes.items()), attributes)
         self.by_teacher.setdefault((part.task_id, part.teacher_model_id), {})[part.id] = shared
         prompt = part.prompt or ""
-        self._answer_inputs[part.id] = answer_input(prompt)
-        self._item_content[part.id] = item_content(
-            prompt, part.reference_response or "", part.sampled_target_attributes
-        )
+        content = item_content(prompt, part.reference_response or "", attributes)
+        self._posed[part.id] = _Posed(answer_input(prompt), content)
         return part.id, self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
 
     def _note_response(self, part: ResponsePart) -> tuple[str, Entry]:
-        good = part.status == "ok" and part.response is not None
-        fresh = _same(part.input_hash, self._answer_inputs.get(part.datapoint_id))
-        content = self._item_content.get(part.datapoint_id)
-        if part.response is not None and content is not None:
-            self._judged_inputs[part.id] = judged_input(content, part.response)
+        good, fresh = part.status == "ok" and part.response is not None, True
+        if (item := self._posed.get(part.datapoint_id)) is not None:
+            fresh = part.input_hash in ("", item.asked)
+            if part.response is not None:
+                self._judged_inputs[part.id] = judged_input(item.content, part.response)
         return part.id, self._entry(good, part.recipe, part.attempts, fresh)
 
     def _note_evaluation(self, part: EvaluationPart) -> tuple[str, EvaluationEntry]:
-        fresh = _same(part.input_hash, self._judged_inputs.get(part.response_id))
+        made_from = part.input_hash
+        fresh = not made_from or self._judged_inputs.get(part.response_id, made_from) == made_from
         alike = (part.status, part.recipe, part.attempts, fresh, bytes(part.scores), bytes(part.criteria))
         entry = self._evaluation_entries.get(alike)
         if entry is None:
@@ -178,11 +186,6 @@ class Recorded:
         if entry is None:
             entry = self._entries[alike] = Entry(*alike)
         return entry
-
-
-def _same(recorded: str, current: str | None) -> bool:
-    """Whether content is what it was; older layouts recorded none, and are taken as they are."""
-    return not recorded or current is None or recorded == current
 
 
 class Grain:

@@ -19,7 +19,7 @@ from coeval.pipeline.items import ItemWork
 from coeval.pipeline.plan import FLOWING, Plan, Slot
 from coeval.pipeline.posed import posed
 from coeval.pipeline.responses import ResponseWork
-from coeval.pipeline.sampling import Sample, plan_samples
+from coeval.pipeline.sampling import Sample, Samples
 from coeval.store.rundir import RunDir
 
 _BREATH = 256  # slots walked before other tasks get their turn
@@ -53,7 +53,7 @@ class River:
         """All work that does not wait for other work, items in order."""
         walked = 0
         for scene in self._plan.scenes:
-            samples = _Samples(self._plan, scene)
+            samples = _Sampled(self._plan, scene)
             for slot in self._plan.slots(scene):
                 if self._open[walked]:
                     for work in self._of_slot(scene, slot, samples):
@@ -62,8 +62,8 @@ class River:
                 if not walked % _BREATH:
                     await asyncio.sleep(0)
 
-    def _of_slot(self, scene: Scene, slot: Slot, samples: _Samples) -> Iterator[Work]:
-        if self._plan.owes_item(slot):
+    def _of_slot(self, scene: Scene, slot: Slot, samples: _Sampled) -> Iterator[Work]:
+        if self._plan.owes_item(scene, slot):
             if slot.teacher is not None and "data_generation" in self._phases:
                 entry = self._recorded.items.get(slot.id)
                 tried = entry.attempts if entry else 0
@@ -108,7 +108,7 @@ class River:
         item = None if new is None else posed(new)
         for student in scene.students:
             key = f"{slot.id}__{student.name}"
-            if self._plan.owes_response(key, slot, student, renewed=new is not None):
+            if self._plan.owes_response(key, scene, slot, student, renewed=new is not None):
                 if "response_collection" in self._phases:
                     item = item or posed(self._recorded.items.load(slot.id, Datapoint))
                     entry = self._recorded.responses.get(key)
@@ -154,27 +154,27 @@ class River:
             yield EvaluationWork(self._asking, about, judge, key, factors, tried)
 
 
-class _Samples:
+class _Sampled:
     """The sampled attributes of a task's items, drawn in order for each teacher."""
 
     def __init__(self, plan: Plan, scene: Scene) -> None:
         self._plan = plan
         self._scene = scene
-        self._plans: dict[str, Iterator[Sample]] = {}
+        self._samples: dict[str, Samples] = {}
 
     def of(self, slot: Slot) -> Sample:
-        samples = self._plans.get(slot.teacher_name)
+        samples = self._samples.get(slot.teacher_name)
         if samples is None:
-            samples = self._plans[slot.teacher_name] = self._start(slot.teacher_name)
-        return next(sample for sample in samples if sample.n == slot.n)
+            samples = self._samples[slot.teacher_name] = self._start(slot.teacher_name)
+        return samples.item(slot.n)
 
-    def _start(self, teacher: str) -> Iterator[Sample]:
+    def _start(self, teacher: str) -> Samples:
         task = self._scene.task
         recorded = {}
         for key, attributes in self._plan.recorded.by_teacher.get((task.name, teacher), {}).items():
             entry = self._plan.recorded.items.get(key)
             if entry is not None and entry.good:
                 recorded[int(key.rpartition("__")[2])] = attributes
-        return plan_samples(
+        return Samples(
             self._scene.space, seed=task.sampling.seed, task=task.name, teacher=teacher, recorded=recorded
         )

@@ -6,8 +6,8 @@ draws of its own, so a longer plan begins with the shorter one, and resuming rep
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, count
+from collections.abc import Mapping, Sequence
+from itertools import combinations, groupby
 from math import comb, prod
 from typing import Literal, NamedTuple
 
@@ -45,30 +45,48 @@ class Sample(NamedTuple):
     nuance: dict[str, str]
 
 
-def plan_samples(
-    space: ItemSpace,
-    *,
-    seed: int,
-    task: str,
-    teacher: str,
-    recorded: Mapping[int, Mapping[str, str]] | None = None,
-) -> Iterator[Sample]:
+class Samples:
     """The items of one teacher at one task, from n = 1, without end.
 
     ``recorded`` holds the target attributes of items that exist: they are given as they are and
     count towards the balance of what comes after. Where they are what was planned, nothing else
     changes; where the space has changed since, later items fill what is lacking.
     """
-    existing = recorded or {}
-    source = canonical([seed, task, teacher])
-    targets: CrossProduct | Balanced
-    if space.chosen_range is None:
-        targets = CrossProduct(space.target, f"{source} target")
-    else:
-        targets = Balanced(space.target, space.chosen_range, f"{source} target", space.labels)
-    nuances = Balanced(space.nuance, space.nuance_range, f"{source} nuance")
-    for n in count(1):
-        yield Sample(n, targets.next_item(existing.get(n)), nuances.next_item(None))
+
+    def __init__(
+        self,
+        space: ItemSpace,
+        *,
+        seed: int,
+        task: str,
+        teacher: str,
+        recorded: Mapping[int, Mapping[str, str]] | None = None,
+    ) -> None:
+        source = canonical([seed, task, teacher])
+        self._recorded = recorded or {}
+        self._targets: CrossProduct | Balanced
+        if space.chosen_range is None:
+            self._targets = CrossProduct(space.target, f"{source} target")
+        else:
+            self._targets = Balanced(space.target, space.chosen_range, f"{source} target", space.labels)
+        self._nuances = Balanced(space.nuance, space.nuance_range, f"{source} nuance")
+        self._next = 1
+
+    def item(self, n: int) -> Sample:
+        """The attributes of item ``n``. Ask in order; items between are passed over."""
+        if n < self._next:
+            raise ValueError(f"item {n} was asked for after item {self._next - 1}")
+        between = range(self._next, n)
+        for recorded, numbers in groupby(between, self._recorded.__contains__):
+            if recorded:
+                self._targets.pass_over([self._recorded[number] for number in numbers])
+            else:
+                for _ in numbers:
+                    self._targets.next_item(None)
+        for _ in between:
+            self._nuances.next_item(None)
+        self._next = n + 1
+        return Sample(n, self._targets.next_item(self._recorded.get(n)), self._nuances.next_item(None))
 
 
 def coverage_shortfall(space: ItemSpace, total: int) -> list[str]:

@@ -7,12 +7,14 @@ another configuration stand, and which items the run has to look at again.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from coeval.core.records import EXACT_MATCH
-from coeval.pipeline.cast import Scene
+from coeval.pipeline.cast import Part, Scene
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.plan import Changed, Plan, Slot
+from coeval.pipeline.plan import FLOWING, Changed, Plan, Slot, Standing, Standings
 
 
 @dataclass(slots=True)
@@ -41,98 +43,125 @@ def survey(plan: Plan) -> Survey:
     for scene in plan.scenes:
         walk = _Walk(plan, scene, found)
         for slot in plan.slots(scene):
-            before = walk.owed
-            walk.item(slot)
-            found.open.append(walk.owed > before)
+            found.open.append(walk.item(slot))
         walk.close()
     return found
 
 
+@dataclass(slots=True)
+class _Tally:
+    planned: int = 0
+    owed: int = 0
+    calls: int = 0
+
+
+class _Made(NamedTuple):
+    """What one model makes: its name, how its records' ids end, where those that are recorded stand."""
+
+    name: str
+    suffix: str
+    standings: Standings
+
+
 class _Walk:
-    """The walk over one task. Evaluations are by far the most, and counted apart."""
+    """The walk over one task. It looks at a million records: what is the same for many is worked out once."""
 
     def __init__(self, plan: Plan, scene: Scene, survey: Survey) -> None:
         self._plan = plan
         self._scene = scene
         self._survey = survey
-        self._task = scene.task.name
         self._per_factor = scene.task.evaluation_mode == "per_factor"
-        self._factors = tuple(scene.criteria)
-        self._evaluations = self._evaluations_owed = self._calls = 0
-        self._owed = 0
+        self._selective = plan.selective
+        self._responses = plan.recorded.responses.get
+        self._evaluations = plan.recorded.evaluations.get
 
-    @property
-    def owed(self) -> int:
-        """Records found owed so far."""
-        return self._owed + self._evaluations_owed
+        def made(phase: Phase, parts: Iterable[Part]) -> list[_Made]:
+            return [_Made(p.name, f"__{p.name}", plan.standings(phase, scene, p)) for p in parts]
 
-    def item(self, slot: Slot) -> None:
+        self._students = made("response_collection", scene.students)
+        self._judges = made("evaluation", scene.judges)
+        self._items, self._answers, self._verdicts = _Tally(), _Tally(), _Tally()
+
+    def item(self, slot: Slot) -> bool:
+        """Count an item and what follows from it; whether anything is owed of it."""
         plan = self._plan
-        owed, there = plan.owes_item(slot), plan.has_item(slot)
-        if not owed and not there:
-            return  # left as it is, or another model's work: nothing follows from it
-        self._count("data_generation", slot.teacher_name, owed)
-        entry = plan.recorded.items.get(slot.id)
-        if entry is not None and slot.teacher is not None:
-            self._note(slot.id, plan.change("data_generation", self._scene, entry, slot.teacher))
-        for student in self._scene.students:
-            key = f"{slot.id}__{student.name}"
-            owes, there = plan.owes_response(key, slot, student, renewed=owed), plan.has_response(key)
-            if not owes and not there:
-                continue
-            self._count("response_collection", student.name, owes)
-            entry = plan.recorded.responses.get(key)
-            if entry is not None and not owed:
-                change = plan.change("response_collection", self._scene, entry, student)
-                self._note(key, change)
-            self._judgments(key, (slot.teacher_name, student.name), renewed=owes)
-
-    def _judgments(self, response: str, names: tuple[str, str], *, renewed: bool) -> None:
-        plan, scene = self._plan, self._scene
-        get = plan.recorded.evaluations.get
-        selective = plan.selective
-        for judge in scene.judges:
-            key = f"{response}__{judge.name}"
-            entry = None if renewed else get(key)
-            standing = plan.standing(entry, scene, judge)
-            owed = standing.owed
-            if selective:
-                owed = plan.owed_factors(key, scene, names, judge, renewed=renewed)
-            if owed:
-                self._evaluations_owed += 1
-                self._calls += len(owed) if self._per_factor else 1
-                self._survey.owed_of_model[judge.name] += 1
-            elif entry is None or not entry.good:
-                continue
-            self._evaluations += 1
-            if standing.changed:
-                for change in standing.changed:
-                    self._note(key, change)
-        if scene.task.label_attributes:
-            key = f"{response}__{EXACT_MATCH}"
-            owes = plan.owes_labels(key, names, renewed=renewed)
-            if owes or key in plan.recorded.evaluations:
-                self._evaluations += 1
-                self._evaluations_owed += owes
-
-    def close(self) -> None:
-        """Add the evaluations to the survey."""
-        place: tuple[Phase, str] = ("evaluation", self._task)
-        self._survey.planned[place] += self._evaluations
-        self._survey.owed[place] += self._evaluations_owed
-        self._survey.calls[place] += self._calls
-
-    def _count(self, phase: Phase, model: str, owed: bool) -> None:
-        survey, place = self._survey, (phase, self._task)
-        survey.planned[place] += 1
+        owed = plan.owes_item(self._scene, slot)
+        if not owed and not plan.has_item(slot):
+            return False  # left as it is, or another model's work: nothing follows from it
+        self._items.planned += 1
         if owed:
-            self._owed += 1
-            survey.owed[place] += 1
-            survey.calls[place] += 1
-            survey.owed_of_model[model] += 1
+            self._owe(self._items, slot.teacher_name)
+        if slot.teacher is not None:
+            standings = plan.standings("data_generation", self._scene, slot.teacher)
+            self._note(slot.id, standings[plan.recorded.items.get(slot.id)])
+        opened = owed
+        for student in self._students:
+            opened |= self._answer(slot, student, renewed=owed)
+        return opened
 
-    def _note(self, key: str, change: Changed | None) -> None:
-        """Remember a good record that would be made otherwise now."""
-        if change is not None:
+    def _answer(self, slot: Slot, student: _Made, *, renewed: bool) -> bool:
+        """Count a response and its evaluations; whether anything is owed of them."""
+        key = slot.id + student.suffix
+        entry = self._responses(key)
+        standing = student.standings[None if renewed else entry]
+        names = (slot.teacher_name, student.name)
+        owed = standing.owed
+        if owed and self._selective:
+            owed = self._plan.asked_for("response_collection", key, *names)
+        if owed:
+            self._owe(self._answers, student.name)
+        elif entry is None or not entry.good:
+            return False
+        self._answers.planned += 1
+        if standing.changed:
+            self._note(key, standing)
+        opened = owed
+        for judge in self._judges:
+            opened |= self._judge(key, names, judge, renewed=owed)
+        if self._scene.task.label_attributes:
+            opened |= self._compare(f"{key}__{EXACT_MATCH}", names, renewed=owed)
+        return opened
+
+    def _judge(self, response: str, names: tuple[str, str], judge: _Made, *, renewed: bool) -> bool:
+        """Count an evaluation; whether it is owed."""
+        key = response + judge.suffix
+        entry = None if renewed else self._evaluations(key)
+        standing = judge.standings[entry]
+        owed = standing.owed
+        if owed and self._selective:
+            owed = self._plan.asked_for("evaluation", key, *names, judge.name)
+        if owed:
+            self._owe(self._verdicts, judge.name, len(standing.factors) if self._per_factor else 1)
+        elif entry is None or not entry.good:
+            return False
+        self._verdicts.planned += 1
+        if standing.changed:
+            self._note(key, standing)
+        return owed
+
+    def _compare(self, key: str, names: tuple[str, str], *, renewed: bool) -> bool:
+        """Count a label comparison, which asks nobody; whether it is owed."""
+        owed = self._plan.owes_labels(key, names, renewed=renewed)
+        if owed or key in self._plan.recorded.evaluations:
+            self._verdicts.planned += 1
+            self._verdicts.owed += owed
+        return owed
+
+    def _owe(self, tally: _Tally, model: str, calls: int = 1) -> None:
+        tally.owed += 1
+        tally.calls += calls
+        self._survey.owed_of_model[model] += 1
+
+    def _note(self, key: str, standing: Standing) -> None:
+        """Remember why a good record would be made otherwise now."""
+        for change in standing.changed:
             self._survey.changed[change] += 1
             self._survey.examples.setdefault(change, key)
+
+    def close(self) -> None:
+        """Add the counts to the survey."""
+        survey, task = self._survey, self._scene.task.name
+        for phase, tally in zip(FLOWING, (self._items, self._answers, self._verdicts), strict=True):
+            survey.planned[phase, task] += tally.planned
+            survey.owed[phase, task] += tally.owed
+            survey.calls[phase, task] += tally.calls
