@@ -7,9 +7,9 @@ from typing import Any
 
 from coeval.core.errors import UsageError
 from coeval.pipeline.cast import Part, Scene
-from coeval.pipeline.plan import Changed
 from coeval.pipeline.recipes import Recipe, differences
 from coeval.pipeline.recorded import Stance
+from coeval.pipeline.standing import Changed
 from coeval.pipeline.survey import Survey
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.rundir import RunDir

@@ -7,14 +7,14 @@ the work itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from coeval.core.records import EXACT_MATCH
 from coeval.pipeline.cast import Part, Scene
 from coeval.pipeline.config.schema import Mode, Phase
-from coeval.pipeline.recorded import Change, Entry, EvaluationEntry, Grain, Recorded, Stance
+from coeval.pipeline.recorded import Entry, EvaluationEntry, Grain, Recorded, Stance
+from coeval.pipeline.standing import EvaluationStandings, Standings
 from coeval.store.journal import Index
 
 FLOWING: tuple[Phase, ...] = ("data_generation", "response_collection", "evaluation")
@@ -30,44 +30,6 @@ class Slot(NamedTuple):
     n: int
     teacher: Part | None
     teacher_name: str
-
-
-class Changed(NamedTuple):
-    """Good records that no longer stand: why, by which recipes (hashes) they were and would be made."""
-
-    phase: Phase
-    task: str
-    model: str
-    change: Change
-    old_recipe: str = ""
-    new_recipe: str = ""
-    factor: str = ""
-
-
-class Standing(NamedTuple):
-    """Where a record stands, by itself: whether it is to be made, and why it would be made otherwise now.
-
-    ``factors`` are those of an evaluation that are still to be scored.
-    """
-
-    owed: bool
-    changed: tuple[Changed, ...] = ()
-    factors: tuple[str, ...] = ()
-
-
-class Standings(dict[Entry | None, Standing]):
-    """Where one model's records of a phase and task stand, by their entries (None: not recorded).
-
-    Worked out once for all records that are alike, since they share their entry.
-    """
-
-    def __init__(self, stand: Callable[[Any], Standing]) -> None:
-        super().__init__()
-        self._stand = stand
-
-    def __missing__(self, entry: Entry | None) -> Standing:
-        standing = self[entry] = self._stand(entry)
-        return standing
 
 
 class Plan:
@@ -185,48 +147,17 @@ class Plan:
         redone = self.stance is Stance.REDO or not self._accepts("evaluation")
         return redone and bool(entry.change(LABEL_RECIPE))
 
-    # --- where a record stands, by itself ----------------------------------------------------
-
     def standings(self, phase: Phase, scene: Scene, part: Part) -> Standings:
         """Those of what ``part`` makes in a phase of a task; `asked_for` is apart from them."""
         place = (phase, scene.task.name, part.name)
         known = self._standings.get(place)
         if known is None:
-            if phase == "evaluation":
-                known = Standings(partial(self._stand_judged, scene, part))
-            else:
-                known = Standings(partial(self._stand, phase, scene, part))
-            self._standings[place] = known
+            kind = EvaluationStandings if phase == "evaluation" else Standings
+            known = self._standings[place] = kind(
+                phase, scene, part, redo=self.stance is Stance.REDO, accepts=self._accepts(phase)
+            )
         return known
 
-    def _stand(self, phase: Phase, scene: Scene, part: Part, entry: Entry | None) -> Standing:
-        if entry is None or not entry.good:
-            return Standing(owed=True)
-        changed = self._change(phase, scene, entry, part)
-        redone = self.stance is Stance.REDO and bool(entry.change(part.recipe.hash))
-        return Standing(redone, changed)
-
-    def _stand_judged(self, scene: Scene, judge: Part, entry: EvaluationEntry | None) -> Standing:
-        factors = tuple(scene.criteria)
-        if entry is None or not entry.good:
-            return Standing(bool(factors), (), factors)
-        scored, redo = dict(entry.scored), self.stance is Stance.REDO
-        changed = self._change("evaluation", scene, entry, judge)
-        old = [f for f, text in scene.criteria.items() if scored.get(f) not in ("", None, text)]
-        if changed:
-            owed = factors if redo else tuple(f for f in factors if f not in scored)
-        else:
-            owed = tuple(f for f in factors if f not in scored or (redo and f in old))
-            task, noted = scene.task.name, [] if self._accepts("evaluation") else old
-            changed = tuple(Changed("evaluation", task, judge.name, "recipe", factor=f) for f in noted)
-        return Standing(bool(owed), changed, owed)
-
-    def _change(self, phase: Phase, scene: Scene, entry: Entry, part: Part) -> tuple[Changed, ...]:
-        """Why a good record would be made otherwise now, unless the run takes it as it is."""
-        change = "" if self._accepts(phase) else entry.change(part.recipe.hash)
-        if not change:
-            return ()
-        return (Changed(phase, scene.task.name, part.name, change, entry.recipe, part.recipe.hash),)
-
     def _accepts(self, phase: Phase) -> bool:
+        """Whether good records of another configuration are taken as they are."""
         return self.stance is Stance.KEEP or phase in self._as_it_is

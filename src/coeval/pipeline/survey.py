@@ -14,7 +14,9 @@ from typing import NamedTuple
 from coeval.core.records import EXACT_MATCH
 from coeval.pipeline.cast import Part, Scene
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.plan import FLOWING, Changed, Plan, Slot, Standing, Standings
+from coeval.pipeline.plan import FLOWING, Plan, Slot
+from coeval.pipeline.recorded import Entry
+from coeval.pipeline.standing import SETTLED, Changed, Standing, Standings
 
 
 @dataclass(slots=True)
@@ -72,28 +74,30 @@ class _Walk:
         self._survey = survey
         self._per_factor = scene.task.evaluation_mode == "per_factor"
         self._selective = plan.selective
-        self._responses = plan.recorded.responses.get
-        self._evaluations = plan.recorded.evaluations.get
+        self._recorded = plan.recorded
 
         def made(phase: Phase, parts: Iterable[Part]) -> list[_Made]:
             return [_Made(p.name, f"__{p.name}", plan.standings(phase, scene, p)) for p in parts]
 
+        self._teachers = {p.name: plan.standings("data_generation", scene, p) for p in scene.teachers}
         self._students = made("response_collection", scene.students)
         self._judges = made("evaluation", scene.judges)
         self._items, self._answers, self._verdicts = _Tally(), _Tally(), _Tally()
 
     def item(self, slot: Slot) -> bool:
         """Count an item and what follows from it; whether anything is owed of it."""
-        plan = self._plan
-        owed = plan.owes_item(self._scene, slot)
-        if not owed and not plan.has_item(slot):
-            return False  # left as it is, or another model's work: nothing follows from it
-        self._items.planned += 1
+        entry = self._recorded.items.get(slot.id)
+        standing = SETTLED if slot.teacher is None else self._teachers[slot.teacher_name][entry]
+        owed = standing.owed
+        if owed and self._selective:
+            owed = self._plan.asked_for("data_generation", slot.id, slot.teacher_name)
         if owed:
             self._owe(self._items, slot.teacher_name)
-        if slot.teacher is not None:
-            standings = plan.standings("data_generation", self._scene, slot.teacher)
-            self._note(slot.id, standings[plan.recorded.items.get(slot.id)])
+        elif (entry is None or not entry.good) and slot.id not in self._recorded.assumed:
+            return False  # left as it is, or another model's work: nothing follows from it
+        self._items.planned += 1
+        if standing.changed:
+            self._note(slot.id, standing)
         opened = owed
         for student in self._students:
             opened |= self._answer(slot, student, renewed=owed)
@@ -102,7 +106,7 @@ class _Walk:
     def _answer(self, slot: Slot, student: _Made, *, renewed: bool) -> bool:
         """Count a response and its evaluations; whether anything is owed of them."""
         key = slot.id + student.suffix
-        entry = self._responses(key)
+        entry = self._recorded.responses.get(key)
         standing = student.standings[None if renewed else entry]
         names = (slot.teacher_name, student.name)
         owed = standing.owed
@@ -115,17 +119,20 @@ class _Walk:
         self._answers.planned += 1
         if standing.changed:
             self._note(key, standing)
-        opened = owed
+        opened, get = owed, self._recorded.evaluations.get
         for judge in self._judges:
-            opened |= self._judge(key, names, judge, renewed=owed)
+            entry = None if owed else get(key + judge.suffix)
+            standing = judge.standings[entry]
+            if standing is SETTLED:  # nearly always, in a run that goes on
+                self._verdicts.planned += 1
+            else:
+                opened |= self._judge(f"{key}{judge.suffix}", names, judge, entry)
         if self._scene.task.label_attributes:
             opened |= self._compare(f"{key}__{EXACT_MATCH}", names, renewed=owed)
         return opened
 
-    def _judge(self, response: str, names: tuple[str, str], judge: _Made, *, renewed: bool) -> bool:
+    def _judge(self, key: str, names: tuple[str, str], judge: _Made, entry: Entry | None) -> bool:
         """Count an evaluation; whether it is owed."""
-        key = response + judge.suffix
-        entry = None if renewed else self._evaluations(key)
         standing = judge.standings[entry]
         owed = standing.owed
         if owed and self._selective:
