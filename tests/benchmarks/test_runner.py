@@ -258,6 +258,17 @@ async def test_interrupting_keeps_what_is_done(bench: Bench, monkeypatch: pytest
     assert not (bench.output / "invented" / "summary.json").exists()
 
 
+async def test_interrupting_ends_the_wait_for_a_model_that_does_not_answer(bench: Bench) -> None:
+    interrupt = asyncio.Event()
+    async with fake(Broken.HANG, reply=said) as server:
+        waiting = asyncio.create_task(bench.run(server.url, interrupt=interrupt))
+        await server.arrived(1)
+        interrupt.set()
+        outcome = await waiting
+        assert outcome.exit_code == 130
+        assert not (bench.output / "invented" / "responses.jsonl").exists()
+
+
 async def test_two_processes_do_not_share_a_folder(bench: Bench) -> None:
     async with fake(Broken.HANG, reply=said) as server:
         first = asyncio.create_task(bench.run(server.url))

@@ -22,8 +22,9 @@ from coeval.benchmarks.assets import Progress
 from coeval.benchmarks.errand import Errand
 from coeval.benchmarks.job import Job
 from coeval.benchmarks.summary import Summary, summarise, write
-from coeval.core.errors import UsageError
+from coeval.core.errors import Draining, UsageError
 from coeval.engine.progress import Board
+from coeval.engine.waiting import telling_waits, unless_interrupted
 from coeval.models.base import ModelSpec
 from coeval.models.keys import Keys
 from coeval.models.open import Models
@@ -133,7 +134,11 @@ async def evaluate(
     """
     outcome = Outcome()
     evaluation, jobs = prepared.evaluation, prepared.jobs
-    async with Models(_specs(evaluation, jobs), keys) as models:
+    interrupt = interrupt or asyncio.Event()
+    async with (
+        Models(_specs(evaluation, jobs), keys) as models,
+        telling_waits(models.http, watcher.note),
+    ):
         with ExitStack() as stack:
             for job in jobs:
                 stack.enter_context(job.folder.locked())
@@ -142,9 +147,13 @@ async def evaluate(
             async with Journal(evaluation.output / "run_errors.jsonl", _torn_line) as journal:
                 errand = Errand(evaluation, jobs, models, journal)
                 errand.read_recorded()
-                await errand.meet(watcher.note)
+                try:
+                    await unless_interrupted(errand.meet(watcher.note), interrupt, "nothing was asked")
+                except Draining:
+                    outcome.interrupted = True
+                    return outcome
                 watcher.begin(errand.board)
-                await errand.carry_out(interrupt or asyncio.Event())
+                await errand.carry_out(interrupt)
             outcome.stopped, outcome.interrupted = errand.stopped, errand.interrupted
             if not outcome.interrupted:
                 for job in jobs:

@@ -43,7 +43,7 @@ class Terminal:
             self._print_lines()
 
     def note(self, message: str) -> None:
-        self._console.print(Text(plain_lines(message), style="dim"))
+        self._console.print(Text(plain_lines(message), style="dim"), soft_wrap=True)
 
     def begin(self, board: Board) -> None:
         self._board = board

@@ -6,7 +6,7 @@ import asyncio
 import re
 from base64 import b64encode
 from collections.abc import Coroutine, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from multidict import CIMultiDict
 from yarl import URL
@@ -17,7 +17,7 @@ from coeval.models.limits import LONGEST_HOLD_S, Limiter
 from coeval.models.network import proxy_for
 from coeval.models.route import Route
 
-__all__ = ["OUTAGE_AFTER_S", "Endpoint"]
+__all__ = ["OUTAGE_AFTER_S", "Endpoint", "Wait"]
 
 OUTAGE_AFTER_S = 30.0
 """Only 5xx and connection errors for so long: what is left gets one attempt each."""
@@ -25,6 +25,18 @@ OUTAGE_AFTER_S = 30.0
 _REMEMBERED_ROUTES = 256
 _SECRET_NAME = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 _SHORTEST_SECRET = 4
+
+
+class Wait(NamedTuple):
+    """So many requests are to be sent again; ``reason`` is the failure of the one that failed last."""
+
+    requests: int
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        count = "one request waits" if self.requests == 1 else f"{self.requests:,} requests wait"
+        return f"{count} to be sent again: {self.reason}"
 
 
 class Endpoint:
@@ -56,7 +68,7 @@ class Endpoint:
         self._secrets = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
         self._down_since: float | None = None
         self._failed_at = 0.0
-        self._naps: set[asyncio.Future[None]] = set()
+        self._naps: dict[asyncio.Future[None], str] = {}
 
     def _take_credentials(self, url: str) -> str:
         """The URL without ``user:password@``, which becomes the Authorization header."""
@@ -115,15 +127,20 @@ class Endpoint:
     def is_down(self) -> bool:
         return self.down_s >= OUTAGE_AFTER_S
 
-    async def nap(self, sleep: Coroutine[Any, Any, None]) -> None:
+    async def nap(self, sleep: Coroutine[Any, Any, None], reason: str) -> None:
         """Sleep until it is over or the endpoint's retries are woken."""
         nap = asyncio.ensure_future(sleep)
-        self._naps.add(nap)
+        self._naps[nap] = reason
         try:
             await asyncio.wait((nap,))
         finally:
-            self._naps.discard(nap)
+            del self._naps[nap]
             nap.cancel()
+
+    @property
+    def wait(self) -> Wait | None:
+        """What is waiting to be sent again, if anything is."""
+        return Wait(len(self._naps), next(reversed(self._naps.values()))) if self._naps else None
 
     def wake(self) -> None:
         for nap in self._naps:

@@ -7,6 +7,7 @@ No message repeats a header, a query or a foreign text that holds a URL: only th
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import ssl
 import sys
@@ -202,6 +203,8 @@ def _cause(error: Exception | None) -> str:
     if isinstance(error, OSError):
         if error.errno in (errno.EMFILE, errno.ENFILE):
             return "too many open files; raise `ulimit -n` or lower max_concurrency"
+        if error.errno is not None and error.errno in errno.errorcode:
+            return os.strerror(error.errno)  # an event loop may put the address in place of the reason
         if error.strerror:
             return error.strerror
     return type(error).__name__

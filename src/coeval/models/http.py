@@ -18,7 +18,7 @@ import msgspec
 
 from coeval.core.errors import ConnectionFailed, Draining, ModelError, RateLimited, RequestTimeout
 from coeval.models.answer import Reply
-from coeval.models.endpoint import Endpoint
+from coeval.models.endpoint import Endpoint, Wait
 from coeval.models.faults import foreign, from_exception, from_garbage, from_status, place
 from coeval.models.limits import LONGEST_HOLD_S
 from coeval.models.network import raise_open_file_limit
@@ -143,6 +143,10 @@ class Http:
         """As `post`, without a body."""
         return self._ask(_Ask(endpoint, endpoint.route("GET", path), None, call))
 
+    def waits(self) -> dict[Endpoint, Wait]:
+        """The endpoints whose requests wait to be sent again, and why."""
+        return {endpoint: wait for endpoint in self._endpoints if (wait := endpoint.wait) is not None}
+
     def drain(self) -> None:
         """From now on nothing new is sent: who waits, and who asks later, gets Draining."""
         self._draining = True
@@ -184,7 +188,7 @@ class Http:
                     call.ended(error)
                 raise error
             self._check_sending()
-            await endpoint.nap(self._sleep(self._wait_s(error, attempt)))
+            await endpoint.nap(self._sleep(self._wait_s(error, attempt)), str(error))
 
     def _check_sending(self) -> None:
         if self._draining:

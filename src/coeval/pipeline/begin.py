@@ -14,6 +14,7 @@ from typing import TypeVar
 from coeval import __version__
 from coeval.core.errors import ConfigError, ModelUnavailable, UsageError
 from coeval.engine.progress import Board
+from coeval.engine.waiting import telling_waits
 from coeval.models.http import Http
 from coeval.models.keys import Keys
 from coeval.models.open import Models
@@ -129,7 +130,10 @@ async def begun(
         ledger = UsageLedger(folder.usage, {name: quota[name].max_calls for name in quota})
         permits = {spec.name: ledger.permits(spec.name) for spec in specs}
         try:
-            async with Models(specs, keys, permits=permits, http=http) as models:
+            async with (
+                Models(specs, keys, permits=permits, http=http) as models,
+                telling_waits(models.http, note),
+            ):
                 with _logged(folder, config.experiment.log_level):
                     outlook = _unchanged_outlook(config, options)
                     probed = models_to_probe(config, outlook, models)

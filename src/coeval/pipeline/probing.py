@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
 
-from coeval.core.errors import Draining, ModelUnavailable, QuotaExhausted
+from coeval.core.errors import ModelUnavailable, QuotaExhausted
+from coeval.engine.waiting import unless_interrupted
 from coeval.models.base import Model
 from coeval.models.open import Models
 from coeval.models.probe import probe
@@ -17,7 +17,6 @@ from coeval.store.jsonl import write_json_atomic
 from coeval.store.rundir import RunDir, now
 
 log = logging.getLogger("coeval")
-T = TypeVar("T")
 
 
 def models_to_probe(config: Config, outlook: Outlook | None, models: Models) -> Mapping[str, Model]:
@@ -50,7 +49,9 @@ async def probe_models(
     if not asked:
         return
     note(f"probing {len(asked)} models")
-    results = await _unless_interrupted(probe(asked), interrupt)
+    results = await unless_interrupted(
+        probe(asked), interrupt, "stopped while the models were being probed; nothing was run"
+    )
     write_json_atomic(folder.probe_results, {"at": now(), "models": results})
     silent = [(r.name, r.error) for r in results if r.error is not None]
     unasked = [f"{name} is not probed: {e.message}" for name, e in silent if e.kind == QuotaExhausted.kind]
@@ -69,17 +70,3 @@ async def probe_models(
         )
     note(message)
     log.warning(message)
-
-
-async def _unless_interrupted(work: Coroutine[Any, Any, T], interrupt: asyncio.Event) -> T:
-    """The result of ``work``, or Draining as soon as the run is interrupted."""
-    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(interrupt.wait())
-    try:
-        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise Draining("stopped while the models were being probed; nothing was run")
-        return working.result()
-    finally:
-        working.cancel()
-        stopping.cancel()
-        await asyncio.gather(working, stopping, return_exceptions=True)

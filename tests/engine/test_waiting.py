@@ -1,0 +1,103 @@
+"""A wait says why, and ends with the run."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from coeval.core.errors import Draining
+from coeval.engine.waiting import AGAIN_AFTER_S, TOLD_AFTER_S, telling_waits, unless_interrupted
+from coeval.models.endpoint import Endpoint
+from coeval.models.http import Call, Http
+from coeval.models.limits import Limiter
+
+CALL: Call[bytes] = Call(
+    decode=bytes, explain=lambda status, body: None, timeout_s=5.0, rank=0, permit=lambda: None
+)
+
+
+class Seconds:
+    """A clock that moves by what is slept, and stands still at its ``end``."""
+
+    def __init__(self, end: float) -> None:
+        self.now = 0.0
+        self.end = end
+        self.over = asyncio.Event()
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        if self.now + seconds > self.end:
+            self.over.set()
+            await never(0)
+        self.now += seconds
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110  what is awaited lies in other tasks
+        await asyncio.sleep(0.001)
+
+
+async def never(_: float) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """A base URL where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+
+
+async def test_a_host_that_is_away_is_named_with_the_reason_after_a_moment_and_then_every_minute(
+    nowhere: str,
+) -> None:
+    time = Seconds(end=TOLD_AFTER_S + AGAIN_AFTER_S + 10)
+    told, http = list[tuple[float, str]](), Http(sleep=never)
+    endpoint = Endpoint(nowhere, {}, Limiter(4))
+    asking = [asyncio.create_task(http.post(endpoint, "/chat/completions", b"{}", CALL)) for _ in range(2)]
+    await until(lambda: endpoint in http.waits() and http.waits()[endpoint].requests == 2)
+    async with telling_waits(
+        http, lambda line: told.append((time.now, line)), clock=time.clock, sleep=time.sleep
+    ):
+        await time.over.wait()
+    for task in asking:
+        task.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+    await http.aclose()
+    assert [moment for moment, _ in told] == [1 + TOLD_AFTER_S, 1 + TOLD_AFTER_S + AGAIN_AFTER_S]
+    host = nowhere.removeprefix("http://")
+    assert told[0][1] == (
+        f"2 requests wait to be sent again: POST {host}/chat/completions: no connection (Connection refused)"
+    )
+    assert http.waits() == {}
+
+
+async def test_nothing_is_said_while_nothing_waits() -> None:
+    time, told, http = Seconds(end=200), list[str](), Http()
+    async with telling_waits(http, told.append, clock=time.clock, sleep=time.sleep):
+        await time.over.wait()
+    assert told == []
+
+
+async def test_an_interruption_ends_a_wait() -> None:
+    interrupt = asyncio.Event()
+    waiting = asyncio.create_task(unless_interrupted(never(0), interrupt, "stopped before it began"))
+    await asyncio.sleep(0)
+    interrupt.set()
+    with pytest.raises(Draining, match="stopped before it began"):
+        await waiting
+
+
+async def test_what_ends_by_itself_is_given_as_it_is() -> None:
+    async def fails() -> None:
+        raise ValueError("its own error")
+
+    assert await unless_interrupted(asyncio.sleep(0, "done"), asyncio.Event(), "") == "done"
+    with pytest.raises(ValueError, match="its own error"):
+        await unless_interrupted(fails(), asyncio.Event(), "")
