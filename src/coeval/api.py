@@ -24,7 +24,7 @@ from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load import load_config
 from coeval.pipeline.config.schema import Config, Phase
-from coeval.pipeline.inherit import run_folder
+from coeval.pipeline.config.start import run_folder
 from coeval.pipeline.outcome import Summary
 from coeval.pipeline.recorded import Stance
 from coeval.pipeline.run import Watcher

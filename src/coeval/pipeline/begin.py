@@ -24,8 +24,8 @@ from coeval.pipeline.changes import refuse_changed
 from coeval.pipeline.config.problems import render_path
 from coeval.pipeline.config.resolve import resolve_models
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
-from coeval.pipeline.config.start import start_findings
-from coeval.pipeline.inherit import copy_once, inherited_phases, run_folder, source_folder, take_over
+from coeval.pipeline.config.start import run_folder, start_findings
+from coeval.pipeline.inherit import copy_once, inherited_phases, source_folder, take_over
 from coeval.pipeline.outcome import ErrorLine
 from coeval.pipeline.outlook import Outlook, look_ahead
 from coeval.pipeline.probing import models_to_probe, probe_models

@@ -13,10 +13,6 @@ from coeval.store.legacy import convert, is_legacy
 from coeval.store.rundir import RunDir
 
 
-def run_folder(config: Config) -> RunDir:
-    return RunDir(Path(config.experiment.storage_folder) / config.experiment.id)
-
-
 def source_folder(config: Config) -> RunDir | None:
     """The run named by ``resume_from``: an id in the storage folder, else a path."""
     experiment = config.experiment

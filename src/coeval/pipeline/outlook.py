@@ -9,7 +9,8 @@ from pathlib import Path
 from coeval.pipeline.blueprint import PHASE_OF, Blueprint, Kind
 from coeval.pipeline.cast import Scene
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.inherit import inherited_phases, run_folder, source_folder
+from coeval.pipeline.config.start import run_folder
+from coeval.pipeline.inherit import inherited_phases, source_folder
 from coeval.pipeline.plan import FLOWING, Plan
 from coeval.pipeline.recorded import Recorded
 from coeval.pipeline.running import Options

@@ -15,6 +15,10 @@ from coeval.store.jsonl import UNREADABLE
 from coeval.store.rundir import RunDir
 
 
+def run_folder(config: Config) -> RunDir:
+    return RunDir(Path(config.experiment.storage_folder) / config.experiment.id)
+
+
 def check_start(loaded: Loaded, *, continue_run: bool, overwrite: bool) -> list[Problem]:
     """Why the run cannot start in its folder as asked; empty where it can.
 
@@ -27,10 +31,9 @@ def check_start(loaded: Loaded, *, continue_run: bool, overwrite: bool) -> list[
 
 def start_findings(config: Config, *, continue_run: bool, overwrite: bool) -> list[Finding]:
     """`check_start` for a configuration that no longer knows its lines."""
-    experiment = config.experiment
-    run = RunDir(Path(experiment.storage_folder) / experiment.id)
+    run = run_folder(config)
     if continue_run:
-        return list(_cannot_continue(run, experiment.id))
+        return list(_cannot_continue(run, config.experiment.id))
     return [] if overwrite else list(_occupied(run, config))
 
 
