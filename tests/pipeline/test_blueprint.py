@@ -92,6 +92,18 @@ def test_a_template_may_use_a_rubric_that_teachers_proposed(
     assert all(f"- {factor}: {criterion}" in text for text in texts for factor, criterion in rubric.items())
 
 
+def test_a_blueprint_drawn_without_a_teacher_says_so(tmp_path: Path) -> None:
+    teachers = [model("ann"), model("ben", "teacher", failure_rate=1.0)]
+    lab = Lab(tmp_path, teachers, [task(rubric="auto")], {"probe_mode": "disable"})
+    run = lab.run()
+    assert run.summary is not None
+    assert run.summary.notes == [
+        "story: rubric_mapping was drawn without ben, and stays so; "
+        "another experiment id or --overwrite asks again"
+    ]
+    assert run.exit_code == 3
+
+
 async def test_a_crash_repeats_no_proposal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One teacher had proposed when the run stopped: --continue asks the other alone."""
     lab = Lab(tmp_path, TWO, [task(rubric="auto")])

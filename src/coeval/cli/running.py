@@ -102,10 +102,8 @@ def _report(run: Run, console: Console, file: Path) -> None:
     begun = RunDir(run.path).is_run()  # not if it was stopped while the models were probed
     if begun:
         render(run.results(), console)
-    for note in summary.notes:
-        console.print(Text(plain_lines(note), style="yellow"))
-    for reason in summary.stopped.values():
-        console.print(Text(plain_lines(reason), style="yellow"))
+    for sentence in (*summary.notes, *summary.stopped.values()):
+        console.print(Text(plain_lines(sentence), style="yellow"), soft_wrap=True)
     if summary.missing:
         _tell_gaps(summary, console)
         console.print(Text(f"Fill the gaps with: coeval run --config {file} --continue"))

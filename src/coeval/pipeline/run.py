@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from coeval.engine.work import Work
 from coeval.models.http import Http
 from coeval.models.keys import Keys
 from coeval.pipeline.begin import Begun, begun
-from coeval.pipeline.blueprint import Proposal
+from coeval.pipeline.blueprint import Proposal, ProposalWork
 from coeval.pipeline.cast import Scene
 from coeval.pipeline.changes import refuse_changed, remember_recipes
 from coeval.pipeline.config.schema import PHASES, Config, Phase
@@ -138,9 +138,21 @@ async def _draw_blueprint(start: Begun) -> list[Scene]:
         settled = None if running.summary.interrupted else blueprint.settle(task, proposals)
         if settled is not None:
             scenes.append(build_scene(running.config, task, settled))
+            unheard = [work for work in works if work.task == task.name and work.key not in proposals]
+            running.summary.notes += _without(task.name, unheard)
         else:
             start.blocked.append(task)
     return scenes
+
+
+def _without(task: str, unheard: Sequence[ProposalWork]) -> Iterator[str]:
+    """What a task's blueprint lacks for good: everything from now on is made from it as it is."""
+    for phase in PHASES[:2]:
+        if teachers := sorted({work.model for work in unheard if work.phase == phase}):
+            yield (
+                f"{task}: {phase} was drawn without {', '.join(teachers)}, and stays so; "
+                "another experiment id or --overwrite asks again"
+            )
 
 
 def _plan(running: Running, options: Options, scenes: Sequence[Scene]) -> Plan:
