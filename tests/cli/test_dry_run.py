@@ -59,6 +59,14 @@ def test_models_roles_modes_and_sampling_are_shown(here: Path, coeval: Command) 
     assert not lab.path.exists()
 
 
+def test_what_another_run_supplies_is_shown_as_taken_over(here: Path, coeval: Command) -> None:
+    Lab(here, id="first").run()
+    lab = Lab(here, settings={"resume_from": "first", "phases": {"rubric_mapping": "New"}})
+    out = coeval("run", "--config", lab.file, "--dry-run").out
+    assert re.search(r"attribute_mapping +taken over +0 +0 *$", out, re.MULTILINE)
+    assert re.search(r"rubric_mapping +New +0 +0 *$", out, re.MULTILINE)
+
+
 def test_with_continue_only_what_is_owed_is_counted(
     here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,8 +18,9 @@ from coeval.cli.progress_view import Terminal
 from coeval.cli.result_table import render
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.resolve import resolve_models
-from coeval.pipeline.config.schema import PHASES, Config
+from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.forecast import forecast
+from coeval.pipeline.inherit import inherited_phases
 from coeval.pipeline.outcome import PhaseOutcome, Summary
 from coeval.pipeline.recorded import Stance
 from coeval.pipeline.running import Options
@@ -47,7 +48,7 @@ def count_calls(config: Config, how: dict[str, Any]) -> int:
     tasks.add_column("total", justify="right")
     for phase in PHASES:
         counts = [str(expected.calls[phase, task]) for task in expected.tasks]
-        tasks.add_row(phase, options.mode(config, phase), *counts, str(expected.of_phase(phase)))
+        tasks.add_row(phase, _mode(config, options, phase), *counts, str(expected.of_phase(phase)))
     sums = [str(expected.of_task(task)) for task in expected.tasks]
     tasks.add_row("total", "", *sums, str(expected.total), style="bold")
     console.print()
@@ -60,6 +61,13 @@ def count_calls(config: Config, how: dict[str, Any]) -> int:
         )
     console.print(f"\n{expected.total} calls, without probes and retries. Nothing was asked or written.")
     return 0
+
+
+def _mode(config: Config, options: Options, phase: Phase) -> str:
+    """A phase's mode in words: with ``resume_from``, phases 1–2 are New only where the file says so."""
+    mode = options.mode(config, phase)
+    takes_over = config.experiment.resume_from is not None and not options.continue_run
+    return "taken over" if mode == "New" and takes_over and phase in inherited_phases(config) else mode
 
 
 def _resolved(config: Config, keys: Path | None, console: Console) -> Config:
