@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from coeval.cli.plain import plain_lines
+from coeval.cli.say import say
 from coeval.engine.progress import Board, PhaseCount
 
 FRAMES_PER_S = 5
@@ -43,7 +43,7 @@ class Terminal:
             self._print_lines()
 
     def note(self, message: str) -> None:
-        self._console.print(Text(plain_lines(message), style="dim"), soft_wrap=True)
+        say(self._console, message, "dim")
 
     def begin(self, board: Board) -> None:
         self._board = board

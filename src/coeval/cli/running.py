@@ -13,9 +13,9 @@ from rich.text import Text
 
 from coeval.api import Run, arun, find_keys
 from coeval.cli.loop import interruptible, run_async
-from coeval.cli.plain import plain_lines
 from coeval.cli.progress_view import Terminal
 from coeval.cli.result_table import render
+from coeval.cli.say import say
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.resolve import resolve_models
 from coeval.pipeline.config.schema import PHASES, Config, Phase
@@ -111,7 +111,7 @@ def _report(run: Run, console: Console, file: Path) -> None:
     if begun:
         render(run.results(), console)
     for sentence in (*summary.notes, *summary.stopped.values()):
-        console.print(Text(plain_lines(sentence), style="yellow"), soft_wrap=True)
+        say(console, sentence, "yellow")
     if summary.missing:
         _tell_gaps(summary, console)
         console.print(Text(f"Fill the gaps with: coeval run --config {file} --continue"))
