@@ -49,6 +49,8 @@ async def telling_waits(
     finally:
         telling.cancel()
         await asyncio.wait({telling})
+        if not telling.cancelled():
+            telling.result()  # it ends by itself only where nobody can be told
 
 
 async def _tell(
