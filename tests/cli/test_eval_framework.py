@@ -12,6 +12,7 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from coeval.benchmarks.asked import Evaluation
+from coeval.benchmarks.assets.manifest import SourceFailed
 from coeval.cli.eval_framework.asked import evaluation_of
 from coeval.cli.eval_framework.main import app, main
 from coeval.core.errors import UsageError
@@ -176,19 +177,36 @@ def test_wrong_requests_end_before_anything_is_asked(
     assert "Traceback" not in error
 
 
-def test_an_asset_that_cannot_be_had_names_the_ways_out(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_: Any) -> bytes:
-        from coeval.benchmarks.assets.manifest import SourceFailed
-
         raise SourceFailed("no network here")
 
     monkeypatch.setattr("coeval.benchmarks.assets.fetch.Fetcher._taken_out", nothing)
-    assert run(monkeypatch, "--tasks", "ifeval", "--model", "m") == 1
+
+
+@pytest.mark.usefixtures("no_network")
+def test_assets_that_cannot_be_had_are_named_at_once_with_the_ways_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--tasks", "ifeval,healthbench", "--model", "m") == 1
     error = capsys.readouterr().err
-    assert "coeval datasets fetch ifeval/prompts" in error
-    assert "--ifeval-input" in error
+    assert "coeval datasets fetch ifeval/prompts healthbench/examples healthbench/grader" in error
+    assert "--ifeval-input, --healthbench-data" in error
+
+
+@pytest.mark.usefixtures("no_network")
+def test_what_is_done_without_is_said_once(
+    host: str, prompts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NLTK_DATA")
+    monkeypatch.setenv("HOME", "/nowhere")
+    how = ["--tasks", "ifeval,ifbench", "--ifeval-input", prompts, "--ifbench-input", prompts]
+    assert run(monkeypatch, *how, "--model", "sim-a", "--base-url", host) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    names = "nltk/punkt_tab, nltk/stopwords, nltk/averaged_perceptron_tagger_eng"
+    assert said.count(f"done without {names};") == 1
+    assert f"`coeval datasets fetch {names.replace(',', '')}`" in said
 
 
 @pytest.fixture

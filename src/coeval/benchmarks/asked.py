@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from coeval.benchmarks.answers import Party, party
-from coeval.benchmarks.assets import AssetMissing, Library, Progress
+from coeval.benchmarks.assets import Library, Progress
 from coeval.benchmarks.assets.cache import sha256_of
 from coeval.benchmarks.base import Benchmark, JudgeSettings, TaskSettings
 from coeval.benchmarks.folder import TaskFolder
@@ -76,24 +75,30 @@ class AssetUsed(msgspec.Struct, frozen=True):
 
 
 def find_assets(
-    request: TaskRequest, progress: Progress | None, note: Callable[[str], None]
-) -> dict[str, Path]:
-    """Every asset of a task, fetched where need be; of the optional ones, those that can be had.
+    requests: Sequence[TaskRequest], progress: Progress | None, note: Callable[[str], None]
+) -> list[dict[str, Path]]:
+    """Every asset of each task, fetched where need be; of the optional ones, those that are soon had.
 
     Raises
     ------
     AssetMissing
-        naming what is not there and how to get it.
+        naming what is not there, of all tasks, and how to get it.
     """
-    kind = _kind(request.name)
     library = Library()
-    found = library.ensure(kind.assets, progress, given=request.given)
-    for name in kind.optional_assets:
-        with suppress(AssetMissing):
-            found |= library.ensure([name], progress, given=request.given)
-        if name not in found:
-            note(f"{request.name}: {name} cannot be had; `coeval datasets fetch {name}` says why")
-    return found
+    kinds = [_kind(request.name) for request in requests]
+    given = {name: path for request in requests for name, path in request.given.items()}
+    needed = dict.fromkeys(name for kind in kinds for name in kind.assets)
+    found = library.ensure(needed, progress, given=given)
+    optional = dict.fromkeys(name for kind in kinds for name in kind.optional_assets)
+    soon = library.soon_had(optional, progress, given=given)
+    if absent := [name for name in optional if name not in soon]:
+        names = ", ".join(absent)
+        note(f"done without {names}; `coeval datasets fetch {' '.join(absent)}` gets them, or says why not")
+    found |= soon
+    return [
+        {name: found[name] for name in (*kind.assets, *kind.optional_assets) if name in found}
+        for kind in kinds
+    ]
 
 
 def used_assets(assets: Mapping[str, Path]) -> dict[str, AssetUsed]:
