@@ -62,12 +62,10 @@ class AlpacaEval(Benchmark):
 
     def items(self) -> Sequence[Item]:
         records = read_records(self.settings.assets["alpaca-eval/baseline"])
-        return self.settings.first(
-            [
-                Item(str(number), (Message("user", record["instruction"]),), record)
-                for number, record in enumerate(records)
-            ]
-        )
+        return [
+            Item(str(number), (Message("user", record["instruction"]),), record)
+            for number, record in enumerate(records)
+        ]
 
     def judge_sampling(self) -> dict[str, Any]:
         return {"temperature": 0.0, "max_tokens": 1 if self.manner == "logprobs" else LONG_REPLY}

@@ -83,7 +83,7 @@ class ArenaHard(Benchmark):
                 )
             fields = {**record, "baseline": baseline, "baseline_answer": answer}
             items.append(Item(record["uid"], (Message("user", record["prompt"]),), fields))
-        return self.settings.first(items)
+        return items
 
     def _answers(self, asset: str) -> dict[str, str]:
         return {record["uid"]: _answer_text(record) for record in read_records(self.settings.assets[asset])}

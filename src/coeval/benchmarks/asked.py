@@ -123,20 +123,20 @@ def jobs_of(evaluation: Evaluation, request: TaskRequest, assets: Mapping[str, P
         model=_model_name(evaluation, request),
         assets=assets,
         options={**request.options, "task": request.name},
-        max_examples=evaluation.max_examples,
         seed=evaluation.seed,
         judge=JudgeSettings(judging.model, evaluation.judge_sampling, evaluation.judge is None)
         if judging is not None and judged
         else None,
     )
     benchmark = kind(settings)
-    items = benchmark.items()
-    if len({item.id for item in items}) < len(items):
+    prompts = benchmark.items()
+    if len({item.id for item in prompts}) < len(prompts):
         raise UsageError(f"{request.name}: two prompts of its data have the same key; keys must be unique")
+    items = prompts[: evaluation.max_examples]
     for run in range(evaluation.num_runs) if evaluation.num_runs > 1 else (None,):
         label = benchmark.label if run is None else f"run_{run} {benchmark.label}"
         folder = TaskFolder(evaluation.folder(benchmark.label, run))
-        job = Job(label, benchmark.label, run, benchmark, items, folder, None)
+        job = Job(label, benchmark.label, run, benchmark, items, len(prompts), folder, None)
         if request.responses is not None:
             job.tested = party("", settings.model, {}, None, digest(request.responses.read_text("utf-8")))
             job.answers = read_given(request.responses, items, job.tested)

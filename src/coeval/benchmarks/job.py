@@ -24,7 +24,7 @@ log = logging.getLogger("coeval")
 
 @dataclass(slots=True)
 class Job:
-    """A task with its records.
+    """A task with its records. ``n_prompts`` is how many the benchmark has, ``items`` those to be scored.
 
     ``tested`` is None where stored answers are judged as they are, ``judge`` where nothing is
     judged. ``given``: the answers come from the user; ``left_out`` counts prompts that have none.
@@ -36,6 +36,7 @@ class Job:
     run: int | None
     benchmark: Benchmark
     items: Sequence[Item]
+    n_prompts: int
     folder: TaskFolder
     tested: Party | None
     judge: Party | None = None

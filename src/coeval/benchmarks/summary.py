@@ -75,7 +75,7 @@ def summarise(
     failed = dict(scored.n_failed) if scored is not None else {}
     if job.left_out:
         failed["no response given"] = job.left_out
-    reasons = _reasons(job, scored, evaluation, assets)
+    reasons = _reasons(job, scored, assets)
     answers = [record for item in job.items if (record := job.answers.get(item.id)) is not None]
     good = [record for record in answers if record.status == "ok"]
     cut = sum(record.truncated for record in good)
@@ -152,15 +152,14 @@ def _asked(model: str, sampling: dict[str, Any], recipe: str, records: Iterable[
     return Asked(model, sampling, recipe, calls, used, made, cost if calls else None)
 
 
-def _reasons(
-    job: Job, scored: Scored | None, evaluation: Evaluation, assets: Mapping[str, AssetUsed]
-) -> tuple[str, ...]:
+def _reasons(job: Job, scored: Scored | None, assets: Mapping[str, AssetUsed]) -> tuple[str, ...]:
     """Why the figures are not the published ones: what every task has in common, then its own."""
     reasons = [] if scored is not None else [job.problem or OF_INFERENCE]
     benchmark, judge = job.benchmark, job.judge
     settings = benchmark.settings.judge
-    if evaluation.max_examples is not None:
-        reasons.append(f"only the first {len(job.items) + job.left_out} prompts (--max-examples)")
+    first = len(job.items) + job.left_out
+    if first < job.n_prompts:
+        reasons.append(f"only the first {first:,} of {job.n_prompts:,} prompts (--max-examples)")
     if job.left_out:
         reasons.append(f"prompts without a given response, which are in no figure: {job.left_out}")
     reasons += [
