@@ -247,6 +247,18 @@ def test_from_prompts_to_a_table(
     assert found["coeval_version"]
 
 
+def test_options_of_tasks_that_are_not_asked_for_are_told(
+    host: str, prompts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    how = ["--tasks", "ifeval", "--model", "sim-a", "--base-url", host, "--ifeval-input", prompts]
+    assert run(monkeypatch, *how) == 0
+    assert "without effect" not in capsys.readouterr().out
+    others = ["--writingbench-write-excel", "--arena-hard-dir", "nowhere"]
+    assert run(monkeypatch, *how, *others) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "not among --tasks: --writingbench-write-excel, --arena-hard-dir" in shown
+
+
 def test_json_on_stdout_and_the_rest_on_stderr(
     host: str, prompts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
