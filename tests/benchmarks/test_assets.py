@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -151,6 +153,18 @@ def test_all_that_is_missing_is_named_at_once_with_the_ways_out(index: PackageIn
     assert f"lists no {WHEEL_NAME}" in message
     assert index.asked.count("/simple/bench-data/") == 1, "a parcel that failed was asked for again"
     assert shelf.presence("bench/table")[0] is Presence.READY, "the others are fetched all the same"
+
+
+def test_what_can_be_done_without_is_not_waited_for(
+    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coeval.benchmarks.assets.library.SOON_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("COEVAL_GITHUB_MIRROR", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        began = time.monotonic()
+        found = library(tmp_path).soon_had(["nltk/words", "bench/table"])
+    assert list(found) == ["bench/table"]
+    assert time.monotonic() - began < 5
 
 
 def test_without_pip_and_index_the_message_says_so(

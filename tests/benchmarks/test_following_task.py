@@ -121,7 +121,3 @@ def test_what_stands_in_for_language_data_is_said(tmp_path: Path, monkeypatch: p
 def test_wrong_data_are_refused_with_the_key(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         task(tmp_path, [RECORDS[0] | change]).items()
-
-
-def test_only_the_first(tmp_path: Path) -> None:
-    assert [item.id for item in task(tmp_path, max_examples=1).items()] == ["7"]

@@ -41,10 +41,10 @@ def kind(request: pytest.FixtureRequest) -> type[Benchmark]:
     return kind
 
 
-def task(kind: type[Benchmark], max_examples: int | None = None) -> Benchmark:
+def task(kind: type[Benchmark]) -> Benchmark:
     assets = {name: Library().presence(name)[1] for name in kind.assets}
     judge = JudgeSettings(JUDGE)
-    return kind(TaskSettings(model=MODEL, assets=assets, judge=judge, max_examples=max_examples))
+    return kind(TaskSettings(model=MODEL, assets=assets, judge=judge))
 
 
 def test_every_item_has_its_judgments(kind: type[Benchmark]) -> None:
@@ -60,8 +60,7 @@ def test_every_item_has_its_judgments(kind: type[Benchmark]) -> None:
 
 
 def test_templates_are_filled(kind: type[Benchmark]) -> None:
-    benchmark = task(kind, max_examples=20)
-    for request in Panel(benchmark, lambda _: "Reply.").requests().values():
+    for request in Panel(task(kind), lambda _: "Reply.", first=20).requests().values():
         assert not [part for message in request.messages for part in PLACEHOLDER.findall(message.content)]
 
 
@@ -73,7 +72,7 @@ async def test_a_simulated_judge_is_understood_and_prefers_the_better_model(kind
         def respond(_: Item, quality: str = quality) -> str:
             return f"An answer.\n[simulated answer of sim, quality {quality}]"
 
-        panel = Panel(task(kind, max_examples=12), respond)
+        panel = Panel(task(kind), respond, first=12)
         said = {ask.id: await judge.complete(ask.request(0)) for _, ask in panel.asks()}
         scored = panel.judge(lambda key, _: said[key])  # noqa: B023 - called at once
         assert scored.n_failed == {}

@@ -282,7 +282,7 @@ async def test_two_processes_do_not_share_a_folder(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"max_examples": 2}, "only the first 2 prompts"),
+        ({"max_examples": 2}, "only the first 2 of 3 prompts (--max-examples)"),
         ({"judge": None}, "the tested model judged itself"),
         ({}, "judged by judge-1; published numbers are by official"),
         ({"judge_sampling": {"max_tokens": 8}}, "not the official one: max_tokens"),
@@ -298,9 +298,10 @@ async def test_figures_say_why_they_cannot_be_compared(
     assert any(reason in shown for shown in found["reasons"]), found["reasons"]
 
 
-async def test_the_official_setup_is_comparable(bench: Bench) -> None:
+@pytest.mark.parametrize("max_examples", [None, 3, 4])
+async def test_the_official_setup_is_comparable(bench: Bench, max_examples: int | None) -> None:
     async with fake(reply=said) as server:
-        await bench.run(server.url, judge=spec("official", server.url))
+        await bench.run(server.url, judge=spec("official", server.url), max_examples=max_examples)
     assert (summary(bench)["comparable"], summary(bench)["reasons"]) == (True, [])
 
 

@@ -136,7 +136,3 @@ def test_no_workbook_unless_asked_for(shelf: Shelf, tmp_path: Path) -> None:
     panel.judge(graded)
     panel.write(folder)
     assert list(folder.iterdir()) == []
-
-
-def test_the_first_examples_only(shelf: Shelf) -> None:
-    assert [item.id for item in WritingBench(shelf.settings(max_examples=2)).items()] == ["1", "2"]

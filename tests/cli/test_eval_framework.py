@@ -12,6 +12,7 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from coeval.benchmarks.asked import Evaluation
+from coeval.benchmarks.assets.manifest import SourceFailed
 from coeval.cli.eval_framework.asked import evaluation_of
 from coeval.cli.eval_framework.main import app, main
 from coeval.core.errors import UsageError
@@ -176,19 +177,36 @@ def test_wrong_requests_end_before_anything_is_asked(
     assert "Traceback" not in error
 
 
-def test_an_asset_that_cannot_be_had_names_the_ways_out(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_: Any) -> bytes:
-        from coeval.benchmarks.assets.manifest import SourceFailed
-
         raise SourceFailed("no network here")
 
     monkeypatch.setattr("coeval.benchmarks.assets.fetch.Fetcher._taken_out", nothing)
-    assert run(monkeypatch, "--tasks", "ifeval", "--model", "m") == 1
+
+
+@pytest.mark.usefixtures("no_network")
+def test_assets_that_cannot_be_had_are_named_at_once_with_the_ways_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--tasks", "ifeval,healthbench", "--model", "m") == 1
     error = capsys.readouterr().err
-    assert "coeval datasets fetch ifeval/prompts" in error
-    assert "--ifeval-input" in error
+    assert "coeval datasets fetch ifeval/prompts healthbench/examples healthbench/grader" in error
+    assert "--ifeval-input, --healthbench-data" in error
+
+
+@pytest.mark.usefixtures("no_network")
+def test_what_is_done_without_is_said_once(
+    host: str, prompts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NLTK_DATA")
+    monkeypatch.setenv("HOME", "/nowhere")
+    how = ["--tasks", "ifeval,ifbench", "--ifeval-input", prompts, "--ifbench-input", prompts]
+    assert run(monkeypatch, *how, "--model", "sim-a", "--base-url", host) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    names = "nltk/punkt_tab, nltk/stopwords, nltk/averaged_perceptron_tagger_eng"
+    assert said.count(f"done without {names};") == 1
+    assert f"`coeval datasets fetch {names.replace(',', '')}`" in said
 
 
 @pytest.fixture
@@ -229,6 +247,18 @@ def test_from_prompts_to_a_table(
     assert found["coeval_version"]
 
 
+def test_options_of_tasks_that_are_not_asked_for_are_told(
+    host: str, prompts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    how = ["--tasks", "ifeval", "--model", "sim-a", "--base-url", host, "--ifeval-input", prompts]
+    assert run(monkeypatch, *how) == 0
+    assert "without effect" not in capsys.readouterr().out
+    others = ["--writingbench-write-excel", "--arena-hard-dir", "nowhere"]
+    assert run(monkeypatch, *how, *others) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "not among --tasks: --writingbench-write-excel, --arena-hard-dir" in shown
+
+
 def test_json_on_stdout_and_the_rest_on_stderr(
     host: str, prompts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,18 +285,42 @@ def given(tmp_path: Path, *records: dict[str, Any]) -> Path:
     return path
 
 
-def test_given_responses_are_scored_without_a_model(
-    prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_given_responses_are_scored_without_a_model_and_gaps_are_told(
+    prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = given(tmp_path, {"prompt": "Prompt 1.", "response": SMALL}, {"key": "99", "response": "?"})
+    path = given(
+        tmp_path,
+        {"key": 1, "response": "NO"},
+        {"prompt": "Prompt 1.", "response": SMALL},
+        {"key": "99", "response": "?"},
+    )
     how = ["--tasks", "ifeval", "--ifeval-input", prompts, "--ifeval-responses", path]
-    assert run(monkeypatch, *how) == 0
+    assert run(monkeypatch, *how) == 3
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "1 no response given (add the responses to the file)" in shown
+    assert "not used of the file's 3 records: 1 replaced by a later one" in shown
+    assert "1 about no prompt of the task" in shown
+    assert "is asked for" not in shown
     found = json.loads(Path("outputs/ifeval/summary.json").read_text())
     assert found["metrics"]["prompt_level_strict_accuracy"]["value"] == 1.0
     assert found["metrics"]["prompt_level_strict_accuracy"]["n"] == 1
     assert (found["n_expected"], found["n_scored"]) == (2, 1)
-    assert found["n_failed"] == {"no response given": 1}
+    assert found["n_failed"] == found["missing"] == {"no response given": 1}
+    assert found["given"] == {"records": 3, "doubled": 1, "unknown": 1, "missing": 1}
+    assert not found["complete"]
     assert not found["comparable"]
+    assert "prompts without a given response, which are in no figure: 1" in found["reasons"]
+
+
+def test_given_responses_beyond_the_first_prompts_are_not_unknown(
+    prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = given(tmp_path, *({"key": key, "response": "fine"} for key in (0, 1)))
+    how = ["--ifeval-input", prompts, "--ifeval-responses", path, "--max-examples", "1"]
+    assert run(monkeypatch, *how) == 0
+    assert "about no prompt" not in capsys.readouterr().out
+    found = json.loads(Path("outputs/ifeval/summary.json").read_text())
+    assert (found["n_expected"], found["complete"], found["given"]["unknown"]) == (1, True, 0)
 
 
 def test_given_responses_by_key_and_an_empty_one_that_stays_in(

@@ -39,7 +39,7 @@ class Invented(Benchmark):
     official_judge: ClassVar[str] = "official"
 
     def items(self) -> Sequence[Item]:
-        return self.settings.first([Item(f"q{n}", (Message("user", f"Prompt {n}"),)) for n in range(3)])
+        return [Item(f"q{n}", (Message("user", f"Prompt {n}"),)) for n in range(3)]
 
     def judge_sampling(self) -> dict[str, Any]:
         return {"temperature": 0.0, "max_tokens": 9}

@@ -57,11 +57,13 @@ Reply = Callable[[str, Request], str | Completion]
 
 
 class Panel:
-    """A benchmark with its items, the model's responses, and what a judge made of them."""
+    """A benchmark with its ``first`` items, the model's responses, and what a judge made of them."""
 
-    def __init__(self, benchmark: Benchmark, respond: Callable[[Item], str | None]) -> None:
+    def __init__(
+        self, benchmark: Benchmark, respond: Callable[[Item], str | None], first: int | None = None
+    ) -> None:
         self.benchmark = benchmark
-        self.items: Sequence[Item] = benchmark.items()
+        self.items: Sequence[Item] = benchmark.items()[:first]
         self.answers = {item.id: answered(item.id, respond(item)) for item in self.items}
         self.judgments: dict[str, Judgment] = {}
 

@@ -23,7 +23,7 @@ from coeval.core.errors import (
 from coeval.core.records import Completion, Message, Request, Schema, TokenLogprob, Usage
 from coeval.models.base import ModelSpec
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.openai_answer import FieldRejected, explain
+from coeval.models.dialects.openai_answer import FieldRejected, astray, explain
 from coeval.models.dialects.openai_chat import OpenAIChat, encode
 from coeval.models.http import Endpoint, Http
 from coeval.models.limits import Limiter
@@ -308,6 +308,33 @@ async def test_a_model_that_takes_no_schema_is_asked_without_it_from_then_on() -
         await model.complete(ask(schema=OPEN))
     assert ["response_format" in body for body in server.bodies] == [True, False, False, True]
     assert len(permits) == 4
+
+
+async def test_a_base_url_without_v1_is_told_which_one_to_try() -> None:
+    async with fake() as server:
+        server.url = server.url.removesuffix("/v1")
+        with pytest.raises(NotFound) as failure:
+            await complete(server, ask())
+    place = server.url.removeprefix("http://")
+    assert f"POST {place}/chat/completions answered 404" in str(failure.value)
+    assert f"try {server.url}/v1" in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "url"),
+    [
+        (404, b"", "http://h:8000/v1"),
+        (404, b"", "http://h/openai/v1beta"),
+        (404, b'{"error": {"message": "The model `x` does not exist."}}', "http://h:8000"),
+        (400, b"", "http://h:8000"),
+    ],
+)
+def test_what_is_not_for_want_of_v1_names_no_other_url(status: int, body: bytes, url: str) -> None:
+    assert astray(status, body, url) is None
+
+
+def test_a_host_called_v1_is_not_a_path() -> None:
+    assert "try http://v1.example/v1" in str(astray(404, b'{"detail": "Not Found"}', "http://v1.example"))
 
 
 async def test_a_format_of_the_users_own_that_is_rejected_is_an_error() -> None:

@@ -26,7 +26,7 @@ from coeval.benchmarks.alpaca_published import DIFFICULTY, GAMED, published_leng
 from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.folder import file_name
-from coeval.benchmarks.outcomes import mean_metric, settle, write_lines
+from coeval.benchmarks.outcomes import mean_metric, settle, with_responses, write_lines
 from coeval.core.errors import BadRequest, NotFound
 from coeval.core.records import Completion, Message, Request
 from coeval.core.text import fill
@@ -62,12 +62,10 @@ class AlpacaEval(Benchmark):
 
     def items(self) -> Sequence[Item]:
         records = read_records(self.settings.assets["alpaca-eval/baseline"])
-        return self.settings.first(
-            [
-                Item(str(number), (Message("user", record["instruction"]),), record)
-                for number, record in enumerate(records)
-            ]
-        )
+        return [
+            Item(str(number), (Message("user", record["instruction"]),), record)
+            for number, record in enumerate(records)
+        ]
 
     def judge_sampling(self) -> dict[str, Any]:
         return {"temperature": 0.0, "max_tokens": 1 if self.manner == "logprobs" else LONG_REPLY}
@@ -174,13 +172,13 @@ class AlpacaEval(Benchmark):
         self, items: Sequence[Item], answers: Mapping[str, Answer], preferences: Mapping[str, float | None]
     ) -> LengthControl | None:
         """Of the items that have an output: those without have no length."""
-        given = [item for item in items if (answer := answers.get(item.id)) and answer.response is not None]
+        given = with_responses(items, answers)
         known = published_lengths(self.settings.assets)
         return fit_length_control(
-            [preferences[item.id] for item in given],
-            [len(answers[item.id].response or "") for item in given],
-            [len(item.fields["output"]) for item in given],
-            [known.difficulties[int(item.id)] for item in given] if known.difficulties else None,
+            [preferences[item.id] for item, _ in given],
+            [len(response) for _, response in given],
+            [len(item.fields["output"]) for item, _ in given],
+            [known.difficulties[int(item.id)] for item, _ in given] if known.difficulties else None,
             gamed=known.gamed,
             seed=self.settings.seed,
         )
@@ -195,22 +193,22 @@ class AlpacaEval(Benchmark):
     ) -> None:
         """``model_answer/`` as official model outputs, ``model_judgment/`` as official annotations."""
         model = self.settings.model
-        given = [item for item in items if (answer := answers.get(item.id)) and answer.response is not None]
+        given = with_responses(items, answers)
         outputs = [
             {
                 "dataset": item.fields.get("dataset"),
                 "instruction": item.fields["instruction"],
-                "output": answers[item.id].response,
+                "output": response,
                 "generator": model,
             }
-            for item in given
+            for item, response in given
         ]
         write_lines(folder / "model_answer" / f"{file_name(model)}.jsonl", outputs)
         if self.settings.judge is None or not judgments:
             return
         outcomes = settle(self, items, answers, judgments)
         lines = []
-        for item, output in zip(given, outputs, strict=True):
+        for (item, response), output in zip(given, outputs, strict=True):
             values = outcomes.whole(item.id)
             lines.append(
                 {
@@ -218,7 +216,7 @@ class AlpacaEval(Benchmark):
                     "instruction": output["instruction"],
                     "output_1": item.fields["output"],
                     "generator_1": item.fields.get("generator"),
-                    "output_2": output["output"],
+                    "output_2": response,
                     "generator_2": model,
                     "annotator": self.settings.judge.model,
                     "preference": None if values is None else _preference(values),
@@ -270,7 +268,7 @@ def _tables(
 ) -> dict[str, Any]:
     """Counts under their official names, win rates by data set, and the length control's fit."""
     known = [preference for preference in preferences.values() if preference is not None]
-    lengths = [len(a.response) for i in items if (a := answers.get(i.id)) and a.response is not None]
+    lengths = [len(response) for _, response in with_responses(items, answers)]
     by_dataset: dict[str, list[float]] = {}
     for item in items:
         if (preference := preferences[item.id]) is not None:

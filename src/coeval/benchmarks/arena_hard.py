@@ -26,7 +26,7 @@ from coeval.analysis.pairwise_models import (
 from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.folder import file_name
-from coeval.benchmarks.outcomes import Outcomes, settle, write_lines
+from coeval.benchmarks.outcomes import Outcomes, settle, with_responses, write_lines
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Message, Request
 from coeval.core.text import fill
@@ -83,7 +83,7 @@ class ArenaHard(Benchmark):
                 )
             fields = {**record, "baseline": baseline, "baseline_answer": answer}
             items.append(Item(record["uid"], (Message("user", record["prompt"]),), fields))
-        return self.settings.first(items)
+        return items
 
     def _answers(self, asset: str) -> dict[str, str]:
         return {record["uid"]: _answer_text(record) for record in read_records(self.settings.assets[asset])}
@@ -143,15 +143,15 @@ class ArenaHard(Benchmark):
     ) -> None:
         """``model_answer/`` and ``model_judgment/`` in the shape of the official repository."""
         model = self.settings.model
-        given = [item for item in items if (answer := answers.get(item.id)) and answer.response is not None]
+        given = with_responses(items, answers)
         write_lines(
             folder / "model_answer" / f"{file_name(model)}.jsonl",
-            [_answer_line(item, model, answers[item.id].response or "") for item in given],
+            [_answer_line(item, model, response) for item, response in given],
         )
         if self._judge and judgments:
             write_lines(
                 folder / "model_judgment" / file_name(self._judge) / f"{file_name(model)}.jsonl",
-                [self._judgment_line(item, judgments) for item in given],
+                [self._judgment_line(item, judgments) for item, _ in given],
             )
 
     def _judgment_line(self, item: Item, judgments: Mapping[str, Judgment]) -> dict[str, Any]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from coeval.benchmarks.answers import Party, party
-from coeval.benchmarks.assets import AssetMissing, Library, Progress
+from coeval.benchmarks.assets import Library, Progress
 from coeval.benchmarks.assets.cache import sha256_of
 from coeval.benchmarks.base import Benchmark, JudgeSettings, TaskSettings
 from coeval.benchmarks.folder import TaskFolder
@@ -76,24 +75,30 @@ class AssetUsed(msgspec.Struct, frozen=True):
 
 
 def find_assets(
-    request: TaskRequest, progress: Progress | None, note: Callable[[str], None]
-) -> dict[str, Path]:
-    """Every asset of a task, fetched where need be; of the optional ones, those that can be had.
+    requests: Sequence[TaskRequest], progress: Progress | None, note: Callable[[str], None]
+) -> list[dict[str, Path]]:
+    """Every asset of each task, fetched where need be; of the optional ones, those that are soon had.
 
     Raises
     ------
     AssetMissing
-        naming what is not there and how to get it.
+        naming what is not there, of all tasks, and how to get it.
     """
-    kind = _kind(request.name)
     library = Library()
-    found = library.ensure(kind.assets, progress, given=request.given)
-    for name in kind.optional_assets:
-        with suppress(AssetMissing):
-            found |= library.ensure([name], progress, given=request.given)
-        if name not in found:
-            note(f"{request.name}: {name} cannot be had; `coeval datasets fetch {name}` says why")
-    return found
+    kinds = [_kind(request.name) for request in requests]
+    given = {name: path for request in requests for name, path in request.given.items()}
+    needed = dict.fromkeys(name for kind in kinds for name in kind.assets)
+    found = library.ensure(needed, progress, given=given)
+    optional = dict.fromkeys(name for kind in kinds for name in kind.optional_assets)
+    soon = library.soon_had(optional, progress, given=given)
+    if absent := [name for name in optional if name not in soon]:
+        names = ", ".join(absent)
+        note(f"done without {names}; `coeval datasets fetch {' '.join(absent)}` gets them, or says why not")
+    found |= soon
+    return [
+        {name: found[name] for name in (*kind.assets, *kind.optional_assets) if name in found}
+        for kind in kinds
+    ]
 
 
 def used_assets(assets: Mapping[str, Path]) -> dict[str, AssetUsed]:
@@ -118,26 +123,24 @@ def jobs_of(evaluation: Evaluation, request: TaskRequest, assets: Mapping[str, P
         model=_model_name(evaluation, request),
         assets=assets,
         options={**request.options, "task": request.name},
-        max_examples=evaluation.max_examples,
         seed=evaluation.seed,
         judge=JudgeSettings(judging.model, evaluation.judge_sampling, evaluation.judge is None)
         if judging is not None and judged
         else None,
     )
     benchmark = kind(settings)
-    items = benchmark.items()
-    if len({item.id for item in items}) < len(items):
+    prompts = benchmark.items()
+    if len({item.id for item in prompts}) < len(prompts):
         raise UsageError(f"{request.name}: two prompts of its data have the same key; keys must be unique")
+    items = prompts[: evaluation.max_examples]
     for run in range(evaluation.num_runs) if evaluation.num_runs > 1 else (None,):
         label = benchmark.label if run is None else f"run_{run} {benchmark.label}"
         folder = TaskFolder(evaluation.folder(benchmark.label, run))
-        job = Job(label, benchmark.label, run, benchmark, items, folder, None)
+        job = Job(label, benchmark.label, run, benchmark, items, len(prompts), folder, None)
         if request.responses is not None:
             job.tested = party("", settings.model, {}, None, digest(request.responses.read_text("utf-8")))
-            job.answers = read_given(request.responses, items, job.tested)
+            job.answers, job.given = read_given(request.responses, prompts, items, job.tested)
             job.items = [item for item in items if item.id in job.answers]
-            job.given = True
-            job.left_out = len(items) - len(job.items)
         elif evaluation.mode != "judge" and tested is not None:
             job.tested = _party(tested, evaluation.sampling, run_seed(evaluation.seed, run))
         if judged and judging is not None:

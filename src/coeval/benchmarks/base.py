@@ -129,13 +129,8 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     assets: Mapping[str, Path] = {}
     options: Mapping[str, Any] = {}
-    max_examples: int | None = None
     seed: int = 0
     judge: JudgeSettings | None = None
-
-    def first(self, items: Sequence[Item]) -> Sequence[Item]:
-        """The first ``max_examples`` of the benchmark's items."""
-        return items if self.max_examples is None else items[: self.max_examples]
 
 
 class Benchmark(ABC):
@@ -161,7 +156,7 @@ class Benchmark(ABC):
 
     @abstractmethod
     def items(self) -> Sequence[Item]:
-        """The prompts in the benchmark's order, the first ``max_examples`` of them."""
+        """All prompts, in the benchmark's order."""
 
     def judge_sampling(self) -> dict[str, Any]:
         """The official sampling of the judge; the user's settings go over it."""

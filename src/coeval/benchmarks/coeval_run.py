@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from statistics import variance
 from typing import Any, ClassVar, NamedTuple
 
@@ -73,10 +72,6 @@ class CoevalRun(Benchmark):
         return f"{self.name}-{self._config.experiment.id}"
 
     def items(self) -> Sequence[Item]:
-        return self.settings.first(self._items)
-
-    @cached_property
-    def _items(self) -> list[Item]:
         tasks = {task.name: task for task in self._config.tasks}
         items: list[Item] = []
         for datapoint in _good_datapoints(self._run):

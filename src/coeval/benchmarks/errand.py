@@ -46,7 +46,7 @@ class Errand:
     def read_recorded(self) -> None:
         """Take in what the folders hold; given responses are kept there as the answers they are."""
         for job in self._jobs:
-            if job.given:
+            if job.given is not None:
                 recorded = job.folder.answers()
                 for answer in job.answers.values():
                     if recorded.get(answer.id) != answer:
@@ -132,7 +132,7 @@ class Errand:
                 await asyncio.sleep(0)
 
     def _answers(self, job: Job) -> list[AnswerWork]:
-        if job.given or job.tested is None:
+        if job.given is not None or job.tested is None:
             return []
         return job.answer_works(self._models[job.tested.label])
 

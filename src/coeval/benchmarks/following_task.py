@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from math import sqrt
 from pathlib import Path
 from typing import Any, ClassVar
@@ -55,15 +54,10 @@ class FollowingTask(Benchmark):
         self._verdicts: dict[str, Followed] = {}
 
     def items(self) -> Sequence[Item]:
-        return self._items
-
-    @cached_property
-    def _items(self) -> Sequence[Item]:
         records = [_prompt(record, self._source) for record in read_records(self._source)]
-        items = [
+        return [
             Item(str(record.key), (Message("user", record.prompt),), {"record": record}) for record in records
         ]
-        return self.settings.first(items)
 
     def score(
         self,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import msgspec
 
 from coeval.benchmarks.answers import Party, asked_hash, prompt_of
 from coeval.benchmarks.assets import read_records
@@ -12,32 +14,58 @@ from coeval.benchmarks.base import Answer, Item
 from coeval.core.errors import UsageError
 
 
-def read_given(path: Path, items: Sequence[Item], party: Party) -> dict[str, Answer]:
-    """The answers in a JSONL file of ``{key or prompt, response}``, by item; the last of an item wins.
+class GivenCounts(msgspec.Struct, frozen=True):
+    """How a file of responses fits the prompts.
 
-    A null response is an empty one. Lines about prompts that are none of ``items`` are left out.
+    ``doubled`` counts its ``records`` that a later one of the same prompt replaces, ``unknown`` those
+    about no prompt of the task, ``missing`` the prompts to be scored that have no response.
+    """
+
+    records: int
+    doubled: int
+    unknown: int
+    missing: int
+
+
+class Given(NamedTuple):
+    """Answers by item, and how the file that they are from fits the prompts."""
+
+    answers: dict[str, Answer]
+    counts: GivenCounts
+
+
+def read_given(path: Path, prompts: Sequence[Item], items: Sequence[Item], party: Party) -> Given:
+    """The answers to ``items`` in a JSONL file of ``{key or prompt, response}``; the last of an item wins.
+
+    A null response is an empty one. ``prompts`` are all of the task, ``items`` those to be scored.
 
     Raises
     ------
     UsageError
         the file cannot be read, a line lacks ``response``, or no line is about any of the items.
     """
-    by_id = {item.id: item for item in items}
-    by_prompt = {prompt_of(item).strip(): item for item in items}
-    answers: dict[str, Answer] = {}
-    lines = 0
-    for lines, record in enumerate(read_records(path), 1):
+    by_id = {item.id: item for item in prompts}
+    by_prompt = {prompt_of(item).strip(): item for item in prompts}
+    found: dict[str, Answer] = {}
+    records = unknown = 0
+    for records, record in enumerate(read_records(path), 1):
         if "response" not in record or not isinstance(record["response"], str | None):
-            raise UsageError(f"{path}: record {lines} has no text under `response`; it has {sorted(record)}")
+            raise UsageError(
+                f"{path}: record {records} has no text under `response`; it has {sorted(record)}"
+            )
         item = _item_of(record, by_id, by_prompt)
-        if item is not None:
-            answers[item.id] = _answer(item, record["response"] or "", party)
+        if item is None:
+            unknown += 1
+        else:
+            found[item.id] = _answer(item, record["response"] or "", party)
+    answers = {item.id: found[item.id] for item in items if item.id in found}
     if not answers:
         raise UsageError(
-            f"{path}: none of its {lines} records is about a prompt of the task; each needs `key` (or `id`) "
-            "or `prompt` as in the task's data, and `response`"
+            f"{path}: none of its {records} records is about a prompt to be scored; each needs `key` (or "
+            "`id`) or `prompt` as in the task's data, and `response`"
         )
-    return answers
+    doubled, missing = records - unknown - len(found), len(items) - len(answers)
+    return Given(answers, GivenCounts(records, doubled, unknown, missing))
 
 
 def _item_of(record: dict[str, Any], by_id: dict[str, Item], by_prompt: dict[str, Item]) -> Item | None:

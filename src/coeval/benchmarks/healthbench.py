@@ -42,7 +42,7 @@ class HealthBench(Benchmark):
 
     def items(self) -> Sequence[Item]:
         records = read_records(self.settings.assets["healthbench/examples"])
-        return self.settings.first([_item(record) for record in records])
+        return [_item(record) for record in records]
 
     def judge_sampling(self) -> dict[str, Any]:
         """Simple-evals' grader: its sampler's default temperature, and 2,048 tokens."""

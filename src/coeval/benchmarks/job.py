@@ -16,18 +16,22 @@ from coeval.benchmarks.answers import (
 )
 from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Scored, why_missing
 from coeval.benchmarks.folder import TaskFolder, stands
+from coeval.benchmarks.given import GivenCounts
 from coeval.core.errors import CoevalError
 from coeval.models.base import Model
 
 log = logging.getLogger("coeval")
 
+NOT_GIVEN = "no response given"
+"""Why a prompt has no answer where the answers come from a file."""
+
 
 @dataclass(slots=True)
 class Job:
-    """A task with its records.
+    """A task with its records. ``n_prompts`` is how many the benchmark has, ``items`` those to be scored.
 
     ``tested`` is None where stored answers are judged as they are, ``judge`` where nothing is
-    judged. ``given``: the answers come from the user; ``left_out`` counts prompts that have none.
+    judged. ``given``: the answers come from a file, which is counted; its missing ones are no items.
     ``problem`` says why the task came to nothing; the others go on.
     """
 
@@ -36,15 +40,20 @@ class Job:
     run: int | None
     benchmark: Benchmark
     items: Sequence[Item]
+    n_prompts: int
     folder: TaskFolder
     tested: Party | None
     judge: Party | None = None
-    given: bool = False
-    left_out: int = 0
+    given: GivenCounts | None = None
     problem: str | None = None
     answers: dict[str, Answer] = field(default_factory=dict)
     judgments: dict[str, Judgment] = field(default_factory=dict)
     wanted: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def left_out(self) -> int:
+        """The prompts without a given response."""
+        return self.given.missing if self.given is not None else 0
 
     @property
     def judging(self) -> str:
@@ -112,7 +121,7 @@ class Job:
 
     def missing(self) -> dict[str, int]:
         """Records without a value, by reason: answers, and judgments that are known to be wanted."""
-        counts: dict[str, int] = {}
+        counts: dict[str, int] = {NOT_GIVEN: self.left_out} if self.left_out else {}
         records: list[Answer | Judgment | None] = [self.answers.get(item.id) for item in self.items]
         records += [self.judgments.get(key) for key in self.wanted]
         for record in records:

@@ -77,6 +77,15 @@ def settle(
     return Outcomes(values, dict(sorted(failed.items())), judges)
 
 
+def with_responses(items: Sequence[Item], answers: Mapping[str, Answer]) -> list[tuple[Item, str]]:
+    """The items that have a response, an empty one included, each with it."""
+    return [
+        (item, answer.response)
+        for item in items
+        if (answer := answers.get(item.id)) is not None and answer.response is not None
+    ]
+
+
 def mean_metric(values: Sequence[float], unit: Unit, seed: int) -> Metric:
     """Mean of independent items, its standard error ``sd / √n`` and 95 % interval (see `clustered_mean`)."""
     n = len(values)

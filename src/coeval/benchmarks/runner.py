@@ -88,7 +88,7 @@ def prepare(evaluation: Evaluation, watcher: Watcher, progress: Progress | None 
     UsageError
         an unknown task, an asset that cannot be had, wrong data, or no stored answers to judge.
     """
-    paths = [find_assets(request, progress, watcher.note) for request in evaluation.tasks]
+    paths = find_assets(evaluation.tasks, progress, watcher.note)
     jobs: list[Job] = []
     assets: dict[str, Mapping[str, AssetUsed]] = {}
     for request, found in zip(evaluation.tasks, paths, strict=True):

@@ -10,7 +10,8 @@ import msgspec
 from coeval import __version__
 from coeval.benchmarks.asked import AssetUsed, Evaluation
 from coeval.benchmarks.base import Metric, Scored
-from coeval.benchmarks.job import Job
+from coeval.benchmarks.given import GivenCounts
+from coeval.benchmarks.job import NOT_GIVEN, Job
 from coeval.core.records import Kept
 from coeval.store.jsonl import write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import now
@@ -42,8 +43,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A task's ``summary.json``.
 
     ``complete`` says that nothing is owed any more; ``missing`` counts records without a value by
-    reason. ``comparable`` is false where ``reasons`` say why the figures are not those of the
-    published setup.
+    reason. ``given`` is there where the responses come from a file. ``comparable`` is false where
+    ``reasons`` say why the figures are not those of the published setup.
     """
 
     task: str
@@ -56,6 +57,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
     complete: bool
     missing: dict[str, int]
+    given: GivenCounts | None
     inference: Asked | None
     judge: Asked | None
     seed: int
@@ -74,8 +76,8 @@ def summarise(
     missing = job.missing()
     failed = dict(scored.n_failed) if scored is not None else {}
     if job.left_out:
-        failed["no response given"] = job.left_out
-    reasons = _reasons(job, scored, evaluation, assets)
+        failed[NOT_GIVEN] = job.left_out
+    reasons = _reasons(job, scored, assets)
     answers = [record for item in job.items if (record := job.answers.get(item.id)) is not None]
     good = [record for record in answers if record.status == "ok"]
     cut = sum(record.truncated for record in good)
@@ -90,6 +92,7 @@ def summarise(
         reasons=reasons,
         complete=not missing and scored is not None,
         missing=missing,
+        given=job.given,
         inference=_inference(job),
         judge=_judge(job),
         seed=evaluation.seed,
@@ -152,17 +155,14 @@ def _asked(model: str, sampling: dict[str, Any], recipe: str, records: Iterable[
     return Asked(model, sampling, recipe, calls, used, made, cost if calls else None)
 
 
-def _reasons(
-    job: Job, scored: Scored | None, evaluation: Evaluation, assets: Mapping[str, AssetUsed]
-) -> tuple[str, ...]:
+def _reasons(job: Job, scored: Scored | None, assets: Mapping[str, AssetUsed]) -> tuple[str, ...]:
     """Why the figures are not the published ones: what every task has in common, then its own."""
     reasons = [] if scored is not None else [job.problem or OF_INFERENCE]
     benchmark, judge = job.benchmark, job.judge
     settings = benchmark.settings.judge
-    if evaluation.max_examples is not None:
-        reasons.append(f"only the first {len(job.items) + job.left_out} prompts (--max-examples)")
-    if job.left_out:
-        reasons.append(f"prompts without a given response, which are in no figure: {job.left_out}")
+    first = len(job.items) + job.left_out
+    if first < job.n_prompts:
+        reasons.append(f"only the first {first:,} of {job.n_prompts:,} prompts (--max-examples)")
     reasons += [
         f"{name} is a copy of your own: {used.path}" for name, used in assets.items() if not used.official
     ]
@@ -176,7 +176,10 @@ def _reasons(
                 n for n in {*judge.sampling, *official} if judge.sampling.get(n) != official.get(n)
             )
             reasons.append(f"the judge's sampling is not the official one: {', '.join(names)}")
-    if missing := job.missing():
+    missing = job.missing()
+    if left_out := missing.pop(NOT_GIVEN, 0):
+        reasons.append(f"prompts without a given response, which are in no figure: {left_out}")
+    if missing:
         shown = ", ".join(f"{count} {reason}" for reason, count in missing.items())
         reasons.append(f"records without a value: {shown}")
     return tuple(reasons) + (scored.reasons if scored is not None else ())

@@ -59,9 +59,7 @@ class WritingBench(Benchmark):
 
     def items(self) -> Sequence[Item]:
         records = read_records(self.settings.assets["writingbench/queries"])
-        return self.settings.first(
-            [Item(str(record["index"]), (Message("user", record["query"]),), record) for record in records]
-        )
+        return [Item(str(record["index"]), (Message("user", record["query"]),), record) for record in records]
 
     def judge_sampling(self) -> dict[str, Any]:
         return {"temperature": 1.0, "top_p": 0.95, "max_tokens": 2048}

@@ -42,6 +42,8 @@ class Wait(NamedTuple):
 class Endpoint:
     """One base URL and key: its headers, the limiter all its models share, whether it is down.
 
+    ``url`` is the base URL without credentials.
+
     Raises
     ------
     UsageError
@@ -58,9 +60,9 @@ class Endpoint:
                     f"the {name} header holds a line break or the like; check the key it is made of"
                 )
             self.headers[name] = value
-        self._base = self._take_credentials(url).rstrip("/")
+        self.url = self._take_credentials(url).rstrip("/")
         self.limiter = limiter
-        self.proxy = proxy_for(URL(self._base))
+        self.proxy = proxy_for(URL(self.url))
         self._routes: dict[tuple[str, str], Route] = {}
         secrets = (
             value.rpartition(" ")[2] for name, value in self.headers.items() if _SECRET_NAME.search(name)
@@ -96,7 +98,7 @@ class Endpoint:
         if route is None:
             if len(self._routes) >= _REMEMBERED_ROUTES:
                 self._routes.clear()
-            route = Route.to(method, URL(self._base + path), self.headers, self.proxy)
+            route = Route.to(method, URL(self.url + path), self.headers, self.proxy)
             self._routes[method, path] = route
         return route
 

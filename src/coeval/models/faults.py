@@ -29,7 +29,7 @@ from coeval.core.errors import (
 from coeval.models.dial import CONNECT_TIMEOUT_S
 from coeval.models.wire_errors import Closed, ConnectTimeout, Lost, NoConnection, NotHttp, WireError
 
-__all__ = ["foreign", "from_exception", "from_garbage", "from_status", "place"]
+__all__ = ["foreign", "from_exception", "from_garbage", "from_status", "place", "said"]
 
 _EXCERPT = 300
 _TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
@@ -150,8 +150,8 @@ def from_status(status: int, body: bytes, where: str) -> ModelError:
         phrase = f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         phrase = str(status)
-    said = _said(body)
-    message = f"{where} answered {phrase}" + (f": {said}" if said else "")
+    words = said(body)
+    message = f"{where} answered {phrase}" + (f": {words}" if words else "")
     match status:
         case 408 | 409:
             return ServerFault(message, status=status)
@@ -210,7 +210,7 @@ def _cause(error: Exception | None) -> str:
     return type(error).__name__
 
 
-def _said(body: bytes) -> str:
+def said(body: bytes) -> str:
     """The provider's words in an error body: its JSON message where there is one, else an excerpt."""
     try:
         content = msgspec.json.decode(body)

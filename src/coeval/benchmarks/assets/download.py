@@ -30,10 +30,16 @@ def without_password(text: str) -> str:
     return _USERINFO.sub("//", text)
 
 
-def download(url: str, target: Path, size: int | None, tell: Callable[[int], None]) -> None:
+def download(
+    url: str,
+    target: Path,
+    size: int | None,
+    tell: Callable[[int], None],
+    patience_s: float | None = None,
+) -> None:
     """Write what is at ``url`` to ``target``, which may be left half-written on failure.
 
-    More than ``size`` bytes are not taken.
+    More than ``size`` bytes are not taken. The host may be silent for ``patience_s``, else 30 s.
 
     Raises
     ------
@@ -42,18 +48,18 @@ def download(url: str, target: Path, size: int | None, tell: Callable[[int], Non
     """
     limit = _LARGEST_FILE if size is None else size
     with target.open("wb") as file:
-        _take(url, file, limit, tell)
+        _take(_open(url, "*/*", patience_s), url, file, limit, tell)
 
 
-def read_page(url: str, accept: str) -> tuple[str, bytes]:
+def read_page(url: str, accept: str, patience_s: float | None = None) -> tuple[str, bytes]:
     """``(media type, content)`` of a page of the package index; fails as `download` does."""
-    with _open(url, accept) as response:
+    with _open(url, accept, patience_s) as response:
         return response.headers.get_content_type(), _read(response, _LARGEST_PAGE, url)
 
 
-def _take(url: str, file: IO[bytes], limit: int, tell: Callable[[int], None]) -> None:
+def _take(response: HTTPResponse, url: str, file: IO[bytes], limit: int, tell: Callable[[int], None]) -> None:
     taken = 0
-    with _open(url, "*/*") as response:
+    with response:
         promised = response.headers.get("Content-Length", "")
         while chunk := _read(response, _CHUNK, url):
             taken += len(chunk)
@@ -65,7 +71,7 @@ def _take(url: str, file: IO[bytes], limit: int, tell: Callable[[int], None]) ->
         raise SourceFailed(f"{without_password(url)} was cut off after {taken:,} of {int(promised):,} bytes")
 
 
-def _open(url: str, accept: str) -> HTTPResponse:
+def _open(url: str, accept: str, patience_s: float | None) -> HTTPResponse:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https"):
         raise SourceFailed(f"{without_password(url)} is no http:// or https:// address")
@@ -78,8 +84,9 @@ def _open(url: str, accept: str) -> HTTPResponse:
         request.add_unredirected_header("Authorization", f"Basic {b64encode(pair.encode()).decode()}")
     trusted = trusted_certificates()
     context = trusted if isinstance(trusted, ssl.SSLContext) else ssl.create_default_context()
+    opener = build_opener(HTTPSHandler(context=context))
     try:
-        response: HTTPResponse = build_opener(HTTPSHandler(context=context)).open(request, timeout=_TIMEOUT_S)
+        response: HTTPResponse = opener.open(request, timeout=patience_s or _TIMEOUT_S)
     except (OSError, HTTPException, ValueError) as error:
         raise _failed(url, error) from error
     return response

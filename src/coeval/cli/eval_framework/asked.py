@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from yarl import URL
 
 from coeval.benchmarks.asked import Evaluation, TaskRequest
 from coeval.benchmarks.registry import PREFIX, TASKS
-from coeval.cli.eval_framework.sources import given_files
+from coeval.cli.eval_framework.sources import ARENA_BENCHMARK, given_files
 from coeval.core.errors import UsageError
 from coeval.models.base import ModelSpec
 from coeval.models.catalog import HOSTS
@@ -77,6 +77,17 @@ def task_names(flags: Flags) -> tuple[str, ...]:
             hint = f"did you mean {close[0]}?" if close else f"tasks are {', '.join(TASKS)}, {PREFIX}PATH"
             raise UsageError(f"--tasks: there is no task {name!r}; {hint}")
     return tuple(dict.fromkeys(names))
+
+
+def idle_options(flags: Flags, names: Iterable[str]) -> str | None:
+    """A sentence about options of tasks that are not among ``names``, if there are any."""
+    begins = tuple(f"{task.replace('-', '_')}_" for task in TASKS if task not in names)
+    idle = [
+        f"--{flag.replace('_', '-')}"
+        for flag, value in flags.items()
+        if flag.startswith(begins) and value not in (None, False, ARENA_BENCHMARK)
+    ]
+    return f"without effect, since their tasks are not among --tasks: {', '.join(idle)}" if idle else None
 
 
 def _check(flags: Flags, names: Sequence[str]) -> None:

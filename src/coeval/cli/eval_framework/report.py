@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coeval.benchmarks.base import Metric
+from coeval.benchmarks.given import GivenCounts
 from coeval.benchmarks.runner import Outcome, TaskOutcome
 from coeval.benchmarks.summary import OF_INFERENCE, Summary
 
@@ -26,7 +27,8 @@ def show(outcome: Outcome, console: Console) -> None:
         _remark(task, console)
     for reason in outcome.stopped.values():
         console.print(Text(reason, style="yellow"))
-    if any(task.summary is not None and task.summary.missing for task in outcome.tasks):
+    gaps = [task.summary for task in outcome.tasks if task.summary is not None and task.summary.missing]
+    if any(summary.given is None for summary in gaps):
         console.print(Text("Fill the gaps with the same command: only what is missing is asked for."))
     console.print(
         Text(f"Results: {', '.join(dict.fromkeys(str(t.folder) for t in outcome.tasks))}"), soft_wrap=True
@@ -58,6 +60,8 @@ def _remark(task: TaskOutcome, console: Console) -> None:
         return
     if task.summary.missing:
         console.print(Text(f"{task.label}: {_missing(task.summary)}", style="yellow"))
+    if task.summary.given is not None and (said := _misfits(task.summary.given)):
+        console.print(Text(f"{task.label}: {said}", style="yellow"))
     if not task.summary.metrics:
         console.print(Text(f"{task.label}: {OF_INFERENCE}"))
     elif not task.summary.comparable:
@@ -66,7 +70,19 @@ def _remark(task: TaskOutcome, console: Console) -> None:
 
 
 def _missing(summary: Summary) -> str:
-    return "without a value: " + ", ".join(f"{count} {reason}" for reason, count in summary.missing.items())
+    counts = ", ".join(f"{count:,} {reason}" for reason, count in summary.missing.items())
+    where = " (add the responses to the file)" if summary.given is not None else ""
+    return f"without a value: {counts}{where}"
+
+
+def _misfits(given: GivenCounts) -> str:
+    """What of a file of responses was not used, and why."""
+    parts = []
+    if given.doubled:
+        parts.append(f"{given.doubled:,} replaced by a later one of the same prompt")
+    if given.unknown:
+        parts.append(f"{given.unknown:,} about no prompt of the task")
+    return f"not used of the file's {given.records:,} records: {', '.join(parts)}" if parts else ""
 
 
 def _value(metric: Metric) -> str:

@@ -16,7 +16,7 @@ from rich.console import Console
 from coeval.benchmarks.assets import Progress
 from coeval.benchmarks.runner import Outcome, Prepared, evaluate, prepare
 from coeval.cli.datasets import fetch_bar
-from coeval.cli.eval_framework.asked import Flags, evaluation_of
+from coeval.cli.eval_framework.asked import Flags, evaluation_of, idle_options
 from coeval.cli.eval_framework.report import show
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.progress_view import Terminal
@@ -30,6 +30,8 @@ def run_and_report(flags: Flags) -> int:
     keys = Keys.load(flags["keys"], env=os.environ, cwd=Path.cwd(), home=Path.home())
     evaluation = evaluation_of(flags, keys)
     with Terminal(console) as terminal:
+        if said := idle_options(flags, {task.name for task in evaluation.tasks}):
+            terminal.note(said)
         with _bars(console) as progress:
             prepared: Prepared = prepare(evaluation, terminal, progress)
         with _logged(evaluation.output):

@@ -33,7 +33,7 @@ _ARENA_FILES = {
 }
 """Asset → where it lies in a checkout of the benchmark's repository."""
 
-_ARENA_BENCHMARK = "arena-hard-v2.0"
+ARENA_BENCHMARK = "arena-hard-v2.0"
 _ALPACA_DATASET = "tatsu-lab/alpaca_eval"
 _ALPACA_FILE = "alpaca_eval_gpt4_baseline.json"
 
@@ -69,10 +69,10 @@ def given_files(task: str, flags: Flags) -> dict[str, Path]:
 def _arena(flags: Flags) -> dict[str, Path]:
     benchmark, folder = flags["arena_hard_benchmark"], flags["arena_hard_dir"]
     fallback = Path(".external/arena-hard-auto")
-    if benchmark != _ARENA_BENCHMARK and folder is None:
+    if benchmark != ARENA_BENCHMARK and folder is None:
         if not fallback.is_dir():
             raise UsageError(
-                f"--arena-hard-benchmark {benchmark}: only {_ARENA_BENCHMARK} can be fetched; "
+                f"--arena-hard-benchmark {benchmark}: only {ARENA_BENCHMARK} can be fetched; "
                 "name a checkout that holds it with --arena-hard-dir"
             )
         folder = fallback

@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from coeval.core.errors import BadRequest, ContentFiltered, ModelError, RateLimited, ServerFault
+from coeval.core.errors import BadRequest, ContentFiltered, ModelError, NotFound, RateLimited, ServerFault
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.text import split_reasoning
-from coeval.models.faults import from_status
+from coeval.models.faults import from_status, said
 from coeval.models.keys import redact
 
-__all__ = ["FieldRejected", "SchemaRejected", "decode", "explain"]
+__all__ = ["FieldRejected", "SchemaRejected", "astray", "decode", "explain"]
 
 _LONGEST_MESSAGE = 500
 
@@ -35,6 +35,7 @@ _BROKEN_OFF = frozenset({"error", "abort", "insufficient_system_resource"})
 
 _FILTERED = frozenset({"content_filter", "content_policy_violation", "moderation_blocked"})
 _SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+_VERSION = re.compile(r"[^/]/v\d")
 _FORMAT_WORDS = ("response_format", "json_schema", "structured output")
 
 
@@ -227,6 +228,19 @@ def explain(status: int, body: bytes, secrets: tuple[str, ...] = ()) -> ModelErr
         if _UNKNOWN_FIELD.search(about):
             return _field_rejected(about, message, status)
     return None
+
+
+def astray(status: int, body: bytes, base_url: str) -> NotFound | None:
+    """For a 404 that may be due to a base URL without its ``/v1``: the same, naming the URL to try.
+
+    Not where the host speaks of the model: then it was reached.
+    """
+    words = said(body)
+    if status != 404 or _VERSION.search(base_url) or "model" in words.lower():
+        return None
+    # Most servers put the API below /v1, and people copy the address that the server prints.
+    hint = f"the base URL {base_url} has no /v1: try {base_url}/v1"
+    return NotFound(f"{words}; {hint}" if words else hint, status=status)
 
 
 def _field_rejected(about: str, message: str, status: int) -> FieldRejected | None:

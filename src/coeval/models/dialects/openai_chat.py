@@ -18,7 +18,7 @@ from coeval.core.errors import ModelError
 from coeval.core.records import Completion, Request, Schema
 from coeval.models.base import Model, ModelSpec
 from coeval.models.catalog import Host
-from coeval.models.dialects.openai_answer import FieldRejected, SchemaRejected, decode, explain
+from coeval.models.dialects.openai_answer import FieldRejected, SchemaRejected, astray, decode, explain
 from coeval.models.http import Answered, Call, Endpoint, Http
 from coeval.models.standing import Standing
 
@@ -100,7 +100,7 @@ class OpenAIChat(Model):
         return call
 
     def _explain(self, status: int, body: bytes) -> ModelError | None:
-        return explain(status, body, self._secrets)
+        return explain(status, body, self._secrets) or astray(status, body, self._endpoint.url)
 
 
 def _without(request: Request, names: Set[str]) -> Request:
