@@ -297,19 +297,19 @@ def test_given_responses_are_scored_without_a_model_and_gaps_are_told(
     how = ["--tasks", "ifeval", "--ifeval-input", prompts, "--ifeval-responses", path]
     assert run(monkeypatch, *how) == 3
     shown = " ".join(capsys.readouterr().out.split())
-    assert "1 no response given (add the responses to the file)" in shown
+    assert "1 missing (add the responses to the file)" in shown
     assert "not used of the file's 3 records: 1 replaced by a later one" in shown
     assert "1 about no prompt of the task" in shown
     assert "is asked for" not in shown
     found = json.loads(Path("outputs/ifeval/summary.json").read_text())
-    assert found["metrics"]["prompt_level_strict_accuracy"]["value"] == 1.0
-    assert found["metrics"]["prompt_level_strict_accuracy"]["n"] == 1
+    assert found["metrics"]["prompt_level_strict_accuracy"]["value"] == 0.5
+    assert found["metrics"]["prompt_level_strict_accuracy"]["n"] == 2
     assert (found["n_expected"], found["n_scored"]) == (2, 1)
-    assert found["n_failed"] == found["missing"] == {"no response given": 1}
+    assert found["n_failed"] == found["missing"] == {"missing": 1}
     assert found["given"] == {"records": 3, "doubled": 1, "unknown": 1, "missing": 1}
     assert not found["complete"]
     assert not found["comparable"]
-    assert "prompts without a given response, which are in no figure: 1" in found["reasons"]
+    assert "records without a value: 1 missing" in found["reasons"]
 
 
 def test_given_responses_beyond_the_first_prompts_are_not_unknown(

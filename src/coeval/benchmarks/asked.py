@@ -140,7 +140,6 @@ def jobs_of(evaluation: Evaluation, request: TaskRequest, assets: Mapping[str, P
         if request.responses is not None:
             job.tested = party("", settings.model, {}, None, digest(request.responses.read_text("utf-8")))
             job.answers, job.given = read_given(request.responses, prompts, items, job.tested)
-            job.items = [item for item in items if item.id in job.answers]
         elif evaluation.mode != "judge" and tested is not None:
             job.tested = _party(tested, evaluation.sampling, run_seed(evaluation.seed, run))
         if judged and judging is not None:

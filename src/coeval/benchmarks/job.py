@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 
 from coeval.benchmarks.answers import (
     JUDGMENTS_EACH,
@@ -14,7 +15,16 @@ from coeval.benchmarks.answers import (
     Party,
     asked_hash,
 )
-from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Scored, why_missing
+from coeval.benchmarks.base import (
+    Answer,
+    Ask,
+    Benchmark,
+    Item,
+    Judgment,
+    Scored,
+    count_failures,
+    why_missing,
+)
 from coeval.benchmarks.folder import TaskFolder, stands
 from coeval.benchmarks.given import GivenCounts
 from coeval.core.errors import CoevalError
@@ -22,16 +32,13 @@ from coeval.models.base import Model
 
 log = logging.getLogger("coeval")
 
-NOT_GIVEN = "no response given"
-"""Why a prompt has no answer where the answers come from a file."""
-
 
 @dataclass(slots=True)
 class Job:
     """A task with its records. ``n_prompts`` is how many the benchmark has, ``items`` those to be scored.
 
     ``tested`` is None where stored answers are judged as they are, ``judge`` where nothing is
-    judged. ``given``: the answers come from a file, which is counted; its missing ones are no items.
+    judged. ``given``: the answers come from a file, and so it fits the prompts.
     ``problem`` says why the task came to nothing; the others go on.
     """
 
@@ -49,11 +56,6 @@ class Job:
     answers: dict[str, Answer] = field(default_factory=dict)
     judgments: dict[str, Judgment] = field(default_factory=dict)
     wanted: dict[str, None] = field(default_factory=dict)
-
-    @property
-    def left_out(self) -> int:
-        """The prompts without a given response."""
-        return self.given.missing if self.given is not None else 0
 
     @property
     def judging(self) -> str:
@@ -121,13 +123,8 @@ class Job:
 
     def missing(self) -> dict[str, int]:
         """Records without a value, by reason: answers, and judgments that are known to be wanted."""
-        counts: dict[str, int] = {NOT_GIVEN: self.left_out} if self.left_out else {}
-        records: list[Answer | Judgment | None] = [self.answers.get(item.id) for item in self.items]
-        records += [self.judgments.get(key) for key in self.wanted]
-        for record in records:
-            if (reason := why_missing(record)) is not None:
-                counts[reason] = counts.get(reason, 0) + 1
-        return counts
+        answers = (self.answers.get(item.id) for item in self.items)
+        return count_failures(chain(answers, map(self.judgments.get, self.wanted)))
 
     def score(self) -> Scored | None:
         """The figures, with the benchmark's own files written; None where there is a ``problem``."""

@@ -11,7 +11,7 @@ from coeval import __version__
 from coeval.benchmarks.asked import AssetUsed, Evaluation
 from coeval.benchmarks.base import Metric, Scored
 from coeval.benchmarks.given import GivenCounts
-from coeval.benchmarks.job import NOT_GIVEN, Job
+from coeval.benchmarks.job import Job
 from coeval.core.records import Kept
 from coeval.store.jsonl import write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import now
@@ -74,9 +74,6 @@ def summarise(
 ) -> Summary:
     """The task's summary; ``scored`` is None where its answers are still to be judged."""
     missing = job.missing()
-    failed = dict(scored.n_failed) if scored is not None else {}
-    if job.left_out:
-        failed[NOT_GIVEN] = job.left_out
     reasons = _reasons(job, scored, assets)
     answers = [record for item in job.items if (record := job.answers.get(item.id)) is not None]
     good = [record for record in answers if record.status == "ok"]
@@ -85,9 +82,9 @@ def summarise(
         task=job.task,
         model=next((record.model for record in answers), job.benchmark.settings.model),
         metrics=scored.metrics if scored is not None else {},
-        n_expected=(scored.n_expected if scored is not None else len(job.items)) + job.left_out,
+        n_expected=scored.n_expected if scored is not None else len(job.items),
         n_scored=scored.n_scored if scored is not None else 0,
-        n_failed=failed,
+        n_failed=scored.n_failed if scored is not None else {},
         comparable=not reasons,
         reasons=reasons,
         complete=not missing and scored is not None,
@@ -160,9 +157,8 @@ def _reasons(job: Job, scored: Scored | None, assets: Mapping[str, AssetUsed]) -
     reasons = [] if scored is not None else [job.problem or OF_INFERENCE]
     benchmark, judge = job.benchmark, job.judge
     settings = benchmark.settings.judge
-    first = len(job.items) + job.left_out
-    if first < job.n_prompts:
-        reasons.append(f"only the first {first:,} of {job.n_prompts:,} prompts (--max-examples)")
+    if len(job.items) < job.n_prompts:
+        reasons.append(f"only the first {len(job.items):,} of {job.n_prompts:,} prompts (--max-examples)")
     reasons += [
         f"{name} is a copy of your own: {used.path}" for name, used in assets.items() if not used.official
     ]
@@ -176,10 +172,7 @@ def _reasons(job: Job, scored: Scored | None, assets: Mapping[str, AssetUsed]) -
                 n for n in {*judge.sampling, *official} if judge.sampling.get(n) != official.get(n)
             )
             reasons.append(f"the judge's sampling is not the official one: {', '.join(names)}")
-    missing = job.missing()
-    if left_out := missing.pop(NOT_GIVEN, 0):
-        reasons.append(f"prompts without a given response, which are in no figure: {left_out}")
-    if missing:
+    if missing := job.missing():
         shown = ", ".join(f"{count} {reason}" for reason, count in missing.items())
         reasons.append(f"records without a value: {shown}")
     return tuple(reasons) + (scored.reasons if scored is not None else ())
