@@ -83,7 +83,11 @@ def test_levels_become_values_and_nothing_else_does(run: Run) -> None:
     run.judged(1, "s", "j", {"a": "High", "b": "Medium", "c": "Low", "d": "high", "e": "Good", "f": None})
     assert units(run) == [("s", "j", "a", 1.0), ("s", "j", "b", 0.5), ("s", "j", "c", 0.0)]
     with RunReader(run.folder) as reader:
-        assert reader.rows("SELECT missing FROM evaluations") == [(3,)]
+        assert reader.rows("SELECT factor FROM asked WHERE value IS NULL ORDER BY ALL") == [
+            ("d",),
+            ("e",),
+            ("f",),
+        ]
 
 
 def test_the_last_record_of_an_id_wins_within_and_across_files(run: Run) -> None:
