@@ -127,6 +127,20 @@ def test_what_was_left_out_is_said() -> None:
     assert "x.jsonl: 1 line" in shown(Results(scores(["s"], ["t"]), (), False, ("x.jsonl: 1 line",)), 80)
 
 
+def test_names_take_the_room_that_figures_leave() -> None:
+    name = "a-student-with-a-name-of-40-characters-x"
+    assert name in shown(Results(scores([name], ["t"]), (), False), 80)
+    assert name not in shown(Results(scores([name], ["t"], "bootstrap", 0.2), (), False), 60), "folded"
+
+
+def test_a_task_that_has_only_labels_is_no_column_of_scores() -> None:
+    labels_only = StudentScore("s", "quiz", None, None, None, 0, 0, 0, "none")
+    label = LabelAccuracy("quiz", "s", "colour", 0.75, 0.30, 0.95, 4, 3)
+    text = shown(Results((*scores(["s"], ["haiku"]), labels_only), (label,), False), 80)
+    assert "Scores in haiku" in text
+    assert text.count("quiz") == 1
+
+
 def test_an_interval_cut_at_the_end_of_the_scale_is_shown_as_it_is() -> None:
     near = StudentScore("s", None, 0.98, 0.94, 1.0, 20, 40, 0, "t")
     text = shown(Results((near, *scores(["other"], [])), (), False), 100)
@@ -144,6 +158,16 @@ def test_answers_that_were_cut_off_are_told_by_student_the_most_first() -> None:
     assert "max_tokens" not in shown(Results((student("c", 0),), (), False), 100)
     many = tuple(student(f"student-{n}", 1) for n in range(40))
     assert "answers of student-7 and 32 more." in " ".join(shown(Results(many, (), False), 100).split())
+
+
+def test_a_student_with_clearly_fewer_scores_is_pointed_out() -> None:
+    def scored(name: str, units: int) -> tuple[StudentScore, ...]:
+        return tuple(StudentScore(name, task, 0.5, 0.4, 0.6, 20, units, 0, "t") for task in (None, "t"))
+
+    text = shown(Results(scored("all", 100) + scored("most", 95) + scored("some", 80), (), False), 200)
+    assert "not over the same datapoints or judges: some." in text
+    even = shown(Results(scored("all", 100) + scored("most", 95), (), False), 200)
+    assert "not over the same" not in even
 
 
 def test_what_was_removed_is_marked_and_told() -> None:

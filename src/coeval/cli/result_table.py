@@ -61,8 +61,9 @@ def _score_tables(scores: Sequence[StudentScore], width: int) -> list[Table]:
     """One table if every task fits beside the overall score, else that one first and tasks in chunks."""
     overall = [score for score in scores if score.task is None]
     by_task: dict[str, dict[str, StudentScore]] = {}
+    judged = {score.task for score in scores if score.mean is not None or score.failed}
     for score in scores:
-        if score.task is not None:
+        if score.task is not None and score.task in judged:  # one that has only labels has no scores
             by_task.setdefault(_named(score.task, "task" in score.removed), {})[score.student] = score
     students = [score.student for score in overall]
     rows = [Row(_named(score.student, bool(score.removed)), bool(score.removed)) for score in overall]
@@ -110,7 +111,8 @@ def _label_table(labels: Sequence[LabelAccuracy], width: int) -> Table:
 
 def _table(title: str, rows: Sequence[Row], columns: Sequence[Column], width: int) -> Table:
     table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
-    table.add_column("student", width=_name_width(rows, width), overflow="fold")
+    room = max(_name_width(rows, width), width - _wide(columns))
+    table.add_column("student", width=min(_longest_name(rows), room), overflow="fold")
     for header, cells in columns:
         table.add_column(Text(header), width=_column_width(header, cells), justify="right", overflow="fold")
     for n, row in enumerate(rows):
@@ -198,6 +200,11 @@ def _notes(results: Results, scored: bool) -> list[str]:
     if unequal := _unequally_covered(results.students):
         names = _listed(map(plain, unequal))
         notes.append(f"Without a score in some task, so overall is over the other tasks only: {names}.")
+    if fewer := _less_scored(results.students):
+        notes.append(
+            "With under nine tenths of another student's scores in some task, so not over the same "
+            f"datapoints or judges: {_listed(map(plain, fewer))}."
+        )
     if results.labels:
         notes.append("[low, high] in label accuracy: 95 % Wilson interval.")
     notes += _cut_off(results.students) + _removed(results)
@@ -235,6 +242,15 @@ def _unequally_covered(scores: Sequence[StudentScore]) -> list[str]:
     tasks = {task for _, task in scored}
     students = [score.student for score in scores if score.task is None and score.mean is not None]
     return [student for student in students if any((student, task) not in scored for task in tasks)]
+
+
+def _less_scored(scores: Sequence[StudentScore]) -> list[str]:
+    """Students with clearly fewer scores in a task than another one has; none at all is told elsewhere."""
+    scored = [score for score in scores if score.task and score.units and not score.removed]
+    most: dict[str | None, int] = {}
+    for score in scored:
+        most[score.task] = max(most.get(score.task, 0), score.units)
+    return sorted({score.student for score in scored if score.units < 0.9 * most[score.task]})
 
 
 def _listed(texts: Iterable[str]) -> str:
