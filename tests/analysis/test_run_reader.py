@@ -140,6 +140,16 @@ def test_what_belongs_to_no_datapoint_is_counted_and_left_out(run: Run) -> None:
         assert "1 response(s) without a good datapoint and 2 evaluation(s)" in reader.notes()[0]
 
 
+def test_factors_that_did_not_come_are_asked_and_no_units(run: Run) -> None:
+    run.datapoint(1)
+    run.response(1, "s")
+    run.evaluation(1, "s", "j", {"a": "High"}, missing=["b", None])
+    with RunReader(run.folder) as reader:
+        assert reader.rows("SELECT factor, value FROM asked ORDER BY ALL") == [("a", 1.0), ("b", None)]
+        assert reader.rows("SELECT factor FROM units") == [("a",)]
+        assert reader.damage == ()
+
+
 def test_a_torn_last_line_costs_only_itself(run: Run) -> None:
     run.judged(1, "s", "j", {"a": "High"})
     append(run.evaluations("j"), '{"id": "haiku__t.1__00002__s__j", "sco')

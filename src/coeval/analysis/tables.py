@@ -28,7 +28,7 @@ class Stage(NamedTuple):
 _FAILED = "coalesce(status, 'ok') = 'failed' AS failed"
 _VALUE = "CASE level WHEN 'High' THEN 2 WHEN 'Medium' THEN 1 WHEN 'Low' THEN 0 END"
 _HALVES = f"[{_VALUE} FOR level IN map_values(scores)]"
-_FACTORS = "list_concat(map_keys(scores), missing)"
+_FACTORS = "list_concat(map_keys(scores), [factor FOR factor IN missing IF factor IS NOT NULL])"
 """Those that were asked for and did not come stand last, and have no level."""
 
 STAGES = (

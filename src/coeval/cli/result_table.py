@@ -60,11 +60,11 @@ def render(results: Results, console: Console) -> None:
 def _score_tables(scores: Sequence[StudentScore], width: int) -> list[Table]:
     """One table if every task fits beside the overall score, else that one first and tasks in chunks."""
     overall = [score for score in scores if score.task is None]
-    by_task: dict[str, dict[str, StudentScore]] = {}
+    by_task: dict[tuple[str, bool], dict[str, StudentScore]] = {}
     judged = {score.task for score in scores if score.mean is not None or score.failed}
     for score in scores:
         if score.task is not None and score.task in judged:  # one that has only labels has no scores
-            by_task.setdefault(_named(score.task, "task" in score.removed), {})[score.student] = score
+            by_task.setdefault((score.task, "task" in score.removed), {})[score.student] = score
     students = [score.student for score in overall]
     rows = [Row(_named(score.student, bool(score.removed)), bool(score.removed)) for score in overall]
     counts = [
@@ -73,8 +73,12 @@ def _score_tables(scores: Sequence[StudentScore], width: int) -> list[Table]:
     ]
     headline = ("overall", [_cell(score) for score in overall])
     if len(by_task) == 1 and not any("task" in score.removed for score in scores):
-        return [_table(f"Scores in {next(iter(by_task))}", rows, [headline, *counts], width)]
-    tasks = [(task, [_cell(cells.get(student)) for student in students]) for task, cells in by_task.items()]
+        [(only, _)] = by_task
+        return [_table(f"Scores in {plain(only)}", rows, [headline, *counts], width)]
+    tasks = [
+        (_named(*task), [_cell(cells.get(student)) for student in students])
+        for task, cells in by_task.items()
+    ]
     free = width - _name_width(rows, width)
     if _wide([headline, *tasks, *counts]) <= free:
         return [_table("Scores", rows, [headline, *tasks, *counts], width)]
