@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from coeval.core.errors import UsageError
+from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load import load_config
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.config.start import run_folder
 from coeval.pipeline.outcome import Summary
+from coeval.pipeline.planned import planned_names
 from coeval.pipeline.recorded import Stance
 from coeval.pipeline.run import Watcher
 from coeval.pipeline.run import arun as _arun
@@ -34,6 +35,7 @@ from coeval.store.journal import Index
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
+    from coeval.analysis.planned import Planned
     from coeval.analysis.scores import Results
 
 __all__ = ["Config", "Run", "Summary", "Watcher", "arun", "load_config", "open_run", "run"]
@@ -80,12 +82,23 @@ class Run:
         return (index.load(key, _KIND[phase]) for key in index)
 
     def results(self) -> Results:
-        """Student scores per task and overall with 95 % intervals, and label accuracies."""
+        """Student scores per task and overall with 95 % intervals, and label accuracies.
+
+        What the run's ``config.yaml`` no longer names is marked ``removed``, or ``left_out`` of the means.
+        """
         from coeval.analysis.load import RunReader  # numpy, scipy and duckdb: only when asked for
         from coeval.analysis.scores import results
 
-        with RunReader(self.path) as reader:
-            return results(reader)
+        planned: Planned | None = None
+        notes: tuple[str, ...] = ()
+        try:
+            planned = planned_names(RunDir(self.path))
+        except (ConfigError, StoreError) as error:
+            reason = str(error).splitlines()[0]
+            notes = (f"what was removed from the configuration cannot be told and counts in full: {reason}",)
+        with RunReader(self.path, planned) as reader:
+            found = results(reader)
+        return msgspec.structs.replace(found, notes=found.notes + notes)
 
 
 def open_run(path: str | Path) -> Run:

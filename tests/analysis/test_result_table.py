@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
 from coeval.analysis.intervals import Method
+from coeval.analysis.planned import LeftOut
 from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
 from coeval.cli.result_table import SIMULATED, render
 
@@ -44,7 +46,7 @@ def test_one_row_per_student_with_overall_tasks_and_counts() -> None:
     assert SIMULATED not in text
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [60, 80, 120])
 def test_many_tasks_and_hostile_names_fit_the_width(width: int) -> None:
     tasks = [f"task-with-a-long-name-{i}" for i in range(9)]
     labels = tuple(
@@ -123,3 +125,74 @@ def test_nothing_to_show_is_said() -> None:
 
 def test_what_was_left_out_is_said() -> None:
     assert "x.jsonl: 1 line" in shown(Results(scores(["s"], ["t"]), (), False, ("x.jsonl: 1 line",)), 80)
+
+
+def test_names_take_the_room_that_figures_leave() -> None:
+    name = "a-student-with-a-name-of-40-characters-x"
+    assert name in shown(Results(scores([name], ["t"]), (), False), 80)
+    assert name not in shown(Results(scores([name], ["t"], "bootstrap", 0.2), (), False), 60), "folded"
+
+
+def test_a_task_that_has_only_labels_is_no_column_of_scores() -> None:
+    labels_only = StudentScore("s", "quiz", None, None, None, 0, 0, 0, "none")
+    label = LabelAccuracy("quiz", "s", "colour", 0.75, 0.30, 0.95, 4, 3)
+    text = shown(Results((*scores(["s"], ["haiku"]), labels_only), (label,), False), 80)
+    assert "Scores in haiku" in text
+    assert text.count("quiz") == 1
+
+
+def test_an_interval_cut_at_the_end_of_the_scale_is_shown_as_it_is() -> None:
+    near = StudentScore("s", None, 0.98, 0.94, 1.0, 20, 40, 0, "t")
+    text = shown(Results((near, *scores(["other"], [])), (), False), 100)
+    assert "0.98 [0.94, 1.00]" in text
+    assert "cut at the end of the scale" in text
+    assert "cut at" not in shown(Results(scores(["other"], ["t"]), (), False), 80)
+
+
+def test_answers_that_were_cut_off_are_told_by_student_the_most_first() -> None:
+    def student(name: str, truncated: int) -> StudentScore:
+        return StudentScore(name, None, 0.5, 0.4, 0.6, 20, 40, 0, "t", answers=400, truncated=truncated)
+
+    text = shown(Results((student("a", 3), student("b", 37), student("c", 0)), (), False), 100)
+    assert "Cut off at max_tokens: 37 of 400 answers of b, 3 of 400 answers of a." in text
+    assert "max_tokens" not in shown(Results((student("c", 0),), (), False), 100)
+    many = tuple(student(f"student-{n}", 1) for n in range(40))
+    assert "answers of student-7 and 32 more." in " ".join(shown(Results(many, (), False), 100).split())
+
+
+def test_a_student_with_clearly_fewer_scores_is_pointed_out() -> None:
+    def scored(name: str, units: int) -> tuple[StudentScore, ...]:
+        return tuple(StudentScore(name, task, 0.5, 0.4, 0.6, 20, units, 0, "t") for task in (None, "t"))
+
+    text = shown(Results(scored("all", 100) + scored("most", 95) + scored("some", 80), (), False), 200)
+    assert "not over the same datapoints or judges: some." in text
+    even = shown(Results(scored("all", 100) + scored("most", 95), (), False), 200)
+    assert "not over the same" not in even
+
+
+def test_what_was_removed_is_marked_and_told() -> None:
+    def score(student: str, task: str | None, *removed: Literal["student", "task"]) -> StudentScore:
+        return StudentScore(student, task, 0.5, 0.4, 0.6, 20, 40, 0, "t", removed=removed)
+
+    found = Results(
+        students=(
+            score("new", None),
+            score("old", None, "student"),
+            score("new", "t"),
+            score("old", "t", "student"),
+            score("old", "gone", "student", "task"),
+        ),
+        labels=(LabelAccuracy("t", "new", "mood", 0.5, 0.1, 0.9, 2, 1, ("label",)),),
+        simulated=False,
+        left_out=(LeftOut("judge", "t", "jud"), LeftOut("judge", "u", "jud"), LeftOut("factor", "t", "wit")),
+    )
+    text = shown(found, 100)
+    [header] = [line.split() for line in text.splitlines() if "overall" in line and "student" in line]
+    assert header == ["student", "overall", "t", "gone", "(removed)", "n", "failed"]
+    assert "old (removed)" in text
+    assert "new (removed)" not in text
+    assert "mood (removed)" in text
+    assert "(removed): no longer in the configuration" in text
+    assert "in no mean: judge jud, factor wit of t." in text
+    assert "Without a score in some task" not in text, "a removed task is missed by nobody"
+    assert "removed" not in shown(Results(scores(["s"], ["t"]), (), False), 80)

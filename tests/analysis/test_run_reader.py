@@ -83,7 +83,11 @@ def test_levels_become_values_and_nothing_else_does(run: Run) -> None:
     run.judged(1, "s", "j", {"a": "High", "b": "Medium", "c": "Low", "d": "high", "e": "Good", "f": None})
     assert units(run) == [("s", "j", "a", 1.0), ("s", "j", "b", 0.5), ("s", "j", "c", 0.0)]
     with RunReader(run.folder) as reader:
-        assert reader.rows("SELECT missing FROM evaluations") == [(3,)]
+        assert reader.rows("SELECT factor FROM asked WHERE value IS NULL ORDER BY ALL") == [
+            ("d",),
+            ("e",),
+            ("f",),
+        ]
 
 
 def test_the_last_record_of_an_id_wins_within_and_across_files(run: Run) -> None:
@@ -134,6 +138,16 @@ def test_what_belongs_to_no_datapoint_is_counted_and_left_out(run: Run) -> None:
     with RunReader(run.folder) as reader:
         assert reader.orphans == Orphans(responses=1, evaluations=2)
         assert "1 response(s) without a good datapoint and 2 evaluation(s)" in reader.notes()[0]
+
+
+def test_factors_that_did_not_come_are_asked_and_no_units(run: Run) -> None:
+    run.datapoint(1)
+    run.response(1, "s")
+    run.evaluation(1, "s", "j", {"a": "High"}, missing=["b", None])
+    with RunReader(run.folder) as reader:
+        assert reader.rows("SELECT factor, value FROM asked ORDER BY ALL") == [("a", 1.0), ("b", None)]
+        assert reader.rows("SELECT factor FROM units") == [("a",)]
+        assert reader.damage == ()
 
 
 def test_a_torn_last_line_costs_only_itself(run: Run) -> None:

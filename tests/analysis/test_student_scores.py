@@ -7,11 +7,14 @@ import pytest
 from written_run import REFERENCE, WHY_SKIPPED, Run
 
 from coeval.analysis.load import RunReader
+from coeval.analysis.planned import LeftOut, Planned, PlannedTask
 from coeval.analysis.scores import Results, StudentScore, results
 
+ALL = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 
-def read(run: Run) -> Results:
-    with RunReader(run.folder) as reader:
+
+def read(run: Run, planned: Planned | None = None) -> Results:
+    with RunReader(run.folder, planned) as reader:
         return results(reader)
 
 
@@ -61,6 +64,83 @@ def test_failures_are_counted_where_they_belong_and_score_nothing(run: Run) -> N
     assert (score.low, score.high, score.method) == (None, None, "none")
     silent = one(found, "silent", None)
     assert (silent.mean, silent.n, silent.failed) == (None, 0, 1)
+
+
+def test_an_interval_ends_where_the_scale_does(run: Run) -> None:
+    for n in range(1, 21):
+        run.judged(n, "good", "j", {"a": "High" if n > 1 else "Medium"})
+        run.judged(n, "poor", "j", {"a": "Low" if n > 1 else "Medium"})
+    for task in ("haiku", None):
+        good, poor = one(read(run), "good", task), one(read(run), "poor", task)
+        assert (good.mean, good.high, good.method) == (0.975, 1.0, "t")
+        assert good.low is not None
+        assert 0.9 < good.low < 0.975, "the other end stays"
+        assert (poor.mean, poor.low) == (0.025, 0.0)
+
+
+def test_answers_that_were_cut_off_are_counted(run: Run) -> None:
+    other = Run(run.folder, task="sum")
+    for n in (1, 2):
+        run.datapoint(n)
+        other.datapoint(n)
+        other.response(n, "s", truncated=n == 1)
+    run.response(1, "s", truncated=True)
+    run.response(2, "s", truncated=True, status="failed")
+    found = read(run)
+    counts = {(s.task, s.answers, s.truncated) for s in found.students}
+    assert counts == {(None, 3, 2), ("haiku", 1, 1), ("sum", 2, 1)}
+
+
+def test_removed_judges_teachers_and_factors_are_in_no_mean_and_no_failure(run: Run) -> None:
+    run.judged(1, "s", "j", {"a": "High", "old": "Low"})
+    run.evaluation(1, "s", "gone", {"a": "Low"})
+    run.judged(2, "s", "j", {"a": "Medium"})
+    run.evaluation(2, "s", "j", {"a": "Medium"}, missing=["old"])
+    run.evaluation(2, "s", "gone", {}, status="failed")
+    other = Run(run.folder, teacher="t.2")
+    other.judged(1, "s", "j", {"a": "Low"})
+    other.datapoint(2)
+    other.response(2, "s", status="failed")
+    before = one(read(run), "s", None)
+    assert (before.n, before.units, before.failed) == (3, 5, 3)
+    plan = PlannedTask(frozenset({"t.1"}), frozenset({"j"}), frozenset({"a", "new"}), labels=None)
+    found = read(run, Planned(None, {"haiku": plan}))
+    for task in (None, "haiku"):
+        score = one(found, "s", task)
+        assert (score.mean, score.n, score.units, score.failed) == (0.75, 2, 2, 0)
+        assert (score.answers, score.removed) == (2, ())
+    assert found.left_out == (
+        LeftOut("teacher", "haiku", "t.2"),
+        LeftOut("judge", "haiku", "gone"),
+        LeftOut("factor", "haiku", "old"),
+    )
+    assert found.notes == (), "what is left out is no orphan"
+
+
+def test_removed_students_and_tasks_stand_last_marked_and_out_of_overall_scores(run: Run) -> None:
+    other = Run(run.folder, task="a-removed-one")
+    for student, level in (("s", "Low"), ("gone", "High")):
+        run.judged(1, student, "j", {"a": level})
+        other.judged(1, student, "k", {"b": "Medium"})
+    found = read(run, Planned(frozenset({"s"}), {"haiku": ALL}))
+    shown = [(score.task, score.student, score.mean, score.n, score.removed) for score in found.students]
+    assert shown == [
+        (None, "s", 0.0, 1, ()),
+        (None, "gone", 1.0, 1, ("student",)),
+        ("haiku", "s", 0.0, 1, ()),
+        ("haiku", "gone", 1.0, 1, ("student",)),
+        ("a-removed-one", "s", 0.5, 1, ("task",)),
+        ("a-removed-one", "gone", 0.5, 1, ("student", "task")),
+    ]
+
+
+def test_removed_labels_are_marked(run: Run) -> None:
+    run.judged(1, "s", "j", {"a": "Low"})
+    label = {"expected": "x", "predicted": "x", "match": True}
+    run.evaluation(1, "s", "exact_match", {}, label_scores={"form": label, "about": label})
+    plan = PlannedTask(None, None, None, frozenset({"form"}))
+    found = read(run, Planned(frozenset({"s"}), {"haiku": plan})).labels
+    assert [(label.attribute, label.removed) for label in found] == [("form", ()), ("about", ("label",))]
 
 
 def test_best_first_ties_by_name_unscored_last_overall_before_tasks(run: Run) -> None:

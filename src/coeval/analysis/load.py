@@ -3,17 +3,22 @@
 Views (ids and names are VARCHAR):
 
 ``datapoints``   id, task_id, teacher_model_id, attributes MAP(VARCHAR, VARCHAR), failed
-``responses``    id, datapoint_id, task_id, teacher_model_id, student_model_id, failed
+``responses``    id, datapoint_id, task_id, teacher_model_id, student_model_id, failed,
+                 truncated (the answer was cut off)
 ``evaluations``  response_id, datapoint_id, task_id, teacher_model_id, student_model_id,
-                 judge_model_id, failed, missing (factors asked for and not scored)
-``units``        one per (response, factor, judge) with a valid score: the ids of its evaluation,
-                 factor, value (High 1, Medium ½, Low 0)
+                 judge_model_id, failed
+``asked``        one per factor that a good evaluation was asked for: the ids of its evaluation,
+                 factor, value (High 1, Medium ½, Low 0; NULL where it was not scored)
+``units``        those of ``asked`` with a value: one per (response, factor, judge)
 ``labels``       one per (response, attribute): the ids of its response, attribute, expected,
                  predicted, match; what the judge ``exact_match`` wrote, and never among the units
 
 ``responses`` holds those whose datapoint exists (and did not fail), ``evaluations`` those whose
 response stands so too; the others are counted in ``orphans``. Student, teacher and task of an
 evaluation are those of its response and datapoint, so both layouts read alike.
+
+Given what is planned, no view holds what `left_out` names: a planned task's items by teachers, its
+judgments by judges and its factors that the plan has lost. All of students and tasks is there.
 
 Of records with the same id the last one wins, by file name and then by line. A million
 evaluations load in seconds and about 300 MB: ids become 128-bit hashes, names an ENUM, texts
@@ -34,6 +39,7 @@ import duckdb
 import msgspec
 from numpy.typing import NDArray
 
+from coeval.analysis.planned import KINDS, Kind, LeftOut, Planned
 from coeval.analysis.tables import STAGES, VIEWS, Stage, source
 from coeval.core.errors import StoreError, UsageError
 from coeval.store.jsonl import UNREADABLE, read_json
@@ -64,6 +70,8 @@ class _Survey(NamedTuple):
 class RunReader:
     """A run's records, read once. Close it, or use it as a context manager.
 
+    Without ``planned`` all that is on record counts.
+
     Raises
     ------
     UsageError
@@ -72,8 +80,9 @@ class RunReader:
         a file cannot be read at all.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, planned: Planned | None = None) -> None:
         self.run = RunDir(folder)
+        self.planned = planned
         if not self.run.is_run():
             raise UsageError(f"{folder} is no run: it holds neither meta.json nor any phase's files")
         self._db = duckdb.connect(
@@ -87,6 +96,7 @@ class RunReader:
         try:
             self.damage = self._load()
             self.orphans = self._count_orphans()
+            self.left_out = self._leave_out()  # after the count: what is left out is no orphan
         except duckdb.Error as error:
             self._db.close()
             raise StoreError(f"cannot read the records of {folder}: {error}") from error
@@ -191,6 +201,27 @@ class RunReader:
             for table, view in (("response", "responses"), ("evaluation", "judged"))
         ]
         return Orphans(*counts)
+
+    def _leave_out(self) -> tuple[LeftOut, ...]:
+        if self.planned is None:
+            return ()
+        recorded: dict[tuple[str, Kind], set[str]] = {}
+        for task, teacher in self.rows("SELECT DISTINCT task_id, teacher_model_id FROM datapoints"):
+            recorded.setdefault((task, "teacher"), set()).add(teacher)
+        for task, judge, factors in self.rows(
+            "SELECT DISTINCT task_id, judge_model_id, factors::VARCHAR[] FROM judged"
+        ):
+            recorded.setdefault((task, "judge"), set()).add(judge)
+            recorded.setdefault((task, "factor"), set()).update(factors)
+        left_out = []
+        for kind in KINDS:
+            for task, plan in sorted(self.planned.tasks.items()):
+                names = plan.names(kind)
+                gone = recorded.get((task, kind), set()) - names if names is not None else ()
+                left_out += [LeftOut(kind, task, name) for name in sorted(gone)]
+        for each in left_out:
+            self.rows("INSERT INTO left_out VALUES (?, ?, ?)", [each.kind, each.task, each.name])
+        return tuple(left_out)
 
 
 def _literally(path: Path) -> str:

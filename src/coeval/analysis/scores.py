@@ -4,18 +4,27 @@ The mean of a (task, student) is item-first: over datapoints, of the mean over j
 So an item counts once, however many judges scored it. The headline is the mean over tasks of that.
 Every mean carries its interval, its number of datapoints and units, and how many records failed:
 a failure is never a score.
+
+Where it is known what the run's configuration plans, only that is in the means of planned tasks.
+Students and tasks that it no longer names keep their figures, marked; a task of these is in no
+overall score.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 
 from coeval.analysis.intervals import Floats, Interval, Method, clustered_mean, mean_over_strata, wilson
 from coeval.analysis.load import RunReader
+from coeval.analysis.planned import LeftOut, Planned
+
+Removed: TypeAlias = tuple[Literal["student", "task", "label"], ...]
+"""Which of a figure's names the run's configuration no longer holds; empty for what is planned."""
 
 
 class StudentScore(msgspec.Struct, frozen=True):
@@ -23,6 +32,10 @@ class StudentScore(msgspec.Struct, frozen=True):
 
     ``n`` counts datapoints, ``units`` valid (response, factor, judge) scores. ``failed`` counts
     failed responses, failed evaluations, and factors a judge was asked for and did not score.
+    ``answers`` counts the responses that did not fail, ``truncated`` those of them that were cut off.
+
+    ``low`` and ``high`` end where the scale does: a t interval knows nothing of it and reaches past an
+    end that the mean is close to, where no score can be.
     """
 
     student: str
@@ -34,6 +47,9 @@ class StudentScore(msgspec.Struct, frozen=True):
     units: int
     failed: int
     method: Method
+    answers: int = 0
+    truncated: int = 0
+    removed: Removed = ()
 
 
 class LabelAccuracy(msgspec.Struct, frozen=True):
@@ -47,20 +63,23 @@ class LabelAccuracy(msgspec.Struct, frozen=True):
     high: float | None
     n: int
     correct: int
+    removed: Removed = ()
 
 
 class Results(msgspec.Struct, frozen=True):
     """A run's scores, as `coeval.Run.results()` returns them.
 
     ``students``: first the overall scores, then those of each task by name; each best first, ties
-    by name. ``labels``: by task and attribute, best first. ``notes``: what of the records could
-    not be counted.
+    by name. ``labels``: by task and attribute, best first. What is removed stands after what is
+    planned. ``left_out``: teachers, judges and factors of planned tasks that the configuration no
+    longer holds, and that therefore count nowhere. ``notes``: what of the records could not be counted.
     """
 
     students: tuple[StudentScore, ...]
     labels: tuple[LabelAccuracy, ...]
     simulated: bool
     notes: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -74,7 +93,15 @@ def results(reader: RunReader) -> Results:
         labels=label_accuracies(reader),
         simulated=reader.simulated,
         notes=reader.notes(),
+        left_out=reader.left_out,
     )
+
+
+class _Counts(NamedTuple):
+    units: int
+    failed: int
+    answers: int
+    truncated: int
 
 
 def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
@@ -86,17 +113,18 @@ def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
         units[task, student] = count
     by_task: list[StudentScore] = []
     tasks_of: defaultdict[str, list[StudentScore]] = defaultdict(list)
-    for task, student, failed in reader.rows(_FAILURES):
+    for task, student, *counted in reader.rows(_COUNTS):
         means = items.get((task, student), _NOTHING)
         interval = clustered_mean(means, np.arange(len(means)))
-        score = _score(student, task, interval, units.get((task, student), 0), failed)
+        counts = _Counts(units.get((task, student), 0), *counted)
+        score = _score(student, task, interval, counts, _removed(reader.planned, student, task))
         by_task.append(score)
         tasks_of[student].append(score)
     overall = []
     for student, scores in tasks_of.items():
-        interval = mean_over_strata([items.get((score.task or "", student), _NOTHING) for score in scores])
-        counts = sum(score.units for score in scores), sum(score.failed for score in scores)
-        overall.append(_score(student, None, interval, *counts))
+        planned = [score for score in scores if "task" not in score.removed]
+        interval = mean_over_strata([items.get((score.task or "", student), _NOTHING) for score in planned])
+        overall.append(_score(student, None, interval, _sum(planned), _removed(reader.planned, student)))
     return tuple(sorted(overall, key=_rank) + sorted(by_task, key=_rank))
 
 
@@ -105,10 +133,16 @@ def label_accuracies(reader: RunReader) -> tuple[LabelAccuracy, ...]:
     accuracies = []
     for task, student, attribute, correct, n in reader.rows(_LABELS):
         share = wilson(correct, n)
+        removed = _removed(reader.planned, student, task, attribute)
         accuracies.append(
-            LabelAccuracy(task, student, attribute, share.mean, share.low, share.high, n, correct)
+            LabelAccuracy(task, student, attribute, share.mean, share.low, share.high, n, correct, removed)
         )
-    return tuple(sorted(accuracies, key=lambda a: (a.task, a.attribute, -(a.accuracy or 0.0), a.student)))
+    return tuple(
+        sorted(
+            accuracies,
+            key=lambda a: (bool(a.removed), a.task, a.attribute, -(a.accuracy or 0.0), a.student),
+        )
+    )
 
 
 _NOTHING: Floats = np.empty(0)
@@ -122,12 +156,16 @@ FROM (
 GROUP BY ALL
 """
 
-_FAILURES = """
-SELECT task_id, student_model_id, sum(failed)::BIGINT
+_COUNTS = """
+SELECT task_id, student_model_id, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT
 FROM (
-    SELECT task_id, student_model_id, failed::INTEGER AS failed FROM responses
+    SELECT task_id, student_model_id, failed::INTEGER AS failed, (NOT failed)::INTEGER AS answer,
+           (truncated AND NOT failed)::INTEGER AS truncated
+    FROM responses
     UNION ALL
-    SELECT task_id, student_model_id, CASE WHEN failed THEN 1 ELSE missing END FROM evaluations
+    SELECT task_id, student_model_id, 1, 0, 0 FROM evaluations WHERE failed
+    UNION ALL
+    SELECT task_id, student_model_id, 1, 0, 0 FROM asked WHERE value IS NULL
 )
 GROUP BY ALL ORDER BY ALL
 """
@@ -138,20 +176,58 @@ FROM labels GROUP BY ALL
 """
 
 
-def _score(student: str, task: str | None, interval: Interval, units: int, failed: int) -> StudentScore:
+def _removed(
+    planned: Planned | None, student: str, task: str | None = None, label: str | None = None
+) -> Removed:
+    if planned is None:
+        return ()
+    removed: list[Literal["student", "task", "label"]] = []
+    if planned.students is not None and student not in planned.students:
+        removed.append("student")
+    if task is not None:
+        plan = planned.tasks.get(task)
+        if plan is None:
+            removed.append("task")
+        elif label is not None and plan.labels is not None and label not in plan.labels:
+            removed.append("label")
+    return tuple(removed)
+
+
+def _sum(scores: Sequence[StudentScore]) -> _Counts:
+    return _Counts(
+        sum(score.units for score in scores),
+        sum(score.failed for score in scores),
+        sum(score.answers for score in scores),
+        sum(score.truncated for score in scores),
+    )
+
+
+def _score(
+    student: str, task: str | None, interval: Interval, counts: _Counts, removed: Removed
+) -> StudentScore:
     return StudentScore(
         student=student,
         task=task,
         mean=interval.mean,
-        low=interval.low,
-        high=interval.high,
+        low=None if interval.low is None else max(0.0, interval.low),
+        high=None if interval.high is None else min(1.0, interval.high),
         n=interval.n_clusters,
-        units=units,
-        failed=failed,
+        units=counts.units,
+        failed=counts.failed,
         method=interval.method,
+        answers=counts.answers,
+        truncated=counts.truncated,
+        removed=removed,
     )
 
 
-def _rank(score: StudentScore) -> tuple[str, bool, float, str]:
-    """By task, then best first, students without a score last, ties by name."""
-    return score.task or "", score.mean is None, -(score.mean or 0.0), score.student
+def _rank(score: StudentScore) -> tuple[bool, str, bool, bool, float, str]:
+    """By task, then best first, unscored students last, ties by name; what is removed after the rest."""
+    return (
+        "task" in score.removed,
+        score.task or "",
+        "student" in score.removed,
+        score.mean is None,
+        -(score.mean or 0.0),
+        score.student,
+    )

@@ -28,6 +28,8 @@ class Stage(NamedTuple):
 _FAILED = "coalesce(status, 'ok') = 'failed' AS failed"
 _VALUE = "CASE level WHEN 'High' THEN 2 WHEN 'Medium' THEN 1 WHEN 'Low' THEN 0 END"
 _HALVES = f"[{_VALUE} FOR level IN map_values(scores)]"
+_FACTORS = "list_concat(map_keys(scores), [factor FOR factor IN missing IF factor IS NOT NULL])"
+"""Those that were asked for and did not come stand last, and have no level."""
 
 STAGES = (
     Stage(
@@ -50,11 +52,18 @@ STAGES = (
     Stage(
         "response_collection",
         "response",
-        {"id": "VARCHAR", "datapoint_id": "VARCHAR", "student_model_id": "VARCHAR", "status": "VARCHAR"},
+        {
+            "id": "VARCHAR",
+            "datapoint_id": "VARCHAR",
+            "student_model_id": "VARCHAR",
+            "truncated": "BOOLEAN",
+            "status": "VARCHAR",
+        },
         "id IS NOT NULL AND datapoint_id IS NOT NULL AND student_model_id IS NOT NULL",
         "[student_model_id]",
         f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint,
-            try_cast(student_model_id AS term) AS student, {_FAILED}""",
+            try_cast(student_model_id AS term) AS student,
+            coalesce(truncated, false) AS truncated, {_FAILED}""",
         "student IS NOT NULL",
     ),
     Stage(
@@ -70,48 +79,51 @@ STAGES = (
             "status": "VARCHAR",
         },
         "id IS NOT NULL AND response_id IS NOT NULL AND judge_model_id IS NOT NULL AND scores IS NOT NULL",
-        "list_prepend(judge_model_id, map_keys(scores))",
+        f"list_prepend(judge_model_id, {_FACTORS})",
         f"""md5_number(id) AS key, md5_number(response_id) AS response,
-            try_cast(judge_model_id AS term) AS judge, try_cast(map_keys(scores) AS term[]) AS factors,
-            {_HALVES}::TINYINT[] AS levels,
-            coalesce(len(missing), 0)::USMALLINT AS unanswered, label_scores, {_FAILED}""",
+            try_cast(judge_model_id AS term) AS judge, try_cast({_FACTORS} AS term[]) AS factors,
+            {_HALVES}::TINYINT[] AS levels, label_scores, {_FAILED}""",
         "judge IS NOT NULL AND factors IS NOT NULL",
     ),
 )
 
 VIEWS = f"""
+CREATE TABLE left_out (kind VARCHAR, task term, name term);
+CREATE VIEW item AS
+    SELECT d.* FROM datapoint d ANTI JOIN left_out l
+        ON l.kind = 'teacher' AND l.task = d.task AND l.name = d.teacher;
 CREATE VIEW datapoints AS
     SELECT id, task::VARCHAR AS task_id, teacher::VARCHAR AS teacher_model_id, attributes, failed
-    FROM datapoint;
+    FROM item;
 CREATE VIEW responses AS
     SELECT r.id, d.id AS datapoint_id, d.task::VARCHAR AS task_id, d.teacher::VARCHAR AS teacher_model_id,
-           r.student::VARCHAR AS student_model_id, r.failed
-    FROM response r JOIN datapoint d ON r.datapoint = d.key
+           r.student::VARCHAR AS student_model_id, r.failed, r.truncated
+    FROM response r JOIN item d ON r.datapoint = d.key
     WHERE NOT d.failed;
 CREATE VIEW judged AS
     SELECT r.id AS response_id, d.id AS datapoint_id, d.task::VARCHAR AS task_id,
            d.teacher::VARCHAR AS teacher_model_id, r.student::VARCHAR AS student_model_id,
-           e.judge::VARCHAR AS judge_model_id, e.* EXCLUDE (key, response, judge)
-    FROM evaluation e JOIN response r ON e.response = r.key JOIN datapoint d ON r.datapoint = d.key
+           e.judge::VARCHAR AS judge_model_id, d.task, e.* EXCLUDE (key, response, judge)
+    FROM evaluation e JOIN response r ON e.response = r.key JOIN item d ON r.datapoint = d.key
+        ANTI JOIN left_out l ON l.kind = 'judge' AND l.task = d.task AND l.name = e.judge
     WHERE NOT d.failed AND NOT r.failed;
 CREATE VIEW evaluations AS
-    SELECT * EXCLUDE (factors, levels, unanswered, label_scores),
-           unanswered + len(levels) - list_count(levels) AS missing
-    FROM judged;
-CREATE VIEW units AS
-    SELECT * EXCLUDE (level, factor), factor::VARCHAR AS factor, level / 2.0::DOUBLE AS value
+    SELECT * EXCLUDE (task, factors, levels, label_scores) FROM judged;
+CREATE VIEW asked AS
+    SELECT a.* EXCLUDE (task, level, factor), factor::VARCHAR AS factor, level / 2.0::DOUBLE AS value
     FROM (
-        SELECT * EXCLUDE (factors, levels, unanswered, label_scores, failed),
+        SELECT * EXCLUDE (factors, levels, label_scores, failed),
                unnest(factors) AS factor, unnest(levels) AS level
         FROM judged
         WHERE NOT failed AND judge_model_id <> '{EXACT_MATCH}'
-    )
-    WHERE level IS NOT NULL AND factor IS NOT NULL;
+    ) a ANTI JOIN left_out l ON l.kind = 'factor' AND l.task = a.task AND l.name = a.factor
+    WHERE factor IS NOT NULL;
+CREATE VIEW units AS SELECT * FROM asked WHERE value IS NOT NULL;
 CREATE VIEW labels AS
     SELECT * EXCLUDE (label), label.key AS attribute, label.value.expected AS expected,
            label.value.predicted AS predicted, label.value.match AS match
     FROM (
-        SELECT * EXCLUDE (judge_model_id, factors, levels, unanswered, label_scores, failed),
+        SELECT * EXCLUDE (task, judge_model_id, factors, levels, label_scores, failed),
                unnest(map_entries(label_scores)) AS label
         FROM judged
         WHERE NOT failed AND judge_model_id = '{EXACT_MATCH}'

@@ -6,8 +6,8 @@ control characters that could move the cursor or change colours.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from rich import box
 from rich.cells import cell_len
@@ -26,10 +26,19 @@ NOTHING = "–"
 Column: TypeAlias = tuple[str, list[str]]
 """Header and cells, one per row."""
 
+
+class Row(NamedTuple):
+    """A student's name as it is shown."""
+
+    name: str
+    dim: bool
+
+
 _GAP = 3
 """Cells that a column takes beside its content."""
 _LONGEST_HEADER = 17
 _SHORTEST_NAME = 8
+_MOST_LISTED = 8
 
 
 def render(results: Results, console: Console) -> None:
@@ -51,28 +60,32 @@ def render(results: Results, console: Console) -> None:
 def _score_tables(scores: Sequence[StudentScore], width: int) -> list[Table]:
     """One table if every task fits beside the overall score, else that one first and tasks in chunks."""
     overall = [score for score in scores if score.task is None]
-    by_task: dict[str, dict[str, StudentScore]] = {}
+    by_task: dict[tuple[str, bool], dict[str, StudentScore]] = {}
+    judged = {score.task for score in scores if score.mean is not None or score.failed}
     for score in scores:
-        if score.task is not None:
-            by_task.setdefault(score.task, {})[score.student] = score
+        if score.task is not None and score.task in judged:  # one that has only labels has no scores
+            by_task.setdefault((score.task, "task" in score.removed), {})[score.student] = score
     students = [score.student for score in overall]
+    rows = [Row(_named(score.student, bool(score.removed)), bool(score.removed)) for score in overall]
     counts = [
         ("n", [str(score.n) for score in overall]),
         ("failed", [str(score.failed) for score in overall]),
     ]
     headline = ("overall", [_cell(score) for score in overall])
-    if len(by_task) == 1:
-        return [_table(f"Scores in {plain(next(iter(by_task)))}", students, [headline, *counts], width)]
+    if len(by_task) == 1 and not any("task" in score.removed for score in scores):
+        [(only, _)] = by_task
+        return [_table(f"Scores in {plain(only)}", rows, [headline, *counts], width)]
     tasks = [
-        (plain(task), [_cell(cells.get(student)) for student in students]) for task, cells in by_task.items()
+        (_named(*task), [_cell(cells.get(student)) for student in students])
+        for task, cells in by_task.items()
     ]
-    free = width - _name_width(students, width)
+    free = width - _name_width(rows, width)
     if _wide([headline, *tasks, *counts]) <= free:
-        return [_table("Scores", students, [headline, *tasks, *counts], width)]
-    tables = [_table("Scores", students, [headline, *counts], width)]
+        return [_table("Scores", rows, [headline, *tasks, *counts], width)]
+    tables = [_table("Scores", rows, [headline, *counts], width)]
     while tasks:
         fitting = next((k for k in range(len(tasks), 1, -1) if _wide(tasks[:k]) <= free), 1)
-        tables.append(_table("Scores by task", students, tasks[:fitting], width))
+        tables.append(_table("Scores by task", rows, tasks[:fitting], width))
         tasks = tasks[fitting:]
     return tables
 
@@ -82,36 +95,48 @@ def _label_table(labels: Sequence[LabelAccuracy], width: int) -> Table:
         ("accuracy", [_bracketed(label.accuracy, label.low, label.high) for label in labels]),
         ("right", [f"{label.correct} of {label.n}" for label in labels]),
     ]
-    table = Table(title="Label accuracy", title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+    table = Table(title=Text("Label accuracy"), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
     named = {
-        "task": [label.task for label in labels],
-        "label": [label.attribute for label in labels],
-        "student": [label.student for label in labels],
+        "task": [_named(label.task, "task" in label.removed) for label in labels],
+        "label": [_named(label.attribute, "label" in label.removed) for label in labels],
+        "student": [_named(label.student, "student" in label.removed) for label in labels],
     }
-    wanted = [_widest([header, *map(plain, names)]) for header, names in named.items()]
+    wanted = [_widest([header, *names]) for header, names in named.items()]
     shares = _shares(wanted, width - _wide(columns) - _GAP * (len(named) - 1))
     for header, share in zip(named, shares, strict=True):
         table.add_column(header, width=share, overflow="fold")
     for header, cells in columns:
         table.add_column(header, width=_widest([header, *cells]), justify="right")
     for row, label in enumerate(labels):
-        whose = (label.task, label.attribute, label.student)
-        table.add_row(*(Text(plain(name)) for name in whose), *(Text(cells[row]) for _, cells in columns))
+        texts = [*(names[row] for names in named.values()), *(cells[row] for _, cells in columns)]
+        table.add_row(*map(Text, texts), style="dim" if label.removed else None)
     return table
 
 
-def _table(title: str, students: Sequence[str], columns: Sequence[Column], width: int) -> Table:
+def _table(title: str, rows: Sequence[Row], columns: Sequence[Column], width: int) -> Table:
     table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
-    table.add_column("student", width=_name_width(students, width), overflow="fold")
+    room = max(_name_width(rows, width), width - _wide(columns))
+    table.add_column("student", width=min(_longest_name(rows), room), overflow="fold")
     for header, cells in columns:
         table.add_column(Text(header), width=_column_width(header, cells), justify="right", overflow="fold")
-    for row, student in enumerate(students):
-        table.add_row(Text(plain(student)), *(Text(cells[row]) for _, cells in columns))
+    for n, row in enumerate(rows):
+        table.add_row(
+            Text(row.name), *(Text(cells[n]) for _, cells in columns), style="dim" if row.dim else None
+        )
     return table
 
 
-def _name_width(students: Sequence[str], width: int) -> int:
-    return min(_widest(["student", *map(plain, students)]), max(_SHORTEST_NAME, width // 3))
+def _named(name: str, removed: bool) -> str:
+    return f"{plain(name)} (removed)" if removed else plain(name)
+
+
+def _name_width(rows: Sequence[Row], width: int) -> int:
+    """What names take of the width before there is any to spare."""
+    return min(_longest_name(rows), max(_SHORTEST_NAME, width // 3))
+
+
+def _longest_name(rows: Sequence[Row]) -> int:
+    return _widest(["student", *(row.name for row in rows)])
 
 
 def _column_width(header: str, cells: Sequence[str]) -> int:
@@ -143,10 +168,15 @@ def _widest(texts: Sequence[str]) -> int:
 def _cell(score: StudentScore | None) -> str:
     if score is None:
         return NOTHING
-    if score.method != "t" or score.mean is None or score.high is None:
+    if score.method != "t" or score.mean is None or score.high is None or _is_cut(score):
         return _bracketed(score.mean, score.low, score.high)
     half = score.high - score.mean
     return f"{score.mean:.2f} ±{half:.2f}" if half >= 0.005 else f"{score.mean:.2f} ±<0.01"
+
+
+def _is_cut(score: StudentScore) -> bool:
+    """Whether the interval ends where the scale does, and so is no ± of anything."""
+    return score.method == "t" and (score.low == 0 or score.high == 1)
 
 
 def _bracketed(mean: float | None, low: float | None, high: float | None) -> str:
@@ -167,19 +197,68 @@ def _notes(results: Results, scored: bool) -> list[str]:
         notes.append(
             "[low, high] in scores: bootstrap over few datapoints (or all alike); rather too narrow."
         )
+    if any(_is_cut(score) for score in results.students):
+        notes.append("[low, high] in scores that reaches 0 or 1: a ± interval, cut at the end of the scale.")
     if "none" in methods:
         notes.append("A score without an interval rests, in some task, on a single datapoint.")
     if unequal := _unequally_covered(results.students):
-        names = ", ".join(plain(name) for name in unequal)
+        names = _listed(map(plain, unequal))
         notes.append(f"Without a score in some task, so overall is over the other tasks only: {names}.")
+    if fewer := _less_scored(results.students):
+        notes.append(
+            "With under nine tenths of another student's scores in some task, so not over the same "
+            f"datapoints or judges: {_listed(map(plain, fewer))}."
+        )
     if results.labels:
         notes.append("[low, high] in label accuracy: 95 % Wilson interval.")
+    notes += _cut_off(results.students) + _removed(results)
     return notes + [plain(note) for note in results.notes]
 
 
+def _cut_off(scores: Sequence[StudentScore]) -> list[str]:
+    most_first = sorted(scores, key=lambda score: -score.truncated)
+    cut = [
+        f"{score.truncated} of {score.answers} answers of {plain(score.student)}"
+        for score in most_first
+        if score.task is None and score.truncated
+    ]
+    return [f"Cut off at max_tokens: {_listed(cut)}."] if cut else []
+
+
+def _removed(results: Results) -> list[str]:
+    """What the configuration no longer names: what the mark means, and what is left out of all means."""
+    notes = []
+    if any(s.removed for s in results.students) or any(label.removed for label in results.labels):
+        notes.append("(removed): no longer in the configuration; a removed task is in no overall score.")
+    names = [
+        f"{each.kind} {plain(each.name)}" + (f" of {plain(each.task)}" if each.kind == "factor" else "")
+        for each in results.left_out
+    ]
+    if names:
+        notes.append(f"No longer in the configuration and in no mean: {_listed(dict.fromkeys(names))}.")
+    return notes
+
+
 def _unequally_covered(scores: Sequence[StudentScore]) -> list[str]:
-    """Students that lack a score in a task in which another student has one."""
+    """Students that lack a score in a task in which another student has one; what is removed aside."""
+    scores = [score for score in scores if not score.removed]
     scored = {(score.student, score.task) for score in scores if score.task and score.mean is not None}
     tasks = {task for _, task in scored}
     students = [score.student for score in scores if score.task is None and score.mean is not None]
     return [student for student in students if any((student, task) not in scored for task in tasks)]
+
+
+def _less_scored(scores: Sequence[StudentScore]) -> list[str]:
+    """Students with clearly fewer scores in a task than another one has; none at all is told elsewhere."""
+    scored = [score for score in scores if score.task and score.units and not score.removed]
+    most: dict[str | None, int] = {}
+    for score in scored:
+        most[score.task] = max(most.get(score.task, 0), score.units)
+    return sorted({score.student for score in scored if score.units < 0.9 * most[score.task]})
+
+
+def _listed(texts: Iterable[str]) -> str:
+    """The texts with commas; of many, the first ones and how many there are besides."""
+    shown = list(texts)
+    more = len(shown) - _MOST_LISTED
+    return ", ".join(shown[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,150 @@
+"""What a configuration no longer names, in the table of ``coeval run --continue`` and in the results."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from cli.invoked import Command
+from pipeline.experiments import Lab, model, quiz, task
+
+import coeval as package
+from coeval.analysis.planned import LeftOut
+from coeval.analysis.scores import Results, StudentScore
+
+
+@pytest.fixture
+def lab(here: Path) -> Lab:
+    models = [
+        model("tea", "teacher"),
+        model("ann", "student", "judge", skill=0.9),
+        model("ben", "student", skill=0.4),
+        model("old", "student", skill=0.6),
+        model("jud", "judge", severity=0.9),
+    ]
+    return Lab(here, models, [task(total=12), quiz(total=4)])
+
+
+def remove(lab: Lab, *names: str) -> None:
+    lab.models = [entry for entry in lab.models if entry["name"] not in names]
+
+
+def results(lab: Lab) -> Results:
+    return package.open_run(lab.path).results()
+
+
+def score(lab: Lab, student: str, task: str | None = None) -> StudentScore:
+    [found] = [s for s in results(lab).students if (s.student, s.task) == (student, task)]
+    return found
+
+
+def test_a_removed_student_judge_and_factor(lab: Lab, coeval: Command) -> None:
+    first = coeval("run", "--config", lab.file)
+    assert first.code == 0
+    assert "(removed)" not in first.out
+    assert "in no mean:" not in first.out
+    assert score(lab, "ann").units == 12 * 2 * 2
+    remove(lab, "old", "jud")
+    del lab.tasks[0]["rubric"]["style"]
+    counts = lab.counts()
+    again = coeval("run", "--config", lab.file, "--continue")
+    assert again.code == 0
+    assert lab.counts() == counts, "all stays on disk"
+
+    rows = [line.split() for line in again.out.splitlines() if re.match(r" (ann|ben|old) ", line)]
+    assert [row[0] for row in rows] == ["ann", "ben", "old"]
+    assert [row[1] == "(removed)" for row in rows] == [False, False, True]
+    assert "in no mean: judge jud, factor style of story." in again.out
+    kept = [
+        record["scores"]["plot"]
+        for record in lab.records("evaluation").values()
+        if (record["student_model_id"], record["judge_model_id"]) == ("ben", "ann") and record["scores"]
+    ]
+    value = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
+    for of in ("story", None):
+        ben = score(lab, "ben", of)
+        assert ben.mean == pytest.approx(sum(value[level] for level in kept) / 12)
+        assert (ben.n, ben.units, ben.removed) == (12, 12, ())
+    assert score(lab, "old").removed == ("student",)
+    assert results(lab).left_out == (LeftOut("judge", "story", "jud"), LeftOut("factor", "story", "style"))
+
+
+def test_a_removed_task_and_label(lab: Lab, coeval: Command) -> None:
+    lab.tasks.append(task("poem"))
+    assert coeval("run", "--config", lab.file).code == 0
+    whole = score(lab, "ann")
+    lab.tasks = [entry for entry in lab.tasks if entry["name"] != "poem"]
+    lab.tasks[1] |= {"label_attributes": [], "rubric": {"tone": "It is kind."}}
+    ended = coeval("run", "--config", lab.file, "--continue", "--keep-changed")
+    assert ended.code == 0
+    assert "poem (removed)" in ended.out
+    assert "colour (removed)" in ended.out
+    poem = score(lab, "ann", "poem")
+    assert (poem.units, poem.removed) == (3 * 2 * 2, ("task",)), "shown as it was"
+    assert whole.n == 12 + 3
+    assert score(lab, "ann").n == 12 + 4
+
+
+def test_a_removed_teacher_takes_its_items_along(lab: Lab, coeval: Command) -> None:
+    lab.models.append(model("tom", "teacher"))
+    assert coeval("run", "--config", lab.file).code == 0
+    assert (score(lab, "ann").n, score(lab, "ann").answers) == (24, 32)
+    remove(lab, "tom")
+    ended = coeval("run", "--config", lab.file, "--continue")
+    assert ended.code == 0
+    assert "in no mean: teacher tom." in ended.out
+    assert (score(lab, "ann").n, score(lab, "ann").answers) == (12, 16)
+    assert {label.n for label in results(lab).labels} == {4}
+
+
+def test_what_comes_back_counts_again(lab: Lab) -> None:
+    before = lab.run().results()
+    models = list(lab.models)
+    remove(lab, "old", "jud")
+    assert lab.run(continue_run=True).results() != before
+    lab.models = models
+    assert lab.run(continue_run=True).results() == before
+
+
+def test_a_factor_that_teachers_wrote_or_a_source_supplied_is_no_removed_one(lab: Lab) -> None:
+    lab.tasks = [task(rubric="auto")]
+    made = lab.run().results()
+    assert made.left_out == ()
+    assert made.students[0].units > 0
+    stored = lab.path / "phase2_rubric" / "story.rubric.json"
+    heir = Lab(lab.folder, lab.models, [task()], id="heir", settings={"resume_from": "exp"})
+    taken_over = heir.run().results()
+    assert stored.read_text() == (heir.path / "phase2_rubric" / "story.rubric.json").read_text()
+    assert taken_over.left_out == ()
+    assert taken_over.students[0].units > 0
+
+
+def test_a_phase_that_keeps_what_is_there_removes_nobody(lab: Lab) -> None:
+    lab.run()
+    phases = {"data_generation": "Keep", "response_collection": "Keep", "evaluation": "Keep"}
+    heir = Lab(lab.folder, lab.models, lab.tasks, {"resume_from": "exp", "phases": phases}, "heir")
+    remove(heir, "tea", "old", "jud")
+    heir.models.append(model("new", "teacher"))
+    found = heir.run().results()
+    assert found.left_out == ()
+    assert {s.student for s in found.students if not s.removed} == {"ann", "ben", "old"}
+
+
+def test_without_a_snapshot_all_counts_and_a_broken_one_is_told(lab: Lab) -> None:
+    lab.run()
+    remove(lab, "old", "jud")
+    marked = lab.run(continue_run=True).results()
+    assert any(s.removed for s in marked.students)
+    snapshot = lab.path / "config.yaml"
+    snapshot.write_text("models: 5\n")
+    broken = results(lab)
+    assert not any(s.removed for s in broken.students)
+    [note] = broken.notes
+    assert "counts in full" in note
+    assert str(snapshot) in note
+    snapshot.unlink()
+    older = results(lab)
+    assert older.notes == ()
+    assert not any(s.removed for s in older.students)
+    assert older.students == broken.students
