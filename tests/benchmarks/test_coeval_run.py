@@ -71,6 +71,36 @@ def test_a_factor_left_out_is_asked_for_again(tmp_path: Path) -> None:
         ask.parse(Completion('{"plot": "High"}'))
 
 
+def test_what_was_removed_from_the_run_is_no_part_of_the_benchmark(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, models=[model("ann"), model("ben")], tasks=[task(total=2)])
+    lab.run()
+    lab.models.pop()
+    del lab.tasks[0]["rubric"]["style"]
+    assert lab.run(continue_run=True).exit_code == 0
+    benchmark = as_task(lab.path)
+    items = benchmark.items()
+    assert [item.id for item in items] == ["story__ann__00001", "story__ann__00002"]
+    (ask,) = benchmark.asks(items[0], Answer(id=items[0].id, response="Once."))
+    assert "It reads well." not in ask.request(0).messages[-1].content
+
+
+def test_an_interval_ends_where_the_scale_does(tmp_path: Path) -> None:
+    benchmark = as_task(run_of(tmp_path, task(total=3, rubric={"plot": "It has one."})))
+    items = benchmark.items()
+    answers = {item.id: Answer(id=item.id, response="Once.") for item in items}
+    asks = [benchmark.asks(item, answers[item.id])[0] for item in items]
+    levels = ("High", "High", "Low")
+    judgments = {
+        ask.id: judged(benchmark, item, ask, f'{{"plot": "{level}"}}')
+        for item, ask, level in zip(items, asks, levels, strict=True)
+    }
+    scored = benchmark.score(items, answers, judgments)
+    for metric in (scored.metrics["mean_score"], scored.tables["by_task"]["story"]):
+        assert metric.value == pytest.approx(2 / 3)
+        assert metric.ci95 is not None
+        assert (metric.ci95[0] >= 0, metric.ci95[1]) == (True, 1.0)
+
+
 def test_labels_are_compared_without_a_judge(tmp_path: Path) -> None:
     benchmark = as_task(run_of(tmp_path, quiz(total=2)))
     items = benchmark.items()

@@ -41,6 +41,12 @@ class Interval(msgspec.Struct, frozen=True):
     n_clusters: int
     method: Method
 
+    def within(self, least: float, most: float) -> Interval:
+        """This interval, cut at the ends of the scale: no mean lies beyond them, though t's bounds may."""
+        low = None if self.low is None else max(least, self.low)
+        high = None if self.high is None else min(most, self.high)
+        return msgspec.structs.replace(self, low=low, high=high)
+
 
 class Bootstrap(msgspec.Struct, frozen=True):
     """An estimate with the spread that a bootstrap over items gives it, in the estimate's own unit.

@@ -205,12 +205,13 @@ def _sum(scores: Sequence[StudentScore]) -> _Counts:
 def _score(
     student: str, task: str | None, interval: Interval, counts: _Counts, removed: Removed
 ) -> StudentScore:
+    interval = interval.within(0.0, 1.0)
     return StudentScore(
         student=student,
         task=task,
         mean=interval.mean,
-        low=None if interval.low is None else max(0.0, interval.low),
-        high=None if interval.high is None else min(1.0, interval.high),
+        low=interval.low,
+        high=interval.high,
         n=interval.n_clusters,
         units=counts.units,
         failed=counts.failed,

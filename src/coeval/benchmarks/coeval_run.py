@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from coeval.analysis.intervals import Interval, mean_over_strata, wilson
+from coeval.analysis.planned import Kind
 from coeval.benchmarks.base import (
     Answer,
     Ask,
@@ -37,6 +38,7 @@ from coeval.judging.labels import score_labels
 from coeval.judging.verdict import parse_level, parse_levels
 from coeval.pipeline.config.load import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
+from coeval.pipeline.planned import planned_names
 from coeval.pipeline.posed import posed
 from coeval.pipeline.prompts import FACTOR_SCORE, evaluation_schema, find_template, render_rubric
 from coeval.pipeline.recipes import task_fields
@@ -65,6 +67,8 @@ class CoevalRun(Benchmark):
         super().__init__(settings)
         self._run = RunDir(str(settings.options[TASK_OPTION]).removeprefix(PREFIX))
         self._config = _config_of(self._run)
+        planned = planned_names(self._run)
+        self._planned = planned.tasks if planned is not None else {}
         self._rubrics = {task.name: self._rubric(task) for task in self._config.tasks}
 
     @property
@@ -75,7 +79,8 @@ class CoevalRun(Benchmark):
         tasks = {task.name: task for task in self._config.tasks}
         items: list[Item] = []
         for datapoint in _good_datapoints(self._run):
-            if (task := tasks.get(datapoint.task_id)) is not None:
+            task = tasks.get(datapoint.task_id)
+            if task is not None and self._plans(task, "teacher", datapoint.teacher_model_id):
                 template = find_template(task.prompt_library, "test", self.settings.model)
                 text = fill(template, {**task_fields(task), **posed(datapoint).values})
                 fields = {"posed": Posed(task, datapoint, self._rubrics[task.name])}
@@ -86,15 +91,21 @@ class CoevalRun(Benchmark):
             )
         return items
 
+    def _plans(self, task: TaskConfig, kind: Kind, name: str) -> bool:
+        """Whether the run's configuration still names this teacher or factor."""
+        names = self._planned[task.name].names(kind)
+        return names is None or name in names
+
     def _rubric(self, task: TaskConfig) -> dict[str, str]:
-        """The factors that judges score: all but those that are labels."""
+        """The factors that judges score: all but those that are labels, and those that were removed."""
         try:
             rubric = read_json(self._run.rubric(task.name))
         except FileNotFoundError:
             rubric = task.rubric
         if not isinstance(rubric, dict):
             raise UsageError(f"{self._run.path} has no rubric for task {task.name}; finish its phase 2 first")
-        return {name: text for name, text in rubric.items() if name not in task.label_attributes}
+        planned = {name for name in rubric if self._plans(task, "factor", name)} - {*task.label_attributes}
+        return {name: text for name, text in rubric.items() if name in planned}
 
     def judge_sampling(self) -> dict[str, Any]:
         """No scatter, and room for every factor."""
@@ -281,6 +292,7 @@ def _error(by_task: Mapping[str, Sequence[float]]) -> float | None:
 
 
 def _metric(interval: Interval) -> Metric:
+    interval = interval.within(0.0, 1.0)
     low, high = interval.low, interval.high
     bounds = None if low is None or high is None else (low, high)
     return Metric(interval.mean, None, bounds, interval.n_clusters, "share")

@@ -86,10 +86,15 @@ def with_responses(items: Sequence[Item], answers: Mapping[str, Answer]) -> list
     ]
 
 
+_SCALES: dict[Unit, tuple[float, float]] = {"share": (0.0, 1.0), "percent": (0.0, 100.0)}
+
+
 def mean_metric(values: Sequence[float], unit: Unit, seed: int) -> Metric:
     """Mean of independent items, its standard error ``sd / √n`` and 95 % interval (see `clustered_mean`)."""
     n = len(values)
     interval = clustered_mean(list(values), list(range(n)), seed=seed)
+    if unit in _SCALES:
+        interval = interval.within(*_SCALES[unit])
     both = interval.low is not None and interval.high is not None
     return Metric(
         value=interval.mean,
