@@ -89,6 +89,14 @@ CASES = [
      "models[1].roles", "V-05", "teacher alone"),
     ("interface: openai\n    roles: [j", "interface: simulated\n    parameters: {skill: 2}\n    roles: [j", 8,
      "models[1].parameters.skill", "V-21", "from 0 to 1"),
+    ("interface: openai\n    roles: [j", "interface: simulated\n    parameters: {skil: 1}\n    roles: [j", 8,
+     "models[1].parameters.skil", "V-18", "'skill'"),
+    ("interface: openai\n    roles: [j",
+     "interface: simulated\n    role_parameters: {judge: {temperatur: 0}}\n    roles: [j", 8,
+     "models[1].role_parameters.judge.temperatur", "V-18", "'temperature'"),
+    ("interface: openai\n    roles: [j",
+     "interface: simulated\n    role_parameters: {judge: {severity: 0.2}}\n    roles: [j", 8,
+     "models[1].role_parameters.judge.severity", "V-26", "second model"),
     ("storage_folder: runs", "storage_folder: runs\n  quota: {larg: {max_calls: 1}}", 21,
      "experiment.quota.larg", "V-24", "'large'"),
     ("storage_folder: runs", "storage_folder: runs\n  quota: {large: {max_calls: -1}}", 21,
@@ -198,6 +206,16 @@ def test_no_judge_is_needed_where_only_labels_are_scored(check: Check, valid: st
     text = valid.replace("roles: [judge]", "roles: [student]").replace("clarity: It", "tone: It")
     assert "V-07" in check(text)[0]
     assert check(text.replace("    rubric:", "    label_attributes: [tone]\n    rubric:")) == []
+
+
+@pytest.mark.parametrize("interface", ["openai", "simulated"])
+def test_parameters_are_taken_where_somebody_knows_them(check: Check, valid: str, interface: str) -> None:
+    """A provider may know any; a simulated model takes what providers usually do."""
+    usual = "temperature: 0.7, max_tokens: 9, reasoning_effort: low, timeout_s: 3, system_prompt: Hi."
+    text = valid.replace("interface: openai", f"interface: {interface}")
+    assert check(text.replace("temperature: 0.7", usual)) == []
+    elsewhere = "base_url: http://127.0.0.1:1/v1, " if interface == "simulated" else ""
+    assert check(text.replace("temperature: 0.7", f"{elsewhere}quirk: 1")) == []
 
 
 def test_a_run_cannot_resume_from_itself(check: Check, valid: str, folder: Path) -> None:

@@ -43,13 +43,13 @@ from pathlib import Path
 from typing import Any
 
 from coeval.core.records import EXACT_MATCH
-from coeval.models.simulated.traits import RANGES
+from coeval.models.simulated.traits import RANGES, SAMPLING
 from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.problems import Finding, KeyPath, listed, way_out
 from coeval.pipeline.config.roles import missing_roles
-from coeval.pipeline.config.schema import BATCH_INTERFACES, BATCH_PHASES, INTERFACES
+from coeval.pipeline.config.schema import BATCH_INTERFACES, BATCH_PHASES, INTERFACES, OPTIONS
 from coeval.pipeline.config.task_rules import task_rules
-from coeval.pipeline.config.values import ENDPOINT_KEYS
+from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _CREDENTIALS = frozenset(
@@ -177,16 +177,21 @@ def _batch(draft: Draft) -> Iterator[Finding]:
 
 def _parameters(draft: Draft) -> Iterator[Finding]:
     for index in draft.entries("models"):
-        base: KeyPath = ("models", index, "parameters")
-        common = _mapping(draft.raw(*base))
-        yield from _credentials(base, common)
-        if draft.get("models", index, "interface") == "simulated":
-            yield from _simulated(base, common)
-        for role, entry in _mapping(draft.raw("models", index, "role_parameters")).items():
-            path: KeyPath = ("models", index, "role_parameters", role)
-            own = _mapping(entry)
+        model: KeyPath = ("models", index)
+        interface = draft.get(*model, "interface", default="")
+        common = _mapping(draft.raw(*model, "parameters"))
+        roles = _mapping(draft.raw(*model, "role_parameters"))
+        parts = [((*model, "role_parameters", role), _mapping(own)) for role, own in roles.items()]
+        for path, own in (((*model, "parameters"), common), *parts):
             yield from _credentials(path, own)
-            for key in sorted(ENDPOINT_KEYS & own.keys()):
+            # Behind a base_url somebody else may know what no simulated model does.
+            if interface == "simulated" and "base_url" not in common:
+                yield from _unknown_to_simulated(path, own)
+        if interface == "simulated":
+            yield from _simulated((*model, "parameters"), common)
+        fixed = ENDPOINT_KEYS | OPTIONS.get(interface, frozenset())
+        for path, own in parts:
+            for key in sorted(fixed & own.keys()):
                 if own[key] != common.get(key):
                     message = f"'{key}' cannot differ by role; set it in parameters, or add a second model"
                     yield Finding((*path, key), "V-26", message)
@@ -210,6 +215,18 @@ def _simulated(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
             yield Finding((*path, key), "V-20", f"is {value}, not a number; write a number")
         elif not lo <= value <= hi:
             yield Finding((*path, key), "V-21", f"is {value}; use a number from {lo:g} to {hi:g}")
+
+
+def _unknown_to_simulated(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
+    """Elsewhere the provider says what it does not know; a simulated model in this process is its own."""
+    known = OPTIONS["simulated"] | SAMPLING | OUR_KEYS
+    for key in parameters:
+        if key not in known and key.lower() not in _CREDENTIALS:
+            otherwise = (
+                f"it has {listed(sorted(OPTIONS['simulated']))}, and takes the usual sampling parameters"
+            )
+            hint = way_out(key, sorted(known), otherwise)
+            yield Finding((*path, key), "V-18", f"no simulated model knows '{key}'; {hint}")
 
 
 def _quota(draft: Draft) -> Iterator[Finding]:

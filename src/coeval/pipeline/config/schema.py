@@ -42,7 +42,7 @@ INTERFACES = (*HOSTS, "auto")
 BATCH_INTERFACES = ("openai", "anthropic", "azure_openai", "gemini", "mistral", "bedrock", "vertex")
 BATCH_PHASES = ("data_generation", "response_collection", "evaluation")
 
-_OPTIONS = {"simulated": frozenset({*RANGES, "family"}), "huggingface": frozenset({"device"})}
+OPTIONS = {"simulated": frozenset({*RANGES, "family"}), "huggingface": frozenset({"device"})}
 """Interface → the parameters that it alone knows and no provider sees."""
 
 Name: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": NAME_PATTERN})]
@@ -91,7 +91,7 @@ class ModelConfig(Section):
     def spec(self) -> ModelSpec:
         """Who is asked and where: what does not depend on the role."""
         ours = self.parameters
-        known_here = _OPTIONS.get(self.interface, frozenset())
+        known_here = OPTIONS.get(self.interface, frozenset())
         return ModelSpec(
             name=self.name,
             interface=self.interface,
@@ -110,7 +110,7 @@ class ModelConfig(Section):
     def sampling(self, role: Role) -> dict[str, Any]:
         """The provider's parameters for a role: ``parameters`` under ``role_parameters``, less ours."""
         merged = self.parameters | self.role_parameters.get(role, {})
-        ours = ENDPOINT_KEYS | {"system_prompt"} | _OPTIONS.get(self.interface, frozenset())
+        ours = ENDPOINT_KEYS | {"system_prompt"} | OPTIONS.get(self.interface, frozenset())
         return {key: value for key, value in merged.items() if key not in ours}
 
     def system_prompt(self, role: Role) -> str | None:

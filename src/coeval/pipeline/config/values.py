@@ -160,5 +160,6 @@ class _ShapedAs:
 
 ParameterMap: TypeAlias = Annotated[dict[str, Any], _ShapedAs(Parameters)]
 
-ENDPOINT_KEYS = frozenset(Parameters.__annotations__) - {"system_prompt"}
+OUR_KEYS = frozenset(Parameters.__annotations__)
+ENDPOINT_KEYS = OUR_KEYS - {"system_prompt"}
 """Our keys that say who is asked and where: one set per model, whatever its role."""
