@@ -61,6 +61,7 @@ CASES = [
     ("total: 5", "total: '5'", 15, "tasks[0].sampling.total", "V-20", "whole number"),
     ("total: 5", "total: true", 15, "tasks[0].sampling.total", "V-20", "whole number"),
     ("total: 5", "total: -2", 15, "tasks[0].sampling.total", "V-21", "at least 1"),
+    ("total: 5", "total: 10000001", 15, "tasks[0].sampling.total", "V-21", "at most 10,000,000"),
     ("total: 5", "total: " + "9" * 5000, 15, "tasks[0].sampling.total", "V-20", "whole number"),
     ("[1, 2], total", "[2, 1], total", 15, "tasks[0].sampling.target", "V-21", "[1, 2]"),
     ("[1, 2], total", "[-1, 1], total", 15, "tasks[0].sampling.target", "V-21", "negative"),

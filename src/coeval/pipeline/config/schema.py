@@ -24,6 +24,7 @@ from coeval.pipeline.config.values import (
     ParameterMap,
     Rubric,
     TargetAttributes,
+    Total,
 )
 
 Phase: TypeAlias = Literal[
@@ -127,7 +128,7 @@ class Sampling(Section):
         Field(description="Target attributes per item: [lo, hi], or `all` to walk the full cross product."),
     ] = (1, 1)
     nuance: Annotated[Pair, Field(description="Nuanced attributes per item: [lo, hi].")] = (0, 0)
-    total: Annotated[int, Field(ge=1, description="Items per task and teacher.")]
+    total: Annotated[Total, Field(description="Items per task and teacher; at most 10,000,000.")]
     seed: Annotated[int, Field(description="Seed of the sampling plan.")] = 0
 
 

@@ -119,6 +119,24 @@ PairOrAll: TypeAlias = Annotated[
 ]
 
 
+MOST_ITEMS = 10_000_000
+
+
+def _plannable(total: int) -> int:
+    if total > MOST_ITEMS:
+        raise PydanticCustomError(
+            "V-21",
+            "is {total}; use at most {most}: a run plans each item and takes minutes to count so many",
+            {"total": total, "most": f"{MOST_ITEMS:,}"},
+        )
+    return total
+
+
+Total: TypeAlias = Annotated[
+    int, Field(ge=1, json_schema_extra={"maximum": MOST_ITEMS}), AfterValidator(_plannable)
+]
+
+
 class Parameters(TypedDict, total=False):
     """A model's parameters: ours by name, checked; every other one goes to the provider as it stands."""
 
