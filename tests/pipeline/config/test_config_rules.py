@@ -168,6 +168,35 @@ def test_a_template_may_use_the_variables_of_the_task(check: Check, valid: str) 
     assert check(valid.replace("    rubric:", library)) == []
 
 
+@pytest.mark.parametrize("place", ["models[0].name", "tasks[0].name", "experiment.id"])
+def test_a_name_is_short_enough_for_a_file(check: Check, valid: str, place: str) -> None:
+    given = {"models[0].name": "name: large", "tasks[0].name": "name: news", "experiment.id": "id: exp-1"}
+    key, _, _ = given[place].partition(" ")
+    (problem,) = check(valid.replace(given[place], f"{key} {'x' * 240}"))
+    assert f"  {place}  V-04  " in problem
+    assert "240 characters" in problem
+
+
+@pytest.mark.parametrize(
+    ("old", "fits", "named"),
+    [
+        ("name: small", 239 - len("news.large..evaluations.jsonl"), "'news' and 'large' and 'xx"),
+        ("name: news", 239 - len(".large.small.evaluations.jsonl"), "xx' and 'large' and 'small' make"),
+        ("name: large", 239 - len("news..small.evaluations.jsonl"), "'news' and 'xx"),
+        ("name: only", 239 - len("news..responses.jsonl"), "'news' and 'xx"),
+    ],
+)
+def test_names_are_short_enough_together(check: Check, valid: str, old: str, fits: int, named: str) -> None:
+    """The teacher and a student is large, the judge small: news.large.small.evaluations.jsonl."""
+    student = "  - {name: only, interface: openai, roles: [student]}\ntasks:"
+    text = valid.replace("tasks:", student)
+    assert check(text.replace(old, "name: " + "x" * fits)) == []
+    (problem,) = check(text.replace(old, "name: " + "x" * (fits + 1)))
+    assert "  tasks[0].name  V-04  " in problem
+    assert named in problem
+    assert "has 240 characters" in problem
+
+
 @pytest.mark.parametrize("name", ["gpt-4.1-mini", "a", "4", "a_b", "-", "a..b"])
 def test_names_that_are_names(check: Check, valid: str, name: str) -> None:
     assert check(valid.replace("name: large", f"name: '{name}'")) == []

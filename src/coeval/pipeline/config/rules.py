@@ -8,7 +8,7 @@ V-01  models and tasks are present and not empty (after inheriting by resume_fro
 V-02  model names are unique
 V-03  task names are unique
 V-04  names and the experiment's id: letters, digits, ``- _ .``; no ``__``, no ``_`` at
-      either end, not ``.`` or ``..``; no model is named ``exact_match``
+      either end, not ``.`` or ``..``; no model is named ``exact_match``; short enough for files
 V-05  every model has a role, each one teacher, student or judge; a benchmark only teaches
 V-06  the interface is known
 V-07  there are teachers for the work of phases 1–3, a student for phase 4, a judge for phase 5
@@ -37,21 +37,19 @@ V-27  the file is one UTF-8 YAML mapping
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from coeval.core.records import EXACT_MATCH
 from coeval.models.simulated.traits import RANGES, SAMPLING
 from coeval.pipeline.config.draft import Draft, resume_folder
+from coeval.pipeline.config.names import name_rules
 from coeval.pipeline.config.problems import Finding, KeyPath, listed, way_out
 from coeval.pipeline.config.roles import missing_roles
 from coeval.pipeline.config.schema import BATCH_INTERFACES, BATCH_PHASES, INTERFACES, OPTIONS
 from coeval.pipeline.config.task_rules import task_rules
 from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS
 
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _CREDENTIALS = frozenset(
     {
         "access_key",
@@ -69,7 +67,7 @@ _CREDENTIALS = frozenset(
 
 def broken_rules(draft: Draft) -> Iterator[Finding]:
     """Every finding over the data, in no particular order. Reads the disk only for resume_from."""
-    yield from _names(draft)
+    yield from name_rules(draft)
     yield from _interfaces(draft)
     yield from missing_roles(draft)
     yield from _phase_modes(draft)
@@ -79,35 +77,6 @@ def broken_rules(draft: Draft) -> Iterator[Finding]:
     yield from _quota(draft)
     for index in draft.entries("tasks"):
         yield from task_rules(draft, index)
-
-
-def _names(draft: Draft) -> Iterator[Finding]:
-    for section, rule in (("models", "V-02"), ("tasks", "V-03")):
-        first: dict[str, int] = {}
-        for index, name in draft.names(section).items():
-            path = (section, index, "name")
-            if name in first:
-                there = f"{section}[{first[name]}]"
-                yield Finding(path, rule, f"'{name}' is the name of {there} already; rename one of them")
-            else:
-                first[name] = index
-                yield from _bad_name(path, name)
-    identifier = draft.get("experiment", "id")
-    if identifier is not None:
-        yield from _bad_name(("experiment", "id"), identifier)
-
-
-def _bad_name(path: KeyPath, name: str) -> Iterator[Finding]:
-    if name == EXACT_MATCH and path[0] == "models":
-        yield Finding(path, "V-04", f"'{name}' is reserved for label scores; choose another name")
-    elif not _NAME.fullmatch(name) or name in (".", ".."):
-        yield Finding(path, "V-04", f"'{name}' is no name; use letters, digits, '-', '_' and '.' only")
-    elif "__" in name or name != name.strip("_"):
-        yield Finding(
-            path,
-            "V-04",
-            f"'{name}' holds '__' or begins or ends with '_', which separates ids; use '-' there",
-        )
 
 
 def _interfaces(draft: Draft) -> Iterator[Finding]:
