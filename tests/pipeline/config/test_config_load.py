@@ -131,6 +131,15 @@ def test_sections_that_nobody_gives_are_v_01(check: Check, folder: Path, valid: 
     assert [p.split("  ")[2] for p in check(inheriting(valid, "exp-1"))] == ["V-01", "V-01"]
 
 
+@pytest.mark.parametrize("path", [r"a\0b", r"~\0", r"a\nb", r"a\x9bb", r"~\ud800"])
+def test_a_path_holds_no_control_character(check: Check, valid: str, path: str) -> None:
+    (problem,) = check(valid.replace("storage_folder: runs", f'storage_folder: "{path}"'))
+    assert "  experiment.storage_folder  V-20  " in problem
+    resuming = f'experiment: {{id: e, storage_folder: runs, resume_from: "{path}"}}'
+    (problem,) = check(resuming)  # what it would have supplied is not missing besides
+    assert "  experiment.resume_from  V-20  " in problem
+
+
 def test_resume_can_be_given_beside_the_file(folder: Path, valid: str) -> None:
     run = folder / "runs" / "exp-1"
     run.mkdir(parents=True)

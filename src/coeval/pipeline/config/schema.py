@@ -22,6 +22,7 @@ from coeval.pipeline.config.values import (
     Pair,
     PairOrAll,
     ParameterMap,
+    PathText,
     Rubric,
     TargetAttributes,
     Total,
@@ -189,14 +190,14 @@ class Experiment(Section):
 
     id: Annotated[Name, Field(description="Unique; the name of the run's folder.")]
     storage_folder: Annotated[
-        str, Field(min_length=1, description="Folder of all runs, relative to the working directory.")
+        PathText, Field(description="Folder of all runs, relative to the working directory.")
     ]
     phases: Annotated[
         dict[Phase, Mode], Field(description="What each phase does with work that exists. Default: New.")
     ] = {}
     resume_from: Annotated[
-        str | None,
-        Field(min_length=1, description="A run to start from: its id in storage_folder, or a path."),
+        PathText | None,
+        Field(description="A run to start from: its id in storage_folder, or a path."),
     ] = None
     quota: Annotated[dict[str, Quota], Field(description="Ceilings by model name.")] = {}
     batch: Annotated[
