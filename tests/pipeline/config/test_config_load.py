@@ -115,6 +115,21 @@ def test_absent_sections_come_from_the_source(folder: Path, valid: str, source: 
     assert loaded.lines.find(("tasks", 0, "name")) == (str(Path("runs/exp-1/config.yaml")), 11)
 
 
+def test_prompts_of_models_that_left_are_not_inherited(check: Check, folder: Path, valid: str) -> None:
+    prompts = "    prompt_library: {test: a, test.large: b, test.gone: c, sample.v1.5: d}\n    rubric:"
+    tasks = valid[valid.index("tasks:") : valid.index("experiment:")].replace("    rubric:", prompts)
+    models = valid[: valid.index("  - name: small")] + "  - {name: v1.5, interface: openai, roles: [judge]}\n"
+    gone = "  - {name: gone, interface: openai, roles: [judge]}\n"
+    run = folder / "runs" / "exp-1"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text(models + gone + tasks + valid[valid.index("experiment:") :])
+    assert check(models + inheriting(valid, "exp-1")) == []
+    (task,) = load_config("e.yaml").tasks
+    assert task.prompt_library == {"test": "a", "test.large": "b", "sample.v1.5": "d"}
+    (problem,) = check(models + tasks + inheriting(valid, "exp-1"))  # written here, it is a mistake
+    assert "tasks[0].prompt_library.test.gone  V-24" in problem
+
+
 def test_a_mistake_in_an_inherited_section_names_its_own_file(check: Check, folder: Path, valid: str) -> None:
     run = folder / "runs" / "exp-1"
     run.mkdir(parents=True)

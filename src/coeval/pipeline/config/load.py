@@ -95,6 +95,8 @@ def _inherit(document: Document) -> Document:
             data[section] = _without_hidden(theirs.data[section])
             lines = lines.with_section(section, theirs.lines)
             problems += [problem for problem in theirs.problems if problem.path.startswith(section)]
+    if "tasks" in absent:
+        _leave_out_prompts_of_others(data)
     return Document(data, lines, problems)
 
 
@@ -108,3 +110,17 @@ def _without_hidden(section: Any) -> Any:
         else entry
         for entry in section
     ]
+
+
+def _leave_out_prompts_of_others(data: dict[str, Any]) -> None:
+    """Take the prompts of single models that do not take part any more out of inherited tasks."""
+    tasks, models = data.get("tasks"), data.get("models")
+    if not isinstance(tasks, list) or not isinstance(models, list):
+        return
+    names = {str(model.get("name")) for model in models if isinstance(model, dict)}
+    for task in tasks:
+        library = task.get("prompt_library") if isinstance(task, dict) else None
+        if isinstance(library, dict):
+            others = [key for key in library if "." in key and key.partition(".")[2] not in names]
+            for key in others:
+                del library[key]
