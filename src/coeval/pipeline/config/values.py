@@ -127,7 +127,7 @@ def _plannable(total: int) -> int:
     if total > MOST_ITEMS:
         raise PydanticCustomError(
             "V-21",
-            "is {total}; use at most {most}: a run plans each item and takes minutes to count so many",
+            "is {total}; use at most {most}: items are planned one by one; to count more takes minutes",
             {"total": total, "most": f"{MOST_ITEMS:,}"},
         )
     return total
