@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from fakes.openai_chat import Answer, Broken, Fault, fake
 
-from coeval.core.errors import AccessDenied, ModelStopped, NotFound, QuotaExhausted, UsageError
+from coeval.core.errors import AccessDenied, Draining, ModelStopped, NotFound, QuotaExhausted, UsageError
 from coeval.core.records import Message, Request
 from coeval.models.base import ModelSpec
 from coeval.models.keys import Keys
@@ -164,3 +165,32 @@ async def test_what_two_models_ask_of_one_host_is_held_to_the_smaller_rate() -> 
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(models["a"].complete(HELLO), 0.1)
     assert len(server.asked) == 1
+
+
+async def test_a_simulated_model_is_asked_no_more_at_once_than_it_allows() -> None:
+    slow = {"latency_s": 0.05}
+    specs = [
+        spec("held", "simulated", options=slow, max_concurrency=2),
+        spec("free", "simulated", options=slow),
+    ]
+    async with Models(specs, keys()) as models:
+        began = time.monotonic()
+        held = [asyncio.create_task(models["held"].complete(HELLO)) for _ in range(6)]
+        await asyncio.gather(*(models["free"].complete(HELLO) for _ in range(100)))
+        assert not all(task.done() for task in held)
+        await asyncio.gather(*held)
+        assert time.monotonic() - began >= 0.15
+
+
+@pytest.mark.parametrize("limit", ["requests_per_minute", "tokens_per_minute"])
+async def test_a_simulated_model_keeps_its_own_pace_until_it_is_drained(limit: str) -> None:
+    specs = [spec("held", "simulated", **{limit: 0.001}), spec("free", "simulated")]
+    async with Models(specs, keys()) as models:
+        await models["held"].complete(HELLO)
+        waiting = asyncio.create_task(models["held"].complete(HELLO))
+        await asyncio.gather(*(models["free"].complete(HELLO) for _ in range(20)))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        models.drain()
+        with pytest.raises(Draining):
+            await waiting

@@ -51,12 +51,21 @@ def test_what_is_not_text_becomes_json() -> None:
         '{"prompt": null, "response": "x"}',
         '{"prompt": "x", "response": ""}',
         '{"prompt": "x"}',
+        '{"prompt": "x", "response": NaN}',
     ],
 )
 def test_half_an_item_is_an_empty_reply(reply: str) -> None:
     with pytest.raises(EmptyReply) as caught:
         parse_item(reply)
     assert caught.value.raw == reply
+
+
+@pytest.mark.parametrize("prompt", ["NaN", "-Infinity", "42", "4.5", "true", "[]", '["Why?"]'])
+def test_what_cannot_be_a_question_is_not_taken_for_one(prompt: str) -> None:
+    with pytest.raises(Unparsable, match="no prompt"):
+        parse_item(f'{{"prompt": {prompt}, "response": "x"}}')
+    reply = f'{{"text": {prompt}, "item": {{"prompt": "Why?", "response": 42}}}}'
+    assert parse_item(reply) == ("Why?", "42", False)
 
 
 @pytest.mark.parametrize("reply", ["I cannot help with that.", "", '{"foo": "x"}', "[1, 2]"])

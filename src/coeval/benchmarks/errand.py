@@ -175,6 +175,6 @@ class Errand:
         await interrupt.wait()
         self.interrupted = True
         flow.drain()
-        self._models.http.drain()
+        self._models.drain()
         await asyncio.sleep(DRAIN_S)
         flow.cancel()

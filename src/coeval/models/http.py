@@ -29,7 +29,7 @@ from coeval.models.wire import Wire
 if TYPE_CHECKING:
     from coeval.models.proxied import ProxiedWire
 
-__all__ = ["ATTEMPTS", "BACKOFF_S", "Answered", "Call", "Endpoint", "Http"]
+__all__ = ["ATTEMPTS", "BACKOFF_S", "Answered", "Call", "Endpoint", "Http", "draining"]
 
 T = TypeVar("T")
 
@@ -151,7 +151,7 @@ class Http:
         """From now on nothing new is sent: who waits, and who asks later, gets Draining."""
         self._draining = True
         for endpoint in self._endpoints:
-            endpoint.limiter.close(_draining())
+            endpoint.limiter.close(draining())
             endpoint.wake()
 
     async def aclose(self) -> None:
@@ -192,7 +192,7 @@ class Http:
 
     def _check_sending(self) -> None:
         if self._draining:
-            raise _draining()
+            raise draining()
 
     async def _attempt(self, ask: _Ask[T], attempt: int) -> Answered[T] | _Fault:
         """Send once, holding a slot, and tell endpoint and limiter how it went."""
@@ -291,5 +291,5 @@ class Http:
         return self._proxied
 
 
-def _draining() -> Draining:
+def draining() -> Draining:
     return Draining("the run is being interrupted; nothing new is sent")

@@ -16,7 +16,7 @@ from coeval.models.base import Model, ModelSpec
 from coeval.models.catalog import HOSTS, Host
 from coeval.models.dialects.local import LocalModel
 from coeval.models.dialects.openai_chat import OpenAIChat
-from coeval.models.http import Endpoint, Http
+from coeval.models.http import Endpoint, Http, draining
 from coeval.models.keys import Credential, Keys
 from coeval.models.limits import Limiter
 from coeval.models.quota import Permits
@@ -33,10 +33,11 @@ class Models(Mapping[str, Model]):
     """The models of a run by name, opened together: one HTTP session, one limiter per endpoint.
 
     An endpoint is a base URL and a key. Models that share one share its limiter: with the largest
-    ``max_concurrency`` any of them sets (256 where none does) and the smallest rates. ``permits``
-    holds the quota of the models that have one; ``http``, which is closed with the models, is how
-    hosts are reached. Models of the interface ``benchmark`` supply items
-    and are not opened.
+    ``max_concurrency`` any of them sets (256 where none does) and the smallest rates. A simulated
+    model in this process is an endpoint of its own, unlimited where it sets none of them.
+    ``permits`` holds the quota of the models that have one; ``http``, which is closed with the
+    models, is how hosts are reached. Models of the interface ``benchmark`` supply items and are
+    not opened.
 
     Use as an async context manager; entering raises UsageError, with a line for every model that
     cannot be asked.
@@ -54,6 +55,7 @@ class Models(Mapping[str, Model]):
         self._keys = keys
         self._permits = permits or {}
         self._models: dict[str, Model] = {}
+        self._held: list[_Held] = []
         self._closing = AsyncExitStack()
         self.http = http or Http()
 
@@ -84,13 +86,27 @@ class Models(Mapping[str, Model]):
     def __len__(self) -> int:
         return len(self._models)
 
+    def drain(self) -> None:
+        """From now on nothing new is asked: who waits for a slot, or asks a host later, gets Draining."""
+        self.http.drain()
+        for model in self._held:
+            model.drain()
+
     def _open(self, spec: ModelSpec, address: _Address | None, endpoints: _Endpoints) -> Model:
         permits = self._permits.get(spec.name)
         standing = Standing(spec.name, permits.permit if permits is not None else unlimited)
         if address is None:
-            return _Counted(SimulatedModel(spec), standing.permit)
+            return self._held_to_limits(spec, _Counted(SimulatedModel(spec), standing.permit))
         endpoint = endpoints[address.key]
         return OpenAIChat(spec, address.host, self.http, endpoint, standing, address.secrets)
+
+    def _held_to_limits(self, spec: ModelSpec, model: Model) -> Model:
+        limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
+        if all(limit is None for limit in limits):
+            return model
+        held = _Held(model, _limiter([spec]))
+        self._held.append(held)
+        return held
 
     async def _open_local(self, spec: ModelSpec, opened: AsyncExitStack) -> Model:
         """A model in this process, its weights loaded; freed with the others."""
@@ -216,3 +232,27 @@ class _Counted(Model):
     async def complete(self, request: Request) -> Completion:
         self._permit()
         return await self._model.complete(request)
+
+
+class _Held(Model):
+    """A model in this process that is asked no more at once, and no faster, than its user allows."""
+
+    def __init__(self, model: Model, limiter: Limiter) -> None:
+        self.name = model.name
+        self.interface = model.interface
+        self._model = model
+        self._limiter = limiter
+
+    async def complete(self, request: Request) -> Completion:
+        await self._limiter.acquire(request.rank)
+        try:
+            completion = await self._model.complete(request)
+            usage = completion.usage
+            tokens = usage.input_tokens + usage.output_tokens
+            self._limiter.succeeded(request.rank, completion.latency_s, tokens)
+            return completion
+        finally:
+            self._limiter.release()
+
+    def drain(self) -> None:
+        self._limiter.close(draining())

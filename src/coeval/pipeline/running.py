@@ -97,7 +97,7 @@ class Running:
         await self.interrupt.wait()
         self.summary.interrupted = True
         flow.drain()
-        self.models.http.drain()
+        self.models.drain()
         await asyncio.sleep(DRAIN_S)
         flow.cancel()
 

@@ -83,6 +83,7 @@ class _Walk:
         self._students = made("response_collection", scene.students)
         self._judges = made("evaluation", scene.judges)
         self._items, self._answers, self._verdicts = _Tally(), _Tally(), _Tally()
+        self._fresh_items = self._fresh_answers = 0
 
     def item(self, slot: Slot) -> bool:
         """Count an item and what follows from it; whether anything is owed of it."""
@@ -98,6 +99,9 @@ class _Walk:
         self._items.planned += 1
         if standing.changed:
             self._note(slot.id, standing)
+        if owed and not self._selective:
+            self._fresh_items += 1
+            return True
         opened = owed
         for student in self._students:
             opened |= self._answer(slot, student, renewed=owed)
@@ -119,6 +123,9 @@ class _Walk:
         self._answers.planned += 1
         if standing.changed:
             self._note(key, standing)
+        if owed and not self._selective:
+            self._fresh_answers += 1
+            return True
         opened, get = owed, self._recorded.evaluations.get
         for judge in self._judges:
             entry = None if owed else get(key + judge.suffix)
@@ -154,10 +161,26 @@ class _Walk:
             self._verdicts.owed += owed
         return owed
 
-    def _owe(self, tally: _Tally, model: str, calls: int = 1) -> None:
-        tally.owed += 1
-        tally.calls += calls
-        self._survey.owed_of_model[model] += 1
+    def _follow_the_fresh(self) -> None:
+        """Count what follows from items and answers that are made anew: all is owed, whatever is recorded."""
+        items, answers = self._fresh_items, self._fresh_answers + self._fresh_items * len(self._students)
+        self._answers.planned += items * len(self._students)
+        for student in self._students if items else ():
+            self._owe(self._answers, student.name, records=items)
+        self._verdicts.planned += answers * len(self._judges)
+        for judge in self._judges if answers else ():
+            standing = judge.standings[None]
+            if standing.owed:
+                calls = len(standing.factors) if self._per_factor else 1
+                self._owe(self._verdicts, judge.name, calls, records=answers)
+        if self._scene.task.label_attributes:
+            self._verdicts.planned += answers
+            self._verdicts.owed += answers
+
+    def _owe(self, tally: _Tally, model: str, calls: int = 1, *, records: int = 1) -> None:
+        tally.owed += records
+        tally.calls += calls * records
+        self._survey.owed_of_model[model] += records
 
     def _note(self, key: str, standing: Standing) -> None:
         """Remember why a good record would be made otherwise now."""
@@ -167,6 +190,7 @@ class _Walk:
 
     def close(self) -> None:
         """Add the counts to the survey."""
+        self._follow_the_fresh()
         survey, task = self._survey, self._scene.task.name
         for phase, tally in zip(FLOWING, (self._items, self._answers, self._verdicts), strict=True):
             survey.planned[phase, task] += tally.planned

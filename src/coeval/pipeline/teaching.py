@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -28,6 +29,9 @@ _RESPONSE_KEYS = (
     "solution",
 )
 """Folded names under which teachers put the two halves of an item; earlier ones win."""
+
+_PROMPTS = (str, dict, type(None))
+"""What stands for a prompt: text, an object, or null where one is missing. A number is no question."""
 
 _NAME_KEYS = ("name", "attribute", "factor", "dimension", "title")
 _VALUES_KEYS = ("values", "options", "levels")
@@ -64,8 +68,8 @@ class ParsedAttributes(NamedTuple):
 def parse_item(text: str) -> ParsedItem:
     """The prompt and the reference answer that a teacher wrote.
 
-    Keys may be spelt in any common way and stand one level in; what is not text is written as
-    JSON.
+    Keys may be spelt in any common way and stand one level in. A prompt is text, or an object that
+    is written as JSON; a reference answer of any kind is.
 
     Raises
     ------
@@ -77,7 +81,7 @@ def parse_item(text: str) -> ParsedItem:
     value, repaired = extract_json(text)
     for candidate in _objects_in(value):
         folded = {fold_name(name): part for name, part in reversed(candidate.items())}
-        prompt_key = next((key for key in _PROMPT_KEYS if key in folded), None)
+        prompt_key = next((key for key in _PROMPT_KEYS if isinstance(folded.get(key, 0), _PROMPTS)), None)
         if prompt_key is None:
             continue
         response = next((folded[key] for key in _RESPONSE_KEYS if key in folded), None)
@@ -170,7 +174,7 @@ def _objects_in(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _as_text(value: Any) -> str:
-    if value is None:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -119,6 +121,17 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         read_document(tmp_path / "none.yaml")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_document(tmp_path)
+
+
+def test_a_file_without_end_is_refused_and_a_pipe_is_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"/dev/zero:1 .*V-27 .*larger than 2,000,000 bytes"):
+        read_document(Path("/dev/zero"))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = Thread(target=pipe.write_text, args=("a: 1\n",))
+    writer.start()
+    assert read_document(pipe).data == {"a": 1}
+    writer.join()
 
 
 def test_foreign_tags_and_keys_are_problems_beside_the_rest(tmp_path: Path) -> None:

@@ -115,6 +115,21 @@ def test_absent_sections_come_from_the_source(folder: Path, valid: str, source: 
     assert loaded.lines.find(("tasks", 0, "name")) == (str(Path("runs/exp-1/config.yaml")), 11)
 
 
+def test_prompts_of_models_that_left_are_not_inherited(check: Check, folder: Path, valid: str) -> None:
+    prompts = "    prompt_library: {test: a, test.large: b, test.gone: c, sample.v1.5: d}\n    rubric:"
+    tasks = valid[valid.index("tasks:") : valid.index("experiment:")].replace("    rubric:", prompts)
+    models = valid[: valid.index("  - name: small")] + "  - {name: v1.5, interface: openai, roles: [judge]}\n"
+    gone = "  - {name: gone, interface: openai, roles: [judge]}\n"
+    run = folder / "runs" / "exp-1"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text(models + gone + tasks + valid[valid.index("experiment:") :])
+    assert check(models + inheriting(valid, "exp-1")) == []
+    (task,) = load_config("e.yaml").tasks
+    assert task.prompt_library == {"test": "a", "test.large": "b", "sample.v1.5": "d"}
+    (problem,) = check(models + tasks + inheriting(valid, "exp-1"))  # written here, it is a mistake
+    assert "tasks[0].prompt_library.test.gone  V-24" in problem
+
+
 def test_a_mistake_in_an_inherited_section_names_its_own_file(check: Check, folder: Path, valid: str) -> None:
     run = folder / "runs" / "exp-1"
     run.mkdir(parents=True)
@@ -129,6 +144,15 @@ def test_sections_that_nobody_gives_are_v_01(check: Check, folder: Path, valid: 
     assert [p.split("  ")[2] for p in check(inheriting(valid, "exp-1"))] == ["V-10"]
     (folder / "runs" / "exp-1").mkdir(parents=True)
     assert [p.split("  ")[2] for p in check(inheriting(valid, "exp-1"))] == ["V-01", "V-01"]
+
+
+@pytest.mark.parametrize("path", [r"a\0b", r"~\0", r"a\nb", r"a\x9bb", r"~\ud800"])
+def test_a_path_holds_no_control_character(check: Check, valid: str, path: str) -> None:
+    (problem,) = check(valid.replace("storage_folder: runs", f'storage_folder: "{path}"'))
+    assert "  experiment.storage_folder  V-20  " in problem
+    resuming = f'experiment: {{id: e, storage_folder: runs, resume_from: "{path}"}}'
+    (problem,) = check(resuming)  # what it would have supplied is not missing besides
+    assert "  experiment.resume_from  V-20  " in problem
 
 
 def test_resume_can_be_given_beside_the_file(folder: Path, valid: str) -> None:

@@ -61,6 +61,7 @@ CASES = [
     ("total: 5", "total: '5'", 15, "tasks[0].sampling.total", "V-20", "whole number"),
     ("total: 5", "total: true", 15, "tasks[0].sampling.total", "V-20", "whole number"),
     ("total: 5", "total: -2", 15, "tasks[0].sampling.total", "V-21", "at least 1"),
+    ("total: 5", "total: 10000001", 15, "tasks[0].sampling.total", "V-21", "at most 10,000,000"),
     ("total: 5", "total: " + "9" * 5000, 15, "tasks[0].sampling.total", "V-20", "whole number"),
     ("[1, 2], total", "[2, 1], total", 15, "tasks[0].sampling.target", "V-21", "[1, 2]"),
     ("[1, 2], total", "[-1, 1], total", 15, "tasks[0].sampling.target", "V-21", "negative"),
@@ -89,6 +90,14 @@ CASES = [
      "models[1].roles", "V-05", "teacher alone"),
     ("interface: openai\n    roles: [j", "interface: simulated\n    parameters: {skill: 2}\n    roles: [j", 8,
      "models[1].parameters.skill", "V-21", "from 0 to 1"),
+    ("interface: openai\n    roles: [j", "interface: simulated\n    parameters: {skil: 1}\n    roles: [j", 8,
+     "models[1].parameters.skil", "V-18", "'skill'"),
+    ("interface: openai\n    roles: [j",
+     "interface: simulated\n    role_parameters: {judge: {temperatur: 0}}\n    roles: [j", 8,
+     "models[1].role_parameters.judge.temperatur", "V-18", "'temperature'"),
+    ("interface: openai\n    roles: [j",
+     "interface: simulated\n    role_parameters: {judge: {severity: 0.2}}\n    roles: [j", 8,
+     "models[1].role_parameters.judge.severity", "V-26", "second model"),
     ("storage_folder: runs", "storage_folder: runs\n  quota: {larg: {max_calls: 1}}", 21,
      "experiment.quota.larg", "V-24", "'large'"),
     ("storage_folder: runs", "storage_folder: runs\n  quota: {large: {max_calls: -1}}", 21,
@@ -159,6 +168,35 @@ def test_a_template_may_use_the_variables_of_the_task(check: Check, valid: str) 
     assert check(valid.replace("    rubric:", library)) == []
 
 
+@pytest.mark.parametrize("place", ["models[0].name", "tasks[0].name", "experiment.id"])
+def test_a_name_is_short_enough_for_a_file(check: Check, valid: str, place: str) -> None:
+    given = {"models[0].name": "name: large", "tasks[0].name": "name: news", "experiment.id": "id: exp-1"}
+    key, _, _ = given[place].partition(" ")
+    (problem,) = check(valid.replace(given[place], f"{key} {'x' * 240}"))
+    assert f"  {place}  V-04  " in problem
+    assert "240 characters" in problem
+
+
+@pytest.mark.parametrize(
+    ("old", "fits", "named"),
+    [
+        ("name: small", 239 - len("news.large..evaluations.jsonl"), "'news' and 'large' and 'xx"),
+        ("name: news", 239 - len(".large.small.evaluations.jsonl"), "xx' and 'large' and 'small' make"),
+        ("name: large", 239 - len("news..small.evaluations.jsonl"), "'news' and 'xx"),
+        ("name: only", 239 - len("news..responses.jsonl"), "'news' and 'xx"),
+    ],
+)
+def test_names_are_short_enough_together(check: Check, valid: str, old: str, fits: int, named: str) -> None:
+    """The teacher and a student is large, the judge small: news.large.small.evaluations.jsonl."""
+    student = "  - {name: only, interface: openai, roles: [student]}\ntasks:"
+    text = valid.replace("tasks:", student)
+    assert check(text.replace(old, "name: " + "x" * fits)) == []
+    (problem,) = check(text.replace(old, "name: " + "x" * (fits + 1)))
+    assert "  tasks[0].name  V-04  " in problem
+    assert named in problem
+    assert "has 240 characters" in problem
+
+
 @pytest.mark.parametrize("name", ["gpt-4.1-mini", "a", "4", "a_b", "-", "a..b"])
 def test_names_that_are_names(check: Check, valid: str, name: str) -> None:
     assert check(valid.replace("name: large", f"name: '{name}'")) == []
@@ -198,6 +236,16 @@ def test_no_judge_is_needed_where_only_labels_are_scored(check: Check, valid: st
     text = valid.replace("roles: [judge]", "roles: [student]").replace("clarity: It", "tone: It")
     assert "V-07" in check(text)[0]
     assert check(text.replace("    rubric:", "    label_attributes: [tone]\n    rubric:")) == []
+
+
+@pytest.mark.parametrize("interface", ["openai", "simulated"])
+def test_parameters_are_taken_where_somebody_knows_them(check: Check, valid: str, interface: str) -> None:
+    """A provider may know any; a simulated model takes what providers usually do."""
+    usual = "temperature: 0.7, max_tokens: 9, reasoning_effort: low, timeout_s: 3, system_prompt: Hi."
+    text = valid.replace("interface: openai", f"interface: {interface}")
+    assert check(text.replace("temperature: 0.7", usual)) == []
+    elsewhere = "base_url: http://127.0.0.1:1/v1, " if interface == "simulated" else ""
+    assert check(text.replace("temperature: 0.7", f"{elsewhere}quirk: 1")) == []
 
 
 def test_a_run_cannot_resume_from_itself(check: Check, valid: str, folder: Path) -> None:

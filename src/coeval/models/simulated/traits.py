@@ -55,6 +55,16 @@ RANGES: dict[str, Range] = {
     "latency_s": Range(0, 3600),
 }
 
+SAMPLING = frozenset({
+    "do_sample", "frequency_penalty", "length_penalty", "logit_bias", "logprobs",
+    "max_completion_tokens", "max_new_tokens", "max_output_tokens", "max_tokens", "min_p", "min_tokens",
+    "n", "num_ctx", "num_predict", "presence_penalty", "reasoning", "reasoning_effort",
+    "repeat_penalty", "repetition_penalty", "seed", "service_tier", "stop", "stop_sequences",
+    "temperature", "thinking", "top_a", "top_k", "top_logprobs", "top_p", "typical_p", "user",
+})  # fmt: skip
+"""What providers take beside a prompt. A simulated model takes it too, heeding the limits of length alone:
+an experiment can be tried on simulated models as it stands."""
+
 
 def family_of(model: str) -> str:
     """A model's family by its name: what stands before the first ``-``, ``:`` or digit.

@@ -72,7 +72,8 @@ def _unreadable(path: Path | str, line: int, message: str) -> ConfigError:
 
 def _read_text(path: Path) -> str:
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)  # of /dev/zero, say, there is no end
     except OSError as error:
         reason = error.strerror or str(error)
         raise _unreadable(

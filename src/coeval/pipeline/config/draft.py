@@ -14,10 +14,13 @@ class Draft:
     def __init__(self, data: dict[str, Any], broken: frozenset[KeyPath]) -> None:
         self.data = data
         self._broken = broken
+        self._around = {bad[:end] for bad in broken for end in range(len(bad) + 1)}
 
     def sound(self, *path: str | int) -> bool:
         """Whether neither the value, nor what surrounds it, nor a part of it is unusable."""
-        return not any(bad[: len(path)] == path[: len(bad)] for bad in self._broken)
+        if not self._broken:
+            return True
+        return path not in self._around and not any(path[:end] in self._broken for end in range(len(path)))
 
     def get(self, *path: str | int, default: Any = None) -> Any:
         """The value, or the default where it is absent or unusable."""

@@ -14,6 +14,7 @@ from coeval.pipeline.config.problems import Lines, in_order
 from coeval.pipeline.config.rules import broken_rules
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.config.structure import check_structure
+from coeval.pipeline.config.values import is_path
 from coeval.store.rundir import RunDir
 
 _HIDDEN = "***"
@@ -56,7 +57,7 @@ def read_config(path: str | Path, *, resume_from: str | None = None) -> Loaded:
     document = _inherit(document)
     structure = check_structure(document.data)
     findings = [*structure.findings, *broken_rules(Draft(document.data, structure.broken))]
-    if any(finding.rule == "V-10" for finding in findings):
+    if any(finding.path == ("experiment", "resume_from") for finding in findings):
         # What the missing source would have supplied is not a mistake of its own.
         findings = [f for f in findings if not (f.rule == "V-01" and f.path[0] not in document.data)]
     problems = [*document.problems, *(document.lines.locate(finding) for finding in findings)]
@@ -70,7 +71,7 @@ def _expand_home(document: Document) -> None:
     experiment = document.data.get("experiment")
     if isinstance(experiment, dict):
         for key in ("storage_folder", "resume_from"):
-            if isinstance(value := experiment.get(key), str):
+            if isinstance(value := experiment.get(key), str) and is_path(value):
                 experiment[key] = os.path.expanduser(value)  # noqa: PTH111  Path's raises for an unknown name
 
 
@@ -94,6 +95,8 @@ def _inherit(document: Document) -> Document:
             data[section] = _without_hidden(theirs.data[section])
             lines = lines.with_section(section, theirs.lines)
             problems += [problem for problem in theirs.problems if problem.path.startswith(section)]
+    if "tasks" in absent:
+        _leave_out_prompts_of_others(data)
     return Document(data, lines, problems)
 
 
@@ -107,3 +110,17 @@ def _without_hidden(section: Any) -> Any:
         else entry
         for entry in section
     ]
+
+
+def _leave_out_prompts_of_others(data: dict[str, Any]) -> None:
+    """Take the prompts of single models that do not take part any more out of inherited tasks."""
+    tasks, models = data.get("tasks"), data.get("models")
+    if not isinstance(tasks, list) or not isinstance(models, list):
+        return
+    names = {str(model.get("name")) for model in models if isinstance(model, dict)}
+    for task in tasks:
+        library = task.get("prompt_library") if isinstance(task, dict) else None
+        if isinstance(library, dict):
+            others = [key for key in library if "." in key and key.partition(".")[2] not in names]
+            for key in others:
+                del library[key]

@@ -8,7 +8,7 @@ V-01  models and tasks are present and not empty (after inheriting by resume_fro
 V-02  model names are unique
 V-03  task names are unique
 V-04  names and the experiment's id: letters, digits, ``- _ .``; no ``__``, no ``_`` at
-      either end, not ``.`` or ``..``; no model is named ``exact_match``
+      either end, not ``.`` or ``..``; no model is named ``exact_match``; short enough for files
 V-05  every model has a role, each one teacher, student or judge; a benchmark only teaches
 V-06  the interface is known
 V-07  there are teachers for the work of phases 1–3, a student for phase 4, a judge for phase 5
@@ -37,21 +37,19 @@ V-27  the file is one UTF-8 YAML mapping
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from coeval.core.records import EXACT_MATCH
-from coeval.models.simulated.traits import RANGES
+from coeval.models.simulated.traits import RANGES, SAMPLING
 from coeval.pipeline.config.draft import Draft, resume_folder
+from coeval.pipeline.config.names import name_rules
 from coeval.pipeline.config.problems import Finding, KeyPath, listed, way_out
 from coeval.pipeline.config.roles import missing_roles
-from coeval.pipeline.config.schema import BATCH_INTERFACES, BATCH_PHASES, INTERFACES
+from coeval.pipeline.config.schema import BATCH_INTERFACES, BATCH_PHASES, INTERFACES, OPTIONS
 from coeval.pipeline.config.task_rules import task_rules
-from coeval.pipeline.config.values import ENDPOINT_KEYS
+from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS
 
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _CREDENTIALS = frozenset(
     {
         "access_key",
@@ -69,7 +67,7 @@ _CREDENTIALS = frozenset(
 
 def broken_rules(draft: Draft) -> Iterator[Finding]:
     """Every finding over the data, in no particular order. Reads the disk only for resume_from."""
-    yield from _names(draft)
+    yield from name_rules(draft)
     yield from _interfaces(draft)
     yield from missing_roles(draft)
     yield from _phase_modes(draft)
@@ -79,35 +77,6 @@ def broken_rules(draft: Draft) -> Iterator[Finding]:
     yield from _quota(draft)
     for index in draft.entries("tasks"):
         yield from task_rules(draft, index)
-
-
-def _names(draft: Draft) -> Iterator[Finding]:
-    for section, rule in (("models", "V-02"), ("tasks", "V-03")):
-        first: dict[str, int] = {}
-        for index, name in draft.names(section).items():
-            path = (section, index, "name")
-            if name in first:
-                there = f"{section}[{first[name]}]"
-                yield Finding(path, rule, f"'{name}' is the name of {there} already; rename one of them")
-            else:
-                first[name] = index
-                yield from _bad_name(path, name)
-    identifier = draft.get("experiment", "id")
-    if identifier is not None:
-        yield from _bad_name(("experiment", "id"), identifier)
-
-
-def _bad_name(path: KeyPath, name: str) -> Iterator[Finding]:
-    if name == EXACT_MATCH and path[0] == "models":
-        yield Finding(path, "V-04", f"'{name}' is reserved for label scores; choose another name")
-    elif not _NAME.fullmatch(name) or name in (".", ".."):
-        yield Finding(path, "V-04", f"'{name}' is no name; use letters, digits, '-', '_' and '.' only")
-    elif "__" in name or name != name.strip("_"):
-        yield Finding(
-            path,
-            "V-04",
-            f"'{name}' holds '__' or begins or ends with '_', which separates ids; use '-' there",
-        )
 
 
 def _interfaces(draft: Draft) -> Iterator[Finding]:
@@ -177,16 +146,21 @@ def _batch(draft: Draft) -> Iterator[Finding]:
 
 def _parameters(draft: Draft) -> Iterator[Finding]:
     for index in draft.entries("models"):
-        base: KeyPath = ("models", index, "parameters")
-        common = _mapping(draft.raw(*base))
-        yield from _credentials(base, common)
-        if draft.get("models", index, "interface") == "simulated":
-            yield from _simulated(base, common)
-        for role, entry in _mapping(draft.raw("models", index, "role_parameters")).items():
-            path: KeyPath = ("models", index, "role_parameters", role)
-            own = _mapping(entry)
+        model: KeyPath = ("models", index)
+        interface = draft.get(*model, "interface", default="")
+        common = _mapping(draft.raw(*model, "parameters"))
+        roles = _mapping(draft.raw(*model, "role_parameters"))
+        parts = [((*model, "role_parameters", role), _mapping(own)) for role, own in roles.items()]
+        for path, own in (((*model, "parameters"), common), *parts):
             yield from _credentials(path, own)
-            for key in sorted(ENDPOINT_KEYS & own.keys()):
+            # Behind a base_url somebody else may know what no simulated model does.
+            if interface == "simulated" and "base_url" not in common:
+                yield from _unknown_to_simulated(path, own)
+        if interface == "simulated":
+            yield from _simulated((*model, "parameters"), common)
+        fixed = ENDPOINT_KEYS | OPTIONS.get(interface, frozenset())
+        for path, own in parts:
+            for key in sorted(fixed & own.keys()):
                 if own[key] != common.get(key):
                     message = f"'{key}' cannot differ by role; set it in parameters, or add a second model"
                     yield Finding((*path, key), "V-26", message)
@@ -210,6 +184,18 @@ def _simulated(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
             yield Finding((*path, key), "V-20", f"is {value}, not a number; write a number")
         elif not lo <= value <= hi:
             yield Finding((*path, key), "V-21", f"is {value}; use a number from {lo:g} to {hi:g}")
+
+
+def _unknown_to_simulated(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
+    """Elsewhere the provider says what it does not know; a simulated model in this process is its own."""
+    known = OPTIONS["simulated"] | SAMPLING | OUR_KEYS
+    for key in parameters:
+        if key not in known and key.lower() not in _CREDENTIALS:
+            otherwise = (
+                f"it has {listed(sorted(OPTIONS['simulated']))}, and takes the usual sampling parameters"
+            )
+            hint = way_out(key, sorted(known), otherwise)
+            yield Finding((*path, key), "V-18", f"no simulated model knows '{key}'; {hint}")
 
 
 def _quota(draft: Draft) -> Iterator[Finding]:

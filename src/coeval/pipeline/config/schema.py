@@ -22,8 +22,10 @@ from coeval.pipeline.config.values import (
     Pair,
     PairOrAll,
     ParameterMap,
+    PathText,
     Rubric,
     TargetAttributes,
+    Total,
 )
 
 Phase: TypeAlias = Literal[
@@ -42,7 +44,7 @@ INTERFACES = (*HOSTS, "auto")
 BATCH_INTERFACES = ("openai", "anthropic", "azure_openai", "gemini", "mistral", "bedrock", "vertex")
 BATCH_PHASES = ("data_generation", "response_collection", "evaluation")
 
-_OPTIONS = {"simulated": frozenset({*RANGES, "family"}), "huggingface": frozenset({"device"})}
+OPTIONS = {"simulated": frozenset({*RANGES, "family"}), "huggingface": frozenset({"device"})}
 """Interface → the parameters that it alone knows and no provider sees."""
 
 Name: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": NAME_PATTERN})]
@@ -91,7 +93,7 @@ class ModelConfig(Section):
     def spec(self) -> ModelSpec:
         """Who is asked and where: what does not depend on the role."""
         ours = self.parameters
-        known_here = _OPTIONS.get(self.interface, frozenset())
+        known_here = OPTIONS.get(self.interface, frozenset())
         return ModelSpec(
             name=self.name,
             interface=self.interface,
@@ -110,7 +112,7 @@ class ModelConfig(Section):
     def sampling(self, role: Role) -> dict[str, Any]:
         """The provider's parameters for a role: ``parameters`` under ``role_parameters``, less ours."""
         merged = self.parameters | self.role_parameters.get(role, {})
-        ours = ENDPOINT_KEYS | {"system_prompt"} | _OPTIONS.get(self.interface, frozenset())
+        ours = ENDPOINT_KEYS | {"system_prompt"} | OPTIONS.get(self.interface, frozenset())
         return {key: value for key, value in merged.items() if key not in ours}
 
     def system_prompt(self, role: Role) -> str | None:
@@ -127,7 +129,7 @@ class Sampling(Section):
         Field(description="Target attributes per item: [lo, hi], or `all` to walk the full cross product."),
     ] = (1, 1)
     nuance: Annotated[Pair, Field(description="Nuanced attributes per item: [lo, hi].")] = (0, 0)
-    total: Annotated[int, Field(ge=1, description="Items per task and teacher.")]
+    total: Annotated[Total, Field(description="Items per task and teacher; at most 10,000,000.")]
     seed: Annotated[int, Field(description="Seed of the sampling plan.")] = 0
 
 
@@ -188,14 +190,14 @@ class Experiment(Section):
 
     id: Annotated[Name, Field(description="Unique; the name of the run's folder.")]
     storage_folder: Annotated[
-        str, Field(min_length=1, description="Folder of all runs, relative to the working directory.")
+        PathText, Field(description="Folder of all runs, relative to the working directory.")
     ]
     phases: Annotated[
         dict[Phase, Mode], Field(description="What each phase does with work that exists. Default: New.")
     ] = {}
     resume_from: Annotated[
-        str | None,
-        Field(min_length=1, description="A run to start from: its id in storage_folder, or a path."),
+        PathText | None,
+        Field(description="A run to start from: its id in storage_folder, or a path."),
     ] = None
     quota: Annotated[dict[str, Quota], Field(description="Ceilings by model name.")] = {}
     batch: Annotated[

@@ -5,6 +5,7 @@ Errors raised here carry their rule number as their type, so that ``structure`` 
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -119,6 +120,43 @@ PairOrAll: TypeAlias = Annotated[
 ]
 
 
+MOST_ITEMS = 10_000_000
+
+
+def _plannable(total: int) -> int:
+    if total > MOST_ITEMS:
+        raise PydanticCustomError(
+            "V-21",
+            "is {total}; use at most {most}: items are planned one by one; to count more takes minutes",
+            {"total": total, "most": f"{MOST_ITEMS:,}"},
+        )
+    return total
+
+
+Total: TypeAlias = Annotated[
+    int, Field(ge=1, json_schema_extra={"maximum": MOST_ITEMS}), AfterValidator(_plannable)
+]
+
+
+_NOT_IN_PATHS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def is_path(text: str) -> bool:
+    """Whether a path can be made of it and shown: no control character, no half of a character."""
+    return not _NOT_IN_PATHS.search(text)
+
+
+def _as_path(text: str) -> str:
+    if not is_path(text):
+        raise PydanticCustomError(
+            "V-20", "is {shown}, with a control character; write the path without it", {"shown": ascii(text)}
+        )
+    return text
+
+
+PathText: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_as_path)]
+
+
 class Parameters(TypedDict, total=False):
     """A model's parameters: ours by name, checked; every other one goes to the provider as it stands."""
 
@@ -160,5 +198,6 @@ class _ShapedAs:
 
 ParameterMap: TypeAlias = Annotated[dict[str, Any], _ShapedAs(Parameters)]
 
-ENDPOINT_KEYS = frozenset(Parameters.__annotations__) - {"system_prompt"}
+OUR_KEYS = frozenset(Parameters.__annotations__)
+ENDPOINT_KEYS = OUR_KEYS - {"system_prompt"}
 """Our keys that say who is asked and where: one set per model, whatever its role."""

@@ -1,0 +1,77 @@
+"""V-02, V-03, V-04: names that tell models, tasks and files apart, and that a file can bear."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from coeval.core.records import EXACT_MATCH, Role
+from coeval.pipeline.config.draft import Draft
+from coeval.pipeline.config.problems import Finding, KeyPath
+from coeval.store.rundir import RunDir
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+LONGEST_FILE_NAME = 239
+"""Bytes. File systems take 255; replacing a file needs a temporary one, whose name is longer by up to 16."""
+
+
+def name_rules(draft: Draft) -> Iterator[Finding]:
+    for section, rule in (("models", "V-02"), ("tasks", "V-03")):
+        first: dict[str, int] = {}
+        for index, name in draft.names(section).items():
+            path = (section, index, "name")
+            if name in first:
+                there = f"{section}[{first[name]}]"
+                yield Finding(path, rule, f"'{name}' is the name of {there} already; rename one of them")
+            else:
+                first[name] = index
+                yield from _bad_name(path, name)
+    identifier = draft.get("experiment", "id")
+    if identifier is not None:
+        yield from _bad_name(("experiment", "id"), identifier)
+    yield from _long_file_names(draft)
+
+
+def _bad_name(path: KeyPath, name: str) -> Iterator[Finding]:
+    if name == EXACT_MATCH and path[0] == "models":
+        yield Finding(path, "V-04", f"'{name}' is reserved for label scores; choose another name")
+    elif not _NAME.fullmatch(name) or name in (".", ".."):
+        yield Finding(path, "V-04", f"'{name}' is no name; use letters, digits, '-', '_' and '.' only")
+    elif "__" in name or name != name.strip("_"):
+        yield Finding(
+            path,
+            "V-04",
+            f"'{name}' holds '__' or begins or ends with '_', which separates ids; use '-' there",
+        )
+    elif len(name) > LONGEST_FILE_NAME:
+        message = f"'{name}' has {len(name)} characters, too many for a file; use at most {LONGEST_FILE_NAME}"
+        yield Finding(path, "V-04", message)
+
+
+def _long_file_names(draft: Draft) -> Iterator[Finding]:
+    """Names that are short enough, each by itself, and together make the name of a file too long."""
+    teacher, student, judge = (_longest(draft, role) for role in ("teacher", "student", "judge"))
+    run = RunDir("")
+    for index, task in draft.names("tasks").items():
+        if not _fits(task):
+            continue
+        # All other files of a task have shorter names.
+        answers, verdicts = run.responses(task, student).name, run.evaluations(task, teacher, judge).name
+        for file, names in ((answers, [task, student]), (verdicts, [task, teacher, judge])):
+            if not _fits(file):
+                named = " and ".join(f"'{name}'" for name in dict.fromkeys(filter(None, names)))
+                message = (
+                    f"{named} make a file of records whose name has {len(file)} characters, "
+                    f"and at most {LONGEST_FILE_NAME} can be; shorten one of these names"
+                )
+                yield Finding(("tasks", index, "name"), "V-04", message)
+
+
+def _longest(draft: Draft, role: Role) -> str:
+    names = draft.names("models").items()
+    playing = (name for i, name in names if role in draft.get("models", i, "roles", default=[]))
+    return max(filter(_fits, playing), key=len, default="")
+
+
+def _fits(name: str) -> bool:
+    return len(name) <= LONGEST_FILE_NAME and bool(_NAME.fullmatch(name))
