@@ -69,7 +69,7 @@ def overlap(folder: Path) -> Figures:
         cost = run(coeval(*RUN, "--probe", "disable"), folder)
     slowest = 80 / 8 * 1.0
     return Figures(
-        cost.wall_s / slowest, f"80 items in {cost.wall_s:.1f} s, the slowest stage alone {slowest:.0f} s"
+        cost.wall_s / slowest, f"80 items in {cost.wall_s:.2f} s, the slowest stage alone {slowest:.0f} s"
     )
 
 
