@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coeval.core.errors import Draining
-from coeval.models.limits import Limiter, Pace
+from coeval.core.errors import Draining, QuotaExhausted
+from coeval.models.limits import Limiter, Pace, unrefused
 
 T = TypeVar("T")
 
@@ -178,6 +178,37 @@ def test_higher_ranks_first_then_retries_then_first_come(waiters: list[tuple[int
         return -rank, not again, number
 
     assert in_virtual_time(work()) == sorted(range(len(waiters)), key=place)
+
+
+def test_who_is_not_to_be_sent_any_more_waits_for_no_turn_and_takes_no_part_of_the_pace() -> None:
+    async def work() -> tuple[list[str], float]:
+        limits = limiter(256, requests_per_minute=1)
+        sent, ended = list[str](), list[str]()
+
+        def refusal() -> QuotaExhausted | None:
+            return QuotaExhausted("no more") if sent else None
+
+        async def ask(name: str, *, limited: bool) -> None:
+            try:
+                await limits.acquire(0, refusal=refusal if limited else unrefused)
+            except QuotaExhausted:
+                ended.append(name)
+                return
+            sent.append(name)
+            limits.release()
+
+        names = [f"limited {n}" for n in range(50)]
+        began = now()
+        async with asyncio.TaskGroup() as asking:
+            for name in [*names, "other"]:
+                asking.create_task(ask(name, limited=name != "other"))
+        assert ended == names[1:]
+        assert (limits.in_flight, limits.waiting) == (0, 0)
+        return sent, now() - began
+
+    sent, seconds = in_virtual_time(work())
+    assert sent == ["limited 0", "other"]
+    assert seconds == pytest.approx(60.0)
 
 
 @dataclass(frozen=True)

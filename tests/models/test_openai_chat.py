@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from coeval.models.dialects.openai_answer import FieldRejected, astray, explain
 from coeval.models.dialects.openai_chat import OpenAIChat, encode
 from coeval.models.http import Endpoint, Http
 from coeval.models.limits import Limiter
+from coeval.models.quota import Permits, UsageLedger
 from coeval.models.standing import Standing
 
 KEY = "sk-test-0123456789abcdef"
@@ -54,12 +56,12 @@ async def no_wait(seconds: float) -> None:
 
 @asynccontextmanager
 async def asking(
-    server: Server, spec: ModelSpec = SPEC, permit: Callable[[], None] = lambda: None
+    server: Server, spec: ModelSpec = SPEC, permits: Permits | None = None
 ) -> AsyncIterator[OpenAIChat]:
     http = Http(sleep=no_wait)
     endpoint = Endpoint(server.url, {"Authorization": f"Bearer {KEY}"}, Limiter())
     try:
-        standing = Standing(spec.name, permit)
+        standing = Standing(spec.name, permits)
         yield OpenAIChat(spec, HOSTS[spec.interface], http, endpoint, standing, (KEY,))
     finally:
         await http.aclose()
@@ -296,18 +298,18 @@ async def test_the_key_is_in_no_message() -> None:
     assert KEY not in str(echoed)
 
 
-async def test_a_model_that_takes_no_schema_is_asked_without_it_from_then_on() -> None:
+async def test_a_model_that_takes_no_schema_is_asked_without_it_from_then_on(tmp_path: Path) -> None:
     rejection = Fault(400, "'response_format' of type 'json_schema' is not supported with this model.")
-    permits: list[int] = []
+    ledger = UsageLedger(tmp_path / "usage.json", {})
     async with (
         fake(rejection, keys=[KEY]) as server,
-        asking(server, permit=lambda: permits.append(1)) as model,
+        asking(server, permits=ledger.permits("m")) as model,
     ):
         assert (await model.complete(ask(schema=LEVELS))).text == "ok"
         assert (await model.complete(ask(schema=LEVELS))).text == "ok"
         await model.complete(ask(schema=OPEN))
     assert ["response_format" in body for body in server.bodies] == [True, False, False, True]
-    assert len(permits) == 4
+    assert ledger.sent("m") == 4
 
 
 async def test_a_base_url_without_v1_is_told_which_one_to_try() -> None:

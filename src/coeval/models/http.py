@@ -16,11 +16,18 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from coeval.core.errors import ConnectionFailed, Draining, ModelError, RateLimited, RequestTimeout
+from coeval.core.errors import (
+    CoevalError,
+    ConnectionFailed,
+    Draining,
+    ModelError,
+    RateLimited,
+    RequestTimeout,
+)
 from coeval.models.answer import Reply
 from coeval.models.endpoint import Endpoint, Wait
 from coeval.models.faults import foreign, from_exception, from_garbage, from_status, place
-from coeval.models.limits import LONGEST_HOLD_S
+from coeval.models.limits import LONGEST_HOLD_S, unrefused
 from coeval.models.network import raise_open_file_limit
 from coeval.models.rate_headers import asked_hold_s, asked_retry, asked_wait_s
 from coeval.models.route import Route
@@ -61,6 +68,8 @@ class Call(Generic[T]):
         how many tokens a value took, for the endpoint's ``tokens_per_minute``.
     ended:
         told once how it went: None for an answer, else the error that is raised.
+    refusal:
+        what ``permit`` would raise, asked of requests that wait for their turn.
     """
 
     decode: Callable[[bytes], T]
@@ -70,6 +79,7 @@ class Call(Generic[T]):
     permit: Callable[[], None]
     tokens: Callable[[T], int] | None = None
     ended: Callable[[ModelError | None], None] | None = None
+    refusal: Callable[[], CoevalError | None] = unrefused
 
 
 class Answered(NamedTuple, Generic[T]):
@@ -166,7 +176,7 @@ class Http:
         attempt = 0
         while True:
             self._check_sending()
-            await endpoint.limiter.acquire(call.rank, again=attempt > 0)
+            await endpoint.limiter.acquire(call.rank, again=attempt > 0, refusal=call.refusal)
             attempt += 1
             try:
                 self._check_sending()  # it may have begun as the slot was granted

@@ -74,8 +74,13 @@ class _Latency:
         return self._smoothed_s <= 2 * self._base_s + _SLACK_S
 
 
-_Waiter = tuple[int, int, int, "asyncio.Future[None]"]
-"""(−rank, 0 for a retry and 1 for new work, order of arrival, what to wake)."""
+_Refusal = Callable[[], CoevalError | None]
+_Waiter = tuple[int, int, int, "asyncio.Future[None]", _Refusal]
+"""(−rank, 0 for a retry and 1 for new work, order of arrival, what to wake, why it need not be woken)."""
+
+
+def unrefused() -> None:
+    """There is nothing against a request, whenever its turn comes."""
 
 
 class Limiter:
@@ -143,11 +148,12 @@ class Limiter:
     def waiting(self) -> int:
         return self._waiting
 
-    async def acquire(self, rank: int, *, again: bool = False) -> None:
+    async def acquire(self, rank: int, *, again: bool = False, refusal: _Refusal = unrefused) -> None:
         """Take a slot, which `release` gives back: higher ranks first, then first come first served.
 
         A retry (``again``) goes ahead of new work of its rank. Does not suspend when a slot is
-        free and nothing has to be waited for. Raises what `close` was given.
+        free and nothing has to be waited for. Raises what `close` was given, or what ``refusal``
+        gives by then: who is not to be sent any more takes no slot and no part of the pace.
         """
         if self._closed is not None:
             raise self._closed.with_traceback(None)
@@ -155,10 +161,11 @@ class Limiter:
             self._in_flight += 1
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._queue, (-rank, 0 if again else 1, next(self._order), granted))
+        heapq.heappush(self._queue, (-rank, 0 if again else 1, next(self._order), granted, refusal))
         self._waiting += 1
         self._grant()
         if granted.done():
+            granted.result()
             return
         try:
             await granted
@@ -216,7 +223,7 @@ class Limiter:
         """From now on waiters and later acquires raise ``error``; slots taken may be released."""
         self._closed = error
         queue, self._queue, self._waiting = self._queue, [], 0
-        for *_, granted in queue:
+        for *_, granted, _ in queue:
             if not granted.done():
                 granted.set_exception(error)
         if self._timer is not None:
@@ -226,8 +233,14 @@ class Limiter:
     def _grant(self) -> None:
         """Hand free slots to those who wait, as far as limit and pace allow."""
         while self._queue and self._in_flight + 1 <= self._limit:
-            if self._queue[0][-1].done():  # cancelled
+            *_, granted, refusal = self._queue[0]
+            if granted.done():  # cancelled
                 heapq.heappop(self._queue)
+                continue
+            if (error := refusal()) is not None:
+                heapq.heappop(self._queue)
+                self._waiting -= 1
+                granted.set_exception(error)
                 continue
             if self._gated:
                 now = self._clock()
@@ -240,7 +253,7 @@ class Limiter:
                 if self._tokens is not None:
                     self._tokens.charge(now, self._mean_tokens)
                     self._charged_ahead += self._mean_tokens
-            granted = heapq.heappop(self._queue)[-1]
+            heapq.heappop(self._queue)
             self._waiting -= 1
             self._in_flight += 1
             granted.set_result(None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -21,7 +21,7 @@ from coeval.models.keys import Credential, Keys
 from coeval.models.limits import Limiter
 from coeval.models.quota import Permits
 from coeval.models.simulated import SimulatedModel
-from coeval.models.standing import REFUSALS_TO_STOP, Standing, unlimited
+from coeval.models.standing import REFUSALS_TO_STOP, Standing
 
 __all__ = ["REFUSALS_TO_STOP", "Models"]
 
@@ -93,18 +93,20 @@ class Models(Mapping[str, Model]):
             model.drain()
 
     def _open(self, spec: ModelSpec, address: _Address | None, endpoints: _Endpoints) -> Model:
-        permits = self._permits.get(spec.name)
-        standing = Standing(spec.name, permits.permit if permits is not None else unlimited)
+        standing = self._standing(spec)
         if address is None:
-            return self._held_to_limits(spec, _Counted(SimulatedModel(spec), standing.permit))
+            return self._held_to_limits(spec, _Counted(SimulatedModel(spec), standing), standing)
         endpoint = endpoints[address.key]
         return OpenAIChat(spec, address.host, self.http, endpoint, standing, address.secrets)
 
-    def _held_to_limits(self, spec: ModelSpec, model: Model) -> Model:
+    def _standing(self, spec: ModelSpec) -> Standing:
+        return Standing(spec.name, self._permits.get(spec.name))
+
+    def _held_to_limits(self, spec: ModelSpec, model: Model, standing: Standing) -> Model:
         limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
         if all(limit is None for limit in limits):
             return model
-        held = _Held(model, _limiter([spec]))
+        held = _Held(model, _limiter([spec]), standing)
         self._held.append(held)
         return held
 
@@ -115,8 +117,7 @@ class Models(Mapping[str, Model]):
         model = LocalModel(msgspec.structs.replace(spec, access_key=key))
         opened.push_async_callback(model.aclose)
         await model.open()
-        permits = self._permits.get(spec.name)
-        return _Counted(model, permits.permit if permits is not None else unlimited)
+        return _Counted(model, self._standing(spec))
 
 
 class _Address(NamedTuple):
@@ -223,28 +224,29 @@ def _limiter(specs: list[ModelSpec]) -> Limiter:
 class _Counted(Model):
     """A model in this process, that sends nothing, and whose calls count against its quota all the same."""
 
-    def __init__(self, model: Model, permit: Callable[[], None]) -> None:
+    def __init__(self, model: Model, standing: Standing) -> None:
         self.name = model.name
         self.interface = model.interface
         self._model = model
-        self._permit = permit
+        self._standing = standing
 
     async def complete(self, request: Request) -> Completion:
-        self._permit()
+        self._standing.permit()
         return await self._model.complete(request)
 
 
 class _Held(Model):
     """A model in this process that is asked no more at once, and no faster, than its user allows."""
 
-    def __init__(self, model: Model, limiter: Limiter) -> None:
+    def __init__(self, model: Model, limiter: Limiter, standing: Standing) -> None:
         self.name = model.name
         self.interface = model.interface
         self._model = model
         self._limiter = limiter
+        self._standing = standing
 
     async def complete(self, request: Request) -> Completion:
-        await self._limiter.acquire(request.rank)
+        await self._limiter.acquire(request.rank, refusal=self._standing.refusal)
         try:
             completion = await self._model.complete(request)
             usage = completion.usage

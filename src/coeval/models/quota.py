@@ -49,6 +49,10 @@ class Permits:
         """Requests that may still be sent; None without a ceiling."""
         return None if self._ceiling is None else max(0, self._ceiling - self._row.requests)
 
+    def refusal(self) -> QuotaExhausted | None:
+        """What `permit` would raise for one more request, without counting one; None where it would not."""
+        return QuotaExhausted(self._refusal(1)) if self.remaining == 0 else None
+
     def permit(self, requests: int = 1) -> None:
         """Count requests that are about to be sent: all of them, or none and raise.
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from coeval.core.errors import AccessDenied, Gap, ModelError, ModelStopped, NotFound
+from coeval.models.quota import Permits
 
-from coeval.core.errors import AccessDenied, ModelError, ModelStopped, NotFound
-
-__all__ = ["REFUSALS_TO_STOP", "Standing", "unlimited"]
+__all__ = ["REFUSALS_TO_STOP", "Standing"]
 
 REFUSALS_TO_STOP = 3
 """So many 401, 403 or 404 in a row, with no answer before them, end a model."""
 
 
-def unlimited() -> None:
-    """The permit of a model without a quota."""
-
-
 class Standing:
     """A model's right to be asked: as far as its quota goes, and until all its first requests are refused.
 
-    ``permit`` is the quota's: it raises where nothing may be sent any more.
+    ``permits`` is its quota, None where it has none.
     """
 
-    def __init__(self, name: str, permit: Callable[[], None] = unlimited) -> None:
+    def __init__(self, name: str, permits: Permits | None = None) -> None:
         self._name = name
-        self._permit = permit
+        self._permits = permits
         self._answered = False
         self._refusals = 0
         self._reason: str | None = None
@@ -33,7 +28,14 @@ class Standing:
         """Called before each request sent; raises ModelStopped, or what the quota raises."""
         if self._reason is not None:
             raise ModelStopped(self._reason)
-        self._permit()
+        if self._permits is not None:
+            self._permits.permit()
+
+    def refusal(self) -> Gap | None:
+        """What `permit` would raise now, for those who wait for their turn; it counts nothing."""
+        if self._reason is not None:
+            return ModelStopped(self._reason)
+        return self._permits.refusal() if self._permits is not None else None
 
     def ended(self, error: ModelError | None) -> None:
         """A request was answered (None), or failed for good."""

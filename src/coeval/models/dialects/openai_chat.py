@@ -96,6 +96,7 @@ class OpenAIChat(Model):
                 self._standing.permit,
                 _tokens,
                 self._standing.ended,
+                self._standing.refusal,
             )
         return call
 
