@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from coeval.core.errors import Draining
-from coeval.engine.waiting import AGAIN_AFTER_S, TOLD_AFTER_S, telling_waits, unless_interrupted
+from coeval.engine.waiting import AGAIN_AFTER_S, telling_waits, unless_interrupted
 from coeval.models.endpoint import Endpoint
-from coeval.models.http import Call, Http
+from coeval.models.http import TOLD_AFTER_S, Call, Http
 from coeval.models.limits import Limiter
 
 CALL: Call[bytes] = Call(
@@ -58,10 +58,10 @@ async def test_a_host_that_is_away_is_named_with_the_reason_after_a_moment_and_t
     nowhere: str,
 ) -> None:
     time = Seconds(end=TOLD_AFTER_S + AGAIN_AFTER_S + 10)
-    told, http = list[tuple[float, str]](), Http(sleep=never)
+    told, http = list[tuple[float, str]](), Http(sleep=never, clock=time.clock)
     endpoint = Endpoint(nowhere, {}, Limiter(4))
     asking = [asyncio.create_task(http.post(endpoint, "/chat/completions", b"{}", CALL)) for _ in range(2)]
-    await until(lambda: endpoint in http.waits() and http.waits()[endpoint].requests == 2)
+    await until(lambda: endpoint.trouble is not None)
     async with telling_waits(
         http, lambda line: told.append((time.now, line)), clock=time.clock, sleep=time.sleep
     ):
@@ -70,12 +70,25 @@ async def test_a_host_that_is_away_is_named_with_the_reason_after_a_moment_and_t
         task.cancel()
     await asyncio.gather(*asking, return_exceptions=True)
     await http.aclose()
-    assert [moment for moment, _ in told] == [1 + TOLD_AFTER_S, 1 + TOLD_AFTER_S + AGAIN_AFTER_S]
+    assert [moment for moment, _ in told] == [TOLD_AFTER_S, TOLD_AFTER_S + AGAIN_AFTER_S]
     host = nowhere.removeprefix("http://")
     assert told[0][1] == (
-        f"2 requests wait to be sent again: POST {host}/chat/completions: no connection (Connection refused)"
+        f"nothing but failures for 3 s, trying again: POST {host}/chat/completions: "
+        "no connection (Connection refused)"
     )
-    assert http.waits() == {}
+    assert http.troubles() == {}  # nobody waits any more
+
+
+async def test_a_host_that_is_slow_to_fail_is_in_trouble_while_it_is_asked_again() -> None:
+    endpoint = Endpoint("http://127.0.0.1:9/v1", {}, Limiter(4))
+    endpoint.troubled("answered 504", 8.0)
+    seen = [endpoint.trouble]  # nobody waits
+    await endpoint.limiter.acquire(0, again=True)  # on the wire again, and nobody naps
+    endpoint.troubled("answered 503", 16.0)
+    seen.append(endpoint.trouble)
+    endpoint.succeeded()
+    seen.append(endpoint.trouble)
+    assert seen == [None, (8.0, "answered 503"), None]
 
 
 async def test_nothing_is_said_while_nothing_waits() -> None:

@@ -139,6 +139,12 @@ def test_each_foreign_exception_has_its_class_and_a_clean_message(
     ("error", "advised", "words"),
     [
         (NoConnection(REFUSED), True, "no connection (Connection refused)"),
+        (NoConnection(OSError(errno.EHOSTUNREACH, "Connect call failed")), True, "(No route to host)"),
+        (
+            Lost(begun=False, cause=ssl.SSLError(1, "[SSL: BAD_RECORD] bad record")),
+            True,
+            "[SSL: BAD_RECORD] bad record",
+        ),
         (ConnectTimeout(), True, "no connection within 30 s"),
         (Lost(begun=True), True, "the answer was cut off"),
         (Lost(begun=False), True, "closed the connection without an answer"),

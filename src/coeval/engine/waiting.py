@@ -14,10 +14,8 @@ from coeval.models.http import Http
 T = TypeVar("T")
 
 LOOK_S = 1.0
-TOLD_AFTER_S = 3.0
-"""A host whose requests have waited so long without a pause is worth a line …"""
 AGAIN_AFTER_S = 60.0
-"""… and another after this."""
+"""A host that is still in trouble is named again."""
 
 
 async def unless_interrupted(work: Coroutine[Any, Any, T], interrupt: asyncio.Event, message: str) -> T:
@@ -42,7 +40,7 @@ async def telling_waits(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
 ) -> AsyncIterator[None]:
-    """Meanwhile, say of each host whose requests have to be sent again why that is so."""
+    """Meanwhile, say of each host that gives nothing but failures what they are (see `Http.troubles`)."""
     telling = asyncio.create_task(_tell(http, note, clock, sleep), name="waits")
     try:
         yield
@@ -59,14 +57,11 @@ async def _tell(
     clock: Callable[[], float],
     sleep: Callable[[float], Coroutine[Any, Any, None]],
 ) -> None:
-    since: dict[object, float] = {}
     told: dict[object, float] = {}
     while True:
         await sleep(LOOK_S)
-        now, waits = clock(), http.waits()
-        since = {host: since.get(host, now) for host in waits}
-        for host, wait in waits.items():
-            due = told[host] + AGAIN_AFTER_S if host in told else since[host] + TOLD_AFTER_S
-            if now >= due:
+        now = clock()
+        for host, sentence in http.troubles().items():
+            if now >= told.get(host, float("-inf")) + AGAIN_AFTER_S:
                 told[host] = now
-                note(wait.sentence)
+                note(sentence)

@@ -17,7 +17,7 @@ from coeval.models.limits import LONGEST_HOLD_S, Limiter
 from coeval.models.network import proxy_for
 from coeval.models.route import Route
 
-__all__ = ["OUTAGE_AFTER_S", "Endpoint", "Wait"]
+__all__ = ["OUTAGE_AFTER_S", "Endpoint", "Trouble"]
 
 OUTAGE_AFTER_S = 30.0
 """Only 5xx and connection errors for so long: what is left gets one attempt each."""
@@ -27,16 +27,12 @@ _SECRET_NAME = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 _SHORTEST_SECRET = 4
 
 
-class Wait(NamedTuple):
-    """So many requests are to be sent again; ``reason`` is the failure of the one that failed last."""
+class Trouble(NamedTuple):
+    """Since ``began`` (the clock's seconds) every request failed; ``reason`` is the last one's, which is sent
+    again."""
 
-    requests: int
+    began: float
     reason: str
-
-    @property
-    def sentence(self) -> str:
-        count = "one request waits" if self.requests == 1 else f"{self.requests:,} requests wait"
-        return f"{count} to be sent again: {self.reason}"
 
 
 class Endpoint:
@@ -70,7 +66,8 @@ class Endpoint:
         self._secrets = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
         self._down_since: float | None = None
         self._failed_at = 0.0
-        self._naps: dict[asyncio.Future[None], str] = {}
+        self._naps: set[asyncio.Future[None]] = set()
+        self._trouble: Trouble | None = None
 
     def _take_credentials(self, url: str) -> str:
         """The URL without ``user:password@``, which becomes the Authorization header."""
@@ -129,20 +126,29 @@ class Endpoint:
     def is_down(self) -> bool:
         return self.down_s >= OUTAGE_AFTER_S
 
-    async def nap(self, sleep: Coroutine[Any, Any, None], reason: str) -> None:
+    def succeeded(self) -> None:
+        """It gave what it was asked for."""
+        self._down_since = self._trouble = None
+
+    def troubled(self, reason: str, now: float) -> None:
+        """A request failed, and is sent again."""
+        self._trouble = Trouble(self._trouble.began if self._trouble else now, reason)
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why those who wait for this endpoint wait; None where nobody does, or it does answer."""
+        waiting = self._naps or self.limiter.in_flight or self.limiter.waiting
+        return self._trouble if waiting else None
+
+    async def nap(self, sleep: Coroutine[Any, Any, None]) -> None:
         """Sleep until it is over or the endpoint's retries are woken."""
         nap = asyncio.ensure_future(sleep)
-        self._naps[nap] = reason
+        self._naps.add(nap)
         try:
             await asyncio.wait((nap,))
         finally:
-            del self._naps[nap]
+            self._naps.discard(nap)
             nap.cancel()
-
-    @property
-    def wait(self) -> Wait | None:
-        """What is waiting to be sent again, if anything is."""
-        return Wait(len(self._naps), next(reversed(self._naps.values()))) if self._naps else None
 
     def wake(self) -> None:
         for nap in self._naps:

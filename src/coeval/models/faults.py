@@ -203,8 +203,9 @@ def _cause(error: Exception | None) -> str:
     if isinstance(error, OSError):
         if error.errno in (errno.EMFILE, errno.ENFILE):
             return "too many open files; raise `ulimit -n` or lower max_concurrency"
-        if error.errno is not None and error.errno in errno.errorcode:
-            return os.strerror(error.errno)  # an event loop may put the address in place of the reason
+        number = None if isinstance(error, ssl.SSLError) else error.errno  # TLS numbers its errors itself
+        if number is not None and number in errno.errorcode:
+            return os.strerror(number)  # an event loop may put the address in place of the reason
         if error.strerror:
             return error.strerror
     return type(error).__name__

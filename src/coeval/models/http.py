@@ -25,7 +25,7 @@ from coeval.core.errors import (
     RequestTimeout,
 )
 from coeval.models.answer import Reply
-from coeval.models.endpoint import Endpoint, Wait
+from coeval.models.endpoint import Endpoint
 from coeval.models.faults import foreign, from_exception, from_garbage, from_status, place
 from coeval.models.limits import LONGEST_HOLD_S, unrefused
 from coeval.models.network import raise_open_file_limit
@@ -43,6 +43,8 @@ T = TypeVar("T")
 BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 28.0)
 """Longest wait before each further attempt; 59.5 s in all."""
 ATTEMPTS = len(BACKOFF_S) + 1
+TOLD_AFTER_S = 3.0
+"""Nothing but failures for so long is worth a line to whoever waits."""
 
 _OVERLOADED = (503, 529)
 
@@ -153,9 +155,14 @@ class Http:
         """As `post`, without a body."""
         return self._ask(_Ask(endpoint, endpoint.route("GET", path), None, call))
 
-    def waits(self) -> dict[Endpoint, Wait]:
-        """The endpoints whose requests wait to be sent again, and why."""
-        return {endpoint: wait for endpoint in self._endpoints if (wait := endpoint.wait) is not None}
+    def troubles(self) -> dict[Endpoint, str]:
+        """The endpoints that give nothing but failures to those who wait: a sentence on each."""
+        now = self._clock()
+        return {
+            endpoint: f"nothing but failures for {now - trouble.began:.0f} s, trying again: {trouble.reason}"
+            for endpoint in self._endpoints
+            if (trouble := endpoint.trouble) is not None and now - trouble.began >= TOLD_AFTER_S
+        }
 
     def drain(self) -> None:
         """From now on nothing new is sent: who waits, and who asks later, gets Draining."""
@@ -198,7 +205,8 @@ class Http:
                     call.ended(error)
                 raise error
             self._check_sending()
-            await endpoint.nap(self._sleep(self._wait_s(error, attempt)), str(error))
+            endpoint.troubled(str(error), self._clock())
+            await endpoint.nap(self._sleep(self._wait_s(error, attempt)))
 
     def _check_sending(self) -> None:
         if self._draining:
@@ -227,7 +235,7 @@ class Http:
             return self._fault(ask, error, reply, sent_at)
         except (ValueError, msgspec.MsgspecError) as error:
             return self._fault(ask, from_garbage(reply.status, reply.body, error, ask.place), reply, sent_at)
-        endpoint.answered()
+        endpoint.succeeded()
         endpoint.limiter.succeeded(call.rank, latency_s, call.tokens(value) if call.tokens else 0)
         return Answered(value, latency_s, attempt)
 
