@@ -131,6 +131,12 @@ class Lab:
                 return
         raise AssertionError(f"there is no record {key} in {self.path}")
 
+    def lose(self, phase: Phase, key: str) -> None:
+        """Take every line of a record away."""
+        for path in (self.path / FOLDERS[phase]).glob("*.jsonl"):
+            lines = path.read_text().splitlines(keepends=True)
+            path.write_text("".join(line for line in lines if json.loads(line)["id"] != key))
+
 
 def content(lab: Lab) -> dict[str, dict[str, Any]]:
     """All records without what differs between two equal runs: times and latencies."""

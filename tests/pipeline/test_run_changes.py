@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,57 @@ async def test_a_redone_item_is_answered_anew_with_barriers_too(tmp_path: Path) 
         assert run.exit_code == 0
         labs.append(lab)
     assert content(labs[0]) == content(labs[1])
+
+
+ITEM, ANSWER = "story__tea__00002", "story__tea__00002__ann"
+
+
+@pytest.mark.parametrize("barriers", [False, True])
+def test_what_followed_from_a_lost_item_is_not_kept_under_the_new_one(tmp_path: Path, barriers: bool) -> None:
+    lab = finished(tmp_path)
+    lab.lose("data_generation", ITEM)
+    lab.tasks[0]["description"] = "Tell a long story."
+    assert lab.run(continue_run=True, changed="keep", phase_barriers=barriers).exit_code == 0
+    items, answers = lab.records("data_generation"), lab.records("response_collection")
+    assert all(answer["input"] == items[answer["datapoint_id"]]["prompt"] for answer in answers.values())
+    evaluations = [line["id"] for line in lab.lines("evaluation") if line["datapoint_id"] == ITEM]
+    assert len(evaluations) == 2 * len(set(evaluations)) == 8
+
+
+@pytest.mark.parametrize("barriers", [False, True])
+def test_labels_of_a_remade_answer_are_compared_again_with_barriers_too(
+    tmp_path: Path, barriers: bool
+) -> None:
+    lab = finished(tmp_path, tasks=[quiz()])
+    lab.lose("response_collection", "quiz__tea__00002__ann")
+    parameters(lab, 1, "student", temperature=0.3)
+    run = lab.run(continue_run=True, changed="redo", phase_barriers=barriers)
+    assert (run.exit_code, lab.meta()["status"]) == (0, "completed")
+
+
+def test_answers_older_than_their_item_are_owed_without_a_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ended after an item was made anew, and before anything could follow."""
+    lab = finished(tmp_path)
+    lab.edit("data_generation", ITEM, prompt="Another one.", generated_at="2999-01-01T00:00:00Z")
+    asked = listen(monkeypatch)
+    assert lab.run(continue_run=True).exit_code == 0
+    assert len(asked.requests) == 2 + 4
+    assert lab.records("response_collection")[ANSWER]["input"] == "Another one."
+
+
+def test_judgments_older_than_an_answer_made_anew_are_owed_without_a_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = finished(tmp_path)
+    (path,) = lab.path.glob("phase4_responses/*.ann.*")
+    remade = lab.records("response_collection")[ANSWER] | {
+        "response": "Made anew.",
+        "generated_at": "2999-01-01T00:00:00Z",
+    }
+    with path.open("a") as file:
+        file.write(json.dumps(remade) + "\n")
+    asked = listen(monkeypatch)
+    assert lab.run(continue_run=True).exit_code == 0
+    assert len(asked.requests) == 2

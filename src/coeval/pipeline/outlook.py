@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,14 +33,21 @@ class Outlook:
     standing: RunDir
 
 
-def make_plan(config: Config, options: Options, scenes: Sequence[Scene], recorded: Recorded) -> Plan:
-    """The plan of phases 3–5 under the run's modes."""
+def make_plan(
+    config: Config,
+    options: Options,
+    scenes: Sequence[Scene],
+    recorded: Recorded,
+    renewed: Set[str] = frozenset(),
+) -> Plan:
+    """The plan of phases 3–5 under the run's modes; ``renewed``: see `Plan`."""
     return Plan(
         scenes,
         recorded,
         {phase: options.mode(config, phase) for phase in FLOWING},
         options.stance,
         frozenset(options.only_models) if options.only_models else None,
+        renewed,
     )
 
 

@@ -1,13 +1,11 @@
 """What a run is to hold, and what of it is owed: owed = planned − recorded.
 
-One walk over the planned records decides everything: the counts that ``--dry-run`` and the
-progress bars show, the refusal where records of another configuration stand, and (in `river`)
-the work itself.
+`survey` walks a whole plan to count it, `river` to do what is owed; both ask the plan, and so agree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from coeval.core.records import EXACT_MATCH
@@ -36,7 +34,8 @@ class Plan:
     """The planned records of phases 3–5, held against what is recorded.
 
     ``only`` names the models whose work is to be done (``--only-models``); what no named model
-    takes part in is neither done nor counted.
+    takes part in is neither done nor counted. ``renewed`` holds the ids of items and responses that
+    an earlier phase of this run has made anew: nothing that followed from them stands.
     """
 
     def __init__(
@@ -46,8 +45,10 @@ class Plan:
         modes: Mapping[Phase, Mode],
         stance: Stance,
         only: frozenset[str] | None = None,
+        renewed: Set[str] = frozenset(),
     ) -> None:
         self.scenes = scenes
+        self.renewed = renewed
         self.recorded = recorded
         self.stance = stance
         self._only = only
@@ -114,8 +115,13 @@ class Plan:
         """``renewed``: the item is new in this run, so nothing recorded answers it."""
         if not self.asked_for("response_collection", key, slot.teacher_name, student.name):
             return False
+        renewed = renewed or self.unanswered(slot.id, key)
         entry = None if renewed else self.recorded.responses.get(key)
         return self.standings("response_collection", scene, student)[entry].owed
+
+    def unanswered(self, item: str, response: str) -> bool:
+        """Whether an earlier phase of this run has made the item anew, and not its response."""
+        return item in self.renewed and response not in self.renewed
 
     def has_response(self, key: str) -> bool:
         entry = self.recorded.responses.get(key)
@@ -127,20 +133,26 @@ class Plan:
         """The factors to be asked of a judge; ``names`` are the teacher and the student."""
         if not self.asked_for("evaluation", key, *names, judge.name):
             return ()
-        entry = None if renewed else self.recorded.evaluations.get(key)
+        entry = self._judged(key, renewed=renewed)
         return self.standings("evaluation", scene, judge)[entry].factors
+
+    def _judged(self, key: str, *, renewed: bool) -> EvaluationEntry | None:
+        """The recorded evaluation, unless what it judged has been made anew."""
+        if renewed or (self.renewed and key.rpartition("__")[0] in self.renewed):
+            return None
+        return self.recorded.evaluations.get(key)
 
     def completes(self, key: str, judge: Part, *, renewed: bool) -> bool:
         """Whether what the judge gave before stays, so that only what it lacks is asked for."""
-        entry = self.recorded.evaluations.get(key)
-        if renewed or entry is None or not entry.good:
+        entry = self._judged(key, renewed=renewed)
+        if entry is None or not entry.good:
             return False
         return self.stance is not Stance.REDO or not entry.change(judge.recipe.hash)
 
     def owes_labels(self, key: str, names: tuple[str, str], *, renewed: bool) -> bool:
         if not self.asked_for("evaluation", key, *names, EXACT_MATCH):
             return False
-        entry = None if renewed else self.recorded.evaluations.get(key)
+        entry = self._judged(key, renewed=renewed)
         if entry is None or not entry.good:
             return True
         # comparing costs nothing: what no longer stands is compared again without being asked

@@ -1,7 +1,9 @@
 """What the run folder holds of phases 3–5, and whether each record still stands.
 
 A record stands when it is good, was made by the recipe that would make it now, and from the
-content that is there now. What to do with one that does not is the `Stance` of the run.
+content that is there now. What to do with one that does not is the `Stance` of the run. But one that is
+older than what it would be made from (the item or the answer has been made anew since, and the run
+ended before anything could follow) is not good, whatever the stance: it is about something else.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ class ItemPart(msgspec.Struct, frozen=True):
     recipe: str = ""
     attempts: int = 0
     status: str = "ok"
+    generated_at: str = ""
 
 
 class ResponsePart(msgspec.Struct, frozen=True):
@@ -52,6 +55,7 @@ class ResponsePart(msgspec.Struct, frozen=True):
     input_hash: str = ""
     attempts: int = 0
     status: str = "ok"
+    generated_at: str = ""
 
 
 class EvaluationPart(msgspec.Struct, frozen=True):
@@ -63,6 +67,7 @@ class EvaluationPart(msgspec.Struct, frozen=True):
     input_hash: str = ""
     attempts: int = 0
     status: str = "ok"
+    evaluated_at: str = ""
 
 
 _texts = msgspec.json.Decoder(dict[str, str]).decode
@@ -97,6 +102,7 @@ class _Posed(NamedTuple):
 
     asked: str
     content: str
+    made_at: str
 
 
 class Recorded:
@@ -112,9 +118,10 @@ class Recorded:
         """Items that a count takes to be there, though nothing was ingested yet."""
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._entries: dict[tuple[bool, str, int, bool], Entry] = {}
-        self._evaluation_entries: dict[tuple[str, str, int, bool, bytes, bytes], EvaluationEntry] = {}
+        self._evaluation_entries: dict[tuple[bool, str, int, bool, bytes, bytes], EvaluationEntry] = {}
         self._posed: dict[str, _Posed] = {}
         self._judged_inputs: dict[str, str] = {}
+        self._remade: dict[str, str] = {}
 
     def read(
         self,
@@ -134,6 +141,7 @@ class Recorded:
             verdicts = folder.files("evaluation")
             self.evaluations.read(verdicts, EvaluationPart, self._note_evaluation, without)
         self._judged_inputs.clear()
+        self._remade.clear()
         self._evaluation_entries.clear()
         return self
 
@@ -156,26 +164,32 @@ class Recorded:
         self.by_teacher.setdefault((part.task_id, part.teacher_model_id), {})[part.id] = shared
         prompt = part.prompt or ""
         content = item_content(prompt, part.reference_response or "", attributes)
-        self._posed[part.id] = _Posed(answer_input(prompt), content)
+        self._posed[part.id] = _Posed(answer_input(prompt), content, part.generated_at)
         return part.id, self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
 
     def _note_response(self, part: ResponsePart) -> tuple[str, Entry]:
         good, fresh = part.status == "ok" and part.response is not None, True
         if (item := self._posed.get(part.datapoint_id)) is not None:
             fresh = part.input_hash in ("", item.asked)
+            good = good and (fresh or item.made_at <= part.generated_at)
             if part.response is not None:
+                if part.id in self._judged_inputs:
+                    self._remade[part.id] = part.generated_at
                 self._judged_inputs[part.id] = judged_input(item.content, part.response)
         return part.id, self._entry(good, part.recipe, part.attempts, fresh)
 
     def _note_evaluation(self, part: EvaluationPart) -> tuple[str, EvaluationEntry]:
         made_from = part.input_hash
+        good = part.status == "ok"
         fresh = not made_from or self._judged_inputs.get(part.response_id, made_from) == made_from
-        alike = (part.status, part.recipe, part.attempts, fresh, bytes(part.scores), bytes(part.criteria))
+        if not fresh:
+            good = good and self._remade.get(part.response_id, "") <= part.evaluated_at
+        alike = (good, part.recipe, part.attempts, fresh, bytes(part.scores), bytes(part.criteria))
         entry = self._evaluation_entries.get(alike)
         if entry is None:
             criteria = _texts(part.criteria)
             scored = tuple((factor, criteria.get(factor, "")) for factor in _texts(part.scores))
-            entry = EvaluationEntry(part.status == "ok", part.recipe, part.attempts, fresh, scored)
+            entry = EvaluationEntry(good, part.recipe, part.attempts, fresh, scored)
             self._evaluation_entries[alike] = entry
         return part.id, entry
 

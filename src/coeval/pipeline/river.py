@@ -83,6 +83,22 @@ class River:
                 judged = Judged(work.scene, work.posed, record)
                 yield from self._of_response(judged, renewed=True)
 
+    def replaces(self, record: Kept) -> bool:
+        """Whether records stand that followed from what the new ``record`` stands in place of."""
+        recorded = self._recorded
+        match record:
+            case Datapoint():
+                students = self._scenes[record.task_id].students
+                return any(f"{record.id}__{student.name}" in recorded.responses for student in students)
+            case Response():
+                judges = [judge.name for judge in self._scenes[record.task_id].judges]
+                judged = any(
+                    f"{record.id}__{name}" in recorded.evaluations for name in (*judges, EXACT_MATCH)
+                )
+                return judged or record.datapoint_id in self._plan.renewed
+            case _:
+                return False
+
     def path(self, record: Kept) -> Path:
         """The file that a record belongs to."""
         match record:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Protocol
 
@@ -23,7 +23,7 @@ from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.outcome import Summary
 from coeval.pipeline.outlook import make_plan
 from coeval.pipeline.plan import FLOWING, Plan
-from coeval.pipeline.recorded import Recorded, Stance
+from coeval.pipeline.recorded import Recorded
 from coeval.pipeline.river import River
 from coeval.pipeline.running import Options, Running
 from coeval.pipeline.scenes import UNKNOWN, build_scene
@@ -108,15 +108,13 @@ async def _phases(start: Begun) -> tuple[Plan, Survey]:
 
 
 async def _one_by_one(running: Running, scenes: list[Scene]) -> None:
-    """Phases 3–5 with barriers between them."""
-    options = running.options
+    """Phases 3–5 with barriers between them. Each is planned from what the one before has left on disk;
+    what followed from a record that this run has made anew no longer stands, whatever its stance."""
+    renewed: set[str] = set()
     for phase in FLOWING:
         if not running.summary.interrupted:
-            plan = _plan(running, options, scenes)
-            await _flow(running, plan, survey(plan), (phase,))
-        if options.stance is Stance.REFUSE:
-            # Nothing was changed at the start, so what differs from now on is what this run made anew.
-            options = replace(options, stance=Stance.REDO)
+            plan = _plan(running, running.options, scenes, renewed)
+            await _flow(running, plan, survey(plan), (phase,), renewed)
 
 
 async def _draw_blueprint(start: Begun) -> list[Scene]:
@@ -155,14 +153,26 @@ def _without(task: str, unheard: Sequence[ProposalWork]) -> Iterator[str]:
             )
 
 
-def _plan(running: Running, options: Options, scenes: Sequence[Scene]) -> Plan:
-    return make_plan(running.config, options, scenes, Recorded().read(running.folder))
+def _plan(
+    running: Running, options: Options, scenes: Sequence[Scene], renewed: Set[str] = frozenset()
+) -> Plan:
+    return make_plan(running.config, options, scenes, Recorded().read(running.folder), renewed)
 
 
-async def _flow(running: Running, plan: Plan, found: Survey, phases: tuple[Phase, ...]) -> None:
+async def _flow(
+    running: Running,
+    plan: Plan,
+    found: Survey,
+    phases: tuple[Phase, ...],
+    renewed: set[str] | None = None,
+) -> None:
+    """Do what is owed in these phases; add the ids of what took the place of other records to ``renewed``."""
     river = River(plan, found.open, running.folder, running.asking, phases)
-    async for _ in running.carry_out(river.works(), river.path, river.follow):
-        pass  # what becomes of each work is counted where it is carried out
+    async for done in running.carry_out(river.works(), river.path, river.follow):
+        if renewed is None or done.record is None or done.record.status != "ok":
+            continue
+        if river.replaces(done.record):
+            renewed.add(done.record.id)
 
 
 def _sum_up(start: Begun, plan: Plan, found: Survey) -> None:

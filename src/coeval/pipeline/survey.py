@@ -75,6 +75,7 @@ class _Walk:
         self._per_factor = scene.task.evaluation_mode == "per_factor"
         self._selective = plan.selective
         self._recorded = plan.recorded
+        self._renewed = plan.renewed
 
         def made(phase: Phase, parts: Iterable[Part]) -> list[_Made]:
             return [_Made(p.name, f"__{p.name}", plan.standings(phase, scene, p)) for p in parts]
@@ -111,6 +112,8 @@ class _Walk:
         """Count a response and its evaluations; whether anything is owed of them."""
         key = slot.id + student.suffix
         entry = self._recorded.responses.get(key)
+        if self._renewed:
+            renewed = renewed or self._plan.unanswered(slot.id, key)
         standing = student.standings[None if renewed else entry]
         names = (slot.teacher_name, student.name)
         owed = standing.owed
@@ -127,15 +130,16 @@ class _Walk:
             self._fresh_answers += 1
             return True
         opened, get = owed, self._recorded.evaluations.get
+        anew = owed or key in self._renewed
         for judge in self._judges:
-            entry = None if owed else get(key + judge.suffix)
+            entry = None if anew else get(key + judge.suffix)
             standing = judge.standings[entry]
             if standing is SETTLED:  # nearly always, in a run that goes on
                 self._verdicts.planned += 1
             else:
                 opened |= self._judge(f"{key}{judge.suffix}", names, judge, entry)
         if self._scene.task.label_attributes:
-            opened |= self._compare(f"{key}__{EXACT_MATCH}", names, renewed=owed)
+            opened |= self._compare(f"{key}__{EXACT_MATCH}", names, renewed=anew)
         return opened
 
     def _judge(self, key: str, names: tuple[str, str], judge: _Made, entry: Entry | None) -> bool:
