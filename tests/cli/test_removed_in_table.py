@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli.invoked import Command
-from pipeline.experiments import Lab, model, quiz, task
+from pipeline.experiments import PHASES, Lab, model, quiz, task
 
 import coeval as package
 from coeval.analysis.planned import LeftOut
@@ -129,6 +129,32 @@ def test_a_phase_that_keeps_what_is_there_removes_nobody(lab: Lab) -> None:
     found = heir.run().results()
     assert found.left_out == ()
     assert {s.student for s in found.students if not s.removed} == {"ann", "ben", "old"}
+
+
+def test_an_heir_that_goes_on_without_a_factor_leaves_it_out(lab: Lab) -> None:
+    lab.run()
+    heir = Lab(lab.folder, lab.models, lab.tasks, {"resume_from": "exp"}, "heir")
+    assert heir.run().results().left_out == ()
+    del heir.tasks[0]["rubric"]["style"]
+    assert heir.run(continue_run=True).results().left_out == (LeftOut("factor", "story", "style"),)
+    assert score(heir, "ann", "story").units == 12 * 2
+
+
+@pytest.mark.parametrize("mode", ["Keep", "Model"])
+def test_going_on_makes_every_mode_extend_and_marks_who_was_removed(lab: Lab, mode: str) -> None:
+    lab.run()
+    phases = dict.fromkeys(("rubric_mapping", *PHASES), mode) | {"rubric_mapping": "Keep"}
+    heir = Lab(lab.folder, lab.models, lab.tasks, {"resume_from": "exp", "phases": phases}, "heir")
+    remove(heir, "old", "jud")
+    del heir.tasks[0]["rubric"]["style"]
+    started = heir.run().results()
+    assert (started.left_out, [s for s in started.students if s.removed]) == ((), [])
+    went_on = heir.run(continue_run=True).results()
+    assert went_on.left_out == (LeftOut("judge", "story", "jud"), LeftOut("factor", "story", "style"))
+    assert {s.student for s in went_on.students if s.removed} == {"old"}
+    assert score(heir, "ann", "story").units == 12
+    (heir.path / "meta.json").write_text("{}")
+    assert results(heir).left_out == (), "nothing tells that it went on"
 
 
 def test_without_a_snapshot_all_counts_and_a_broken_one_is_told(lab: Lab) -> None:
