@@ -68,13 +68,15 @@ def _continued(folder: RunDir) -> bool:
 
 
 def _planned_task(run: _Started, task: TaskConfig) -> PlannedTask:
-    factors = _factors(run, task)
+    teachers, factors = _teachers(run, task), _factors(run, task)
     judges = run.playing("judge", "evaluation", EXACT_MATCH)
     return PlannedTask(
-        teachers=_teachers(run, task),
+        teachers=teachers,
         judges=frozenset({EXACT_MATCH}) if factors is not None and not factors else judges,
         factors=factors,
         labels=None if run.leaves("evaluation") else frozenset(task.label_attributes),
+        total=None if teachers is None else task.sampling.total,
+        ingested=task.category == "benchmark",
     )
 
 
