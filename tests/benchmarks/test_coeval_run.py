@@ -84,6 +84,17 @@ def test_what_was_removed_from_the_run_is_no_part_of_the_benchmark(tmp_path: Pat
     assert "It reads well." not in ask.request(0).messages[-1].content
 
 
+def test_items_beyond_a_lowered_total_are_no_part_of_the_benchmark(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, models=[model("ann")], tasks=[task(total=3)])
+    lab.run()
+    lab.tasks[0]["sampling"]["total"] = 2
+    assert lab.run(continue_run=True).exit_code == 0
+    assert [item.id for item in as_task(lab.path).items()] == ["story__ann__00001", "story__ann__00002"]
+    lab.tasks[0]["sampling"]["total"] = 3
+    assert lab.run(continue_run=True).exit_code == 0
+    assert len(as_task(lab.path).items()) == 3
+
+
 def test_an_interval_ends_where_the_scale_does(tmp_path: Path) -> None:
     benchmark = as_task(run_of(tmp_path, task(total=3, rubric={"plot": "It has one."})))
     items = benchmark.items()

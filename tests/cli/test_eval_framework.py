@@ -8,13 +8,18 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp.test_utils import TestServer
+from rich.console import Console
 
 from coeval.benchmarks.asked import Evaluation
 from coeval.benchmarks.assets.manifest import SourceFailed
+from coeval.benchmarks.runner import Outcome, TaskOutcome
+from coeval.benchmarks.summary import Summary
 from coeval.cli.eval_framework.asked import evaluation_of
 from coeval.cli.eval_framework.main import app, main
+from coeval.cli.eval_framework.report import show
 from coeval.core.errors import UsageError
 from coeval.models.keys import Keys
 from coeval.models.simulated.model import SimulatedModel
@@ -310,6 +315,20 @@ def test_given_responses_are_scored_without_a_model_and_gaps_are_told(
     assert not found["complete"]
     assert not found["comparable"]
     assert "records without a value: 1 missing" in found["reasons"]
+
+
+def test_only_responses_that_the_file_lacks_are_to_be_added_to_it(
+    prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = given(tmp_path, {"key": 0, "response": "fine"})
+    assert run(monkeypatch, "--ifeval-input", prompts, "--ifeval-responses", path) == 3
+    summary = msgspec.json.decode(Path("outputs/ifeval/summary.json").read_bytes(), type=Summary)
+    summary = msgspec.structs.replace(summary, missing={"missing": 3, "timeout": 2})
+    capsys.readouterr()
+    show(Outcome([TaskOutcome("ifeval", tmp_path, summary)]), Console(width=200))
+    shown = capsys.readouterr().out
+    assert "1 missing (add the responses to the file), 2 missing, 2 timeout" in shown
+    assert "Fill the gaps with the same command" in shown
 
 
 def test_given_responses_beyond_the_first_prompts_are_not_unknown(

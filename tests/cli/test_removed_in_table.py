@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from cli.invoked import Command
-from pipeline.experiments import Lab, model, quiz, task
+from pipeline.experiments import PHASES, Lab, model, quiz, task
 
 import coeval as package
-from coeval.analysis.planned import LeftOut
+from coeval.analysis.planned import BeyondTotal, LeftOut
 from coeval.analysis.scores import Results, StudentScore
 
 
@@ -129,6 +129,71 @@ def test_a_phase_that_keeps_what_is_there_removes_nobody(lab: Lab) -> None:
     found = heir.run().results()
     assert found.left_out == ()
     assert {s.student for s in found.students if not s.removed} == {"ann", "ben", "old"}
+
+
+def test_an_heir_that_goes_on_without_a_factor_leaves_it_out(lab: Lab) -> None:
+    lab.run()
+    heir = Lab(lab.folder, lab.models, lab.tasks, {"resume_from": "exp"}, "heir")
+    assert heir.run().results().left_out == ()
+    del heir.tasks[0]["rubric"]["style"]
+    assert heir.run(continue_run=True).results().left_out == (LeftOut("factor", "story", "style"),)
+    assert score(heir, "ann", "story").units == 12 * 2
+
+
+@pytest.mark.parametrize("mode", ["Keep", "Model"])
+def test_going_on_makes_every_mode_extend_and_marks_who_was_removed(lab: Lab, mode: str) -> None:
+    lab.run()
+    phases = dict.fromkeys(("rubric_mapping", *PHASES), mode) | {"rubric_mapping": "Keep"}
+    heir = Lab(lab.folder, lab.models, lab.tasks, {"resume_from": "exp", "phases": phases}, "heir")
+    remove(heir, "old", "jud")
+    del heir.tasks[0]["rubric"]["style"]
+    started = heir.run().results()
+    assert (started.left_out, [s for s in started.students if s.removed]) == ((), [])
+    went_on = heir.run(continue_run=True).results()
+    assert went_on.left_out == (LeftOut("judge", "story", "jud"), LeftOut("factor", "story", "style"))
+    assert {s.student for s in went_on.students if s.removed} == {"old"}
+    assert score(heir, "ann", "story").units == 12
+    (heir.path / "meta.json").write_text("{}")
+    assert results(heir).left_out == (), "nothing tells that it went on"
+
+
+def test_items_beyond_a_lowered_total_count_nowhere_until_it_is_raised_again(
+    lab: Lab, coeval: Command
+) -> None:
+    before = lab.run().results()
+    assert before.beyond_total == ()
+    lab.tasks[0]["sampling"]["total"] = 4
+    lab.tasks[1]["sampling"]["total"] = 3
+    counts = lab.counts()
+    ended = coeval("run", "--config", lab.file, "--continue")
+    assert ended.code == 0
+    assert "Beyond sampling.total and in no mean: 1 item of quiz, 8 items of story." in ended.out
+    assert lab.counts() == counts, "all stays on disk"
+    assert results(lab).beyond_total == (BeyondTotal("quiz", 1), BeyondTotal("story", 8))
+    assert results(lab).notes == (), "what is left out is no orphan"
+    value = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
+    levels = [
+        value[level]
+        for key, record in lab.records("evaluation").items()
+        if re.match("story__tea__0000[1-4]__ben__", key)
+        for level in record["scores"].values()
+    ]
+    ben = score(lab, "ben", "story")
+    assert (ben.n, ben.units, ben.answers) == (4, 16, 4)
+    assert ben.mean == pytest.approx(sum(levels) / 16)
+    assert {label.n for label in results(lab).labels} == {3}
+    lab.tasks[0]["sampling"]["total"], lab.tasks[1]["sampling"]["total"] = 12, 4
+    assert lab.run(continue_run=True).results() == before
+    assert lab.counts() == counts
+
+
+def test_a_phase_that_keeps_its_items_has_none_beyond_the_total_until_it_goes_on(lab: Lab) -> None:
+    lab.run()
+    keep = dict.fromkeys(PHASES, "Keep")
+    heir = Lab(lab.folder, lab.models, [task(total=4)], {"resume_from": "exp", "phases": keep}, "heir")
+    assert (heir.run().results().beyond_total, score(heir, "ann", "story").n) == ((), 12)
+    assert heir.run(continue_run=True).results().beyond_total == (BeyondTotal("story", 8),)
+    assert score(heir, "ann", "story").n == 4
 
 
 def test_without_a_snapshot_all_counts_and_a_broken_one_is_told(lab: Lab) -> None:

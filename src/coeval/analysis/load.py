@@ -18,7 +18,8 @@ response stands so too; the others are counted in ``orphans``. Student, teacher 
 evaluation are those of its response and datapoint, so both layouts read alike.
 
 Given what is planned, no view holds what `left_out` names: a planned task's items by teachers, its
-judgments by judges and its factors that the plan has lost. All of students and tasks is there.
+judgments by judges and its factors that the plan has lost. All of students and tasks is there. Nor does
+any hold what comes of items beyond a task's total, which `beyond_total` counts.
 
 Of records with the same id the last one wins, by file name and then by line. A million
 evaluations load in seconds and about 300 MB: ids become 128-bit hashes, names an ENUM, texts
@@ -39,8 +40,8 @@ import duckdb
 import msgspec
 from numpy.typing import NDArray
 
-from coeval.analysis.planned import KINDS, Kind, LeftOut, Planned
-from coeval.analysis.tables import STAGES, VIEWS, Stage, source
+from coeval.analysis.planned import KINDS, BeyondTotal, Kind, LeftOut, Planned
+from coeval.analysis.tables import BEYOND, STAGES, VIEWS, Stage, source
 from coeval.core.errors import StoreError, UsageError
 from coeval.store.jsonl import UNREADABLE, read_json
 from coeval.store.legacy import lines, target_attrs_file
@@ -96,7 +97,8 @@ class RunReader:
         try:
             self.damage = self._load()
             self.orphans = self._count_orphans()
-            self.left_out = self._leave_out()  # after the count: what is left out is no orphan
+            self.beyond_total = self._cut_off()  # after the count: what is left out is no orphan
+            self.left_out = self._leave_out()
         except duckdb.Error as error:
             self._db.close()
             raise StoreError(f"cannot read the records of {folder}: {error}") from error
@@ -169,6 +171,8 @@ class RunReader:
                 [files] if files else [],
             )
             # Rows stand in the order of the files and, within one, of its lines.
+            if stage.table == "datapoint":
+                self._find_beyond()
             self._db.execute(
                 f"DELETE FROM {stage.table} WHERE rowid NOT IN "  # noqa: S608
                 f"(SELECT max(rowid) FROM {stage.table} GROUP BY key)"
@@ -201,6 +205,23 @@ class RunReader:
             for table, view in (("response", "responses"), ("evaluation", "judged"))
         ]
         return Orphans(*counts)
+
+    def _find_beyond(self) -> None:
+        limits = [
+            (task, teacher, plan.total, plan.ingested)
+            for task, plan in (self.planned.tasks.items() if self.planned is not None else ())
+            if plan.total is not None
+            for teacher in plan.teachers or ()
+        ]
+        self._db.execute(BEYOND, [list(column) for column in zip(*limits, strict=True)] or [[]] * 4)
+
+    def _cut_off(self) -> tuple[BeyondTotal, ...]:
+        """Take the items beyond a total, and with them what was made of them, out of all views."""
+        cut = self.rows(
+            "SELECT task, count(*) FROM beyond WHERE NOT failed GROUP BY task ORDER BY task::VARCHAR"
+        )
+        self.rows("DELETE FROM datapoint WHERE key IN (SELECT key FROM beyond)")
+        return tuple(BeyondTotal(task, items) for task, items in cut)
 
     def _leave_out(self) -> tuple[LeftOut, ...]:
         if self.planned is None:

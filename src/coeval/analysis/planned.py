@@ -15,12 +15,18 @@ KINDS: tuple[Kind, ...] = ("teacher", "judge", "factor")
 
 
 class PlannedTask(msgspec.Struct, frozen=True):
-    """Whose items and judgments of a task count, by which factors, and what is compared as a label."""
+    """Whose items and judgments of a task count, by which factors, and what is compared as a label.
+
+    Of each teacher ``total`` items are planned (None: all there are): by the number that ends the ids
+    of what a model wrote, or, where items were ``ingested``, the first ones on record.
+    """
 
     teachers: Names
     judges: Names
     factors: Names
     labels: Names
+    total: int | None = None
+    ingested: bool = False
 
     def names(self, kind: Kind) -> Names:
         match kind:
@@ -30,6 +36,15 @@ class PlannedTask(msgspec.Struct, frozen=True):
                 return self.judges
             case "factor":
                 return self.factors
+
+    def holds(self, teacher: str, item: str, place: int) -> bool:
+        """Whether an item counts; ``place``: which of its teacher's items on record it is, from 1."""
+        if self.teachers is not None and teacher not in self.teachers:
+            return False
+        number = item.rpartition("__")[2]
+        if not self.ingested:
+            place = int(number) if number.isdecimal() else 0
+        return self.total is None or place <= self.total
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -45,3 +60,10 @@ class LeftOut(msgspec.Struct, frozen=True):
     kind: Kind
     task: str
     name: str
+
+
+class BeyondTotal(msgspec.Struct, frozen=True):
+    """How many good items of planned teachers a task has beyond its ``sampling.total``: not in any mean."""
+
+    task: str
+    items: int

@@ -21,7 +21,7 @@ import numpy as np
 
 from coeval.analysis.intervals import Floats, Interval, Method, clustered_mean, mean_over_strata, wilson
 from coeval.analysis.load import RunReader
-from coeval.analysis.planned import LeftOut, Planned
+from coeval.analysis.planned import BeyondTotal, LeftOut, Planned
 
 Removed: TypeAlias = tuple[Literal["student", "task", "label"], ...]
 """Which of a figure's names the run's configuration no longer holds; empty for what is planned."""
@@ -72,7 +72,8 @@ class Results(msgspec.Struct, frozen=True):
     ``students``: first the overall scores, then those of each task by name; each best first, ties
     by name. ``labels``: by task and attribute, best first. What is removed stands after what is
     planned. ``left_out``: teachers, judges and factors of planned tasks that the configuration no
-    longer holds, and that therefore count nowhere. ``notes``: what of the records could not be counted.
+    longer holds, and that therefore count nowhere; nor do the items ``beyond_total``. ``notes``: what of
+    the records could not be counted.
     """
 
     students: tuple[StudentScore, ...]
@@ -80,6 +81,7 @@ class Results(msgspec.Struct, frozen=True):
     simulated: bool
     notes: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    beyond_total: tuple[BeyondTotal, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -94,6 +96,7 @@ def results(reader: RunReader) -> Results:
         simulated=reader.simulated,
         notes=reader.notes(),
         left_out=reader.left_out,
+        beyond_total=reader.beyond_total,
     )
 
 

@@ -131,6 +131,25 @@ CREATE VIEW labels AS
     WHERE label.value.match IS NOT NULL;
 """  # noqa: S608
 
+BEYOND = """
+CREATE TABLE beyond AS
+SELECT key, task, failed FROM (
+    SELECT d.key, d.task, d.failed, p.total,
+           CASE WHEN p.ingested THEN row_number() OVER (PARTITION BY d.task, d.teacher ORDER BY d.first)
+                ELSE try_cast(regexp_extract(d.id, '__([0-9]+)$', 1) AS BIGINT) END AS place
+    FROM (
+        SELECT key, any_value(id) AS id, any_value(task) AS task, any_value(teacher) AS teacher,
+               arg_max(failed, rowid) AS failed, min(rowid) AS first
+        FROM datapoint GROUP BY key
+    ) d JOIN (
+        SELECT unnest(?::VARCHAR[]) AS task, unnest(?::VARCHAR[]) AS teacher, unnest(?::BIGINT[]) AS total,
+               unnest(?::BOOLEAN[]) AS ingested
+    ) p ON p.task = d.task::VARCHAR AND p.teacher = d.teacher::VARCHAR
+)
+WHERE place > total
+"""
+"""What `PlannedTask.holds` says of items, as a table; asked while rows still tell who came first."""
+
 
 def source(stage: Stage, files: Sequence[str]) -> str:
     """The lines of a phase as a table expression, one parameter (the files) where there are any.

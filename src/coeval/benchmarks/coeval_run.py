@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from coeval.analysis.intervals import Interval, mean_over_strata, wilson
-from coeval.analysis.planned import Kind
+from coeval.analysis.planned import PlannedTask
 from coeval.benchmarks.base import (
     Answer,
     Ask,
@@ -78,9 +78,8 @@ class CoevalRun(Benchmark):
     def items(self) -> Sequence[Item]:
         tasks = {task.name: task for task in self._config.tasks}
         items: list[Item] = []
-        for datapoint in _good_datapoints(self._run):
-            task = tasks.get(datapoint.task_id)
-            if task is not None and self._plans(task, "teacher", datapoint.teacher_model_id):
+        for datapoint in _good_datapoints(self._run, self._planned):
+            if (task := tasks.get(datapoint.task_id)) is not None:
                 template = find_template(task.prompt_library, "test", self.settings.model)
                 text = fill(template, {**task_fields(task), **posed(datapoint).values})
                 fields = {"posed": Posed(task, datapoint, self._rubrics[task.name])}
@@ -91,11 +90,6 @@ class CoevalRun(Benchmark):
             )
         return items
 
-    def _plans(self, task: TaskConfig, kind: Kind, name: str) -> bool:
-        """Whether the run's configuration still names this teacher or factor."""
-        names = self._planned[task.name].names(kind)
-        return names is None or name in names
-
     def _rubric(self, task: TaskConfig) -> dict[str, str]:
         """The factors that judges score: all but those that are labels, and those that were removed."""
         try:
@@ -104,7 +98,8 @@ class CoevalRun(Benchmark):
             rubric = task.rubric
         if not isinstance(rubric, dict):
             raise UsageError(f"{self._run.path} has no rubric for task {task.name}; finish its phase 2 first")
-        planned = {name for name in rubric if self._plans(task, "factor", name)} - {*task.label_attributes}
+        factors = self._planned[task.name].factors
+        planned = ({*rubric} if factors is None else factors) - {*task.label_attributes}
         return {name: text for name, text in rubric.items() if name in planned}
 
     def judge_sampling(self) -> dict[str, Any]:
@@ -206,8 +201,8 @@ def _config_of(run: RunDir) -> Config:
     return load_config(run.config)
 
 
-def _good_datapoints(run: RunDir) -> Iterator[Datapoint]:
-    """By file and line; of records with the same id the last one counts."""
+def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterator[Datapoint]:
+    """The planned ones by file and line; of records with the same id the last one counts."""
     found: dict[str, Datapoint] = {}
     for path in run.files("data_generation"):
         for _, line in whole_lines(path):
@@ -218,7 +213,13 @@ def _good_datapoints(run: RunDir) -> Iterator[Datapoint]:
                     f"{path} has a damaged line ({error}); mend it with `coeval repair`"
                 ) from error
             found[datapoint.id] = datapoint
-    return (datapoint for datapoint in found.values() if datapoint.status == "ok" and datapoint.prompt)
+    places: Counter[tuple[str, str]] = Counter()
+    for datapoint in found.values():
+        task, teacher = datapoint.task_id, datapoint.teacher_model_id
+        places[task, teacher] += 1
+        held = task in planned and planned[task].holds(teacher, datapoint.id, places[task, teacher])
+        if held and datapoint.status == "ok" and datapoint.prompt:
+            yield datapoint
 
 
 def _posed(item: Item) -> Posed:

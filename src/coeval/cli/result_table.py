@@ -226,7 +226,7 @@ def _cut_off(scores: Sequence[StudentScore]) -> list[str]:
 
 
 def _removed(results: Results) -> list[str]:
-    """What the configuration no longer names: what the mark means, and what is left out of all means."""
+    """What the configuration no longer plans: what the mark means, and what is left out of all means."""
     notes = []
     if any(s.removed for s in results.students) or any(label.removed for label in results.labels):
         notes.append("(removed): no longer in the configuration; a removed task is in no overall score.")
@@ -236,6 +236,12 @@ def _removed(results: Results) -> list[str]:
     ]
     if names:
         notes.append(f"No longer in the configuration and in no mean: {_listed(dict.fromkeys(names))}.")
+    beyond = [
+        f"{cut.items:,} {'item' if cut.items == 1 else 'items'} of {plain(cut.task)}"
+        for cut in results.beyond_total
+    ]
+    if beyond:
+        notes.append(f"Beyond sampling.total and in no mean: {_listed(beyond)}.")
     return notes
 
 

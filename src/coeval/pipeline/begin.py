@@ -226,6 +226,7 @@ def _put_in_place(config: Config, options: Options, folder: RunDir, note: Callab
             updated_at=now(),
             resume_from=experiment.resume_from,
         )
+    meta.continued = options.continue_run
     meta.coeval_version = __version__
     meta.simulated = any(model.interface == "simulated" for model in config.models)
     meta.phases_in_progress = list(PHASES)

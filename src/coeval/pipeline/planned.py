@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from coeval.analysis.planned import Names, Planned, PlannedTask
-from coeval.core.errors import ConfigError
+from coeval.core.errors import ConfigError, StoreError
 from coeval.core.records import EXACT_MATCH, Role
 from coeval.pipeline.config.document import read_document
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
@@ -13,11 +15,32 @@ from coeval.store.jsonl import read_json
 from coeval.store.rundir import RunDir
 
 
+class _Started(NamedTuple):
+    """A run as it was started last: ``--continue`` heeds neither the modes nor what was taken over."""
+
+    config: Config
+    folder: RunDir
+    continued: bool
+
+    def leaves(self, phase: Phase) -> bool:
+        """Whether the phase plans what is there."""
+        return not self.continued and self.config.experiment.mode(phase) in ("Keep", "Model")
+
+    def takes_over(self, phase: Phase) -> bool:
+        resumes = self.config.experiment.resume_from is not None
+        return resumes and not self.continued and phase in inherited_phases(self.config)
+
+    def playing(self, role: Role, phase: Phase, *names: str) -> Names:
+        playing = {model.name for model in self.config.with_role(role)}
+        return frozenset(playing | {*names}) if playing and not self.leaves(phase) else None
+
+
 def planned_names(folder: RunDir) -> Planned | None:
     """The names that the run's ``config.yaml`` holds; None where there is none (older layouts).
 
     A phase whose mode leaves what is there (Keep, Model) plans what is there, and so does a role that
-    no model plays. The rules of a start (does the source still exist?) are not asked of what has run.
+    no model plays; ``--continue`` makes every mode Extend. The rules of a start (does the source still
+    exist?) are not asked of what has run.
 
     Raises
     ------
@@ -31,48 +54,48 @@ def planned_names(folder: RunDir) -> Planned | None:
     structure = check_structure(read_document(folder.config).data)
     if structure.config is None:
         raise ConfigError([f"{folder.config}  {finding.message}" for finding in structure.findings])
-    config = structure.config
-    students = _playing(config, "student", "response_collection")
-    return Planned(students, {task.name: _planned_task(config, task, folder) for task in config.tasks})
+    run = _Started(structure.config, folder, _continued(folder))
+    students = run.playing("student", "response_collection")
+    return Planned(students, {task.name: _planned_task(run, task) for task in run.config.tasks})
 
 
-def _playing(config: Config, role: Role, phase: Phase, *names: str) -> Names:
-    playing = {model.name for model in config.with_role(role)}
-    return frozenset(playing | {*names}) if playing and not _leaves(config, phase) else None
+def _continued(folder: RunDir) -> bool:
+    """A run whose ``meta.json`` cannot be read is taken as it was configured."""
+    try:
+        return folder.read_meta().continued
+    except (FileNotFoundError, StoreError):
+        return False
 
 
-def _leaves(config: Config, phase: Phase) -> bool:
-    return config.experiment.mode(phase) in ("Keep", "Model")
-
-
-def _planned_task(config: Config, task: TaskConfig, folder: RunDir) -> PlannedTask:
-    factors = _factors(config, task, folder)
-    judges = _playing(config, "judge", "evaluation", EXACT_MATCH)
+def _planned_task(run: _Started, task: TaskConfig) -> PlannedTask:
+    teachers, factors = _teachers(run, task), _factors(run, task)
+    judges = run.playing("judge", "evaluation", EXACT_MATCH)
     return PlannedTask(
-        teachers=_teachers(config, task),
+        teachers=teachers,
         judges=frozenset({EXACT_MATCH}) if factors is not None and not factors else judges,
         factors=factors,
-        labels=None if _leaves(config, "evaluation") else frozenset(task.label_attributes),
+        labels=None if run.leaves("evaluation") else frozenset(task.label_attributes),
+        total=None if teachers is None else task.sampling.total,
+        ingested=task.category == "benchmark",
     )
 
 
-def _teachers(config: Config, task: TaskConfig) -> Names:
+def _teachers(run: _Started, task: TaskConfig) -> Names:
     supplied = task.category == "benchmark"
-    teachers = [m.name for m in config.with_role("teacher") if (m.interface == "benchmark") == supplied]
-    return frozenset(teachers) if teachers and not _leaves(config, "data_generation") else None
+    teachers = [m.name for m in run.config.with_role("teacher") if (m.interface == "benchmark") == supplied]
+    return frozenset(teachers) if teachers and not run.leaves("data_generation") else None
 
 
-def _factors(config: Config, task: TaskConfig, folder: RunDir) -> Names:
+def _factors(run: _Started, task: TaskConfig) -> Names:
     """The factors that are judged. The rubric of phase 2 keeps the factors that the file has lost, so it
     counts only where it may hold more than the file by right: written by teachers, or taken over."""
-    if _leaves(config, "evaluation"):
+    if run.leaves("evaluation"):
         return None
     declared = task.rubric if isinstance(task.rubric, dict) else None
-    taken_over = config.experiment.resume_from is not None and "rubric_mapping" in inherited_phases(config)
     stored = None
-    if declared is None or taken_over or _leaves(config, "rubric_mapping"):
+    if declared is None or run.takes_over("rubric_mapping") or run.leaves("rubric_mapping"):
         try:
-            stored = read_json(folder.rubric(task.name))
+            stored = read_json(run.folder.rubric(task.name))
         except FileNotFoundError:
             if declared is None:
                 return None

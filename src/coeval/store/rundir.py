@@ -45,7 +45,10 @@ def _stamp(second: int) -> str:
 
 
 class Meta(msgspec.Struct, kw_only=True, omit_defaults=False):
-    """``meta.json``: information about a run. What is owed is never read from it."""
+    """``meta.json``: information about a run. What is owed is never read from it.
+
+    ``continued``: the last start was a ``--continue``.
+    """
 
     experiment_id: str
     status: str
@@ -54,6 +57,7 @@ class Meta(msgspec.Struct, kw_only=True, omit_defaults=False):
     phases_completed: list[str] = []
     phases_in_progress: list[str] = []
     resume_from: str | None = None
+    continued: bool = False
     simulated: bool = False
     coeval_version: str = ""
 

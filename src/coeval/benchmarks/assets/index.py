@@ -45,7 +45,8 @@ def download_wheel(
 ) -> Path:
     """The wheel ``parcel`` as a file in ``folder``, which holds nothing else.
 
-    With ``patience_s`` an index that is silent for so long is given up at once.
+    With ``patience_s`` an index that is silent for so long is given up at once; pip waits for as long as
+    its own variables in the environment say, where they are set.
 
     Raises
     ------
@@ -78,9 +79,7 @@ def _by_pip(
     options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--progress-bar", "off"]
     command = [*pip, "download", *options, "--dest", str(folder), parcel.requirement]
     # pip writes to its own temporary folder first: here, it is seen growing and swept away with the rest.
-    environment = {"PIP_RETRIES": "2", **os.environ, "TMPDIR": str(folder)}
-    if patience_s is not None:
-        environment |= {"PIP_RETRIES": "0", "PIP_DEFAULT_TIMEOUT": f"{patience_s:.0f}"}
+    environment = {**_patience(patience_s), **os.environ, "TMPDIR": str(folder)}
     log = folder / "pip.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)  # noqa: S603
@@ -99,6 +98,13 @@ def _by_pip(
     if process.returncode or not wheel.is_file():
         raise SourceFailed(f"pip could not download it: {_last_error(log)}")
     return wheel
+
+
+def _patience(patience_s: float | None) -> dict[str, str]:
+    """How long pip tries, where the user's environment does not say so."""
+    if patience_s is None:
+        return {"PIP_RETRIES": "2"}
+    return {"PIP_RETRIES": "0", "PIP_DEFAULT_TIMEOUT": f"{patience_s:.0f}"}
 
 
 def _size(path: Path) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -28,7 +30,7 @@ def show(outcome: Outcome, console: Console) -> None:
     for reason in outcome.stopped.values():
         console.print(Text(reason, style="yellow"))
     gaps = [task.summary for task in outcome.tasks if task.summary is not None and task.summary.missing]
-    if any(summary.given is None for summary in gaps):
+    if any(_to_ask(summary) for summary in gaps):
         console.print(Text("Fill the gaps with the same command: only what is missing is asked for."))
     console.print(
         Text(f"Results: {', '.join(dict.fromkeys(str(t.folder) for t in outcome.tasks))}"), soft_wrap=True
@@ -70,9 +72,16 @@ def _remark(task: TaskOutcome, console: Console) -> None:
 
 
 def _missing(summary: Summary) -> str:
-    counts = ", ".join(f"{count:,} {reason}" for reason, count in summary.missing.items())
-    where = " (add the responses to the file)" if summary.given is not None else ""
-    return f"without a value: {counts}{where}"
+    counts = [f"{count:,} {reason}" for reason, count in _to_ask(summary).items()]
+    if summary.given is not None and summary.given.missing:
+        counts.insert(0, f"{summary.given.missing:,} missing (add the responses to the file)")
+    return f"without a value: {', '.join(counts)}"
+
+
+def _to_ask(summary: Summary) -> Counter[str]:
+    """Of what is missing, what the same command asks for: all but the responses that a file lacks."""
+    unanswered = summary.given.missing if summary.given is not None else 0
+    return Counter(summary.missing) - Counter(missing=unanswered)
 
 
 def _misfits(given: GivenCounts) -> str:
