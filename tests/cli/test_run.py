@@ -245,6 +245,31 @@ def test_status_of_what_is_no_run(here: Path, coeval: Command) -> None:
     assert "is not a run folder" in ended.err
 
 
+def test_records_without_a_meta_json_are_told_how_they_can_be_saved(lab: Lab, coeval: Command) -> None:
+    lab.run()
+    (lab.path / "meta.json").unlink()
+    ended = coeval("run", "--config", lab.file, "--continue")
+    assert ended.code == 1
+    assert f"resume_from: {lab.path}" in ended.err
+    original, lab.id = lab.path, "saved"
+    flowing = ("data_generation", "response_collection", "evaluation")
+    lab.settings |= {"resume_from": str(original), "phases": dict.fromkeys(flowing, "Extend")}
+    assert "0 calls" in coeval("run", "--config", lab.file, "--dry-run").out
+    assert coeval("run", "--config", lab.file).code == 0
+
+
+def test_the_way_on_is_the_way_it_began(here: Path, coeval: Command) -> None:
+    lab = Lab(here, [model("tea", "teacher", "student"), model("jud", "judge")])
+    lab.run()
+    lab.models[1]["parameters"] = {"failure_rate": 1.0}
+    lab.settings["probe_mode"] = "disable"
+    lab.tasks[0]["rubric"]["plot"] = "Another criterion."
+    ended = coeval("run", "--config", lab.file, "--continue", "--redo-changed")
+    assert ended.code == 3
+    assert f"Fill the gaps with: coeval run --config {lab.file} --continue --redo-changed\n" in ended.out
+    assert f"What failed, and why: coeval status --run {lab.path}\n" in ended.out
+
+
 def test_debug_shows_where_an_error_comes_from(here: Path, coeval: Command) -> None:
     lab = Lab(here)
     arguments = ("run", "--config", lab.file, "--only-models", "nobody")
@@ -253,7 +278,8 @@ def test_debug_shows_where_an_error_comes_from(here: Path, coeval: Command) -> N
 
 
 @pytest.mark.slow
-def test_ctrl_c_saves_what_is_finished(lab: Lab, coeval: Command) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=["Ctrl-C", "a lost terminal"])
+def test_ctrl_c_saves_what_is_finished(lab: Lab, coeval: Command, number: int) -> None:
     """One signal: exit code 130, and --continue completes the run."""
     lab.models[1]["parameters"]["latency_s"] = 1.0
     lab.tasks = [task(total=2)]
@@ -262,7 +288,7 @@ def test_ctrl_c_saves_what_is_finished(lab: Lab, coeval: Command) -> None:
         items = lab.path / "phase3_datapoints" / "story.tea.datapoints.jsonl"
         while process.poll() is None and not (items.exists() and items.read_bytes().count(b"\n") == 2):
             time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "stopping" in out

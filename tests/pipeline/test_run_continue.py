@@ -32,6 +32,27 @@ def test_a_finished_run_owes_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) 
     assert lab.meta()["status"] == "completed"
 
 
+def test_where_nothing_is_owed_nobody_is_probed(lab: Lab) -> None:
+    probes = lab.path / "probe_results.json"
+    probes.unlink()
+    assert lab.run(continue_run=True).exit_code == 0
+    assert not probes.exists()
+
+
+def test_a_label_added_is_compared_in_every_answer_and_nobody_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(tmp_path, [TEA, ANN], [quiz(target_attributes={"colour": ["red"], "size": ["big", "small"]})])
+    lab.tasks[0]["sampling"]["target"] = "all"
+    lab.run()
+    lab.tasks[0]["label_attributes"] = ["colour", "size"]
+    asked = listen(monkeypatch)
+    assert lab.run(continue_run=True).exit_code == 0
+    assert asked.requests == []
+    labels = [line["label_scores"] for line in lab.records("evaluation").values()]
+    assert [set(scores) for scores in labels] == [{"colour", "size"}] * 3
+
+
 def test_with_probe_mode_resume_only_models_with_work_are_probed(lab: Lab) -> None:
     probes = lab.path / "probe_results.json"
     assert [m["name"] for m in json.loads(probes.read_text())["models"]] == ["tea", "ann", "ben"]

@@ -53,7 +53,7 @@ def test_a_model_at_its_ceiling_leaves_gaps_that_a_higher_one_fills(
     assert "experiment.quota.ben.max_calls" in summary.stopped["ben"]
     assert "--continue" in summary.stopped["ben"]
     log = (lab.path / "run.log").read_text()
-    assert log.count("WARNING model ben has been sent 6 of the 6 requests") == 1
+    assert log.count("WARNING model ben has used 6 of the 6 requests") == 1
     assert lab.meta()["status"] == "incomplete"
     assert "evaluation" not in lab.meta()["phases_completed"]
     assert all(r["status"] != "failed" for r in lab.lines("evaluation") if "status" in r)

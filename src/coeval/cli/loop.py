@@ -21,12 +21,15 @@ async def interruptible(
 
     def stop() -> None:
         if interrupt.is_set() and task is not None:
+            note("stopped at once; what was finished is on disk, and --continue goes on from there")
             task.cancel()
+            return
         note("stopping: waiting a few seconds for requests on the wire (again: stop at once)")
         interrupt.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            loop.add_signal_handler(number, stop)
     try:
         return await begin(interrupt)
     except asyncio.CancelledError:

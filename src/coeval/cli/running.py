@@ -84,7 +84,7 @@ def run_and_report(config: Config, how: dict[str, Any], file: Path) -> int:
     console = Console(highlight=False)
     with Terminal(console) as terminal:
         run = run_async(interruptible(lambda event: _run(config, how, terminal, event), terminal.note))
-    _report(run, console, file)
+    _report(run, console, _way_on(file, how))
     return run.exit_code
 
 
@@ -102,7 +102,14 @@ async def _load_analysis() -> None:
     await asyncio.to_thread(importlib.import_module, "coeval.analysis.scores")
 
 
-def _report(run: Run, console: Console, file: Path) -> None:
+def _way_on(file: Path, how: dict[str, Any]) -> str:
+    """The command that goes on as this one began."""
+    changed = {"redo": " --redo-changed", "keep": " --keep-changed"}.get(how["changed"], "")
+    only = f" --only-models {','.join(how['only_models'])}" if how["only_models"] else ""
+    return f"coeval run --config {file} --continue{changed}{only}"
+
+
+def _report(run: Run, console: Console, way_on: str) -> None:
     summary = run.summary
     if summary is None:
         return
@@ -114,10 +121,12 @@ def _report(run: Run, console: Console, file: Path) -> None:
         say(console, sentence, "yellow")
     if summary.missing:
         _tell_gaps(summary, console)
-        console.print(Text(f"Fill the gaps with: coeval run --config {file} --continue"))
+        console.print(Text(f"Fill the gaps with: {way_on}"), soft_wrap=True)
+        if any(outcome.failed for outcome in summary.phases.values()):
+            console.print(Text(f"What failed, and why: coeval status --run {run.path}"), soft_wrap=True)
     elif summary.interrupted:
-        way = "--continue" if begun else "and the same options"
-        console.print(Text(f"Stopped. Go on with: coeval run --config {file} {way}"))
+        way = way_on if begun else "the same command"
+        console.print(Text(f"Stopped. Go on with: {way}"), soft_wrap=True)
     console.print(Text(f"Artifacts: {run.path}"))
 
 

@@ -22,10 +22,9 @@ from coeval.judging.labels import score_labels
 from coeval.judging.verdict import parse_level, parse_levels
 from coeval.pipeline.cast import Asking, Part, Scene
 from coeval.pipeline.making import failure, made
-from coeval.pipeline.plan import LABEL_RECIPE
 from coeval.pipeline.posed import Posed
 from coeval.pipeline.prompts import FACTOR_SCORE, evaluation_schema, render_rubric
-from coeval.pipeline.recipes import judged_input
+from coeval.pipeline.recipes import judged_input, label_recipe
 from coeval.store.rundir import now
 
 
@@ -206,13 +205,13 @@ class LabelWork:
         attributes = self.judged.posed.item.sampled_target_attributes
         expected = {n: attributes[n] for n in self.judged.scene.task.label_attributes if n in attributes}
         return Evaluation(
-            **self.judged.identity(EXACT_MATCH),
-            recipe=LABEL_RECIPE,
+            **self._identity(),
             scores={},
             label_scores=score_labels(self.judged.response.response or "", expected),
         )
 
     def failed(self, error: Exception) -> Evaluation:
-        return Evaluation(
-            **self.judged.identity(EXACT_MATCH), recipe=LABEL_RECIPE, scores={}, **failure(error, Tally(), 0)
-        )
+        return Evaluation(**self._identity(), scores={}, **failure(error, Tally(), 0))
+
+    def _identity(self) -> dict[str, Any]:
+        return self.judged.identity(EXACT_MATCH) | {"recipe": label_recipe(self.judged.scene.task)}

@@ -11,14 +11,13 @@ from typing import NamedTuple
 from coeval.core.records import EXACT_MATCH
 from coeval.pipeline.cast import Part, Scene
 from coeval.pipeline.config.schema import Mode, Phase
+from coeval.pipeline.recipes import label_recipe
 from coeval.pipeline.recorded import Entry, EvaluationEntry, Grain, Recorded, Stance
 from coeval.pipeline.standing import EvaluationStandings, Standings
 from coeval.store.journal import Index
 
 FLOWING: tuple[Phase, ...] = ("data_generation", "response_collection", "evaluation")
 """The phases that overlap; 1–2 come before them."""
-LABEL_RECIPE = "labels-1"
-"""Recipe of a label comparison; changes when its normalisation does."""
 
 
 class Slot(NamedTuple):
@@ -149,7 +148,7 @@ class Plan:
             return False
         return self.stance is not Stance.REDO or not entry.change(judge.recipe.hash)
 
-    def owes_labels(self, key: str, names: tuple[str, str], *, renewed: bool) -> bool:
+    def owes_labels(self, key: str, scene: Scene, names: tuple[str, str], *, renewed: bool) -> bool:
         if not self.asked_for("evaluation", key, *names, EXACT_MATCH):
             return False
         entry = self._judged(key, renewed=renewed)
@@ -157,7 +156,7 @@ class Plan:
             return True
         # comparing costs nothing: what no longer stands is compared again without being asked
         redone = self.stance is Stance.REDO or not self._accepts("evaluation")
-        return redone and bool(entry.change(LABEL_RECIPE))
+        return redone and bool(entry.change(label_recipe(scene.task)))
 
     def standings(self, phase: Phase, scene: Scene, part: Part) -> Standings:
         """Those of what ``part`` makes in a phase of a task; `asked_for` is apart from them."""

@@ -84,6 +84,11 @@ def base_recipe(recorded: str) -> str:
     return recorded.partition("-")[0]
 
 
+def label_recipe(task: TaskConfig) -> str:
+    """Of a comparison of labels: its version (which changes when its normalisation does), and the labels."""
+    return f"labels-1.{digest(*sorted(task.label_attributes))[:6]}"
+
+
 def answer_input(prompt: str) -> str:
     """``input_hash`` of a response: what the student was given."""
     return digest(prompt)

@@ -140,7 +140,7 @@ class River:
             return False
         names = (slot.teacher_name, student)
         if scene.task.label_attributes and self._plan.owes_labels(
-            f"{response}__{EXACT_MATCH}", names, renewed=False
+            f"{response}__{EXACT_MATCH}", scene, names, renewed=False
         ):
             return True
         return any(
@@ -154,7 +154,7 @@ class River:
         scene, response = judged.scene, judged.response
         names = (response.teacher_model_id, response.student_model_id)
         key = f"{response.id}__{EXACT_MATCH}"
-        if scene.task.label_attributes and self._plan.owes_labels(key, names, renewed=renewed):
+        if scene.task.label_attributes and self._plan.owes_labels(key, scene, names, renewed=renewed):
             yield LabelWork(judged, key)
         for judge in scene.judges:
             key = f"{response.id}__{judge.name}"

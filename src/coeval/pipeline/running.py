@@ -24,7 +24,8 @@ from coeval.store.rundir import RunDir, now
 
 log = logging.getLogger("coeval")
 
-USAGE_INTERVAL_S = 5.0
+USAGE_INTERVAL_S = 1.0
+"""How much later than they were sent requests without a ceiling may be counted on disk."""
 DRAIN_S = 5.0
 """How long requests on the wire may still finish after an interruption."""
 

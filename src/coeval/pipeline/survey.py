@@ -159,7 +159,7 @@ class _Walk:
 
     def _compare(self, key: str, names: tuple[str, str], *, renewed: bool) -> bool:
         """Count a label comparison, which asks nobody; whether it is owed."""
-        owed = self._plan.owes_labels(key, names, renewed=renewed)
+        owed = self._plan.owes_labels(key, self._scene, names, renewed=renewed)
         if owed or key in self._plan.recorded.evaluations:
             self._verdicts.planned += 1
             self._verdicts.owed += owed

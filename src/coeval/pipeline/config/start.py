@@ -14,6 +14,11 @@ from coeval.pipeline.config.schema import PHASES, Config
 from coeval.store.jsonl import UNREADABLE
 from coeval.store.rundir import RunDir
 
+_RESCUE = (
+    "put meta.json back from a copy, or take the records over: another id, resume_from: {}, and the modes "
+    "Extend for data_generation, response_collection and evaluation"
+)
+
 
 def run_folder(config: Config) -> RunDir:
     return RunDir(Path(config.experiment.storage_folder) / config.experiment.id)
@@ -42,10 +47,15 @@ def _cannot_continue(run: RunDir, identifier: str) -> Iterator[Finding]:
     try:
         found = run.read_meta().experiment_id
     except (FileNotFoundError, NotADirectoryError):
-        yield Finding(path, "V-14", f"there is no run in {run.path} to continue; leave out --continue")
+        if any(run.holds(phase) for phase in PHASES):
+            yield Finding(
+                path, "V-14", f"{run.path} holds records, but no meta.json; {_RESCUE.format(run.path)}"
+            )
+        else:
+            yield Finding(path, "V-14", f"there is no run in {run.path} to continue; leave out --continue")
         return
     except StoreError as error:
-        yield Finding(path, "V-14", f"cannot be continued: {error}")
+        yield Finding(path, "V-14", f"cannot be continued: {error}; {_RESCUE.format(run.path)}")
         return
     if found != identifier:
         message = (
