@@ -213,3 +213,11 @@ def test_without_a_snapshot_all_counts_and_a_broken_one_is_told(lab: Lab) -> Non
     assert older.notes == ()
     assert not any(s.removed for s in older.students)
     assert older.students == broken.students
+
+
+def test_a_student_without_any_record_has_a_row(lab: Lab, coeval: Command) -> None:
+    lab.settings["quota"] = {"old": {"max_calls": 0}}
+    ended = coeval("run", "--config", lab.file)
+    assert ended.code == 3
+    assert re.search(r"^ old( +–)+ +0 +0 *$", ended.out, re.MULTILINE)
+    assert score(lab, "old").mean is None

@@ -13,7 +13,7 @@ overall score.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -108,7 +108,8 @@ class _Counts(NamedTuple):
 
 
 def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
-    """Overall and per-task scores of every student with a recorded response."""
+    """Overall and per-task scores of every student with a recorded response; those of the plan who have
+    none stand there too, without a score."""
     items: dict[tuple[str, str], Floats] = {}
     units: dict[tuple[str, str], int] = {}
     for task, student, means, count in reader.rows(_ITEM_MEANS):
@@ -128,7 +129,13 @@ def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
         planned = [score for score in scores if "task" not in score.removed]
         interval = mean_over_strata([items.get((score.task or "", student), _NOTHING) for score in planned])
         overall.append(_score(student, None, interval, _sum(planned), _removed(reader.planned, student)))
+    absent = _planned_students(reader.planned) - tasks_of.keys() if tasks_of else ()
+    overall += [_score(student, None, mean_over_strata([]), _sum([]), ()) for student in absent]
     return tuple(sorted(overall, key=_rank) + sorted(by_task, key=_rank))
+
+
+def _planned_students(planned: Planned | None) -> Set[str]:
+    return planned.students or frozenset() if planned is not None else frozenset()
 
 
 def label_accuracies(reader: RunReader) -> tuple[LabelAccuracy, ...]:

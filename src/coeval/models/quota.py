@@ -77,8 +77,7 @@ class Permits:
         wanted = "" if requests == 1 else f"; {requests} more were asked for at once"
         return (
             f"model {self._name} has used {self._row.requests} of the {self._ceiling} requests that {key} "
-            f"allows over the life of the run (those that a killed run had reserved among them){wanted}. "
-            f"Raise {key} and run again with --continue."
+            f"allows over the life of the run{wanted}. Raise {key} and run again with --continue."
         )
 
 

@@ -180,7 +180,12 @@ class Quota(Section):
     """Hard ceilings for one model over the life of the run."""
 
     max_calls: Annotated[
-        int | None, Field(ge=0, description="Most requests, probes and retries included.")
+        int | None,
+        Field(
+            ge=0,
+            description="Most requests over the life of the run, probes and retries included. Up to 32 that "
+            "a killed run had reserved count as used; those of its last second without a ceiling do not.",
+        ),
     ] = None
     max_cost_usd: Annotated[float | None, Field(ge=0, description="Most money, in US dollars.")] = None
 
@@ -193,7 +198,12 @@ class Experiment(Section):
         PathText, Field(description="Folder of all runs, relative to the working directory.")
     ]
     phases: Annotated[
-        dict[Phase, Mode], Field(description="What each phase does with work that exists. Default: New.")
+        dict[Phase, Mode],
+        Field(
+            description="What each phase does with work that exists. New (the default) makes everything, and "
+            "refuses a folder that holds any; Keep leaves a task as it is that has any record; Model (phases "
+            "3–5) a combination of task and models; Extend makes each record that is missing or failed."
+        ),
     ] = {}
     resume_from: Annotated[
         PathText | None,
