@@ -233,3 +233,21 @@ def test_judgments_older_than_an_answer_made_anew_are_owed_without_a_question(
     asked = listen(monkeypatch)
     assert lab.run(continue_run=True).exit_code == 0
     assert len(asked.requests) == 2
+
+
+def test_scores_that_mix_two_configurations_say_so(tmp_path: Path) -> None:
+    lab = finished(tmp_path)
+    parameters(lab, 1, "judge", temperature=0.3)
+    kept = lab.run(continue_run=True, changed="keep")
+    assert kept.summary is not None
+    mixed = (
+        "of another configuration, and counted all the same: 6 evaluations; --redo-changed makes them again"
+    )
+    assert kept.summary.notes == [mixed]
+    lab.settings["quota"] = {"ann": {"max_calls": 14}}  # 1 + 3 + 6 of the first start, and 4 more
+    part = lab.run(continue_run=True, changed="redo")
+    assert part.summary is not None
+    assert part.summary.notes == [mixed.replace("6", str(part.summary.phases["evaluation"].missing))]
+    lab.settings.clear()
+    whole = lab.run(continue_run=True, changed="redo")
+    assert (whole.exit_code, whole.summary and whole.summary.notes) == (0, [])

@@ -14,7 +14,7 @@ from coeval.pipeline.survey import Survey
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.rundir import RunDir
 
-_NOUN = {
+NOUN = {
     "data_generation": "datapoints",
     "response_collection": "responses",
     "evaluation": "evaluations",
@@ -53,7 +53,7 @@ def refuse_changed(survey: Survey, scenes: Sequence[Scene], folder: RunDir, stan
 def _reasons(
     changed: Changed, old: Mapping[str, Mapping[str, str]], new: Mapping[str, Mapping[str, str]]
 ) -> Iterator[str]:
-    noun = _NOUN[changed.phase]
+    noun = NOUN[changed.phase]
     if changed.factor:
         yield f"tasks.{changed.task}.rubric.{changed.factor} ({noun})"
     elif changed.change == "input":

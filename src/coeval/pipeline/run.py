@@ -18,12 +18,12 @@ from coeval.models.keys import Keys
 from coeval.pipeline.begin import Begun, begun
 from coeval.pipeline.blueprint import Proposal, ProposalWork
 from coeval.pipeline.cast import Scene
-from coeval.pipeline.changes import refuse_changed, remember_recipes
+from coeval.pipeline.changes import NOUN, refuse_changed, remember_recipes
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.outcome import Summary
 from coeval.pipeline.outlook import make_plan
 from coeval.pipeline.plan import FLOWING, Plan
-from coeval.pipeline.recorded import Recorded
+from coeval.pipeline.recorded import Recorded, Stance
 from coeval.pipeline.river import River
 from coeval.pipeline.running import Options, Running
 from coeval.pipeline.scenes import UNKNOWN, build_scene
@@ -192,6 +192,7 @@ def _sum_up(start: Begun, plan: Plan, found: Survey) -> None:
         outcome.made, outcome.incomplete = count.done, count.lacking
         outcome.failed, outcome.gaps = count.failed, count.gaps
         log.info("%s: %d planned, %d made, %d missing", phase, outcome.planned, outcome.made, outcome.missing)
+    summary.notes += _mixed(running, plan)
     meta = start.meta
     elsewhere = _owed_elsewhere(running, plan)
     meta.phases_completed = [p for p in PHASES if not summary.phases[p].missing and p not in elsewhere]
@@ -199,6 +200,19 @@ def _sum_up(start: Begun, plan: Plan, found: Survey) -> None:
     status = "incomplete" if meta.phases_in_progress else "completed"
     meta.status = "interrupted" if summary.interrupted else status
     running.folder.write_meta(meta)
+
+
+def _mixed(running: Running, plan: Plan) -> Iterator[str]:
+    """What stands in the run, and so in its scores, of another configuration, where it may: kept, or not
+    made again by the end."""
+    if running.options.stance is Stance.REFUSE:
+        return
+    options = replace(running.options, stance=Stance.REFUSE, only_models=())
+    changed = survey(_plan(running, options, plan.scenes)).changed
+    counts = {phase: sum(n for of, n in changed.items() if of.phase == phase) for phase in FLOWING}
+    shown = ", ".join(f"{count:,} {NOUN[phase]}" for phase, count in counts.items() if count)
+    if shown:
+        yield f"of another configuration, and counted all the same: {shown}; --redo-changed makes them again"
 
 
 def _owed_elsewhere(running: Running, plan: Plan) -> set[Phase]:
