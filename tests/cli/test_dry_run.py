@@ -59,6 +59,25 @@ def test_models_roles_modes_and_sampling_are_shown(here: Path, coeval: Command) 
     assert not lab.path.exists()
 
 
+def test_parameters_that_may_be_misspelt_are_pointed_at(here: Path, coeval: Command) -> None:
+    lab = Lab(here)
+    parameters = {
+        "base_url": "http://127.0.0.1:9/v1",
+        "max_concurency": 4,
+        "max_new_tokens": 9,
+        "guided": True,
+    }
+    student = {"name": "m", "interface": "vllm", "roles": ["student"], "parameters": parameters}
+    lab.models.append(student | {"role_parameters": {"student": {"temprature": 0.1}}})
+    ended = coeval("run", "--config", lab.file, "--dry-run")
+    assert ended.code == 0
+    passed_on = re.findall(r"^models\.m\.(\S+) is passed on .* if (\S+) is meant", ended.out, re.MULTILINE)
+    assert passed_on == [
+        ("parameters.max_concurency", "max_concurrency"),
+        ("role_parameters.student.temprature", "temperature"),
+    ]
+
+
 def test_what_another_run_supplies_is_shown_as_taken_over(here: Path, coeval: Command) -> None:
     Lab(here, id="first").run()
     lab = Lab(here, settings={"resume_from": "first", "phases": {"rubric_mapping": "New"}})

@@ -17,6 +17,7 @@ from coeval.cli.progress_view import Terminal
 from coeval.cli.result_table import render
 from coeval.cli.say import say
 from coeval.core.errors import UsageError
+from coeval.pipeline.config.passed_on import doubtful_parameters
 from coeval.pipeline.config.resolve import resolve_models
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.forecast import forecast
@@ -59,6 +60,8 @@ def count_calls(config: Config, how: dict[str, Any]) -> int:
             Text(f"{task.name}: {sampling.total} items per teacher, target {sampling.target}, ")
             + Text(f"nuance {sampling.nuance}, {task.evaluation_mode} evaluation")
         )
+    for sentence in doubtful_parameters(config):
+        say(console, sentence, "yellow")
     console.print(f"\n{expected.total} calls, without probes and retries. Nothing was asked or written.")
     return 0
 

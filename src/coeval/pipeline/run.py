@@ -19,6 +19,7 @@ from coeval.pipeline.begin import Begun, begun
 from coeval.pipeline.blueprint import Proposal, ProposalWork
 from coeval.pipeline.cast import Scene
 from coeval.pipeline.changes import NOUN, refuse_changed, remember_recipes
+from coeval.pipeline.config.passed_on import doubtful_parameters
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.outcome import Summary
 from coeval.pipeline.outlook import make_plan
@@ -77,6 +78,8 @@ async def arun(
         log.info(message)
         watcher.note(message)
 
+    for sentence in doubtful_parameters(config):
+        note(sentence)
     try:
         async with begun(config, options, keys, note, interrupt or asyncio.Event(), http) as start:
             watcher.begin(start.running.board)

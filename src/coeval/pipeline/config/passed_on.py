@@ -1,0 +1,29 @@
+"""Parameters that go to a provider as they stand, and look like one that we know, misspelt."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from coeval.models.simulated.traits import SAMPLING
+from coeval.pipeline.config.schema import OPTIONS, Config
+from coeval.pipeline.config.values import OUR_KEYS
+
+_NEAR = 0.86
+"""``max_tokns`` is that near to ``max_tokens``, and ``max_new_tokens`` is not."""
+
+
+def doubtful_parameters(config: Config) -> Iterator[str]:
+    """A sentence on each. Nothing is refused: what providers take is theirs to say."""
+    for model in config.models:
+        if model.interface == "simulated":
+            continue  # whose parameters are all known, and the others refused
+        known = OUR_KEYS | SAMPLING | OPTIONS.get(model.interface, frozenset())
+        roles = {f"role_parameters.{role}": values for role, values in model.role_parameters.items()}
+        for section, values in {"parameters": model.parameters, **roles}.items():
+            for name in sorted(values.keys() - known):
+                for meant in difflib.get_close_matches(name, known, n=1, cutoff=_NEAR):
+                    yield (
+                        f"models.{model.name}.{section}.{name} is passed on to the provider as it stands; "
+                        f"if {meant} is meant, correct it"
+                    )
