@@ -245,6 +245,18 @@ def test_status_of_what_is_no_run(here: Path, coeval: Command) -> None:
     assert "is not a run folder" in ended.err
 
 
+def test_a_new_run_of_models_that_can_do_nothing_yet_is_refused_and_moves_nothing(
+    lab: Lab, coeval: Command
+) -> None:
+    lab.run()
+    before = lab.counts()
+    ended = coeval("run", "--config", lab.file, "--overwrite", "--only-models", "ann")
+    assert ended.code == 1
+    assert "--only-models ann leaves nothing to do" in ended.err
+    assert lab.counts() == before
+    assert not (lab.path / "replaced").exists()
+
+
 def test_records_without_a_meta_json_are_told_how_they_can_be_saved(lab: Lab, coeval: Command) -> None:
     lab.run()
     (lab.path / "meta.json").unlink()

@@ -75,6 +75,18 @@ def check_startable(config: Config, options: Options) -> None:
             f"--only-models names {', '.join(unknown)}; the models are {', '.join(sorted(names))}"
         )
     _refuse_unbuilt(config)
+    _refuse_for_nothing(config, options)
+
+
+def _refuse_for_nothing(config: Config, options: Options) -> None:
+    """What stands is not moved away for a run that could not do anything."""
+    if not (options.overwrite and options.only_models):
+        return
+    if not look_ahead(config, options).survey.owed.total():
+        raise UsageError(
+            f"--overwrite --only-models {','.join(options.only_models)} leaves nothing to do: what they take "
+            "part in needs work of others first; use --continue, or name those too"
+        )
 
 
 def _refuse_unbuilt(config: Config) -> None:
