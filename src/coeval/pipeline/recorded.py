@@ -118,10 +118,9 @@ class Recorded:
         """Items that a count takes to be there, though nothing was ingested yet."""
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._entries: dict[tuple[bool, str, int, bool], Entry] = {}
-        self._evaluation_entries: dict[tuple[bool, str, int, bool, bytes, bytes], EvaluationEntry] = {}
+        self._evaluation_entries: dict[tuple[str, str, int, bool, bytes, bytes], EvaluationEntry] = {}
         self._posed: dict[str, _Posed] = {}
         self._judged_inputs: dict[str, str] = {}
-        self._remade: dict[str, str] = {}
 
     def read(
         self,
@@ -141,7 +140,6 @@ class Recorded:
             verdicts = folder.files("evaluation")
             self.evaluations.read(verdicts, EvaluationPart, self._note_evaluation, without)
         self._judged_inputs.clear()
-        self._remade.clear()
         self._evaluation_entries.clear()
         return self
 
@@ -173,25 +171,28 @@ class Recorded:
             fresh = part.input_hash in ("", item.asked)
             good = good and (fresh or item.made_at <= part.generated_at)
             if part.response is not None:
-                if part.id in self._judged_inputs:
-                    self._remade[part.id] = part.generated_at
                 self._judged_inputs[part.id] = judged_input(item.content, part.response)
         return part.id, self._entry(good, part.recipe, part.attempts, fresh)
 
     def _note_evaluation(self, part: EvaluationPart) -> tuple[str, EvaluationEntry]:
-        made_from = part.input_hash
-        good = part.status == "ok"
+        made_from, status = part.input_hash, part.status
         fresh = not made_from or self._judged_inputs.get(part.response_id, made_from) == made_from
-        if not fresh:
-            good = good and self._remade.get(part.response_id, "") <= part.evaluated_at
-        alike = (good, part.recipe, part.attempts, fresh, bytes(part.scores), bytes(part.criteria))
+        if not fresh and self._answered_since(part):
+            status = "outdated"
+        alike = (status, part.recipe, part.attempts, fresh, bytes(part.scores), bytes(part.criteria))
         entry = self._evaluation_entries.get(alike)
         if entry is None:
             criteria = _texts(part.criteria)
             scored = tuple((factor, criteria.get(factor, "")) for factor in _texts(part.scores))
-            entry = EvaluationEntry(good, part.recipe, part.attempts, fresh, scored)
+            entry = EvaluationEntry(status == "ok", part.recipe, part.attempts, fresh, scored)
             self._evaluation_entries[alike] = entry
         return part.id, entry
+
+    def _answered_since(self, part: EvaluationPart) -> bool:
+        """Whether the answer was made anew after the judgment."""
+        if not self.responses.appears_again(part.response_id):
+            return False
+        return self.responses.load(part.response_id, ResponsePart).generated_at > part.evaluated_at
 
     def _entry(self, good: bool, recipe: str, attempts: int, fresh: bool) -> Entry:
         """One entry for all records that are alike."""

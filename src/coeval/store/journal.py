@@ -59,6 +59,10 @@ class Index(Generic[EntryT]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
+    def appears_again(self, key: str) -> bool:
+        """Whether an earlier record of the id was replaced."""
+        return key in self._moved
+
     def read(
         self,
         paths: Iterable[Path],
