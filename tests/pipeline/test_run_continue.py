@@ -39,6 +39,18 @@ def test_where_nothing_is_owed_nobody_is_probed(lab: Lab) -> None:
     assert not probes.exists()
 
 
+@pytest.mark.parametrize("level", ["Great", "high"])
+def test_a_score_that_is_none_of_the_levels_is_asked_for_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    key = "story__tea__00001__ann__ben"
+    lab.edit("evaluation", key, scores={"plot": level, "style": "High"})
+    asked = listen(monkeypatch)
+    assert lab.run(continue_run=True).exit_code == 0
+    assert [name for name, _ in asked.requests] == ["ben"]
+    assert set(lab.records("evaluation")[key]["scores"].values()) <= {"High", "Medium", "Low"}
+
+
 def test_a_label_added_is_compared_in_every_answer_and_nobody_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from coeval.core.records import LEVELS
 from coeval.pipeline.config.schema import PHASES, Mode, Phase
 from coeval.pipeline.recipes import answer_input, base_recipe, item_content, judged_input
 from coeval.store.journal import NOTHING, Index
@@ -182,9 +183,10 @@ class Recorded:
         alike = (status, part.recipe, part.attempts, fresh, bytes(part.scores), bytes(part.criteria))
         entry = self._evaluation_entries.get(alike)
         if entry is None:
-            criteria = _texts(part.criteria)
-            scored = tuple((factor, criteria.get(factor, "")) for factor in _texts(part.scores))
-            entry = EvaluationEntry(status == "ok", part.recipe, part.attempts, fresh, scored)
+            criteria, levels = _texts(part.criteria), _texts(part.scores)
+            scored = tuple((factor, criteria.get(factor, "")) for factor in levels)
+            good = status == "ok" and all(level in LEVELS for level in levels.values())
+            entry = EvaluationEntry(good, part.recipe, part.attempts, fresh, scored)
             self._evaluation_entries[alike] = entry
         return part.id, entry
 
