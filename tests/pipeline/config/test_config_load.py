@@ -52,6 +52,12 @@ def test_ten_mistakes_are_ten_lines_in_order(check: Check) -> None:
     ]
 
 
+def test_where_a_word_may_stand_for_a_mapping_both_are_named(check: Check) -> None:
+    problems = check("tasks: [{rubric: [accuracy], target_attributes: atuo}]\n")
+    assert any("use a mapping (factor: criterion), auto | extend" in problem for problem in problems)
+    assert any("did you mean 'auto'? use a mapping (name: [values]), auto" in problem for problem in problems)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -12,6 +12,13 @@ from coeval.pipeline.config.problems import Finding, KeyPath, closest, listed, w
 from coeval.pipeline.config.schema import Config, Experiment, ModelConfig, Quota, Sampling, TaskConfig
 from coeval.pipeline.config.values import LIST, MAPPING, WORD
 
+_USUAL = {
+    "rubric": "a mapping (factor: criterion), ",
+    "target_attributes": "a mapping (name: [values]), ",
+    "nuanced_attributes": "a mapping (name: [values]), ",
+}
+"""What is written where a few words may stand instead."""
+
 _KINDS = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -146,10 +153,8 @@ def _wording(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
     if kind == "literal_error":
         choices = _choices(detail)
         hint = way_out(value, choices, "") if isinstance(value, str) else ""
-        return (
-            "V-20",
-            f"{_shown(value, path)} is not valid; {hint + ' ' if hint else ''}use {' | '.join(choices)}",
-        )
+        ways = _USUAL.get(str(path[-1]), "") + " | ".join(choices)
+        return "V-20", f"{_shown(value, path)} is not valid; {hint + ' ' if hint else ''}use {ways}"
     if wanted := _KINDS.get(kind):
         quotes = "put it in quotes" if wanted == "text" and _is_scalar(value) else f"write {wanted}"
         return "V-20", f"is {_shown(value, path)}, not {wanted}; {quotes}"
