@@ -51,7 +51,7 @@ class Permits:
 
     def refusal(self) -> QuotaExhausted | None:
         """What `permit` would raise for one more request, without counting one; None where it would not."""
-        return QuotaExhausted(self._refusal(1)) if self.remaining == 0 else None
+        return QuotaExhausted(self._words(1)) if self.remaining == 0 else None
 
     def permit(self, requests: int = 1) -> None:
         """Count requests that are about to be sent: all of them, or none and raise.
@@ -66,13 +66,13 @@ class Permits:
         row = self._row
         if self._ceiling is not None:
             if row.requests + requests > self._ceiling:
-                raise QuotaExhausted(self._refusal(requests))
+                raise QuotaExhausted(self._words(requests))
             if requests > row.reserved:
                 self._ledger.reserve(row, requests, self._ceiling)
             row.reserved -= requests
         row.requests += requests
 
-    def _refusal(self, requests: int) -> str:
+    def _words(self, requests: int) -> str:
         key = f"experiment.quota.{self._name}.max_calls"
         wanted = "" if requests == 1 else f"; {requests} more were asked for at once"
         return (

@@ -127,11 +127,11 @@ class Balanced:
 
     def _size(self, n: int) -> int:
         """How many others item ``n`` has: each size from lo to hi once, shuffled, and over again."""
-        turn, place = divmod(n - 1, self._hi - self._lo + 1)
+        width = self._hi - self._lo + 1
+        turn, place = divmod(n - 1, width)
         if turn != self._turn:
             self._turn = turn
-            first = turn * (self._hi - self._lo + 1) + 1
-            self._sizes = _Draws(f"{self._source} sizes", first).shuffled(self._hi - self._lo + 1)
+            self._sizes = _Draws(f"{self._source} sizes", turn * width + 1).shuffled(width)
         return self._lo + self._sizes[-1 - place]
 
     def _sampled(self, size: int, draws: _Draws) -> list[_Attribute]:

@@ -21,15 +21,14 @@ log = logging.getLogger("coeval")
 
 def models_to_probe(config: Config, outlook: Outlook | None, models: Models) -> Mapping[str, Model]:
     """The models to be probed: all may have work while phases 1–2 are open, none where nothing is owed."""
-    match config.experiment.probe_mode:
-        case "disable":
-            return {}
-        case _ if outlook is not None and not outlook.unsettled and not outlook.survey.owed.total():
-            return {}
-        case "resume" if outlook is not None and not outlook.unsettled:
-            return {name: model for name, model in models.items() if outlook.survey.owed_of_model[name]}
-        case _:
-            return models
+    mode = config.experiment.probe_mode
+    if mode == "disable":
+        return {}
+    if outlook is None or outlook.unsettled:
+        return models
+    if mode == "resume":
+        return {name: model for name, model in models.items() if outlook.survey.owed_of_model[name]}
+    return models if outlook.survey.owed.total() else {}
 
 
 async def probe_models(
