@@ -17,8 +17,8 @@ def simulate(
             "--model",
             metavar="NAME[:OPTION=VALUE,…]",
             help="A model to serve; repeatable. Options: skill, severity, noise, difficulty_spread, "
-            "verbosity, position_bias, family_bias, family, malformed_rate, failure_rate, latency_s. "
-            "Example: --model sim-large:skill=0.85,malformed_rate=0.02",
+            "verbosity, position_bias, family_bias, family, malformed_rate, failure_rate, latency_s, "
+            "tokens_per_s. Example: --model sim-large:skill=0.85,malformed_rate=0.02",
         ),
     ],
     port: Annotated[
@@ -29,7 +29,12 @@ def simulate(
         str, typer.Option(help="Loopback address to listen on. Example: --host 127.0.0.1")
     ] = "127.0.0.1",
     api_key: Annotated[
-        str | None, typer.Option(help="Refuse requests without this key (401). Example: --api-key test")
+        str | None,
+        typer.Option(
+            envvar="COEVAL_SIMULATE_API_KEY",
+            help="Refuse requests without this key (401); from the environment it does not show among the "
+            "processes. Example: --api-key test",
+        ),
     ] = None,
     latency: Annotated[
         float,

@@ -29,8 +29,8 @@ class SimulatedModel(Model):
 
     The text depends on the model id (``spec.model``, which is what a server is sent too), the
     messages, ``request.seed``, the schema (none with ``structured_output: false``) and the traits:
-    not on sampling parameters, except that ``max_tokens`` cuts it, and not on the state of the
-    process. A token is four characters.
+    not on sampling parameters, except that ``max_tokens`` cuts it and ``stop`` ends it, and not on
+    the state of the process. A token is four characters.
     """
 
     interface = "simulated"
@@ -43,9 +43,25 @@ class SimulatedModel(Model):
         self.traits = traits_of(spec)
 
     async def complete(self, request: Request) -> Completion:
-        """Answer; raises ServerFault for the share ``failure_rate`` of requests."""
+        """Answer, in the time that the traits give it.
+
+        Raises
+        ------
+        ServerFault
+            the share ``failure_rate`` of requests.
+        BadRequest
+            the request's schema asks for what a simulated model cannot write.
+        """
         if self.traits.latency_s:
             await asyncio.sleep(self.traits.latency_s)
+        completion = self.answer(request)
+        pace = self.traits.tokens_per_s
+        if pace:
+            await asyncio.sleep(completion.usage.output_tokens / pace)
+        return completion
+
+    def answer(self, request: Request) -> Completion:
+        """What `complete` answers, at once."""
         draws = Draws(self.model, request)
         if draws.uniform("failure") < self.traits.failure_rate:
             raise ServerFault("simulated failure", status=500)
@@ -53,23 +69,36 @@ class SimulatedModel(Model):
         schema = request.schema if self._takes_schemas else None
         reply = player(text, schema)(Ask(self.model, self.traits, text, schema, draws))
         spoiled = draws.uniform("malformed") < self.traits.malformed_rate
-        whole = spoil(reply, draws) if spoiled else written(reply)
+        whole = _stopped(spoil(reply, draws) if spoiled else written(reply), request.sampling)
         limit = _limit(request.sampling)
         kept = whole if limit is None else whole[: limit * CHARACTERS_PER_TOKEN]
         cut = len(kept) < len(whole)
         chances = reply.chances if isinstance(reply, Choice) and not spoiled else None
+        usage = Usage(token_count(sum(len(m.content) for m in request.messages)), token_count(len(kept)))
+        pace = self.traits.tokens_per_s
         return Completion(
             text=kept,
-            usage=Usage(_tokens(sum(len(m.content) for m in request.messages)), _tokens(len(kept))),
+            usage=usage,
             finish_reason="length" if cut else "stop",
-            latency_s=self.traits.latency_s,
+            latency_s=self.traits.latency_s + (usage.output_tokens / pace if pace else 0.0),
             logprobs=_told(kept, request.top_logprobs, chances, draws),
             truncated=cut,
         )
 
 
-def _tokens(characters: int) -> int:
+def token_count(characters: int) -> int:
+    """Tokens of a text of so many characters, at least one."""
     return max(1, -(-characters // CHARACTERS_PER_TOKEN))
+
+
+def _stopped(text: str, sampling: dict[str, Any]) -> str:
+    """The text up to the first stop sequence that occurs in it."""
+    for name in ("stop", "stop_sequences"):
+        stops = sampling.get(name) or ()
+        for stop in (stops,) if isinstance(stops, str) else stops:
+            if stop:
+                text = text.partition(stop)[0]
+    return text
 
 
 def _limit(sampling: dict[str, Any]) -> int | None:
@@ -88,13 +117,13 @@ def _told(
     if top is None:
         return ()
     if chances is None:
-        return _logprobs(text, top, draws)
+        return token_logprobs(text, top, draws)
     likeliest = sorted(chances, key=lambda token: -chances[token])
     told = {token: log(max(chances[token], _LEAST_CHANCE)) for token in likeliest}
     return (TokenLogprob(text, told[text], dict(islice(told.items(), top))),)
 
 
-def _logprobs(text: str, top: int, draws: Draws) -> tuple[TokenLogprob, ...]:
+def token_logprobs(text: str, top: int, draws: Draws) -> tuple[TokenLogprob, ...]:
     """A log-probability for each token, and for the ``top`` likeliest in its place.
 
     The token itself has between 55 % and 99 %; each alternative has half of what is left.

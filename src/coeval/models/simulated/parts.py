@@ -18,6 +18,8 @@ from coeval.models.simulated.benchmark_judges import (
     prefers_output,
     rubric_item_grade,
 )
+from coeval.models.simulated.conforming import conforming
+from coeval.models.simulated.foreign_graders import asks_for_grade, foreign_grade
 from coeval.models.simulated.judge import evaluation, factor_score, rubric_factors
 from coeval.models.simulated.marks import ANSWER_MARK, ITEM_MARK, REFUSAL
 from coeval.models.simulated.student import answer
@@ -90,6 +92,7 @@ PARTS: tuple[Part, ...] = (
     Part("nuanced_attributes", _asks_for_nuanced, nuanced_attributes),
     Part("target_attributes", _asks_for_target, target_attributes),
     Part("rubric", _asks_for_rubric, rubric),
+    Part("foreign_grade", asks_for_grade, foreign_grade),
 )
 """Asked in this order; a request that is none of them is a student's."""
 
@@ -97,7 +100,7 @@ _BY_SCHEMA: dict[str, Player] = {part.schema: part.play for part in PARTS}
 
 
 def player(text: str, schema: Schema | None) -> Player:
-    """Who plays the role that the request asks for."""
-    if schema is not None and schema.name in _BY_SCHEMA:
-        return _BY_SCHEMA[schema.name]
+    """Who plays the role that the request asks for; a schema that is none of ours is just followed."""
+    if schema is not None:
+        return _BY_SCHEMA.get(schema.name, conforming)
     return next((part.play for part in PARTS if part.asked_in(text)), answer)

@@ -21,7 +21,8 @@ class Traits(msgspec.Struct, frozen=True):
     answers of its own ``family``, ``position_bias`` for the answer shown first in a pair.
     Teacher: ``difficulty_spread`` is the standard deviation of its items' difficulty around 0.5.
     Every role: ``verbosity`` scales lengths, ``malformed_rate`` and ``failure_rate`` are the
-    shares of spoiled replies and of failed calls, ``latency_s`` is waited before each reply.
+    shares of spoiled replies and of failed calls. ``latency_s`` is waited before the first token of
+    a reply, and ``tokens_per_s`` is the pace of the tokens after it; 0 gives them all at once.
     """
 
     skill: float = 0.6
@@ -34,6 +35,7 @@ class Traits(msgspec.Struct, frozen=True):
     malformed_rate: float = 0.0
     failure_rate: float = 0.0
     latency_s: float = 0.0
+    tokens_per_s: float = 0.0
     family: str = ""
 
 
@@ -53,6 +55,7 @@ RANGES: dict[str, Range] = {
     "malformed_rate": Range(0, 1),
     "failure_rate": Range(0, 1),
     "latency_s": Range(0, 3600),
+    "tokens_per_s": Range(0, 1_000_000),
 }
 
 SAMPLING = frozenset({
@@ -62,8 +65,8 @@ SAMPLING = frozenset({
     "repeat_penalty", "repetition_penalty", "seed", "service_tier", "stop", "stop_sequences",
     "temperature", "thinking", "top_a", "top_k", "top_logprobs", "top_p", "typical_p", "user",
 })  # fmt: skip
-"""What providers take beside a prompt. A simulated model takes it too, heeding the limits of length alone:
-an experiment can be tried on simulated models as it stands."""
+"""What providers take beside a prompt. A simulated model takes it too, heeding the limits of length and the
+stop sequences alone: an experiment can be tried on simulated models as it stands."""
 
 
 def family_of(model: str) -> str:
