@@ -14,7 +14,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from tiny_model import tiny_model
+from fakes.tiny_model import tiny_model
 
 from coeval.core.errors import BadRequest, ModelStopped, ServerFault, UsageError
 from coeval.core.records import Completion, Message, Request
@@ -285,8 +285,14 @@ async def test_what_is_not_there_is_said_before_anything_is_asked(
         LocalModel(spec(folder, options={"device": "tpu"}))
     with pytest.raises(UsageError, match=r"cuda:99 is not there"):
         LocalModel(spec(folder, options={"device": "cuda:99"}))
+    (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UsageError, match="could not be loaded with transformers on cpu"):
         async with Models([spec(tmp_path)], Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)):
+            pass
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    absent = spec(Path("owner/no-such-model"))
+    with pytest.raises(UsageError, match=r"sought on the hub since no folder here has that name"):
+        async with Models([absent], Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)):
             pass
     monkeypatch.setattr(local, "find_spec", lambda _: None)
     with pytest.raises(UsageError, match=r"pip install 'coeval\[huggingface\]'"):

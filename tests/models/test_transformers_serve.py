@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tiny_model import tiny_model
+from fakes.tiny_model import tiny_model
 
 from coeval.core.records import Message, Request
 from coeval.models.base import ModelSpec

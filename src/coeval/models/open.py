@@ -14,7 +14,7 @@ from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Request
 from coeval.models.base import Model, ModelSpec
 from coeval.models.catalog import HOSTS, Host
-from coeval.models.dialects.local import LocalModel
+from coeval.models.dialects.local import LocalModel, find_runtime
 from coeval.models.dialects.openai_chat import OpenAIChat
 from coeval.models.http import Endpoint, Http, draining
 from coeval.models.keys import Credential, Keys
@@ -23,10 +23,19 @@ from coeval.models.quota import Permits
 from coeval.models.simulated import SimulatedModel
 from coeval.models.standing import REFUSALS_TO_STOP, Standing
 
-__all__ = ["REFUSALS_TO_STOP", "Models"]
+__all__ = ["REFUSALS_TO_STOP", "Models", "check_askable"]
 
 DEFAULT_CONCURRENCY = 256
 DEFAULT_START = 16
+
+
+def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
+    """Open nothing, and raise the UsageError that opening these models would, as far as it shows yet:
+
+    a model without an address or a key, or one in this process without its folder, a library or the
+    device. Whether weights can be loaded shows when they are.
+    """
+    _reach(_asked(specs), keys)
 
 
 class Models(Mapping[str, Model]):
@@ -51,7 +60,7 @@ class Models(Mapping[str, Model]):
         permits: Mapping[str, Permits] | None = None,
         http: Http | None = None,
     ) -> None:
-        self._specs = [spec for spec in specs if HOSTS[spec.interface].dialect != "benchmark"]
+        self._specs = _asked(specs)
         self._keys = keys
         self._permits = permits or {}
         self._models: dict[str, Model] = {}
@@ -140,16 +149,21 @@ class _Address(NamedTuple):
 _Endpoints = Mapping[tuple[str, str | None], Endpoint]
 
 
+def _asked(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
+    return [spec for spec in specs if HOSTS[spec.interface].dialect != "benchmark"]
+
+
 def _reach(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, _Address]:
-    """The address of every model that is asked over HTTP; UsageError names all that have none."""
+    """The address of every model that is asked over HTTP; UsageError names all that cannot be asked."""
     reached: dict[str, _Address] = {}
     problems: list[str] = []
     for spec in specs:
         host = HOSTS[spec.interface]
-        if host.dialect in ("simulated", "local") and spec.base_url is None:
-            continue
         try:
-            reached[spec.name] = _address(spec, host, keys)
+            if _is_local(spec):
+                find_runtime(spec)
+            elif host.dialect != "simulated" or spec.base_url is not None:
+                reached[spec.name] = _address(spec, host, keys)
         except UsageError as error:
             problems.append(f"{error}")
     if problems:

@@ -17,7 +17,7 @@ from coeval.engine.progress import Board
 from coeval.engine.waiting import telling_waits
 from coeval.models.http import Http
 from coeval.models.keys import Keys
-from coeval.models.open import Models
+from coeval.models.open import Models, check_askable
 from coeval.models.quota import UsageLedger
 from coeval.pipeline.blueprint import Blueprint
 from coeval.pipeline.changes import refuse_changed
@@ -135,8 +135,7 @@ async def begun(
     folder = run_folder(config)
     _need_items(config, folder)
     specs = [model.spec() for model in config.models]
-    async with Models(specs, keys):
-        pass  # what cannot be asked shows here, before anything is created
+    check_askable(specs, keys)
     with folder.locked(), _replacing(config, options, folder, note):
         quota = config.experiment.quota
         ledger = UsageLedger(folder.usage, {name: quota[name].max_calls for name in quota})

@@ -14,7 +14,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from itertools import count
-from typing import Any, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -25,7 +26,7 @@ from coeval.models.dialects.local_job import Engine, Job, drawing
 from coeval.models.dialects.local_transformers import TransformersEngine
 from coeval.models.dialects.local_vllm import VllmEngine
 
-__all__ = ["LocalModel"]
+__all__ = ["LocalModel", "find_runtime"]
 
 Library: TypeAlias = Literal["vllm", "transformers"]
 
@@ -35,6 +36,8 @@ INSTALL = (
 )
 GATHER_S = 0.005
 """How long a first request waits for others to be answered with it."""
+_CONFIGURATIONS = ("config.json", "params.json", "adapter_config.json")
+"""One of these makes a folder a model: as transformers, Mistral and PEFT save them."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,20 +45,20 @@ _log = logging.getLogger(__name__)
 class LocalModel(Model):
     """A model by its name on the hub or its folder; ``spec.options["device"]`` says where it runs.
 
-    ``auto`` takes the GPU, and without one the processor, with a warning. Building it checks that
-    there is a library and the device; `open` loads the weights, `aclose` frees them.
+    ``auto`` takes the GPU, and without one the processor, with a warning. `open` loads the
+    weights, `aclose` frees them.
     """
 
     def __init__(self, spec: ModelSpec) -> None:
-        """Raises UsageError where nothing is installed that could run it, or the device is not there."""
+        """Raises UsageError as `find_runtime` does."""
         self.name = spec.name
         self.interface = spec.interface
-        self._spec = spec
-        wanted = spec.options.get("device", "auto")
-        library = installed(spec.name)
-        self._device = chosen_device(wanted, spec.name)
-        # vLLM's usual build has no kernels for the processor.
-        self._library: Library = "transformers" if self._device == "cpu" else library
+        self._runtime = find_runtime(spec)
+        self._spec = msgspec.structs.replace(spec, model=self._runtime.weights)
+        if self._runtime.device == "cpu" and spec.options.get("device", "auto") == "auto":
+            _log.warning(
+                "local model %s: no CUDA GPU is to be seen, so it runs on the processor, slowly", spec.name
+            )
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"local {spec.name}")
         self._engine: Engine | None = None
         self._waiting: list[tuple[int, int, Job]] = []
@@ -66,7 +69,7 @@ class LocalModel(Model):
     async def open(self) -> None:
         """Load the weights; the first time they are downloaded. Raises UsageError where they cannot be."""
         loop = asyncio.get_running_loop()
-        self._engine = await loop.run_in_executor(self._thread, load, self._library, self._spec, self._device)
+        self._engine = await loop.run_in_executor(self._thread, load, self._spec, self._runtime)
         self._working = loop.create_task(self._work(self._engine))
 
     async def complete(self, request: Request) -> Completion:
@@ -137,6 +140,50 @@ def fault(error: BaseException, name: str) -> ServerFault:
     return ServerFault(f"local model {name}: {type(error).__name__}: {error}", retry_advised=False)
 
 
+class Runtime(NamedTuple):
+    """What runs a local model: ``weights`` is its folder, or its name on the hub."""
+
+    weights: str
+    library: Library
+    device: str
+
+
+def find_runtime(spec: ModelSpec) -> Runtime:
+    """By what library and on which device the model would run. Loads no weights.
+
+    Raises
+    ------
+    UsageError
+        its folder is not there or holds no model, no library is installed, or the device is not there.
+    """
+    weights = located(spec)
+    library = installed(spec.name)
+    device = chosen_device(spec.options.get("device", "auto"), spec.name)
+    # vLLM's usual build has no kernels for the processor.
+    return Runtime(weights, "transformers" if device == "cpu" else library, device)
+
+
+def located(spec: ModelSpec) -> str:
+    """Where the weights are: a path with ``~`` resolved, or a name on the hub as it is."""
+    path = Path(spec.model).expanduser()
+    if path.is_dir() and not any((path / name).is_file() for name in _CONFIGURATIONS):
+        raise UsageError(
+            f"local model {spec.name}: the folder {spec.model} holds no config.json, so no model; "
+            "name the folder that the weights were saved in"
+        )
+    if _is_path(spec.model) and not path.exists():
+        raise UsageError(
+            f"local model {spec.name}: there is no folder {spec.model} (looked for at {path.absolute()}); "
+            "correct the path, or name a model of the hub as owner/name"
+        )
+    return str(path) if path.exists() else spec.model
+
+
+def _is_path(model: str) -> bool:
+    """Whether it can be no name on the hub, which is ``name`` or ``owner/name``."""
+    return model.startswith((".", "~", "/")) or model.count("/") > 1 or "\\" in model
+
+
 def installed(name: str) -> Library:
     """The library that runs a local model. Raises UsageError with what to install where there is none."""
     if find_spec("vllm") is not None:
@@ -154,8 +201,6 @@ def chosen_device(wanted: Any, name: str) -> str:
     from torch import cuda
 
     gpus = cuda.device_count() if cuda.is_available() else 0
-    if wanted == "auto" and gpus == 0:
-        _log.warning("local model %s: no CUDA GPU is to be seen, so it runs on the processor, slowly", name)
     if wanted in ("auto", "cpu"):
         return "cuda" if wanted == "auto" and gpus else "cpu"
     pinned = re.fullmatch(r"cuda(?::(\d{1,3}))?", wanted) if isinstance(wanted, str) else None
@@ -169,13 +214,17 @@ def chosen_device(wanted: Any, name: str) -> str:
     return pinned[0]
 
 
-def load(library: Library, spec: ModelSpec, device: str) -> Engine:
+def load(spec: ModelSpec, runtime: Runtime) -> Engine:
     """The engine with the model's weights in it. Raises UsageError where there are none to load."""
+    library, device = runtime.library, runtime.device
     try:
         return VllmEngine(spec, device) if library == "vllm" else TransformersEngine(spec, device)
     except (OSError, ValueError, ImportError, RuntimeError) as error:
+        sought = (
+            "" if Path(spec.model).exists() else ", sought on the hub since no folder here has that name,"
+        )
         raise UsageError(
-            f"local model {spec.name}: {spec.model} could not be loaded with {library} on {device}: {error}\n"
-            "Check its name on the hub or its folder, that the weights are downloaded or the hub can be "
-            "reached, and that the memory is large enough."
+            f"local model {spec.name}: {spec.model}{sought} could not be loaded with {library} on {device}: "
+            f"{error}\nCheck its name on the hub or its folder, that the weights are downloaded or the hub "
+            "can be reached, and that the memory is large enough."
         ) from error
