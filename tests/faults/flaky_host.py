@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -28,12 +29,16 @@ PHASE_OF = {
 
 
 class Asked(NamedTuple):
-    """A request as it arrived: the number ``n`` counts from 1, ``text`` is its last message."""
+    """A request as it arrived: the number ``n`` counts from 1, ``text`` is its last message.
+
+    ``times`` is how often exactly this was asked, this time included.
+    """
 
     n: int
     model: str
     text: str
     digest: str
+    times: int
     web: web.Request
 
 
@@ -54,6 +59,7 @@ class Host:
     fault: Fault | None = None
     asked: list[Asked] = field(default_factory=list)
     _arrival: asyncio.Event = field(default_factory=asyncio.Event)
+    _times: Counter[str] = field(default_factory=Counter)
 
     async def arrived(self, count: int) -> None:
         """Wait until so many requests have come in all."""
@@ -70,13 +76,10 @@ class Host:
     ) -> web.StreamResponse:
         content = await request.read()
         body = msgspec.json.decode(content, type=_Body)
-        asked = Asked(
-            len(self.asked) + 1,
-            body.model,
-            body.messages[-1]["content"],
-            hashlib.blake2b(content).hexdigest(),
-            request,
-        )
+        digest = hashlib.blake2b(content).hexdigest()
+        self._times[digest] += 1
+        text = body.messages[-1]["content"]
+        asked = Asked(len(self.asked) + 1, body.model, text, digest, self._times[digest], request)
         self.asked.append(asked)
         self._arrival.set()
         reply = await self.fault(asked) if self.fault is not None else None

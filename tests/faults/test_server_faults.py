@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -52,13 +51,22 @@ async def a_web_page(_: Asked) -> web.StreamResponse:
     return web.Response(text="<html>Welcome to the captive portal</html>", content_type="text/html")
 
 
+def once(fault: Fault) -> Fault:
+    """``fault``, unless the very same was asked before: what cannot be read is asked for only once more."""
+
+    async def faulty(asked: Asked) -> web.StreamResponse | None:
+        return await fault(asked) if asked.times == 1 else None
+
+    return faulty
+
+
 async def all_at_once(asked: Asked) -> web.StreamResponse | None:
-    ways: tuple[Callable[[Asked], Awaitable[web.StreamResponse]], ...] = (
+    ways: tuple[Fault, ...] = (
         rate_limited,
         broken_down,
         reset,
         torn,
-        half_a_body,
+        once(half_a_body),
     )
     return await ways[asked.n // 3 % len(ways)](asked) if not asked.n % 3 else None
 
@@ -76,8 +84,8 @@ PASSING = {
     "25 % 500": every(4, broken_down),
     "connections reset": every(7, reset),
     "truncated bodies": every(7, torn),
-    "half a body that claims to be whole": every(7, half_a_body),
-    "a page of somebody else": every(7, a_web_page),
+    "half a body that claims to be whole": every(7, once(half_a_body)),
+    "a page of somebody else": every(7, once(a_web_page)),
     "one in a hundred hangs": every(30, hung),
     "all at once": all_at_once,
 }
@@ -133,6 +141,16 @@ async def test_one_prompt_that_is_always_400_fails_alone(tmp_path: Path) -> None
         host.fault = None
         assert_whole(await run(file, continue_run=True), file)
         assert len(host.asked) - asked_before == 2 + 4, "only what was owed is asked for"
+
+
+async def test_a_host_of_web_pages_costs_two_requests_a_record(tmp_path: Path) -> None:
+    async with hosted() as host, hosted(fault=a_web_page) as portal:
+        file = experiment(tmp_path, host.url, total=TOTAL, urls={"student-2": portal.url})
+        summary = await run(file)
+        assert summary.phases["response_collection"].failed == {"unreadable": TOTAL}
+        assert len(portal.asked) == 2 * TOTAL
+        failed = [r for r in records(folder_of(file), "response_collection").values() if r.get("status")]
+        assert all("captive portal" in record["error"]["message"] for record in failed)
 
 
 @pytest.mark.parametrize("barriers", [False, True])

@@ -20,6 +20,7 @@ from coeval.core.errors import (
     ModelError,
     NotFound,
     RateLimited,
+    Unreadable,
 )
 from coeval.core.records import Completion, Message, Request, Schema, TokenLogprob, Usage
 from coeval.models.base import ModelSpec
@@ -276,7 +277,6 @@ async def test_a_flagged_input_is_no_lack_of_access() -> None:
         Fault(429, headers={"Retry-After": "0"}),
         Broken.RESET,
         Broken.TORN,
-        Raw(b"<html>gateway</html>"),
         Raw(b'{"error": {"code": 503, "message": "busy"}}'),
     ],
     ids=str,
@@ -286,6 +286,16 @@ async def test_passing_trouble_is_asked_again(trouble: Any) -> None:
         completion = await complete(server, ask())
     assert (completion.text, completion.attempts) == ("ok", 3)
     assert server.bodies[0] == server.bodies[2]
+
+
+async def test_a_page_in_place_of_an_answer_is_asked_for_once_more() -> None:
+    page = Raw(b"<html>gateway</html>")
+    async with fake(page, keys=[KEY]) as server:
+        assert (await complete(server, ask())).attempts == 2
+    async with fake(page, page, page, keys=[KEY]) as server:
+        with pytest.raises(Unreadable, match="gateway"):
+            await complete(server, ask())
+        assert len(server.bodies) == 2
 
 
 async def test_the_key_is_in_no_message() -> None:

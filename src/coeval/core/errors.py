@@ -14,7 +14,8 @@
         │   ├── ConnectionFailed *      refused, reset, cut off
         │   ├── RequestTimeout *        no answer within timeout_s
         │   ├── RateLimited *           429
-        │   ├── ServerFault *           408, 409, 5xx, or a body that is no answer
+        │   ├── ServerFault *           408, 409, 5xx
+        │   │   └── Unreadable *            what came is no answer, or none that we can read
         │   ├── BadRequest              400, 413, 422
         │   ├── AccessDenied            401, 403
         │   ├── NotFound                404
@@ -55,6 +56,7 @@ __all__ = [
     "ServerFault",
     "StoreError",
     "Unparsable",
+    "Unreadable",
     "UsageError",
 ]
 
@@ -155,6 +157,12 @@ class RateLimited(ModelError):
 class ServerFault(ModelError):
     kind = "server"
     retryable = True
+
+
+class Unreadable(ServerFault):
+    """It may have been paid for, and seldom passes: asked again once."""
+
+    kind = "unreadable"
 
 
 class BadRequest(ModelError):

@@ -25,6 +25,7 @@ from coeval.core.errors import (
     RateLimited,
     RequestTimeout,
     ServerFault,
+    Unreadable,
 )
 from coeval.models.dial import CONNECT_TIMEOUT_S
 from coeval.models.wire_errors import Closed, ConnectTimeout, Lost, NoConnection, NotHttp, WireError
@@ -133,8 +134,8 @@ def _no_answer(where: str) -> ConnectionFailed:
     return ConnectionFailed(f"{where}: the server closed the connection without an answer")
 
 
-def _not_http(where: str, reason: str) -> ServerFault:
-    return ServerFault(f"{where}: the answer is not HTTP as we read it ({_first_line(reason)})")
+def _not_http(where: str, reason: str) -> Unreadable:
+    return Unreadable(f"{where}: the answer is not HTTP as we read it ({_first_line(reason)})")
 
 
 def _unresolved(where: str, error: OSError) -> ConnectionFailed:
@@ -169,10 +170,10 @@ def from_status(status: int, body: bytes, where: str) -> ModelError:
             return BadRequest(message, status=status)
 
 
-def from_garbage(status: int, body: bytes, cause: Exception, where: str) -> ServerFault:
-    """The ServerFault for a body that should be an answer and is none."""
+def from_garbage(status: int, body: bytes, cause: Exception, where: str) -> Unreadable:
+    """The error for a body that should be an answer and is none."""
     said = _excerpt(body) or "nothing"
-    return ServerFault(f"{where} answered {status} with what is no answer ({cause}): {said}", status=status)
+    return Unreadable(f"{where} answered {status} with what is no answer ({cause}): {said}", status=status)
 
 
 def _from_tls(error: Exception, where: str) -> ConnectionFailed:

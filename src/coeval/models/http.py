@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -23,6 +23,7 @@ from coeval.core.errors import (
     ModelError,
     RateLimited,
     RequestTimeout,
+    Unreadable,
 )
 from coeval.models.answer import Reply
 from coeval.models.endpoint import Endpoint
@@ -43,6 +44,8 @@ T = TypeVar("T")
 BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 28.0)
 """Longest wait before each further attempt; 59.5 s in all."""
 ATTEMPTS = len(BACKOFF_S) + 1
+FEWER_ATTEMPTS: Mapping[type[ModelError], int] = {Unreadable: 2}
+"""Of these, so many end a request, whatever else it met with: another try gains nothing."""
 TOLD_AFTER_S = 3.0
 """Nothing but failures for so long is worth a line to whoever waits."""
 
@@ -57,7 +60,7 @@ class Call(Generic[T]):
     ----------
     decode:
         the value of a 2xx body. ValueError and msgspec's errors mean that it is no answer, which
-        is tried again; a ModelError is taken as it is.
+        is asked for once more; a ModelError is taken as it is.
     explain:
         the dialect's reading of an error body, by status; None leaves it to the status alone.
     timeout_s:
@@ -181,6 +184,7 @@ class Http:
         endpoint, call = ask.endpoint, ask.call
         self._endpoints.add(endpoint)
         attempt = 0
+        met: dict[type[ModelError], int] = {}
         while True:
             self._check_sending()
             await endpoint.limiter.acquire(call.rank, again=attempt > 0, refusal=call.refusal)
@@ -197,6 +201,10 @@ class Http:
                 return outcome
             error, again = outcome.error, outcome.again
             error.attempts = attempt
+            kind = type(error)
+            met[kind] = met.get(kind, 0) + 1
+            if met[kind] == FEWER_ATTEMPTS.get(kind):
+                error.retry_advised = again = False
             if endpoint.is_down:
                 error.retry_advised = again = False
                 error.args = (f"{error}; it has given nothing but errors for {endpoint.down_s:.0f} s",)
