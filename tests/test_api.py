@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pipeline.experiments import PHASES, Lab, model, quiz, task
@@ -73,9 +74,32 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_is_continued_or_overwritten(lab: Lab) -> None:
-    with pytest.raises(UsageError, match="not both"):
+    with pytest.raises(UsageError, match="continue_run=True and overwrite=True exclude each other"):
         coeval.run(lab.file, continue_run=True, overwrite=True)
     assert not lab.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({}, ("continue_run=True", "another id", "overwrite=True")),
+        ({"continue_run": True, "only_models": ["bert"]}, ("only_models names bert",)),
+        (
+            {"overwrite": True, "only_models": ["ben"]},
+            ("overwrite=True with only_models ben", "continue_run=True"),
+        ),
+        ({"continue_run": True}, ('changed="redo"', 'changed="keep"')),
+        ({"continue_run": True, "keys": "gone.yaml"}, ("the key file that keys names",)),
+    ],
+    ids=["occupied", "unknown model", "nothing to do", "changed", "key file"],
+)
+def test_a_refusal_names_the_words_of_python(lab: Lab, how: dict[str, Any], words: tuple[str, ...]) -> None:
+    lab.run()
+    lab.tasks[0]["rubric"]["plot"] = "Another criterion."
+    with pytest.raises(UsageError) as refusal:
+        lab.run(**how)
+    assert all(word in str(refusal.value) for word in words), refusal.value
+    assert "--" not in str(refusal.value)
 
 
 class Witness:

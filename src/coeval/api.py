@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from coeval.core.errors import ConfigError, StoreError, UsageError
+from coeval.core.options import CONTINUE, OVERWRITE
 from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load import load_config
@@ -170,7 +171,7 @@ async def arun(
         phase_barriers=phase_barriers,
     )
     if continue_run and overwrite:
-        raise UsageError("a run is continued or overwritten, not both")
+        raise UsageError(f"{CONTINUE} and {OVERWRITE} exclude each other; give one of them")
     found = find_keys(keys)
     summary = await _arun(loaded, options, keys=found, watcher=watcher, interrupt=interrupt)
     return Run(run_folder(loaded).path, summary)

@@ -186,7 +186,7 @@ def test_an_empty_key_file_holds_no_keys(places: Places, text: str) -> None:
 
 
 def test_a_file_that_was_named_must_be_there(places: Places) -> None:
-    with pytest.raises(UsageError, match=r"gone\.yaml, the key file that --keys names"):
+    with pytest.raises(UsageError, match=r"gone\.yaml, the key file that keys names"):
         places.load(Path("gone.yaml"))
     with pytest.raises(UsageError, match="COEVAL_KEYS_FILE names"):
         places.load(env={"COEVAL_KEYS_FILE": "/nowhere/keys.yaml"})
@@ -212,7 +212,13 @@ def test_a_key_file_that_everybody_can_read_is_warned_of(
 
 def test_the_places_of_a_key_are_all_named(places: Places) -> None:
     said = places.load().places("gemini")
-    for place in ("access_key", "providers.gemini", "--keys", "COEVAL_KEYS_FILE", "GEMINI_API_KEY or GOOGLE"):
+    for place in (
+        "access_key",
+        "providers.gemini",
+        "(keys, ",
+        "COEVAL_KEYS_FILE",
+        "GEMINI_API_KEY or GOOGLE",
+    ):
         assert place in said
     path = places.write(places.cwd / "keys.yaml", "providers: {}")
     assert str(path) in places.load().places("gemini")

@@ -81,7 +81,7 @@ def test_the_ceiling_holds_and_its_error_names_the_way_out(tmp_path: Path) -> No
         permits.permit()
     message = str(caught.value)
     assert "model gpt-4o has used 3 of the 3" in message
-    assert "Raise experiment.quota.gpt-4o.max_calls and run again with --continue." in message
+    assert "Raise experiment.quota.gpt-4o.max_calls and run again with continue_run=True." in message
     assert permits.remaining == 0
     assert ledger.sent("gpt-4o") == 3
 

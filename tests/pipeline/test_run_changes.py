@@ -74,7 +74,7 @@ def test_a_change_is_refused_with_its_name_then_redone_with_what_follows(
     with pytest.raises(UsageError) as refusal:
         lab.run(continue_run=True)
     assert named in str(refusal.value)
-    for way in (str(lab.path), "--redo-changed", "--keep-changed", "another experiment id"):
+    for way in (str(lab.path), 'changed="redo"', 'changed="keep"', "another experiment id"):
         assert way in str(refusal.value)
     usage = lab.path / "usage.json"  # counts probes
     assert {path: path.read_bytes() for path in before if path != usage} == {
@@ -241,7 +241,7 @@ def test_scores_that_mix_two_configurations_say_so(tmp_path: Path) -> None:
     kept = lab.run(continue_run=True, changed="keep")
     assert kept.summary is not None
     mixed = (
-        "of another configuration, and counted all the same: 6 evaluations; --redo-changed makes them again"
+        'of another configuration, and counted all the same: 6 evaluations; changed="redo" makes them again'
     )
     assert kept.summary.notes == [mixed]
     lab.settings["quota"] = {"ann": {"max_calls": 14}}  # 1 + 3 + 6 of the first start, and 4 more

@@ -51,7 +51,7 @@ def test_a_model_at_its_ceiling_leaves_gaps_that_a_higher_one_fills(
     assert summary.missing == judged.missing + summary.phases["response_collection"].missing > 0
     assert judged.gaps["quota"] + summary.phases["response_collection"].gaps["quota"] > 0
     assert "experiment.quota.ben.max_calls" in summary.stopped["ben"]
-    assert "--continue" in summary.stopped["ben"]
+    assert "continue_run=True" in summary.stopped["ben"]
     log = (lab.path / "run.log").read_text()
     assert log.count("WARNING model ben has used 6 of the 6 requests") == 1
     assert lab.meta()["status"] == "incomplete"

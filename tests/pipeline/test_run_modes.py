@@ -160,7 +160,7 @@ def test_new_refuses_what_stands_there_and_overwrite_moves_it(tmp_path: Path) ->
     before = content(lab)
     with pytest.raises(UsageError, match="V-11") as refusal:
         lab.run()
-    assert all(way in str(refusal.value) for way in ("--continue", "--overwrite", "another id"))
+    assert all(way in str(refusal.value) for way in ("continue_run=True", "overwrite=True", "another id"))
     assert content(lab) == before
     lab.settings["seed"] = 1
     assert lab.run(overwrite=True).exit_code == 0

@@ -157,7 +157,7 @@ def test_a_run_cannot_resume_from_itself(tmp_path: Path) -> None:
         "rubric_mapping": "Keep",
     }
     lab = Lab(tmp_path, [model("ann")], settings={"resume_from": "exp", "phases": keep})
-    with pytest.raises(UsageError, match="--continue"):
+    with pytest.raises(UsageError, match="continue_run=True"):
         lab.run()
 
 

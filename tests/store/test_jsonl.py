@@ -82,7 +82,7 @@ def test_a_crash_before_the_replacement_leaves_the_file_as_it_was(
 @pytest.mark.parametrize(
     ("number", "way_out"),
     [
-        (errno.ENOSPC, "free some space and run again with --continue"),
+        (errno.ENOSPC, "free some space and run again with continue_run=True"),
         (errno.EDQUOT, "free some space"),
         (errno.EFBIG, "ulimit -f"),
         (errno.EROFS, "choose another storage_folder"),

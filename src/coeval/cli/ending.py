@@ -11,18 +11,20 @@ import typer
 
 from coeval.cli.plain import plain_lines
 from coeval.core.errors import CoevalError, ModelUnavailable
+from coeval.core.options import Face, spoken_by
 
 UNAVAILABLE, INTERRUPTED = 2, 130
 
 
-def run_to_exit(app: typer.Typer) -> None:
-    """Run a command line; always raises SystemExit.
+def run_to_exit(app: typer.Typer, face: Face) -> None:
+    """Run a command line, whose words messages use; always raises SystemExit.
 
     Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 130 interrupted.
     """
     _open_streams()
     try:
-        app()
+        with spoken_by(face):
+            app()
     except SystemExit as end:
         # Usage errors are 2 to the argument parser; here 2 means that a model is unavailable.
         raise SystemExit(1 if end.code == 2 else end.code) from None

@@ -13,6 +13,7 @@ from coeval.cli.repair import repair
 from coeval.cli.run import run
 from coeval.cli.simulate import simulate
 from coeval.cli.status import status
+from coeval.core.options import Face
 
 app = typer.Typer(
     name="coeval",
@@ -48,4 +49,4 @@ def options(
 
 def main() -> None:
     """Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 130 interrupted."""
-    run_to_exit(app)
+    run_to_exit(app, Face.COEVAL)

@@ -20,6 +20,7 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from coeval.core.errors import UsageError
+from coeval.core.options import KEYS
 from coeval.models.catalog import HOSTS, Host
 
 __all__ = ["Credential", "Keys", "redact"]
@@ -105,7 +106,7 @@ class Keys:
         file = (
             f"`providers.{interface}` in {self._source.path}"
             if self._source.path is not None
-            else f"`providers.{interface}` in a key file (--keys, COEVAL_KEYS_FILE, "
+            else f"`providers.{interface}` in a key file ({KEYS}, COEVAL_KEYS_FILE, "
             "./keys.yaml or ~/.coeval/keys.yaml; none of these exists)"
         )
         variables = host.key_env or tuple(name for names in host.settings.values() for name in names)
@@ -145,7 +146,7 @@ def _without_identity(fields: Mapping[str, str]) -> dict[str, str]:
 
 def _find(path: Path | None, env: Mapping[str, str], cwd: Path, home: Path) -> Path | None:
     named = env.get("COEVAL_KEYS_FILE", "").strip()
-    for asked, origin in ((path, "--keys"), (Path(named) if named else None, "COEVAL_KEYS_FILE")):
+    for asked, origin in ((path, str(KEYS)), (Path(named) if named else None, "COEVAL_KEYS_FILE")):
         if asked is None:
             continue
         asked = home.joinpath(*asked.parts[1:]) if asked.parts[:1] == ("~",) else cwd / asked

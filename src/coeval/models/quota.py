@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from coeval.core.errors import QuotaExhausted, StoreError
+from coeval.core.options import CONTINUE
 from coeval.core.records import Usage
 from coeval.store.jsonl import read_json, write_json_atomic
 
@@ -77,7 +78,7 @@ class Permits:
         wanted = "" if requests == 1 else f"; {requests} more were asked for at once"
         return (
             f"model {self._name} has used {self._row.requests} of the {self._ceiling} requests that {key} "
-            f"allows over the life of the run{wanted}. Raise {key} and run again with --continue."
+            f"allows over the life of the run{wanted}. Raise {key} and run again with {CONTINUE}."
         )
 
 

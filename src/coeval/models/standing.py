@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coeval.core.errors import AccessDenied, Gap, ModelError, ModelStopped, NotFound
+from coeval.core.options import CONTINUE
 from coeval.models.quota import Permits
 
 __all__ = ["REFUSALS_TO_STOP", "Standing"]
@@ -49,5 +50,5 @@ class Standing:
         if not self._answered and self._refusals >= REFUSALS_TO_STOP and self._reason is None:
             self._reason = (
                 f"model {self._name} is not asked any more: its first {self._refusals} requests were all "
-                f"refused ({error}). Correct its key, model id or base_url, and run again with --continue."
+                f"refused ({error}). Correct its key, model id or base_url, and run again with {CONTINUE}."
             )

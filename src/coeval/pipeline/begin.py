@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from coeval import __version__
 from coeval.core.errors import ConfigError, ModelUnavailable, UsageError
+from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.engine.progress import Board
 from coeval.engine.waiting import telling_waits
 from coeval.models.http import Http
@@ -72,7 +73,7 @@ def check_startable(config: Config, options: Options) -> None:
     names = {model.name for model in config.models}
     if unknown := [name for name in options.only_models if name not in names]:
         raise UsageError(
-            f"--only-models names {', '.join(unknown)}; the models are {', '.join(sorted(names))}"
+            f"{ONLY_MODELS} names {', '.join(unknown)}; the models are {', '.join(sorted(names))}"
         )
     _refuse_unbuilt(config)
     _refuse_for_nothing(config, options)
@@ -84,8 +85,8 @@ def _refuse_for_nothing(config: Config, options: Options) -> None:
         return
     if not look_ahead(config, options).survey.owed.total():
         raise UsageError(
-            f"--overwrite --only-models {','.join(options.only_models)} leaves nothing to do: what they take "
-            "part in needs work of others first; use --continue, or name those too"
+            f"{OVERWRITE} with {ONLY_MODELS} {','.join(options.only_models)} leaves nothing to do: what they "
+            f"take part in needs work of others first; use {CONTINUE}, or name those too"
         )
 
 

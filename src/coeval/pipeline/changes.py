@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from coeval.core.errors import UsageError
+from coeval.core.options import KEEP_CHANGED, REDO_CHANGED
 from coeval.pipeline.cast import Part, Scene
 from coeval.pipeline.recipes import Recipe, differences
 from coeval.pipeline.recorded import Stance
@@ -45,7 +46,7 @@ def refuse_changed(survey: Survey, scenes: Sequence[Scene], folder: RunDir, stan
     raise UsageError(
         f"{folder.path} holds {total} records of another configuration. They differ in:\n"
         + "\n".join(lines)
-        + "\nUse --redo-changed (make these and all that follow from them again), --keep-changed "
+        + f"\nUse {REDO_CHANGED} (make these and all that follow from them again), {KEEP_CHANGED} "
         "(leave them as they are), or another experiment id."
     )
 

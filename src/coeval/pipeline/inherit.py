@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from coeval.core.errors import UsageError
+from coeval.core.options import CONTINUE
 from coeval.pipeline.config.draft import resume_folder
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.store.jsonl import store_error, write_bytes_atomic
@@ -36,7 +37,7 @@ def take_over(config: Config, source: RunDir, target: RunDir) -> list[str]:
     converted on the way.
     """
     if source.path.resolve() == target.path.resolve():
-        raise UsageError(f"resume_from names the run itself ({target.path}); use --continue instead")
+        raise UsageError(f"resume_from names the run itself ({target.path}); use {CONTINUE} instead")
     phases = inherited_phases(config)
     extended = {source.rubric(task.name).name for task in config.tasks if task.rubric == "extend"}
     if is_legacy(source.path):

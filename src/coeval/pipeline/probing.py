@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from coeval.core.errors import ModelUnavailable, QuotaExhausted
+from coeval.core.options import PROBE_WARNS
 from coeval.engine.waiting import unless_interrupted
 from coeval.models.base import Model
 from coeval.models.open import Models
@@ -67,7 +68,7 @@ async def probe_models(
     if config.experiment.probe_on_fail == "abort":
         raise ModelUnavailable(
             f"{message}\nNothing was run. Correct this and start again, or go on all the same with "
-            "--probe-on-fail warn."
+            f"{PROBE_WARNS}."
         )
     note(message)
     log.warning(message)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from coeval.core.errors import Draining
+from coeval.core.options import OVERWRITE, REDO_CHANGED
 from coeval.core.records import Kept
 from coeval.engine.execute import from_iterable
 from coeval.engine.progress import Board
@@ -152,7 +153,7 @@ def _without(task: str, unheard: Sequence[ProposalWork]) -> Iterator[str]:
         if teachers := sorted({work.model for work in unheard if work.phase == phase}):
             yield (
                 f"{task}: {phase} was drawn without {', '.join(teachers)}, and stays so; "
-                "another experiment id or --overwrite asks again"
+                f"another experiment id or {OVERWRITE} asks again"
             )
 
 
@@ -215,7 +216,7 @@ def _mixed(running: Running, plan: Plan) -> Iterator[str]:
     counts = {phase: sum(n for of, n in changed.items() if of.phase == phase) for phase in FLOWING}
     shown = ", ".join(f"{count:,} {NOUN[phase]}" for phase, count in counts.items() if count)
     if shown:
-        yield f"of another configuration, and counted all the same: {shown}; --redo-changed makes them again"
+        yield f"of another configuration, and counted all the same: {shown}; {REDO_CHANGED} makes them again"
 
 
 def _owed_elsewhere(running: Running, plan: Plan) -> set[Phase]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.errors import StoreError
+from coeval.core.options import CONTINUE
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 """What decoding a damaged line raises; a line of another shape raises the first (ValidationError)."""
@@ -31,7 +32,7 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
     """What the operating system refused, and the way out."""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            hint = "the disk (or your quota on it) is full; free some space and run again with --continue"
+            hint = f"the disk (or your quota on it) is full; free some space and run again with {CONTINUE}"
         case errno.EFBIG:
             hint = "the file-size limit of this process is reached (see `ulimit -f`); raise it and continue"
         case errno.EROFS | errno.EACCES | errno.EPERM:

@@ -19,6 +19,7 @@ from typing import Any, assert_never
 import msgspec
 
 from coeval.core.errors import StoreError, UsageError
+from coeval.core.options import OVERWRITE
 from coeval.core.records import LEVELS, Datapoint, Evaluation, Record, Response
 from coeval.store.jsonl import (
     UNREADABLE,
@@ -314,7 +315,7 @@ def _move_files(files: Sequence[Path], folder: Path) -> None:
         if standing.exists() and not filecmp.cmp(path, standing, shallow=False):
             raise UsageError(
                 f"{standing} exists already and holds something else than the run to resume from; "
-                "use another experiment id, or --overwrite"
+                f"use another experiment id, or {OVERWRITE}"
             )
     folder.mkdir(parents=True, exist_ok=True)
     for path in files:

@@ -252,4 +252,4 @@ def test_a_run_cannot_resume_from_itself(check: Check, valid: str, folder: Path)
     (folder / "runs" / "exp-1").mkdir(parents=True)
     (problem,) = check(valid + "  resume_from: exp-1\n")
     assert "V-10" in problem
-    assert "--continue" in problem
+    assert "continue_run=True" in problem

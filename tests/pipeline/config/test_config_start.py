@@ -46,7 +46,13 @@ def test_artifacts_of_a_new_phase_refuse_and_name_the_ways_out(run: Path, valid:
     put(run, "phase4_responses/news.large.responses.jsonl", {"teacher_model_id": "large"})
     (problem,) = start(valid)
     assert problem.startswith("e.yaml:19  experiment.id  V-11  ")
-    for word in ("phase3_datapoints", "phase4_responses", "--continue", "another id", "--overwrite"):
+    for word in (
+        "phase3_datapoints",
+        "phase4_responses",
+        "continue_run=True",
+        "another id",
+        "overwrite=True",
+    ):
         assert word in problem
     assert start(valid, overwrite=True) == []
     phases = "storage_folder: runs\n  phases: {data_generation: Extend, response_collection: Model}"

@@ -10,6 +10,7 @@ import typer
 
 from coeval import __version__
 from coeval.cli.ending import run_to_exit
+from coeval.core.options import Face
 
 app = typer.Typer(
     name="eval-framework",
@@ -191,4 +192,4 @@ def evaluate(
 
 def main() -> None:
     """Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 130 interrupted."""
-    run_to_exit(app)
+    run_to_exit(app, Face.EVAL_FRAMEWORK)

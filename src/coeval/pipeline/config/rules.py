@@ -41,6 +41,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from coeval.core.options import CONTINUE
 from coeval.models.simulated.traits import RANGES, SAMPLING
 from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.names import name_rules
@@ -122,7 +123,7 @@ def _resume(draft: Draft) -> Iterator[Finding]:
             yield Finding(path, "V-10", message)
         elif folder.resolve() == Path(storage, draft.get("experiment", "id", default="")).resolve():
             yield Finding(
-                path, "V-10", f"names this run's own folder; use --continue to go on with '{source}'"
+                path, "V-10", f"names this run's own folder; use {CONTINUE} to go on with '{source}'"
             )
     if source is not None or not draft.sound("experiment", "resume_from"):
         return

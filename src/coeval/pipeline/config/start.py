@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from coeval.core.errors import StoreError
+from coeval.core.options import CONTINUE, OVERWRITE
 from coeval.pipeline.config.load import Loaded
 from coeval.pipeline.config.problems import Finding, Problem
 from coeval.pipeline.config.schema import PHASES, Config
@@ -52,7 +53,7 @@ def _cannot_continue(run: RunDir, identifier: str) -> Iterator[Finding]:
                 path, "V-14", f"{run.path} holds records, but no meta.json; {_RESCUE.format(run.path)}"
             )
         else:
-            yield Finding(path, "V-14", f"there is no run in {run.path} to continue; leave out --continue")
+            yield Finding(path, "V-14", f"there is no run in {run.path} to continue; leave out {CONTINUE}")
         return
     except StoreError as error:
         yield Finding(path, "V-14", f"cannot be continued: {error}; {_RESCUE.format(run.path)}")
@@ -75,7 +76,7 @@ def _occupied(run: RunDir, config: Config) -> Iterator[Finding]:
     if standing:
         message = (
             f"{run.path} holds {', '.join(standing)} already, and these phases are New; "
-            "use --continue to go on with it, another id, or --overwrite to move it to replaced/"
+            f"use {CONTINUE} to go on with it, another id, or {OVERWRITE} to move it to replaced/"
         )
         yield Finding(("experiment", "id"), "V-11", message)
 

@@ -1,0 +1,62 @@
+"""The options of a run, by the words of whoever asks: flags on a command line, keywords in Python.
+
+A message that names a way out holds an `Option`, and the option takes its text from the face that the
+message is made for: ``f"use {CONTINUE} to go on"``. A command line says once, at its start, which one it is
+(`spoken_by`); without that it is Python that asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Face(Enum):
+    """What somebody asks through."""
+
+    PYTHON = "python"
+    COEVAL = "coeval"
+    EVAL_FRAMEWORK = "eval-framework"
+
+
+_face: ContextVar[Face] = ContextVar("face", default=Face.PYTHON)
+
+
+@contextmanager
+def spoken_by(face: Face) -> Iterator[None]:
+    """Messages made while this is entered use the words of ``face``; so do those of tasks it starts."""
+    token = _face.set(face)
+    try:
+        yield
+    finally:
+        _face.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A flag of ``coeval``, and what says the same in Python and to ``eval-framework`` (where it differs)."""
+
+    flag: str
+    keyword: str
+    evaluation: str = ""
+
+    def __str__(self) -> str:
+        match _face.get():
+            case Face.PYTHON:
+                return self.keyword
+            case Face.EVAL_FRAMEWORK:
+                return self.evaluation or self.flag
+            case Face.COEVAL:
+                return self.flag
+
+
+CONTINUE = Option("--continue", "continue_run=True", "the same command")
+OVERWRITE = Option("--overwrite", "overwrite=True")
+REDO_CHANGED = Option("--redo-changed", 'changed="redo"')
+KEEP_CHANGED = Option("--keep-changed", 'changed="keep"')
+ONLY_MODELS = Option("--only-models", "only_models")
+KEYS = Option("--keys", "keys")
+PROBE_WARNS = Option("--probe-on-fail warn", "probe_on_fail: warn in the section experiment")
