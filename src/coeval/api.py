@@ -32,7 +32,7 @@ from coeval.pipeline.recorded import Stance
 from coeval.pipeline.run import Watcher
 from coeval.pipeline.run import arun as _arun
 from coeval.pipeline.running import Options
-from coeval.store.journal import Index
+from coeval.store.journal import Index, RecordPart
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -47,10 +47,6 @@ _KIND: dict[str, type[Any]] = {
     "response_collection": Response,
     "evaluation": Evaluation,
 }
-
-
-class _IdPart(msgspec.Struct, frozen=True):
-    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +65,7 @@ class Run:
         return self.summary.exit_code if self.summary else 0
 
     def records(self, phase: Phase) -> Iterator[Record]:
-        """The records of a phase 3–5, failed ones included; the last of an id wins.
+        """The records of a phase 3–5, one of each id: a failed one only where no good one is there.
 
         Raises
         ------
@@ -79,7 +75,7 @@ class Run:
         if phase not in _KIND:
             raise UsageError(f"{phase} keeps no records; ask for one of {', '.join(_KIND)}")
         index: Index[None] = Index()
-        index.read(RunDir(self.path).files(phase), _IdPart, lambda part: (part.id, None))
+        index.read(RunDir(self.path).files(phase), RecordPart, lambda _: None)
         return (index.load(key, _KIND[phase]) for key in index)
 
     def results(self) -> Results:

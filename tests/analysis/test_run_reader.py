@@ -119,14 +119,34 @@ def test_the_last_record_wins_where_a_file_is_read_in_several_pieces(run: Run) -
 
 
 def test_failed_records_are_never_scores(run: Run) -> None:
+    failed: dict[str, Any] = {"status": "failed", "error": {"kind": "unparsable", "message": "?"}}
     run.judged(1, "s", "j", {"a": "High"})
-    run.judged(2, "s", "j", {"a": "Low"})
-    run.evaluation(2, "s", "j", {"a": "Low"}, status="failed", error={"kind": "unparsable", "message": "?"})
-    run.judged(3, "s", "j", {"a": "Low"})
-    run.response(3, "s", status="failed", response=None)
-    run.judged(4, "s", "j", {"a": "Low"})
-    run.datapoint(4, status="failed", prompt=None)
+    run.datapoint(2)
+    run.response(2, "s")
+    run.evaluation(2, "s", "j", {"a": "Low"}, **failed)
+    run.datapoint(3)
+    run.response(3, "s", response=None, **failed)
+    run.evaluation(3, "s", "j", {"a": "Low"})
+    run.datapoint(4, prompt=None, **failed)
+    run.response(4, "s")
+    run.evaluation(4, "s", "j", {"a": "Low"})
     assert units(run) == [("s", "j", "a", 1.0)]
+
+
+def test_a_failed_record_takes_no_good_ones_place(run: Run) -> None:
+    """Whether it comes before or after; of two good ones the last counts, whatever failed since."""
+    failed: dict[str, Any] = {"status": "failed", "error": {"kind": "timeout", "message": "?"}}
+    for n in (1, 2):
+        run.datapoint(n, prompt=None, **failed)
+        run.judged(n, "s", "j", {"a": "Low"})
+        run.evaluation(n, "s", "j", {"a": "Medium"})
+        run.evaluation(n, "s", "j", {}, **failed)
+        run.response(n, "s", response=None, **failed)
+        run.datapoint(n, prompt=None, **failed)
+    assert units(run) == [("s", "j", "a", 0.5)] * 2
+    with RunReader(run.folder) as reader:
+        counts = "SELECT count(*), sum(failed::INTEGER)::BIGINT FROM "
+        assert reader.rows(f"{counts} datapoints") == reader.rows(f"{counts} responses") == [(2, 0)]
 
 
 def test_what_belongs_to_no_datapoint_is_counted_and_left_out(run: Run) -> None:

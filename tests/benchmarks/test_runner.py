@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.invented_task import JUDGING, Bench, spec
+from fakes.invented_task import JUDGING, Bench, Invented, spec
 from fakes.openai_chat import Answer, Behaviour, Broken, Fault, Server, fake
 
 from coeval.benchmarks.asked import TaskRequest
+from coeval.benchmarks.base import Item
 from coeval.core.errors import ModelUnavailable, UsageError
+from coeval.core.records import Message
 from coeval.models.base import ModelSpec
 
 PROBE = "Reply with"
@@ -148,6 +150,27 @@ async def test_an_unreadable_judgment_is_asked_again_then_counted_and_owed(bench
         assert (await bench.run(server.url)).exit_code == 0
         assert questions(server) == [f"{JUDGING}Answer to Prompt 0"]
     assert summary(bench)["n_failed"] == {}
+
+
+async def test_a_failed_redo_hides_no_good_answer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prompt that was reworded is asked anew, in vain; then it is as it was, and so is its answer."""
+
+    def failing(messages: list[dict[str, Any]]) -> Behaviour:
+        return Fault(400, "too long") if messages[-1]["content"].startswith("Reworded") else said(messages)
+
+    items = Invented.items
+    async with fake(reply=failing) as server:
+        await bench.run(server.url)
+        before = summary(bench)["metrics"]
+        with monkeypatch.context() as reworded:
+            message = Message("user", "Reworded")
+            reworded.setattr(Invented, "items", lambda self: [Item("q0", (message,)), *items(self)[1:]])
+            assert (await bench.run(server.url)).exit_code == 3
+            assert summary(bench)["missing"] == {"bad_request": 1}
+        asked = len(server.asked)
+        assert (await bench.run(server.url)).exit_code == 0
+        assert len(server.asked) == asked
+    assert summary(bench)["metrics"] == before
 
 
 async def test_an_answer_that_fails_is_not_judged(bench: Bench) -> None:

@@ -8,21 +8,22 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import msgspec
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coeval.core.errors import StoreError
+from coeval.core.records import Kept, by_id
 from coeval.store import journal as journal_module
-from coeval.store.journal import Index, Journal
+from coeval.store.journal import Index, Journal, RecordPart
 
 
-class Row(msgspec.Struct, frozen=True):
-    id: str
-    text: str
+class Row(RecordPart, frozen=True, omit_defaults=True):
+    text: str = ""
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -40,7 +41,7 @@ def note(path: Path, torn: bytes) -> Note:
 
 def index_of(*paths: Path) -> Index[Seen]:
     index: Index[Seen] = Index()
-    index.read(paths, Row, lambda row: (row.id, Seen(len(row.text))))
+    index.read(paths, Row, lambda row: Seen(len(row.text)))
     return index
 
 
@@ -63,7 +64,7 @@ NUMBERS = st.integers(0, 4)
 TEXTS = st.text(max_size=30)
 
 
-class Kept(RuleBasedStateMachine):
+class AnySequence(RuleBasedStateMachine):
     """Any sequence of appends, crashes and reopenings, of six files of which three may be open."""
 
     def __init__(self) -> None:
@@ -89,7 +90,7 @@ class Kept(RuleBasedStateMachine):
 
     @rule(file=FILES, number=NUMBERS, text=TEXTS)
     def append(self, file: int, number: int, text: str) -> None:
-        path, row = self.path(file), Row(f"{file}-{number}", text)
+        path, row = self.path(file), Row(f"{file}-{number}", text=text)
         self.journal.append(path, row)
         self.rows[row.id] = text
         if torn := self.lying.pop(path, None):
@@ -103,7 +104,7 @@ class Kept(RuleBasedStateMachine):
         path = self.path(file)
         self.append(file, number, "so that its tail is whole before the next line is begun")
         crash(self.journal)
-        line = msgspec.json.encode(Row(f"{file}-{number}", text)) + b"\n"
+        line = msgspec.json.encode(Row(f"{file}-{number}", text=text)) + b"\n"
         with path.open("ab") as end:
             end.write(line[:cut])
         if cut >= len(line):
@@ -129,7 +130,7 @@ class Kept(RuleBasedStateMachine):
         with pytest.MonkeyPatch.context() as full:
             full.setattr("os.write", disk_that_takes(taken))
             try:
-                self.journal.append(self.path(file), Row(f"{file}-0", text))
+                self.journal.append(self.path(file), Row(f"{file}-0", text=text))
             except StoreError:
                 return
         self.rows[f"{file}-0"] = text
@@ -156,8 +157,8 @@ class Kept(RuleBasedStateMachine):
         self.temporary.cleanup()
 
 
-Kept.TestCase.settings = settings(max_examples=80, stateful_step_count=30)
-test_any_sequence_of_appends_and_crashes_keeps_the_promise = Kept.TestCase
+AnySequence.TestCase.settings = settings(max_examples=80, stateful_step_count=30)
+test_any_sequence_of_appends_and_crashes_keeps_the_promise = AnySequence.TestCase
 
 
 def disk_that_takes(room: int) -> Callable[[int, bytes], int]:
@@ -181,13 +182,13 @@ async def test_lines_are_synced_in_groups_and_at_the_end(
     monkeypatch.setattr("os.fsync", synced.append)
     async with Journal(tmp_path / "notes.jsonl", note) as journal:
         for n in range(journal_module.SYNC_RECORDS - 1):
-            journal.append(tmp_path / "a.jsonl", Row(str(n), ""))
+            journal.append(tmp_path / "a.jsonl", Row(str(n), text=""))
         await turns()
         assert synced == []
-        journal.append(tmp_path / "a.jsonl", Row("the one that makes a group", ""))
+        journal.append(tmp_path / "a.jsonl", Row("the one that makes a group", text=""))
         while not synced:  # noqa: ASYNC110  the sync runs in a thread, and tells nobody
             await asyncio.sleep(0)
-        journal.append(tmp_path / "a.jsonl", Row("last", ""))
+        journal.append(tmp_path / "a.jsonl", Row("last", text=""))
     assert len(synced) == 2
 
 
@@ -213,7 +214,7 @@ async def test_a_sync_that_fails_stops_the_next_append(
 
 async def append_for_ever(journal: Journal, path: Path) -> None:
     while True:  # the sync runs beside it
-        journal.append(path, Row("x", ""))
+        journal.append(path, Row("x", text=""))
         await asyncio.sleep(0)
 
 
@@ -222,9 +223,9 @@ async def test_the_last_line_of_the_notes_themselves_may_be_torn(tmp_path: Path)
     notes.write_bytes(b'{"file":"a')
     other.write_bytes(b'{"id":"x","te')
     async with Journal(notes, note) as journal:
-        journal.append(other, Row("y", "whole"))
+        journal.append(other, Row("y", text="whole"))
     assert notes_in(notes) == [Note("notes.jsonl", b'{"file":"a'), Note("a.jsonl", b'{"id":"x","te')]
-    assert index_of(other).load("y", Row) == Row("y", "whole")
+    assert index_of(other).load("y", Row) == Row("y", text="whole")
     assert other.read_bytes().count(b"\n") == 1
 
 
@@ -234,7 +235,7 @@ async def test_a_torn_line_that_cannot_be_kept_is_not_cut_off(tmp_path: Path) ->
     torn.write_bytes(b'{"id":"x"')
     async with Journal(tmp_path / "notes.jsonl", note) as journal:
         with pytest.raises(StoreError, match=r"notes\.jsonl"):
-            journal.append(torn, Row("y", ""))
+            journal.append(torn, Row("y", text=""))
     assert torn.read_bytes() == b'{"id":"x"'
 
 
@@ -247,13 +248,10 @@ def test_a_damaged_line_is_left_out_and_remembered(tmp_path: Path) -> None:
 
 
 def test_a_record_whose_unread_part_is_damaged_names_the_way_out(tmp_path: Path) -> None:
-    class Id(msgspec.Struct):
-        id: str
-
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"id":"x","text":"\xff"}\n')
     index: Index[Seen] = Index()
-    index.read([path], Id, lambda part: (part.id, Seen(0)))
+    index.read([path], RecordPart, lambda _: Seen(0))
     with pytest.raises(StoreError, match=r"the record x is damaged.*see `coeval repair`"):
         index.load("x", Row)
 
@@ -262,5 +260,28 @@ def test_lines_may_be_left_out_by_their_offset(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"id":"x","text":"1"}\n{"id":"x","text":"22"}\n')
     index: Index[Seen] = Index()
-    index.read([path], Row, lambda row: (row.id, Seen(len(row.text))), {path: [22]})
+    index.read([path], Row, lambda row: Seen(len(row.text)), {path: [22]})
     assert index.get("x") == Seen(1)
+
+
+@given(st.lists(st.tuples(st.sampled_from("xyz"), st.booleans()), max_size=12))
+def test_good_counts_before_failed_and_else_the_last(history: list[tuple[str, bool]]) -> None:
+    """An index and the records themselves agree on it, whatever came in which order."""
+    statuses: dict[bool, Literal["ok", "failed"]] = {True: "ok", False: "failed"}
+    records = [
+        Kept(id=key, status=statuses[good], attempts=n, recipe=str(n))
+        for n, (key, good) in enumerate(history, 1)
+    ]
+    expected = {}
+    for key in dict.fromkeys(key for key, _ in history):
+        good = [record for record in records if record.id == key and record.status == "ok"]
+        expected[key] = (good or [record for record in records if record.id == key])[-1].recipe
+    assert {key: record.recipe for key, record in by_id(records).items()} == expected
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.jsonl"
+        path.write_bytes(msgspec.json.Encoder().encode_lines(records))
+        index: Index[int] = Index()
+        index.read([path], RecordPart, lambda part: part.attempts)
+        assert {key: index.load(key, Kept).recipe for key in index} == expected
+        askings = {key: max(index.asked_in_vain(key), index.get(key) or 0) for key in index}
+    assert askings == {key: record.attempts for key, record in by_id(records).items()}

@@ -112,6 +112,17 @@ def test_the_last_record_of_an_id_wins(older: Path, target: Path) -> None:
     assert [record.response for record in records] == ["answer 2", "last"]
 
 
+def test_a_good_record_goes_before_a_failed_one(older: Path, target: Path) -> None:
+    failed = response(1, response=None, status="failed", error="timeout")
+    write(answers(older), failed, response(1), failed, response(2, status="failed"))
+    convert(older, target, ["response_collection"])
+    records = read_all(RunDir(target).responses("t", "s.1"), Response)
+    assert [(record.status, record.response) for record in records] == [
+        ("ok", "answer 1"),
+        ("failed", "answer 2"),
+    ]
+
+
 def test_what_is_no_record_is_dropped_and_reported(older: Path, target: Path) -> None:
     write(
         answers(older), response(1), "garbage\n", response(2, student_model_id=5), response(3), '{"id": "t__'

@@ -21,7 +21,8 @@ Given what is planned, no view holds what `left_out` names: a planned task's ite
 judgments by judges and its factors that the plan has lost. All of students and tasks is there. Nor does
 any hold what comes of items beyond a task's total, which `beyond_total` counts.
 
-Of records with the same id the last one wins, by file name and then by line. A million
+Of records with the same id a good one counts before a failed one, else the last, by file name and then
+by line (as in `coeval.core.records.by_id`). A million
 evaluations load in seconds and about 300 MB: ids become 128-bit hashes, names an ENUM, texts
 stay on disk.
 """
@@ -173,9 +174,10 @@ class RunReader:
             # Rows stand in the order of the files and, within one, of its lines.
             if stage.table == "datapoint":
                 self._find_beyond()
+            counts = "coalesce(max(rowid) FILTER (NOT failed), max(rowid))"
             self._db.execute(
                 f"DELETE FROM {stage.table} WHERE rowid NOT IN "  # noqa: S608
-                f"(SELECT max(rowid) FROM {stage.table} GROUP BY key)"
+                f"(SELECT {counts} FROM {stage.table} GROUP BY key)"
             )
         self._db.execute(VIEWS)
         return tuple(damage for survey in surveys for damage in survey.damage)

@@ -139,7 +139,7 @@ SELECT key, task, failed FROM (
                 ELSE try_cast(regexp_extract(d.id, '__([0-9]+)$', 1) AS BIGINT) END AS place
     FROM (
         SELECT key, any_value(id) AS id, any_value(task) AS task, any_value(teacher) AS teacher,
-               arg_max(failed, rowid) AS failed, min(rowid) AS first
+               bool_and(failed) AS failed, min(rowid) AS first
         FROM datapoint GROUP BY key
     ) d JOIN (
         SELECT unnest(?::VARCHAR[]) AS task, unnest(?::VARCHAR[]) AS teacher, unnest(?::BIGINT[]) AS total,

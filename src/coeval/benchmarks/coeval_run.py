@@ -32,7 +32,7 @@ from coeval.benchmarks.base import (
 from coeval.benchmarks.outcomes import mean_metric
 from coeval.benchmarks.registry import PREFIX
 from coeval.core.errors import Unparsable, UsageError
-from coeval.core.records import LEVEL_VALUE, Completion, Datapoint, Level, Message, Request, Schema
+from coeval.core.records import LEVEL_VALUE, Completion, Datapoint, Level, Message, Request, Schema, by_id
 from coeval.core.text import canonical, fill
 from coeval.judging.labels import score_labels
 from coeval.judging.verdict import parse_level, parse_levels
@@ -202,17 +202,8 @@ def _config_of(run: RunDir) -> Config:
 
 
 def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterator[Datapoint]:
-    """The planned ones by file and line; of records with the same id the last one counts."""
-    found: dict[str, Datapoint] = {}
-    for path in run.files("data_generation"):
-        for _, line in whole_lines(path):
-            try:
-                datapoint = msgspec.json.decode(line, type=Datapoint)
-            except msgspec.DecodeError as error:
-                raise UsageError(
-                    f"{path} has a damaged line ({error}); mend it with `coeval repair`"
-                ) from error
-            found[datapoint.id] = datapoint
+    """The planned ones, by file and line."""
+    found = by_id(_datapoints(run))
     places: Counter[tuple[str, str]] = Counter()
     for datapoint in found.values():
         task, teacher = datapoint.task_id, datapoint.teacher_model_id
@@ -220,6 +211,17 @@ def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterato
         held = task in planned and planned[task].holds(teacher, datapoint.id, places[task, teacher])
         if held and datapoint.status == "ok" and datapoint.prompt:
             yield datapoint
+
+
+def _datapoints(run: RunDir) -> Iterator[Datapoint]:
+    for path in run.files("data_generation"):
+        for _, line in whole_lines(path):
+            try:
+                yield msgspec.json.decode(line, type=Datapoint)
+            except msgspec.DecodeError as error:
+                raise UsageError(
+                    f"{path} has a damaged line ({error}); mend it with `coeval repair`"
+                ) from error
 
 
 def _posed(item: Item) -> Posed:

@@ -17,7 +17,7 @@ import msgspec
 
 from coeval.benchmarks.answers import Party
 from coeval.benchmarks.base import Answer, Judgment
-from coeval.core.records import Kept
+from coeval.core.records import Kept, by_id
 from coeval.store.jsonl import store_error, whole_lines
 from coeval.store.rundir import RunDir
 
@@ -80,12 +80,12 @@ class TaskFolder:
         return first.model if first is not None else ""
 
     def answers(self) -> dict[str, Answer]:
-        """The recorded answers by item, failed ones included; the last of an id wins."""
-        return _by_id(self.responses, Answer)
+        """The recorded answers by item, failed ones included where no good one is there."""
+        return by_id(_records(self.responses, Answer))
 
     def judgments_of(self, judge: Party) -> dict[str, Judgment]:
-        """The recorded judgments of this judge's recipe by ask, failed ones included."""
-        return _by_id(self.judgments(judge), Judgment)
+        """The recorded judgments of this judge's recipe by ask, failed ones as among `answers`."""
+        return by_id(_records(self.judgments(judge), Judgment))
 
     def _aside(self, model: str, recipe: str) -> Path:
         return self.path / f"responses.{file_name(model)}-{recipe[:8]}.jsonl"
@@ -99,10 +99,6 @@ def stands(record: Kept | None, recipe: str, input_hash: str) -> bool:
         and record.recipe == recipe
         and record.input_hash == input_hash
     )
-
-
-def _by_id(path: Path, kind: type[RecordT]) -> dict[str, RecordT]:
-    return {record.id: record for record in _records(path, kind)}
 
 
 def _records(path: Path, kind: type[RecordT]) -> Iterator[RecordT]:

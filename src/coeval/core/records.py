@@ -7,7 +7,8 @@ line, so a failed record holds no invented value and an empty answer (``""``) st
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -184,3 +185,22 @@ class Evaluation(Kept, frozen=True, kw_only=True, omit_defaults=True):
 
 
 Record: TypeAlias = Datapoint | Response | Evaluation
+
+
+KeptT = TypeVar("KeptT", bound=Kept)
+
+
+def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
+    """The record that counts of each id, in order of first appearance: good before failed, else the last.
+
+    A good one that was asked for again in vain counts the askings of the failed one too, so that the
+    next asking goes on from there.
+    """
+    standing: dict[str, KeptT] = {}
+    for record in records:
+        earlier = standing.get(record.id)
+        if earlier is not None and earlier.status == "ok" and record.status == "failed":
+            attempts = max(earlier.attempts, record.attempts)
+            record = msgspec.structs.replace(earlier, attempts=attempts)
+        standing[record.id] = record
+    return standing

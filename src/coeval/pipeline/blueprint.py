@@ -21,7 +21,7 @@ from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.making import failure, made
 from coeval.pipeline.prompts import NUANCED_ATTRIBUTES, RUBRIC, TARGET_ATTRIBUTES
 from coeval.pipeline.teaching import merge_attributes, merge_rubrics, parse_attributes, parse_rubric
-from coeval.store.journal import Index
+from coeval.store.journal import Index, RecordPart
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.rundir import RunDir, now
 
@@ -60,12 +60,6 @@ class Proposal(Kept, frozen=True, kw_only=True, omit_defaults=True):
 class _ProposalEntry(msgspec.Struct, frozen=True):
     good: bool
     attempts: int
-
-
-class _ProposalPart(msgspec.Struct, frozen=True):
-    id: str
-    status: str = "ok"
-    attempts: int = 0
 
 
 @dataclass(slots=True)
@@ -156,8 +150,8 @@ class Blueprint:
         paths = [folder.folder(phase) / PROPOSALS for phase in dict.fromkeys(PHASE_OF.values())]
         self._proposals.read(
             paths,
-            _ProposalPart,
-            lambda p: (p.id, _ProposalEntry(p.status == "ok", p.attempts)),
+            RecordPart,
+            lambda p: _ProposalEntry(p.status == "ok", p.attempts),
         )
 
     def path(self, record: Kept) -> Path:

@@ -18,7 +18,7 @@ import msgspec
 from coeval.core.records import LEVELS
 from coeval.pipeline.config.schema import PHASES, Mode, Phase
 from coeval.pipeline.recipes import answer_input, base_recipe, item_content, judged_input
-from coeval.store.journal import NOTHING, Index
+from coeval.store.journal import NOTHING, Index, RecordPart
 from coeval.store.rundir import RunDir
 
 Change = Literal["", "recipe", "input"]
@@ -33,41 +33,32 @@ class Stance(Enum):
     KEEP = "keep"
 
 
-class ItemPart(msgspec.Struct, frozen=True):
+class ItemPart(RecordPart, frozen=True, kw_only=True):
     """What is read of a datapoint's line to know where it stands."""
 
-    id: str
     task_id: str
     teacher_model_id: str
     prompt: str | None = None
     reference_response: str | None = None
-    sampled_target_attributes: dict[str, str] = {}
+    sampled_target_attributes: dict[str, str] = msgspec.field(default_factory=dict)
     recipe: str = ""
-    attempts: int = 0
-    status: str = "ok"
     generated_at: str = ""
 
 
-class ResponsePart(msgspec.Struct, frozen=True):
-    id: str
+class ResponsePart(RecordPart, frozen=True, kw_only=True):
     datapoint_id: str
     response: str | None = None
     recipe: str = ""
     input_hash: str = ""
-    attempts: int = 0
-    status: str = "ok"
     generated_at: str = ""
 
 
-class EvaluationPart(msgspec.Struct, frozen=True):
-    id: str
+class EvaluationPart(RecordPart, frozen=True, kw_only=True):
     response_id: str
     scores: msgspec.Raw = msgspec.Raw(b"{}")
     criteria: msgspec.Raw = msgspec.Raw(b"{}")
     recipe: str = ""
     input_hash: str = ""
-    attempts: int = 0
-    status: str = "ok"
     evaluated_at: str = ""
 
 
@@ -95,6 +86,12 @@ class EvaluationEntry(Entry, frozen=True, eq=False):
     """A recorded evaluation; ``scored`` pairs each factor with the hash of its criterion, if known."""
 
     scored: tuple[tuple[str, str], ...] = ()
+
+
+def tried_before(index: Index[Entry] | Index[EvaluationEntry], key: str) -> int:
+    """The askings that all records of an id count; the seed of the next one depends on it."""
+    entry = index.get(key)
+    return max(index.asked_in_vain(key), entry.attempts if entry is not None else 0)
 
 
 class _Posed(NamedTuple):
@@ -156,7 +153,7 @@ class Recorded:
         """Lines that are no records, by file and offset."""
         return self.items.damaged + self.responses.damaged + self.evaluations.damaged
 
-    def _note_item(self, part: ItemPart) -> tuple[str, Entry]:
+    def _note_item(self, part: ItemPart) -> Entry:
         good = part.status == "ok" and part.prompt is not None
         attributes = part.sampled_target_attributes
         shared = self._attributes.setdefault(tuple(attributes.items()), attributes)
@@ -164,18 +161,18 @@ class Recorded:
         prompt = part.prompt or ""
         content = item_content(prompt, part.reference_response or "", attributes)
         self._posed[part.id] = _Posed(answer_input(prompt), content, part.generated_at)
-        return part.id, self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
+        return self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
 
-    def _note_response(self, part: ResponsePart) -> tuple[str, Entry]:
+    def _note_response(self, part: ResponsePart) -> Entry:
         good, fresh = part.status == "ok" and part.response is not None, True
         if (item := self._posed.get(part.datapoint_id)) is not None:
             fresh = part.input_hash in ("", item.asked)
             good = good and (fresh or item.made_at <= part.generated_at)
             if part.response is not None:
                 self._judged_inputs[part.id] = judged_input(item.content, part.response)
-        return part.id, self._entry(good, part.recipe, part.attempts, fresh)
+        return self._entry(good, part.recipe, part.attempts, fresh)
 
-    def _note_evaluation(self, part: EvaluationPart) -> tuple[str, EvaluationEntry]:
+    def _note_evaluation(self, part: EvaluationPart) -> EvaluationEntry:
         made_from, status = part.input_hash, part.status
         fresh = not made_from or self._judged_inputs.get(part.response_id, made_from) == made_from
         if not fresh and self._answered_since(part):
@@ -188,7 +185,7 @@ class Recorded:
             good = status == "ok" and all(level in LEVELS for level in levels.values())
             entry = EvaluationEntry(good, part.recipe, part.attempts, fresh, scored)
             self._evaluation_entries[alike] = entry
-        return part.id, entry
+        return entry
 
     def _answered_since(self, part: EvaluationPart) -> bool:
         """Whether the answer was made anew after the judgment."""

@@ -18,6 +18,7 @@ from coeval.pipeline.evaluations import EvaluationWork, Judged, LabelWork
 from coeval.pipeline.items import ItemWork
 from coeval.pipeline.plan import FLOWING, Plan, Slot
 from coeval.pipeline.posed import posed
+from coeval.pipeline.recorded import tried_before
 from coeval.pipeline.responses import ResponseWork
 from coeval.pipeline.sampling import Sample, Samples
 from coeval.store.rundir import RunDir
@@ -65,8 +66,7 @@ class River:
     def _of_slot(self, scene: Scene, slot: Slot, samples: _Sampled) -> Iterator[Work]:
         if self._plan.owes_item(scene, slot):
             if slot.teacher is not None and "data_generation" in self._phases:
-                entry = self._recorded.items.get(slot.id)
-                tried = entry.attempts if entry else 0
+                tried = tried_before(self._recorded.items, slot.id)
                 yield ItemWork(self._asking, scene, slot.teacher, slot.id, samples.of(slot), tried)
         elif self._plan.has_item(slot):
             yield from self._of_item(scene, slot, None)
@@ -127,8 +127,7 @@ class River:
             if self._plan.owes_response(key, scene, slot, student, renewed=new is not None):
                 if "response_collection" in self._phases:
                     item = item or posed(self._recorded.items.load(slot.id, Datapoint))
-                    entry = self._recorded.responses.get(key)
-                    tried = entry.attempts if entry else 0
+                    tried = tried_before(self._recorded.responses, key)
                     yield ResponseWork(self._asking, scene, student, key, item, tried)
             elif self._owes_evaluations(scene, slot, key, student.name):
                 item = item or posed(self._recorded.items.load(slot.id, Datapoint))
@@ -161,12 +160,11 @@ class River:
             factors = self._plan.owed_factors(key, scene, names, judge, renewed=renewed)
             if not factors:
                 continue
-            entry = self._recorded.evaluations.get(key)
             about = judged
             if self._plan.completes(key, judge, renewed=renewed):
                 earlier = self._recorded.evaluations.load(key, Evaluation)
                 about = Judged(scene, judged.posed, response, earlier)
-            tried = entry.attempts if entry else 0
+            tried = tried_before(self._recorded.evaluations, key)
             yield EvaluationWork(self._asking, about, judge, key, factors, tried)
 
 

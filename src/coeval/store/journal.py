@@ -24,8 +24,17 @@ SYNC_INTERVAL_S = 1.0
 """… and never later than this after a line was written."""
 _OPEN_FILES = 256
 
+
+class RecordPart(msgspec.Struct, frozen=True):
+    """What is read of every record's line; a file's own part adds to it."""
+
+    id: str
+    status: str = "ok"
+    attempts: int = 0
+
+
 EntryT = TypeVar("EntryT")
-PartT = TypeVar("PartT", bound=msgspec.Struct)
+PartT = TypeVar("PartT", bound=RecordPart)
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 NOTHING: Mapping[Path, Collection[int]] = MappingProxyType({})
@@ -35,7 +44,8 @@ _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 
 
 class Index(Generic[EntryT]):
-    """Record id → what is remembered of it; the last record of an id wins.
+    """Record id → what is remembered of it. Of an id's records the one counts that counts in
+    `coeval.core.records.by_id`: good before failed, else the last.
 
     ``get`` gives the entry of an id, or None. What ``note`` gives for records that are alike should
     be one object: then a million records cost about 150 MB, and 250 MB once any is loaded.
@@ -46,6 +56,8 @@ class Index(Generic[EntryT]):
         self.get: Callable[[str], EntryT | None] = self._entries.get
         self._positions = array("Q")  # of each id where it stood first, in the order of ``_entries``
         self._moved: dict[str, int] = {}  # where an id stood again
+        self._failed: set[str] = set()
+        self._in_vain: dict[str, int] = {}  # askings that failed after a good record of the id
         self._places: dict[str, int] = {}
         self._paths: list[Path] = []
         self.damaged: list[tuple[Path, int]] = []
@@ -63,20 +75,24 @@ class Index(Generic[EntryT]):
         """Whether an earlier record of the id was replaced."""
         return key in self._moved
 
+    def asked_in_vain(self, key: str) -> int:
+        """The ``attempts`` of a failed record that came after the good one of an id; 0 if none did."""
+        return self._in_vain.get(key, 0)
+
     def read(
         self,
         paths: Iterable[Path],
         part: type[PartT],
-        note: Callable[[PartT], tuple[str, EntryT]],
+        note: Callable[[PartT], EntryT],
         without: Mapping[Path, Collection[int]] = NOTHING,
     ) -> None:
-        """Take in files: ``note`` turns the decoded part of each record into its id and entry.
+        """Take in files: ``note`` turns the decoded part of each record that counts into its entry.
 
         A line that is no such record is remembered in ``damaged`` and otherwise left out, as are
         the lines at the offsets that ``without`` names.
         """
         decode = msgspec.json.Decoder(part).decode
-        entries, known = self._entries, len(self._entries)
+        entries, failed, known = self._entries, self._failed, len(self._entries)
         for path in paths:
             file = len(self._paths) << _OFFSET_BITS
             self._paths.append(path)
@@ -87,12 +103,21 @@ class Index(Generic[EntryT]):
                     if left_out and offset in left_out:
                         continue
                     try:
-                        key, entry = note(decode(text))
+                        record = decode(text)
+                        key, is_failed = record.id, record.status == "failed"
+                        if is_failed and key in entries and key not in failed:
+                            self._in_vain[key] = record.attempts
+                            continue
+                        entry = note(record)
                     except UNREADABLE:
                         if not text.isspace():
                             self.damaged.append((path, offset))
                         continue
                     entries[key] = entry
+                    if is_failed:
+                        failed.add(key)
+                    elif failed:
+                        failed.discard(key)
                     if len(entries) > known:
                         known += 1
                         self._positions.append(file | offset)

@@ -21,6 +21,7 @@ import msgspec
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.options import OVERWRITE
 from coeval.core.records import LEVELS, Datapoint, Evaluation, Record, Response
+from coeval.store.journal import RecordPart
 from coeval.store.jsonl import (
     UNREADABLE,
     Appender,
@@ -56,10 +57,6 @@ class Converted(msgspec.Struct, frozen=True):
 
     counts: dict[str, int]
     dropped: tuple[Dropped, ...]
-
-
-class _Identified(msgspec.Struct):
-    id: str
 
 
 class _Answered(msgspec.Struct):
@@ -111,14 +108,15 @@ def is_legacy(folder: Path) -> bool:
 
 
 def read_legacy(folder: Path, phase: str, dropped: list[Dropped]) -> Iterator[Record]:
-    """The records of a phase 3–5 as current ones, the last of each id, in the order of the files.
+    """The records of a phase 3–5 as current ones, one of each id (see `coeval.core.records.by_id`), in the
+    order of the files.
 
     Lines that are no record are appended to ``dropped`` with the reason. Reads current layouts
     too. Memory grows with the number of ids, not with the texts.
     """
     run = RunDir(folder)
     files = run.files(phase)
-    wanted = _last_lines(files, dropped)
+    wanted = _lines_that_count(files, dropped)
     students = _students(run) if phase == "evaluation" else {}
     for path, offsets in zip(files, wanted, strict=True):
         for line in lines(path):
@@ -164,19 +162,26 @@ def _first_record(path: Path) -> dict[str, Any] | None:
     return None
 
 
-def _last_lines(files: Sequence[Path], dropped: list[Dropped]) -> list[set[int]]:
-    """Per file, the offsets of the lines that hold the last record of an id."""
-    decoder = msgspec.json.Decoder(_Identified)
-    last: dict[str, tuple[int, int]] = {}
+def _lines_that_count(files: Sequence[Path], dropped: list[Dropped]) -> list[set[int]]:
+    """Per file, the offsets of the lines that hold the record that counts of an id."""
+    decoder = msgspec.json.Decoder(RecordPart)
+    places: dict[str, tuple[int, int]] = {}
+    good: set[str] = set()
     for number, path in enumerate(files):
         for line in lines(path):
             try:
-                last[decoder.decode(line.text).id] = (number, line.offset)
+                record = decoder.decode(line.text)
             except UNREADABLE as error:
                 reason = str(error) if line.text.endswith(b"\n") else "the last line was cut off"
                 dropped.append(Dropped(str(path), line.offset, reason))
+                continue
+            if record.status != "failed":
+                good.add(record.id)
+            elif record.id in good:
+                continue
+            places[record.id] = (number, line.offset)
     wanted: list[set[int]] = [set() for _ in files]
-    for number, offset in last.values():
+    for number, offset in places.values():
         wanted[number].add(offset)
     return wanted
 
