@@ -358,20 +358,31 @@ async def test_a_format_of_the_users_own_that_is_rejected_is_an_error() -> None:
 
 
 async def test_a_parameter_that_nobody_asked_for_and_the_host_does_not_know_is_left_out() -> None:
-    spec = msgspec.structs.replace(SPEC, droppable=("top_k",))
-    request = ask(sampling={"temperature": 0.7, "top_k": 20})
-    async with fake(keys=[KEY]) as server, asking(server, spec) as model:
-        assert (await model.complete(request)).text == "ok"
-        assert (await model.complete(request)).text == "ok"
-    assert ["top_k" in body for body in server.bodies] == [True, False, False]
+    request = ask(sampling={"temperature": 0.7, "top_k": 20}, droppable=("top_k",))
+    async with fake(keys=[KEY]) as server, asking(server) as model:
+        assert [(await model.complete(request)).dropped for _ in range(2)] == [("top_k",)] * 2
+        assert (await model.complete(ask(sampling={"temperature": 0.7}))).dropped == ()
+    assert ["top_k" in body for body in server.bodies] == [True, False, False, False]
     assert all(body["temperature"] == 0.7 for body in server.bodies)
+
+
+async def test_a_parameter_that_the_host_takes_is_not_said_to_be_dropped() -> None:
+    request = ask(sampling={"top_k": 20}, droppable=("top_k",))
+    async with fake(keys=[KEY], extra_fields=["top_k"]) as server, asking(server) as model:
+        assert (await model.complete(request)).dropped == ()
+    assert server.bodies[0]["top_k"] == 20
 
 
 async def test_a_parameter_that_was_asked_for_is_never_left_out() -> None:
     async with fake(keys=[KEY]) as server, asking(server) as model:
         with pytest.raises(BadRequest, match="top_k"):
             await model.complete(ask(sampling={"top_k": 20}))
-    assert len(server.asked) == 1
+        assert len(server.asked) == 1
+        # Not even after the host was found to refuse it where nobody had asked for it.
+        await model.complete(ask(sampling={"top_k": 20}, droppable=("top_k",)))
+        with pytest.raises(BadRequest, match="top_k"):
+            await model.complete(ask(sampling={"top_k": 20}))
+    assert len(server.asked) == 4
 
 
 @pytest.mark.parametrize(

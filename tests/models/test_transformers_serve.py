@@ -74,16 +74,20 @@ def wait_for(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
 async def test_it_is_asked_like_vllm(served: tuple[str, Path], tmp_path: Path) -> None:
     """With eval-framework's default sampling, whose top_k this server does not know."""
     url, folder = served
-    spec = ModelSpec(name="tiny", interface="vllm", model=f"{folder}", base_url=url, droppable=("top_k",))
+    spec = ModelSpec(name="tiny", interface="vllm", model=f"{folder}", base_url=url)
     sampling = {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "max_tokens": 6}
     requests = [
         Request(
-            (Message("system", "Be kind"), Message("user", f"Hello {number}")), sampling=sampling, seed=number
+            (Message("system", "Be kind"), Message("user", f"Hello {number}")),
+            sampling=sampling,
+            seed=number,
+            droppable=("top_k",),
         )
         for number in range(4)
     ]
     async with Models([spec], Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)) as models:
         answers = await asyncio.gather(*map(models["tiny"].complete, requests))
+    assert {answer.dropped for answer in answers} == {("top_k",)}
     assert all(0 < answer.usage.output_tokens <= 6 for answer in answers)
     assert all(answer.usage.input_tokens > 30 for answer in answers)
     assert {answer.finish_reason for answer in answers} <= {"length", "stop"}

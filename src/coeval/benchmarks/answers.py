@@ -29,7 +29,9 @@ class Party(NamedTuple):
     """A model in one role of a task: how it is asked, and the recipe of what it says.
 
     ``label`` is how it is named among the open models, ``model`` its own id. ``seed`` is the run's
-    where the model is sent seeds, else None.
+    where the model is sent seeds, else None. ``droppable`` names what of ``sampling`` nobody asked
+    for. The recipe is that of what is asked for: a host's refusal changes the record (`Kept.dropped`)
+    and not what is owed.
     """
 
     label: str
@@ -37,6 +39,7 @@ class Party(NamedTuple):
     sampling: dict[str, Any]
     seed: int | None
     recipe: str
+    droppable: tuple[str, ...] = ()
 
     def request(self, request: Request, key: str, attempt: int, rank: int) -> Request:
         """``request`` as this party is asked it: its sampling unless there is some, its seed."""
@@ -46,6 +49,7 @@ class Party(NamedTuple):
             purpose="evaluation" if rank == JUDGING else "response_collection",
             seed=None if self.seed is None else request_seed(self.seed, key, attempt),
             rank=rank,
+            droppable=self.droppable,
         )
 
 
@@ -86,14 +90,16 @@ class AnswerWork:
 
     async def do(self) -> Answer:
         request = Request(self.item.messages)
-        text = await ask(
+        said = await ask(
             self.asked,
             lambda i: self.party.request(request, self.key, self.tried + i, ANSWERING),
-            _said,
+            lambda completion: completion,
             retries=RETRIES,
             tally=self.tally,
         )
-        return Answer(**self._identity(), response=text, **made(self.tally, self.tried))
+        sent = {name: value for name, value in self.party.sampling.items() if name not in said.dropped}
+        response = said.text or said.refusal or ""
+        return Answer(**self._identity(), response=response, sampling=sent, **made(self.tally, self.tried))
 
     def failed(self, error: Exception) -> Answer:
         return Answer(**self._identity(), **failure(error, self.tally, self.tried))
@@ -103,7 +109,6 @@ class AnswerWork:
             "id": self.item.id,
             "prompt": prompt_of(self.item),
             "model": self.party.model,
-            "sampling": self.party.sampling,
             "recipe": self.party.recipe,
             "input_hash": asked_hash(self.item.messages),
         }
@@ -170,7 +175,3 @@ class JudgmentWork:
 def prompt_of(item: Item) -> str:
     """The item's last message, which is the prompt of a benchmark of one turn."""
     return item.messages[-1].content
-
-
-def _said(completion: Completion) -> str:
-    return completion.text or completion.refusal or ""

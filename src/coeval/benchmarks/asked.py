@@ -42,7 +42,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks × samples of one model.
 
     ``tested`` may be None where every task has its answers already. ``judge`` None means that the
-    tested model judges itself. ``judge_sampling`` goes over each task's official one. In mode
+    tested model judges itself. ``droppable`` names what of ``sampling`` is not the user's wish, and
+    may be refused by a host. ``judge_sampling`` goes over each task's official one. In mode
     ``inference`` nothing is judged, in mode ``judge`` the stored answers are, and none are asked for.
     """
 
@@ -51,6 +52,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     tested: ModelSpec | None = None
     judge: ModelSpec | None = None
     sampling: dict[str, Any] = {}
+    droppable: tuple[str, ...] = ()
     judge_sampling: dict[str, Any] = {}
     mode: Mode = "all"
     seed: int = 0
@@ -141,7 +143,8 @@ def jobs_of(evaluation: Evaluation, request: TaskRequest, assets: Mapping[str, P
             job.tested = party("", settings.model, {}, None, digest(request.responses.read_text("utf-8")))
             job.answers, job.given = read_given(request.responses, prompts, items, job.tested)
         elif evaluation.mode != "judge" and tested is not None:
-            job.tested = _party(tested, evaluation.sampling, run_seed(evaluation.seed, run))
+            answering = _party(tested, evaluation.sampling, run_seed(evaluation.seed, run))
+            job.tested = answering._replace(droppable=evaluation.droppable)
         if judged and judging is not None:
             job.judge = judge_party(evaluation, judging, job)
         yield job

@@ -45,8 +45,8 @@ class Item(msgspec.Struct, frozen=True):
 class Answer(Kept, frozen=True, kw_only=True, omit_defaults=True):
     """What the tested model said to an item (``id`` is the item's); one line of ``responses.jsonl``.
 
-    An empty ``response`` is an answer; a failed record has none. ``sampling`` is what it was asked
-    with, so that stored answers can be judged and reported later by themselves.
+    An empty ``response`` is an answer; a failed record has none. ``sampling`` is what was sent for it,
+    so that stored answers can be judged and reported later by themselves.
     """
 
     id: str

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 
+from coeval.analysis.cut_off import CutOff
 from coeval.benchmarks.answers import (
     JUDGMENTS_EACH,
     AnswerWork,
@@ -120,6 +121,19 @@ class Job:
     @staticmethod
     def _tried(record: Answer | Judgment | None) -> int:
         return record.attempts if record is not None else 0
+
+    def recorded_answers(self) -> list[Answer]:
+        """The records of the items to be scored, failed ones included, in the items' order."""
+        return [record for item in self.items if (record := self.answers.get(item.id)) is not None]
+
+    def recorded_judgments(self) -> list[Judgment]:
+        """The records of the judgments that are wanted, failed ones included."""
+        return [record for key in self.wanted if (record := self.judgments.get(key)) is not None]
+
+    def cut_off(self) -> CutOff:
+        """How many of the good answers the limit on tokens cut off."""
+        good = [record for record in self.recorded_answers() if record.status == "ok"]
+        return CutOff(self.label, sum(record.truncated for record in good), len(good))
 
     def missing(self) -> dict[str, int]:
         """Records without a value, by reason: answers, and judgments that are known to be wanted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,17 +10,20 @@ import msgspec
 from coeval import __version__
 from coeval.benchmarks.asked import AssetUsed, Evaluation
 from coeval.benchmarks.base import Metric, Scored
+from coeval.benchmarks.comparable import count_dropped, reasons
 from coeval.benchmarks.given import GivenCounts
 from coeval.benchmarks.job import Job
 from coeval.core.records import Kept
 from coeval.store.jsonl import write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import now
 
-OF_INFERENCE = "only responses were asked for (--inference-only); judge them with --judge-only"
-
 
 class Asked(msgspec.Struct, frozen=True):
-    """A model in one role: what it was asked with, and what that took; ``calls`` counts askings."""
+    """A model in one role: what it was sent, and what that took; ``calls`` counts askings.
+
+    ``dropped`` counts the good records that were made without a sampling parameter, by its name, since
+    the host refused it; ``sampling`` holds what was sent for all of them.
+    """
 
     model: str
     sampling: dict[str, Any]
@@ -29,13 +32,15 @@ class Asked(msgspec.Struct, frozen=True):
     input_tokens: int
     output_tokens: int
     cost_usd: float | None
+    dropped: dict[str, int] = {}
     is_tested_model: bool | None = None
 
 
 class Truncated(msgspec.Struct, frozen=True):
-    """Answers cut off by the limit on tokens; ``share`` is of the good ones."""
+    """Answers cut off by the limit on tokens, of so many good ones."""
 
     n: int
+    answers: int
     share: float | None
 
 
@@ -74,10 +79,9 @@ def summarise(
 ) -> Summary:
     """The task's summary; ``scored`` is None where its answers are still to be judged."""
     missing = job.missing()
-    reasons = _reasons(job, scored, assets)
-    answers = [record for item in job.items if (record := job.answers.get(item.id)) is not None]
-    good = [record for record in answers if record.status == "ok"]
-    cut = sum(record.truncated for record in good)
+    answers = job.recorded_answers()
+    cut = job.cut_off()
+    why = reasons(job, scored, assets, cut)
     return Summary(
         task=job.task,
         model=next((record.model for record in answers), job.benchmark.settings.model),
@@ -85,8 +89,8 @@ def summarise(
         n_expected=scored.n_expected if scored is not None else len(job.items),
         n_scored=scored.n_scored if scored is not None else 0,
         n_failed=scored.n_failed if scored is not None else {},
-        comparable=not reasons,
-        reasons=reasons,
+        comparable=not why,
+        reasons=why,
         complete=not missing and scored is not None,
         missing=missing,
         given=job.given,
@@ -94,7 +98,7 @@ def summarise(
         judge=_judge(job),
         seed=evaluation.seed,
         run=job.run,
-        truncated=Truncated(cut, cut / len(good) if good else None),
+        truncated=Truncated(cut.cut, cut.answers, cut.cut / cut.answers if cut.answers else None),
         tables=scored.tables if scored is not None else {},
         assets=dict(assets),
         coeval_version=__version__,
@@ -123,23 +127,24 @@ def write(job: Job, scored: Scored | None, summary: Summary) -> None:
 
 
 def _inference(job: Job) -> Asked | None:
-    records = [record for item in job.items if (record := job.answers.get(item.id)) is not None]
+    records = job.recorded_answers()
     if not records:
         return None
-    last = records[-1]
-    return _asked(last.model, last.sampling or {}, last.recipe, records)
+    good = [record for record in records if record.status == "ok"]
+    last = (good or records)[-1]
+    asked = job.tested.sampling if job.tested is not None else {}
+    return _asked(last.model, asked if last.sampling is None else last.sampling, last.recipe, records)
 
 
 def _judge(job: Job) -> Asked | None:
     judge, settings = job.judge, job.benchmark.settings.judge
     if judge is None or settings is None:
         return None
-    records = [record for key in job.wanted if (record := job.judgments.get(key)) is not None]
-    asked = _asked(judge.model, judge.sampling, judge.recipe, records)
+    asked = _asked(judge.model, judge.sampling, judge.recipe, job.recorded_judgments())
     return msgspec.structs.replace(asked, is_tested_model=settings.is_tested_model)
 
 
-def _asked(model: str, sampling: dict[str, Any], recipe: str, records: Iterable[Kept]) -> Asked:
+def _asked(model: str, sampling: dict[str, Any], recipe: str, records: Sequence[Kept]) -> Asked:
     calls = used = made = 0
     cost: float | None = 0.0
     for record in records:
@@ -149,30 +154,6 @@ def _asked(model: str, sampling: dict[str, Any], recipe: str, records: Iterable[
             made += record.usage.output_tokens
             known = cost is not None and record.usage.cost_usd is not None
             cost = (cost or 0.0) + (record.usage.cost_usd or 0.0) if known else None
-    return Asked(model, sampling, recipe, calls, used, made, cost if calls else None)
-
-
-def _reasons(job: Job, scored: Scored | None, assets: Mapping[str, AssetUsed]) -> tuple[str, ...]:
-    """Why the figures are not the published ones: what every task has in common, then its own."""
-    reasons = [] if scored is not None else [job.problem or OF_INFERENCE]
-    benchmark, judge = job.benchmark, job.judge
-    settings = benchmark.settings.judge
-    if len(job.items) < job.n_prompts:
-        reasons.append(f"only the first {len(job.items):,} of {job.n_prompts:,} prompts (--max-examples)")
-    reasons += [
-        f"{name} is a copy of your own: {used.path}" for name, used in assets.items() if not used.official
-    ]
-    if judge is not None and settings is not None:
-        if settings.is_tested_model:
-            reasons.append("the tested model judged itself; name a judge with --judge-model")
-        elif benchmark.official_judge and judge.model != benchmark.official_judge:
-            reasons.append(f"judged by {judge.model}; published numbers are by {benchmark.official_judge}")
-        if judge.sampling != (official := benchmark.judge_sampling()):
-            names = sorted(
-                n for n in {*judge.sampling, *official} if judge.sampling.get(n) != official.get(n)
-            )
-            reasons.append(f"the judge's sampling is not the official one: {', '.join(names)}")
-    if missing := job.missing():
-        shown = ", ".join(f"{count} {reason}" for reason, count in missing.items())
-        reasons.append(f"records without a value: {shown}")
-    return tuple(reasons) + (scored.reasons if scored is not None else ())
+    dropped = count_dropped(records)
+    sent = {name: value for name, value in sampling.items() if name not in dropped}
+    return Asked(model, sent, recipe, calls, used, made, cost if calls else None, dict(dropped))

@@ -6,7 +6,7 @@ control characters that could move the cursor or change colours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from rich import box
@@ -15,7 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from coeval.analysis.cut_off import CutOff, cut_off_sentence, warning_of_cut_off
 from coeval.cli.plain import plain
+from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
@@ -38,7 +40,6 @@ _GAP = 3
 """Cells that a column takes beside its content."""
 _LONGEST_HEADER = 17
 _SHORTEST_NAME = 8
-_MOST_LISTED = 8
 
 
 def render(results: Results, console: Console) -> None:
@@ -55,6 +56,8 @@ def render(results: Results, console: Console) -> None:
         console.print(Text("no scores yet: no answer has been judged"))
     for note in _notes(results, scored):
         console.print(Text(note, style="dim"))
+    if warning := warning_of_cut_off(_cut_off(results.students)):
+        console.print(Text(warning, style="yellow"))
 
 
 def _score_tables(scores: Sequence[StudentScore], width: int) -> list[Table]:
@@ -202,27 +205,25 @@ def _notes(results: Results, scored: bool) -> list[str]:
     if "none" in methods:
         notes.append("A score without an interval rests, in some task, on a single datapoint.")
     if unequal := _unequally_covered(results.students):
-        names = _listed(map(plain, unequal))
+        names = listed(map(plain, unequal))
         notes.append(f"Without a score in some task, so overall is over the other tasks only: {names}.")
     if fewer := _less_scored(results.students):
         notes.append(
             "With under nine tenths of another student's scores in some task, so not over the same "
-            f"datapoints or judges: {_listed(map(plain, fewer))}."
+            f"datapoints or judges: {listed(map(plain, fewer))}."
         )
     if results.labels:
         notes.append("[low, high] in label accuracy: 95 % Wilson interval.")
-    notes += _cut_off(results.students) + _removed(results)
+    if cut := cut_off_sentence(_cut_off(results.students), "of"):
+        notes.append(cut)
+    notes += _removed(results)
     return notes + [plain(note) for note in results.notes]
 
 
-def _cut_off(scores: Sequence[StudentScore]) -> list[str]:
-    most_first = sorted(scores, key=lambda score: -score.truncated)
-    cut = [
-        f"{score.truncated} of {score.answers} answers of {plain(score.student)}"
-        for score in most_first
-        if score.task is None and score.truncated
+def _cut_off(scores: Sequence[StudentScore]) -> list[CutOff]:
+    return [
+        CutOff(plain(score.student), score.truncated, score.answers) for score in scores if score.task is None
     ]
-    return [f"Cut off at max_tokens: {_listed(cut)}."] if cut else []
 
 
 def _removed(results: Results) -> list[str]:
@@ -235,13 +236,13 @@ def _removed(results: Results) -> list[str]:
         for each in results.left_out
     ]
     if names:
-        notes.append(f"No longer in the configuration and in no mean: {_listed(dict.fromkeys(names))}.")
+        notes.append(f"No longer in the configuration and in no mean: {listed(dict.fromkeys(names))}.")
     beyond = [
         f"{cut.items:,} {'item' if cut.items == 1 else 'items'} of {plain(cut.task)}"
         for cut in results.beyond_total
     ]
     if beyond:
-        notes.append(f"Beyond sampling.total and in no mean: {_listed(beyond)}.")
+        notes.append(f"Beyond sampling.total and in no mean: {listed(beyond)}.")
     return notes
 
 
@@ -261,10 +262,3 @@ def _less_scored(scores: Sequence[StudentScore]) -> list[str]:
     for score in scored:
         most[score.task] = max(most.get(score.task, 0), score.units)
     return sorted({score.student for score in scored if score.units < 0.9 * most[score.task]})
-
-
-def _listed(texts: Iterable[str]) -> str:
-    """The texts with commas; of many, the first ones and how many there are besides."""
-    shown = list(texts)
-    more = len(shown) - _MOST_LISTED
-    return ", ".join(shown[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -50,7 +50,8 @@ class Request(msgspec.Struct, frozen=True):
     """One question to a model, independent of who answers it.
 
     ``sampling`` holds the role's sampling parameters under their provider's names
-    (``temperature``, ``max_tokens``, …). ``rank`` says how far downstream the work stands: where
+    (``temperature``, ``max_tokens``, …); ``droppable`` names those of them that nobody asked for: a
+    host that does not know one is asked without it. ``rank`` says how far downstream the work stands: where
     requests wait for the same endpoint, a larger rank is served first.
     """
 
@@ -61,6 +62,7 @@ class Request(msgspec.Struct, frozen=True):
     seed: int | None = None
     rank: int = 0
     top_logprobs: int | None = None
+    droppable: tuple[str, ...] = ()
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -92,7 +94,8 @@ class Completion(msgspec.Struct, frozen=True):
 
     ``text`` is the answer without its reasoning; ``finish_reason`` is one of ``stop``,
     ``length``, ``content_filter``, ``tool_calls`` or what the provider said; ``latency_s`` is
-    the time of the attempt that answered; ``attempts`` counts the transport's attempts.
+    the time of the attempt that answered; ``attempts`` counts the transport's attempts;
+    ``dropped`` names the sampling parameters that the host refused and was asked without.
     """
 
     text: str
@@ -104,6 +107,7 @@ class Completion(msgspec.Struct, frozen=True):
     logprobs: tuple[TokenLogprob, ...] = ()
     truncated: bool = False
     refusal: str | None = None
+    dropped: tuple[str, ...] = ()
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -114,7 +118,10 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A record by its id, and what each may carry about its making."""
+    """A record by its id, and what each may carry about its making.
+
+    ``dropped`` names the sampling parameters that the model's host refused, and that it was asked without.
+    """
 
     id: str
     recipe: str = ""
@@ -125,6 +132,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     finish_reason: str = ""
     reasoning: str | None = None
     truncated: bool = False
+    dropped: tuple[str, ...] = ()
     repaired: bool = False
     status: Literal["ok", "failed"] = "ok"
     error: Failure | None = None

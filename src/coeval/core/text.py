@@ -1,4 +1,4 @@
-"""Text in and out of models: fill a template, find JSON, split off reasoning, hash.
+"""Text in and out of models: fill a template, find JSON, split off reasoning, hash, list names.
 
 Pure functions. What comes from a model is hostile input: nothing here evaluates it, and the time
 taken grows with its length, whatever stands in it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -230,6 +230,13 @@ def digest(*parts: str) -> str:
 def canonical(obj: object) -> str:
     """``obj`` as JSON in one spelling: keys sorted, no blanks; equal objects, equal text."""
     return json.dumps(obj, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def listed(texts: Iterable[str], most: int = 8) -> str:
+    """The texts with commas; of many, the first ones and how many there are besides."""
+    shown = list(texts)
+    more = len(shown) - most
+    return ", ".join(shown[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def fold_name(name: str) -> str:

@@ -21,8 +21,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     that share one use the largest ``max_concurrency`` and the largest ``start_concurrency``, which
     is how many requests go out before the limit adapts to the host. ``options`` are our own
     parameters that no provider sees and that only the interface knows (``skill`` of a simulated
-    model). ``droppable`` are sampling parameters that nobody asked for: a host that does not know
-    one of them is asked without it.
+    model).
     """
 
     name: str
@@ -38,7 +37,6 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     structured_output: bool = True
     extra_body: dict[str, Any] = {}
     options: dict[str, Any] = {}
-    droppable: tuple[str, ...] = ()
 
 
 class Model(ABC):

@@ -20,6 +20,7 @@ def made(tally: Tally, tried: int) -> dict[str, Any]:
             "finish_reason": last.finish_reason,
             "reasoning": last.reasoning,
             "truncated": last.truncated,
+            "dropped": last.dropped,
         }
     return fields
 

@@ -52,6 +52,7 @@ def evaluation_of(flags: Flags, keys: Keys) -> Evaluation:
         tested=tested,
         judge=_judge(flags, tested, keys),
         sampling=_sampling(flags, tested),
+        droppable=("top_k",) if flags["top_k"] is None else (),
         judge_sampling={
             name: value
             for name in ("temperature", "top_p", "top_k", "max_tokens")
@@ -122,10 +123,7 @@ def _tested(flags: Flags) -> ModelSpec | None:
         return None
     spec = _spec(flags, model, _served(flags, flags["base_url"]), flags["api_key"])
     threads = flags["num_threads"]
-    droppable = ("top_k",) if flags["top_k"] is None else ()
-    return msgspec.structs.replace(
-        spec, max_concurrency=threads, start_concurrency=threads, droppable=droppable
-    )
+    return msgspec.structs.replace(spec, max_concurrency=threads, start_concurrency=threads)
 
 
 def _judge(flags: Flags, tested: ModelSpec | None, keys: Keys) -> ModelSpec | None:

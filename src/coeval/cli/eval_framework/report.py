@@ -8,10 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from coeval.analysis.cut_off import CutOff, cut_off_sentence, warning_of_cut_off
 from coeval.benchmarks.base import Metric
+from coeval.benchmarks.comparable import OF_INFERENCE
 from coeval.benchmarks.given import GivenCounts
 from coeval.benchmarks.runner import Outcome, TaskOutcome
-from coeval.benchmarks.summary import OF_INFERENCE, Summary
+from coeval.benchmarks.summary import Summary
 
 WIDTH = 80
 _NONE = "–"
@@ -27,6 +29,10 @@ def show(outcome: Outcome, console: Console) -> None:
     console.print()
     for task in outcome.tasks:
         _remark(task, console)
+    cut = [_cut_off(task.label, task.summary) for task in outcome.tasks if task.summary is not None]
+    for sentence in (cut_off_sentence(cut, "to"), warning_of_cut_off(cut)):
+        if sentence is not None:
+            console.print(Text(sentence, style="yellow"))
     for reason in outcome.stopped.values():
         console.print(Text(reason, style="yellow"))
     gaps = [task.summary for task in outcome.tasks if task.summary is not None and task.summary.missing]
@@ -69,6 +75,10 @@ def _remark(task: TaskOutcome, console: Console) -> None:
     elif not task.summary.comparable:
         reasons = "; ".join(task.summary.reasons)
         console.print(Text(f"{task.label} is not comparable with published numbers: {reasons}", style="dim"))
+
+
+def _cut_off(label: str, summary: Summary) -> CutOff:
+    return CutOff(label, summary.truncated.n, summary.truncated.answers)
 
 
 def _missing(summary: Summary) -> str:

@@ -8,7 +8,7 @@ field, usage left out, an error inside a 200.
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Set
+from collections.abc import Collection, Coroutine
 from functools import lru_cache
 from typing import Any
 
@@ -58,10 +58,10 @@ class OpenAIChat(Model):
     async def complete(self, request: Request) -> Completion:
         schema = request.schema
         structured = schema is not None and schema.name not in self._rejected
-        if self._unknown:
-            request = _without(request, self._unknown)
+        dropped = self._unknown.intersection(request.droppable, request.sampling) if self._unknown else ()
+        sent = _without(request, dropped) if dropped else request
         try:
-            completion, latency_s, attempts = await self._send(request, structured)
+            completion, latency_s, attempts = await self._send(sent, structured)
         except SchemaRejected as error:
             # No host lists which of its models follow a schema; its 400 is how one learns it.
             if schema is None or not structured:
@@ -69,11 +69,13 @@ class OpenAIChat(Model):
             self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
             return await self.complete(request)
         except FieldRejected as error:
-            if error.field not in self._spec.droppable or error.field not in request.sampling:
+            if error.field not in sent.sampling or error.field not in request.droppable:
                 raise
             self._learn(self._unknown, error.field, error.field, error)
             return await self.complete(request)
-        return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts)
+        return msgspec.structs.replace(
+            completion, latency_s=latency_s, attempts=attempts, dropped=tuple(sorted(dropped))
+        )
 
     def _learn(self, refused: set[str], name: str, shown: str, error: ModelError) -> None:
         """Leave out from now on what the host refused."""
@@ -104,7 +106,7 @@ class OpenAIChat(Model):
         return explain(status, body, self._secrets) or astray(status, body, self._endpoint.url)
 
 
-def _without(request: Request, names: Set[str]) -> Request:
+def _without(request: Request, names: Collection[str]) -> Request:
     kept = {name: value for name, value in request.sampling.items() if name not in names}
     return msgspec.structs.replace(request, sampling=kept)
 

@@ -1,0 +1,168 @@
+"""What a summary says of its own figures: answers cut off, parameters refused, and what was really sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from fakes.invented_task import JUDGING, Bench, Invented, spec
+from fakes.openai_chat import Answer, Behaviour, Fault, Reply, fake
+from rich.console import Console
+
+from coeval.analysis.scores import Results, StudentScore
+from coeval.benchmarks.base import Item
+from coeval.benchmarks.registry import TASKS
+from coeval.cli.eval_framework.report import show
+from coeval.cli.result_table import render
+from coeval.core.records import Message
+
+SAMPLING = {"temperature": 0.7, "top_k": 20, "max_tokens": 5}
+
+
+class Long(Invented):
+    """As many prompts as it takes to tell 1 % from more."""
+
+    name: ClassVar[str] = "long"
+
+    def items(self) -> Sequence[Item]:
+        return [Item(f"q{n}", (Message("user", f"Prompt {n}"),)) for n in range(200)]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    bench = Bench(tmp_path / "out", monkeypatch)
+    monkeypatch.setitem(TASKS, Long.name, Long)
+    return bench
+
+
+def summary(bench: Bench, task: str = "invented") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((bench.output / task / "summary.json").read_text())
+    return found
+
+
+def answers(bench: Bench, task: str = "invented") -> list[dict[str, Any]]:
+    lines = (bench.output / task / "responses.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def cutting(count: int) -> Reply:
+    """Good judgments; of the answers, so many are cut off."""
+
+    def reply(messages: list[dict[str, Any]]) -> Behaviour:
+        text = messages[-1]["content"]
+        if text.startswith(JUDGING):
+            return Answer("good")
+        number = int(text.rpartition(" ")[2]) if text.startswith("Prompt") else count
+        return Answer("a", finish_reason="length" if number < count else "stop")
+
+    return reply
+
+
+@pytest.mark.parametrize(("count", "comparable"), [(0, True), (2, True), (3, False), (200, False)])
+async def test_more_than_one_percent_of_cut_answers_cannot_be_compared(
+    bench: Bench, count: int, comparable: bool
+) -> None:
+    async with fake(reply=cutting(count)) as server:
+        await bench.run(server.url, "long", judge=spec("official", server.url))
+    found = summary(bench, "long")
+    assert found["truncated"] == {"n": count, "answers": 200, "share": count / 200}
+    assert found["comparable"] == comparable
+    said = [f"cut off at max_tokens: {count} of 200 answers (more than 1 %)"]
+    assert found["reasons"] == ([] if comparable else said)
+
+
+@pytest.mark.parametrize("width", [80, 200])
+async def test_both_programs_tell_cut_answers_in_the_same_words(bench: Bench, width: int) -> None:
+    async with fake(reply=cutting(200)) as server:
+        outcome = await bench.run(server.url, "invented", "long", judge=spec("official", server.url))
+    student = StudentScore("stu", None, 0.5, 0.4, 0.6, 200, 200, 0, "t", answers=200, truncated=200)
+    benchmark, experiment = Console(width=width, record=True), Console(width=width, record=True)
+    show(outcome, benchmark)
+    render(Results((student,), (), False), experiment)
+    for console, cut, names in (
+        (benchmark, "200 of 200 answers to long, 3 of 3 answers to invented", "invented, long"),
+        (experiment, "200 of 200 answers of stu", "stu"),
+    ):
+        said = " ".join(console.export_text().split())
+        assert f"Cut off at max_tokens: {cut}." in said
+        assert f"More than 1 % of the answers cut off: {names}. Raise max_tokens" in said
+
+
+async def test_one_cut_answer_in_a_hundred_is_told_and_no_more(bench: Bench) -> None:
+    async with fake(reply=cutting(2)) as server:
+        outcome = await bench.run(server.url, "long", judge=spec("official", server.url))
+    console = Console(width=80, record=True)
+    show(outcome, console)
+    said = console.export_text()
+    assert "Cut off at max_tokens: 2 of 200 answers to long." in said
+    assert "More than" not in said
+    assert "not comparable" not in said
+
+
+async def test_failed_answers_cannot_be_compared(bench: Bench) -> None:
+    def refusing(messages: list[dict[str, Any]]) -> Behaviour:
+        text = messages[-1]["content"]
+        return (
+            Fault(400, "too long") if text in ("Prompt 7", "Prompt 8", "Prompt 9") else cutting(0)(messages)
+        )
+
+    async with fake(reply=refusing) as server:
+        await bench.run(server.url, "long", judge=spec("official", server.url))
+    found = summary(bench, "long")
+    assert (found["comparable"], found["reasons"]) == (False, ["records without a value: 3 bad_request"])
+
+
+async def test_what_is_on_record_is_what_was_sent_and_nothing_is_asked_twice(bench: Bench) -> None:
+    async with fake(reply=cutting(0)) as server:
+        how: dict[str, Any] = {"sampling": SAMPLING, "droppable": ("top_k",)}
+        judge = spec("official", server.url)
+        await bench.run(server.url, judge=judge, **how)
+        found = summary(bench)
+        assert found["inference"]["sampling"] == {"temperature": 0.7, "max_tokens": 5}
+        assert found["inference"]["dropped"] == {"top_k": 3}
+        assert found["reasons"] == ["the host refused top_k: 3 of 3 answers were made without it"]
+        assert [(a["sampling"], a["dropped"]) for a in answers(bench)] == [
+            ({"temperature": 0.7, "max_tokens": 5}, ["top_k"])
+        ] * 3
+        asked = len(server.asked)
+        await bench.run(server.url, judge=judge, **how)
+        assert len(server.asked) == asked
+        assert summary(bench)["reasons"] == found["reasons"]
+
+
+async def test_answers_with_and_without_a_refused_parameter_are_told_apart(bench: Bench) -> None:
+    """The host learns of the parameter between two runs: what stands is kept, and counted."""
+    how: dict[str, Any] = {"sampling": SAMPLING, "droppable": ("top_k",)}
+    async with fake(reply=cutting(0)) as server:
+        await bench.run(server.url, judge=spec("official", server.url), max_examples=2, **how)
+    async with fake(reply=cutting(0), extra_fields=["top_k"]) as server:
+        await bench.run(server.url, judge=spec("official", server.url), **how)
+        asked = [body["messages"][-1]["content"] for body in server.bodies if "top_k" in body]
+        assert asked == ["Prompt 2"]
+    found = summary(bench)
+    assert found["inference"]["sampling"] == {"temperature": 0.7, "max_tokens": 5}
+    assert found["inference"]["dropped"] == {"top_k": 2}
+    assert found["reasons"] == ["the host refused top_k: 2 of 3 answers were made without it"]
+    assert [a["sampling"].get("top_k") for a in answers(bench)] == [None, None, 20]
+
+
+async def test_a_parameter_that_the_host_takes_is_on_record(bench: Bench) -> None:
+    async with fake(reply=cutting(0), extra_fields=["top_k"]) as server:
+        judge = spec("official", server.url)
+        await bench.run(server.url, judge=judge, sampling=SAMPLING, droppable=("top_k",))
+    found = summary(bench)
+    assert (found["inference"]["sampling"], found["inference"]["dropped"]) == (SAMPLING, {})
+    assert (found["comparable"], found["reasons"]) == (True, [])
+    assert [a["sampling"] for a in answers(bench)] == [SAMPLING] * 3
+
+
+async def test_what_the_user_asks_of_a_judge_is_not_dropped(bench: Bench) -> None:
+    """The model judges itself; of its own top_k nobody had asked for."""
+    async with fake(reply=cutting(0)) as server:
+        how: dict[str, Any] = {"sampling": SAMPLING, "droppable": ("top_k",), "judge": None}
+        outcome = await bench.run(server.url, **how, judge_sampling={"top_k": 5})
+    assert outcome.exit_code == 3
+    assert summary(bench)["n_failed"] == {"bad_request": 3}
