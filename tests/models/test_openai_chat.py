@@ -373,6 +373,20 @@ async def test_a_parameter_that_the_host_takes_is_not_said_to_be_dropped() -> No
     assert server.bodies[0]["top_k"] == 20
 
 
+async def test_labels_are_told_where_simulated_models_may_stand_until_the_host_refuses_them() -> None:
+    request = msgspec.structs.replace(ask(), labels={"tone": ["warm", "cold"]})
+    refused = Fault(422, "Unsupported fields in the request: {'metadata'}")
+    spec = msgspec.structs.replace(SPEC, interface="vllm")
+    async with fake(refused) as server, asking(server, spec) as model:
+        assert (await model.complete(request)).text == "ok"
+        assert (await model.complete(request)).text == "ok"
+    first, *others = server.bodies
+    assert first["metadata"] == {"coeval_labels": '{"tone":["warm","cold"]}'}
+    assert all("metadata" not in body for body in others)
+    assert len(others) == 2
+    assert "metadata" not in sent(request, "openai")
+
+
 async def test_a_parameter_that_was_asked_for_is_never_left_out() -> None:
     async with fake(keys=[KEY]) as server, asking(server) as model:
         with pytest.raises(BadRequest, match="top_k"):

@@ -22,7 +22,7 @@ def experiment(folder: Path, name: str, *, structured: bool) -> Lab:
     tasks = [
         task(total=6),
         task("essay", total=4, evaluation_mode="per_factor", rubric="auto", target_attributes="auto"),
-        quiz(total=4),
+        quiz(total=4, output_description="Say what you see."),
     ]
     return Lab(folder, [entry | {"structured_output": structured} for entry in models], tasks, id=name)
 

@@ -52,7 +52,8 @@ class Request(msgspec.Struct, frozen=True):
     ``sampling`` holds the role's sampling parameters under their provider's names
     (``temperature``, ``max_tokens``, …); ``droppable`` names those of them that nobody asked for: a
     host that does not know one is asked without it. ``rank`` says how far downstream the work stands: where
-    requests wait for the same endpoint, a larger rank is served first.
+    requests wait for the same endpoint, a larger rank is served first. ``labels`` are the attributes
+    that the answer is compared on, with their declared values: simulated models alone are told.
     """
 
     messages: tuple[Message, ...]
@@ -63,6 +64,7 @@ class Request(msgspec.Struct, frozen=True):
     rank: int = 0
     top_logprobs: int | None = None
     droppable: tuple[str, ...] = ()
+    labels: dict[str, list[str]] = {}
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["HOSTS", "Dialect", "Host", "Structured"]
+__all__ = ["HOSTS", "LABELS_KEY", "Dialect", "Host", "Structured"]
 
 Dialect: TypeAlias = Literal[
     "openai_chat", "anthropic", "gemini", "bedrock", "vertex", "local", "simulated", "benchmark"
@@ -23,6 +23,9 @@ Structured: TypeAlias = Literal["json_schema", "json_object", "none"]
 OPENAI_REASONING = r"(ft:)?(o[1-9]|gpt-([5-9]|[1-9]\d))"
 """OpenAI's models that answer `max_tokens` with 400 and want `max_completion_tokens`."""
 
+LABELS_KEY = "coeval_labels"
+"""Under this name the field `metadata` tells of a request's labels, as JSON: it may hold texts only."""
+
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
     """Where an interface's models are asked, and what the host understands.
@@ -31,8 +34,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     user's own). ``key_env`` are the variables an API key is read from, in order; ``settings``
     the other fields of the host's entry in a key file, each with its variables; ``shares_keys_of``
     another host whose key file entry serves as well. ``seeds_by_default``: the engine's own
-    request seed is sent. ``completion_tokens_for`` matches the start of the model ids whose limit
-    on output is called `max_completion_tokens`.
+    request seed is sent. ``takes_labels``: it is told a request's labels, in the field `metadata`,
+    because simulated models may stand there. ``completion_tokens_for`` matches the start of the
+    model ids whose limit on output is called `max_completion_tokens`.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     needs_key: bool = True
     built: bool = True
     seeds_by_default: bool = False
+    takes_labels: bool = False
     seed_field: str = "seed"
     structured: Structured = "json_schema"
     completion_tokens_for: str | None = None
@@ -195,8 +200,9 @@ _ROWS = (
         key_env=("VLLM_API_KEY",),
         needs_key=False,
         seeds_by_default=True,
+        takes_labels=True,
     ),
-    Host(name="simulated", dialect="simulated", needs_key=False, seeds_by_default=True),
+    Host(name="simulated", dialect="simulated", needs_key=False, seeds_by_default=True, takes_labels=True),
 )
 
 HOSTS: Mapping[str, Host] = MappingProxyType({host.name: host for host in _ROWS})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from coeval.core.records import Message, Purpose, Request, Role, Schema
@@ -22,7 +22,10 @@ RANK: dict[Purpose, int] = {"data_generation": 0, "response_collection": 1, "eva
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A model in one role at one task: how it is asked, and the recipe of what it makes."""
+    """A model in one role at one task: how it is asked, and the recipe of what it makes.
+
+    ``labels``: see `Request`; of students only.
+    """
 
     name: str
     template: str
@@ -31,6 +34,7 @@ class Part:
     system: str | None
     sends_seed: bool
     recipe: Recipe
+    labels: dict[str, list[str]] = field(default_factory=dict)
 
     def request(
         self, purpose: Purpose, values: Mapping[str, str], schema: Schema | None, seed: tuple[int, str, int]
@@ -45,6 +49,7 @@ class Part:
             purpose=purpose,
             seed=request_seed(*seed) if self.sends_seed else None,
             rank=RANK.get(purpose, 0),
+            labels=self.labels,
         )
 
 

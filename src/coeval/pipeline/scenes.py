@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from coeval.core.records import Role
 from coeval.judging.rubric import criterion_hash
 from coeval.pipeline.blueprint import TaskBlueprint
@@ -29,6 +31,8 @@ def build_scene(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> S
     settled = task.model_copy(update={"rubric": blueprint.rubric})
     criteria = {f: criterion_hash(text) for f, text in blueprint.rubric.items() if f not in labels}
 
+    declared = {name: blueprint.target[name] for name in task.label_attributes if name in blueprint.target}
+
     def cast(models: list[ModelConfig], role: Role, template: str) -> tuple[Part, ...]:
         return tuple(part(model, role, settled, template) for model in models)
 
@@ -36,7 +40,10 @@ def build_scene(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> S
         task=task,
         teachers=cast(writers, "teacher", "sample"),
         sources=item_sources(config, task),
-        students=cast(config.with_role("student"), "student", "test"),
+        students=tuple(
+            replace(student, labels=declared)
+            for student in cast(config.with_role("student"), "student", "test")
+        ),
         judges=cast(config.with_role("judge") if criteria else [], "judge", judge_template),
         rubric=blueprint.rubric,
         space=_space(task, blueprint),

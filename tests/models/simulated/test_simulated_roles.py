@@ -146,42 +146,53 @@ async def test_a_judge_gives_a_refusal_the_lowest_level() -> None:
     assert (await ask(prompt, model=simulated(noise=0))).text == "Low"
 
 
+async def labelled(
+    labels: dict[str, list[str]], *, model: SimulatedModel | None = None, seed: int = 1, **values: str
+) -> dict[str, str]:
+    request = Request((Message("user", filled("test", **values)),), labels=labels, seed=seed)
+    answer: dict[str, str] = json.loads((await (model or simulated()).complete(request)).text)
+    assert read_answer(answer.pop("note"))
+    return answer
+
+
 async def test_a_task_of_high_medium_low_is_answered_not_judged() -> None:
-    answer = await ask(filled("test", output_description="A single word: High, Medium or Low."))
-    assert set(json.loads(answer.text)) == {"label", "note"}
+    wording = "High, Medium or Low: the criteria of a judge."
+    levels = {"urgency": ["High", "Medium", "Low"]}
+    assert (await labelled(levels, output_description=wording))["label"] in levels["urgency"]
 
 
 @pytest.mark.parametrize(
-    ("output_description", "guesses"),
-    [
-        ("A single word — Positive or Negative.", {"positive", "Positive", "Negative"}),
-        ("Exactly one label: negative, neutral, positive.", {"positive", "negative", "neutral"}),
-    ],
+    "output_description", ["A single word — Positive or Negative.", "Say how the customer feels.", "JSON."]
 )
-async def test_labels_are_right_as_often_as_skill_allows(output_description: str, guesses: set[str]) -> None:
-    prompt = filled("test", output_description=output_description)
+async def test_labels_are_right_as_often_as_skill_allows_whatever_the_wording(
+    output_description: str,
+) -> None:
+    labels = {"sentiment": ["positive", "negative", "mixed"]}
     right: list[int] = []
     for skill in (0.1, 0.5, 0.9):
         model = simulated(skill=skill)
-        answers = [json.loads((await ask(prompt, model=model, seed=seed)).text) for seed in range(300)]
-        assert all(set(answer) == {"label", "note"} for answer in answers)
-        assert {answer["label"] for answer in answers} <= guesses
-        right.append(sum(answer["label"].casefold() == "positive" for answer in answers))
+        answers = [
+            await labelled(labels, model=model, seed=seed, output_description=output_description)
+            for seed in range(300)
+        ]
+        assert {answer["label"] for answer in answers} <= set(labels["sentiment"])
+        right.append(sum(answer == {"label": "positive"} for answer in answers))
     assert right == sorted(set(right))
 
 
-async def test_labels_that_the_prompt_does_not_list_are_answered_by_name() -> None:
-    model = simulated(skill=1)
-    answers = [
-        json.loads(
-            (await ask(filled("test", output_description="A single word."), model=model, seed=seed)).text
-        )
-        for seed in range(60)
+async def test_several_labels_are_answered_by_name() -> None:
+    labels = {"sentiment": ["positive", "negative"], "product category": ["toys", "food (fresh)"]}
+    told = [await labelled(labels, model=simulated(skill=1), seed=seed) for seed in range(60)]
+    assert all(answer.keys() == ATTRIBUTES.keys() for answer in told)
+    assert sum(answer == ATTRIBUTES for answer in told) > 40
+
+
+async def test_the_label_of_an_item_that_states_none_is_guessed() -> None:
+    told = [
+        await labelled({"team": ["red", "blue"]}, model=simulated(skill=1), seed=seed, input="Who?")
+        for seed in range(40)
     ]
-    assert all(set(answer) == {*ATTRIBUTES, "note"} for answer in answers)
-    told = [answer["sentiment"] for answer in answers]
-    assert set(told) <= {"positive", "other"}
-    assert told.count("positive") > told.count("other")
+    assert {answer["label"] for answer in told} == {"red", "blue"}
 
 
 @pytest.mark.parametrize("family", ["sim", "acme"])

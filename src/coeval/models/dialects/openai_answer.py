@@ -39,8 +39,8 @@ _VERSION = re.compile(r"[^/]/v\d")
 _FORMAT_WORDS = ("response_format", "json_schema", "structured output")
 
 
-_NOT_OPENAIS = ("top_k",)
-"""Sampling parameters that OpenAI's interface lacks, and that some hosts of its shape take."""
+_NOT_EVERYWHERE = ("top_k", "metadata")
+"""Fields that some hosts of OpenAI's shape take, and others refuse."""
 _UNKNOWN_FIELD = re.compile(
     r"unexpected|unrecogni[sz]ed|unknown|unsupported|not (?:permitted|allowed|supported)|extra"
 )
@@ -51,7 +51,7 @@ class SchemaRejected(BadRequest):
 
 
 class FieldRejected(BadRequest):
-    """The host does not know a sampling parameter that OpenAI's interface lacks: ``field``."""
+    """The host does not know a field that others of OpenAI's shape take: ``field``."""
 
     field = ""
 
@@ -244,7 +244,7 @@ def astray(status: int, body: bytes, base_url: str) -> NotFound | None:
 
 
 def _field_rejected(about: str, message: str, status: int) -> FieldRejected | None:
-    field = next((name for name in _NOT_OPENAIS if name in about), None)
+    field = next((name for name in _NOT_EVERYWHERE if name in about), None)
     if field is None:
         return None
     rejected = FieldRejected(message, status=status)

@@ -17,13 +17,14 @@ import msgspec
 from coeval.core.errors import ModelError
 from coeval.core.records import Completion, Request, Schema
 from coeval.models.base import Model, ModelSpec
-from coeval.models.catalog import Host
+from coeval.models.catalog import LABELS_KEY, Host
 from coeval.models.dialects.openai_answer import FieldRejected, SchemaRejected, astray, decode, explain
 from coeval.models.http import Answered, Call, Endpoint, Http
 from coeval.models.standing import Standing
 
 __all__ = ["OpenAIChat", "encode"]
 
+METADATA = "metadata"
 _PATH = "/chat/completions"
 _log = logging.getLogger(__name__)
 
@@ -60,6 +61,8 @@ class OpenAIChat(Model):
         structured = schema is not None and schema.name not in self._rejected
         dropped = self._unknown.intersection(request.droppable, request.sampling) if self._unknown else ()
         sent = _without(request, dropped) if dropped else request
+        if request.labels and METADATA in self._unknown:
+            sent = msgspec.structs.replace(sent, labels={})
         try:
             completion, latency_s, attempts = await self._send(sent, structured)
         except SchemaRejected as error:
@@ -69,7 +72,7 @@ class OpenAIChat(Model):
             self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
             return await self.complete(request)
         except FieldRejected as error:
-            if error.field not in sent.sampling or error.field not in request.droppable:
+            if not _may_go(error.field, sent):
                 raise
             self._learn(self._unknown, error.field, error.field, error)
             return await self.complete(request)
@@ -111,6 +114,13 @@ def _without(request: Request, names: Collection[str]) -> Request:
     return msgspec.structs.replace(request, sampling=kept)
 
 
+def _may_go(field: str, sent: Request) -> bool:
+    """Whether a field may be left out of a request: it was there, and holds nothing that the user asked for."""
+    if field == METADATA:
+        return bool(sent.labels)
+    return field in sent.sampling and field in sent.droppable
+
+
 def _tokens(completion: Completion) -> int:
     return completion.usage.input_tokens + completion.usage.output_tokens
 
@@ -133,6 +143,8 @@ def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = 
         response_format = _response_format(request, request.schema, host)
         if response_format is not None:
             body["response_format"] = response_format
+    if request.labels and host.takes_labels:
+        body[METADATA] = {LABELS_KEY: msgspec.json.encode(request.labels).decode()}
     body.update(spec.extra_body)
     return msgspec.json.encode(body)
 

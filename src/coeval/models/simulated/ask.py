@@ -27,13 +27,14 @@ Reply: TypeAlias = str | dict[str, Any] | Fenced | Choice
 
 
 class Ask(NamedTuple):
-    """One question to ``model``: ``text`` is the last user message."""
+    """One question to ``model``: ``text`` is the last user message, ``labels`` those of the request."""
 
     model: str
     traits: Traits
     text: str
     schema: Schema | None
     draws: Draws
+    labels: dict[str, list[str]]
 
     def properties(self) -> dict[str, Any]:
         """The properties that the schema names; none without a schema."""

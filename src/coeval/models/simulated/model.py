@@ -67,7 +67,8 @@ class SimulatedModel(Model):
             raise ServerFault("simulated failure", status=500)
         text = next((m.content for m in reversed(request.messages) if m.role == "user"), "")
         schema = request.schema if self._takes_schemas else None
-        reply = player(text, schema)(Ask(self.model, self.traits, text, schema, draws))
+        ask = Ask(self.model, self.traits, text, schema, draws, request.labels)
+        reply = player(ask)(ask)
         spoiled = draws.uniform("malformed") < self.traits.malformed_rate
         whole = _stopped(spoil(reply, draws) if spoiled else written(reply), request.sampling)
         limit = _limit(request.sampling)

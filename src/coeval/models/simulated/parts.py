@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from coeval.core.records import LEVELS, Schema
+from coeval.core.records import LEVELS
 from coeval.models.simulated.ask import Ask, Reply
 from coeval.models.simulated.benchmark_judges import (
     assistants_verdict,
@@ -22,7 +22,7 @@ from coeval.models.simulated.conforming import conforming
 from coeval.models.simulated.foreign_graders import asks_for_grade, foreign_grade
 from coeval.models.simulated.judge import evaluation, factor_score, rubric_factors
 from coeval.models.simulated.marks import ANSWER_MARK, ITEM_MARK, REFUSAL
-from coeval.models.simulated.student import answer
+from coeval.models.simulated.student import answer, labelled_answer
 from coeval.models.simulated.teacher import benchmark_item, nuanced_attributes, rubric, target_attributes
 
 Player: TypeAlias = Callable[[Ask], Reply]
@@ -99,8 +99,10 @@ PARTS: tuple[Part, ...] = (
 _BY_SCHEMA: dict[str, Player] = {part.schema: part.play for part in PARTS}
 
 
-def player(text: str, schema: Schema | None) -> Player:
-    """Who plays the role that the request asks for; a schema that is none of ours is just followed."""
-    if schema is not None:
-        return _BY_SCHEMA.get(schema.name, conforming)
-    return next((part.play for part in PARTS if part.asked_in(text)), answer)
+def player(ask: Ask) -> Player:
+    """Who plays the role that is asked for; a schema that is none of ours is just followed."""
+    if ask.labels:
+        return labelled_answer
+    if ask.schema is not None:
+        return _BY_SCHEMA.get(ask.schema.name, conforming)
+    return next((part.play for part in PARTS if part.asked_in(ask.text)), answer)

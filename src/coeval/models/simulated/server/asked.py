@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from coeval.core.records import Completion, ModelRole, Request, Schema
+from coeval.models.catalog import LABELS_KEY
 from coeval.models.simulated.server.problems import Refusal
 
 ROLES: dict[str, ModelRole] = {
@@ -41,6 +42,24 @@ Content = str | list[TextPart] | None
 class Function(msgspec.Struct):
     name: str
     parameters: dict[str, Any] | None = None
+
+
+def labels_of(metadata: dict[str, Any] | None) -> dict[str, list[str]]:
+    """The labels that a request's metadata tells of.
+
+    Raises
+    ------
+    Refusal
+        they are not written as we write them.
+    """
+    told = (metadata or {}).get(LABELS_KEY)
+    if told is None:
+        return {}
+    try:
+        return msgspec.json.decode(told, type=dict[str, Annotated[list[str], msgspec.Meta(min_length=1)]])
+    except (msgspec.DecodeError, TypeError):
+        reason = f"metadata.{LABELS_KEY} must be a JSON object that holds lists of labels"
+        raise Refusal(reason, param="metadata") from None
 
 
 def text_of(content: Content) -> str:

@@ -23,6 +23,7 @@ from coeval.models.simulated.server.asked import (
     Stops,
     arguments_schema,
     called_function,
+    labels_of,
     text_of,
     usage_body,
 )
@@ -88,6 +89,7 @@ class ChatBody(msgspec.Struct):
     response_format: ResponseFormat | None = None
     tools: list[Tool] | None = None
     tool_choice: Any = None
+    metadata: dict[str, Any] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
     stream: bool | None = None
@@ -115,6 +117,7 @@ class ChatBody(msgspec.Struct):
             sampling={name: value for name, value in sampling.items() if value is not None},
             schema=arguments_schema(function) if function else schema,
             seed=self.seed,
+            labels=labels_of(self.metadata),
             top_logprobs=(self.top_logprobs or 0) if self.logprobs else None,
         )
 
