@@ -115,7 +115,7 @@ def _without(request: Request, names: Collection[str]) -> Request:
 
 
 def _may_go(field: str, sent: Request) -> bool:
-    """Whether a field may be left out of a request: it was there, and holds nothing that the user asked for."""
+    """Whether a field that was sent may be left out: it holds nothing that the user asked for."""
     if field == METADATA:
         return bool(sent.labels)
     return field in sent.sampling and field in sent.droppable
