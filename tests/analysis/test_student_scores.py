@@ -53,7 +53,8 @@ def test_the_headline_is_the_mean_over_tasks_not_over_items(run: Run) -> None:
 def test_failures_are_counted_where_they_belong_and_score_nothing(run: Run) -> None:
     run.judged(1, "s", "j", {"a": "High"})
     run.evaluation(1, "s", "k", {"a": "High"}, missing=["b", "c"])
-    run.judged(2, "s", "j", {"a": "Low"})
+    run.datapoint(2)
+    run.response(2, "s")
     run.evaluation(2, "s", "j", {}, status="failed")
     run.datapoint(3)
     run.response(3, "s", status="failed")

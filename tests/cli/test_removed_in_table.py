@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -140,21 +141,72 @@ def test_an_heir_that_goes_on_without_a_factor_leaves_it_out(lab: Lab) -> None:
     assert score(heir, "ann", "story").units == 12 * 2
 
 
-@pytest.mark.parametrize("mode", ["Keep", "Model"])
-def test_going_on_makes_every_mode_extend_and_marks_who_was_removed(lab: Lab, mode: str) -> None:
+@pytest.mark.parametrize("mode", ["Model", "Extend"])
+def test_what_was_taken_over_counts_and_what_the_heir_itself_removes_is_marked(lab: Lab, mode: str) -> None:
     lab.run()
-    phases = dict.fromkeys(("rubric_mapping", *PHASES), mode) | {"rubric_mapping": "Keep"}
+    phases = dict.fromkeys(PHASES, mode) | {"rubric_mapping": "Keep"}
     heir = Lab(lab.folder, lab.models, lab.tasks, {"resume_from": "exp", "phases": phases}, "heir")
     remove(heir, "old", "jud")
     del heir.tasks[0]["rubric"]["style"]
+    heir.models += [model("new", "student", skill=0.7), model("eva", "judge")]
     started = heir.run().results()
     assert (started.left_out, [s for s in started.students if s.removed]) == ((), [])
+    assert heir.run(continue_run=True).results() == started
+    remove(heir, "new", "eva")
     went_on = heir.run(continue_run=True).results()
-    assert went_on.left_out == (LeftOut("judge", "story", "jud"), LeftOut("factor", "story", "style"))
-    assert {s.student for s in went_on.students if s.removed} == {"old"}
-    assert score(heir, "ann", "story").units == 12
+    assert {s.student for s in went_on.students if s.removed} == {"new"}
+    assert went_on.left_out == (LeftOut("judge", "story", "eva"),)
     (heir.path / "meta.json").write_text("{}")
-    assert results(heir).left_out == (), "nothing tells that it went on"
+    without = results(heir)
+    assert (without.students, without.left_out) == (went_on.students, went_on.left_out)
+
+
+def test_a_file_that_keeps_everything_marks_what_it_lacks_all_the_same(lab: Lab) -> None:
+    """What is kept was made here, not taken over: it counts by its name alone."""
+    lab.run()
+    lab.settings["phases"] = dict.fromkeys(PHASES, "Keep") | {
+        "attribute_mapping": "Keep",
+        "rubric_mapping": "Keep",
+    }
+    remove(lab, "old", "jud")
+    del lab.tasks[0]["rubric"]["style"]
+    kept = lab.run().results()
+    assert kept.left_out == (LeftOut("judge", "story", "jud"), LeftOut("factor", "story", "style"))
+    assert {s.student for s in kept.students if s.removed} == {"old"}
+    assert lab.run(continue_run=True).results() == kept
+
+
+def test_what_the_source_had_removed_is_not_brought_back(lab: Lab) -> None:
+    lab.run()
+    remove(lab, "old", "jud")
+    removed = lab.run(continue_run=True).results()
+    phases = dict.fromkeys(PHASES, "Extend")
+    heir = Lab(lab.folder, lab.models, lab.tasks, {"resume_from": "exp", "phases": phases}, "heir")
+    remove(heir, "ben")
+    found = heir.run().results()
+    assert found.left_out == removed.left_out == (LeftOut("judge", "story", "jud"),)
+    assert {s.student for s in found.students if s.removed} == {"old"}
+
+
+def test_a_task_that_was_taken_over_counts_though_the_file_lacks_it(lab: Lab) -> None:
+    before = lab.run().results()
+    phases = dict.fromkeys(PHASES, "Extend")
+    heir = Lab(lab.folder, lab.models, lab.tasks[:1], {"resume_from": "exp", "phases": phases}, "heir")
+    assert heir.run().results() == before
+    assert heir.run(continue_run=True).results() == before
+
+
+def test_what_counts_stays_when_the_source_is_gone(lab: Lab) -> None:
+    """The source is of an older layout, which says nothing of what it planned."""
+    lab.run()
+    (lab.path / "config.yaml").unlink()
+    phases = dict.fromkeys(PHASES, "Extend")
+    heir = Lab(lab.folder, lab.models, lab.tasks, {"resume_from": "exp", "phases": phases}, "heir")
+    remove(heir, "old", "jud")
+    started = heir.run().results()
+    assert not any(s.removed for s in started.students)
+    shutil.rmtree(lab.path)
+    assert results(heir) == started
 
 
 def test_items_beyond_a_lowered_total_count_nowhere_until_it_is_raised_again(
@@ -187,13 +239,12 @@ def test_items_beyond_a_lowered_total_count_nowhere_until_it_is_raised_again(
     assert lab.counts() == counts
 
 
-def test_a_phase_that_keeps_its_items_has_none_beyond_the_total_until_it_goes_on(lab: Lab) -> None:
+def test_a_phase_that_keeps_its_items_has_none_beyond_the_total(lab: Lab) -> None:
     lab.run()
     keep = dict.fromkeys(PHASES, "Keep")
     heir = Lab(lab.folder, lab.models, [task(total=4)], {"resume_from": "exp", "phases": keep}, "heir")
-    assert (heir.run().results().beyond_total, score(heir, "ann", "story").n) == ((), 12)
-    assert heir.run(continue_run=True).results().beyond_total == (BeyondTotal("story", 8),)
-    assert score(heir, "ann", "story").n == 4
+    for how in ({}, {"continue_run": True}):
+        assert (heir.run(**how).results().beyond_total, score(heir, "ann", "story").n) == ((), 12)
 
 
 def test_without_a_snapshot_all_counts_and_a_broken_one_is_told(lab: Lab) -> None:

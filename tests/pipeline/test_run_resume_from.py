@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pipeline.experiments import FOLDERS, PHASES, Lab, content, listen, model, task
+from rich.console import Console
 
-from coeval.api import load_config, run
+from coeval.api import Run, load_config, open_run, run
+from coeval.cli.result_table import render
 from coeval.core.errors import UsageError
 from coeval.core.records import Response
 from coeval.pipeline.config.load import read_config
@@ -65,6 +70,27 @@ def test_example_3_adds_a_student_and_nothing_else(guide: Path, monkeypatch: pyt
     assert students == {"gpt4o", "llama3-8b"}, "the older student's answers are taken over"
     names = [path.name for path in sorted((guide / "summarise-v5").glob("phase4_responses/*"))]
     assert names == ["summarise.gpt4o.responses.jsonl", "summarise.llama3-8b.responses.jsonl"]
+
+
+def test_example_3_has_one_table_however_it_was_last_started(guide: Path) -> None:
+    """The student and the judge that were taken over count before and after a start that does nothing."""
+    judge = "  - {name: jud, interface: simulated, roles: [judge], parameters: {severity: 0.9}}\n"
+    Path("v1.yaml").write_text(Path("v1.yaml").read_text().replace("\ntasks:", f"\n{judge}\ntasks:"))
+    assert run("v1.yaml", continue_run=True).exit_code == 0
+    table = shown(run("v5.yaml"))
+    assert re.search(r"^ gpt4o +0\.\d\d", table, re.MULTILINE)
+    assert "removed" not in table
+    assert "in no mean:" not in table
+    assert shown(run("v5.yaml", continue_run=True)) == table
+    alone = open_run(guide / "summarise-v5").results()
+    [old] = [score for score in alone.students if (score.student, score.task) == ("gpt4o", None)]
+    assert old.units == 10 * 2 * 2, "both judges are in its mean"
+
+
+def shown(result: Run) -> str:
+    console = Console(file=io.StringIO(), width=100)
+    render(result.results(), console)
+    return cast("io.StringIO", console.file).getvalue()
 
 
 def test_phases_1_and_2_alone_are_taken_over_by_default(

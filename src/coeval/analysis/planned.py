@@ -1,5 +1,5 @@
-"""What of a run's records its configuration still plans. What it no longer names stays on disk and is
-marked, or left out of the means, where results are shown."""
+"""What of a run's records counts: what its configuration names, and what it took over from another run.
+The rest stays on disk and is marked, or left out of the means, where results are shown."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ Names: TypeAlias = frozenset[str] | None
 
 Kind: TypeAlias = Literal["teacher", "judge", "factor"]
 KINDS: tuple[Kind, ...] = ("teacher", "judge", "factor")
+
+NameKind: TypeAlias = Literal["teacher", "student", "judge", "factor", "label"]
 
 
 class PlannedTask(msgspec.Struct, frozen=True):
@@ -28,7 +30,7 @@ class PlannedTask(msgspec.Struct, frozen=True):
     total: int | None = None
     ingested: bool = False
 
-    def names(self, kind: Kind) -> Names:
+    def names(self, kind: Literal["teacher", "judge", "factor", "label"]) -> Names:
         match kind:
             case "teacher":
                 return self.teachers
@@ -36,6 +38,8 @@ class PlannedTask(msgspec.Struct, frozen=True):
                 return self.judges
             case "factor":
                 return self.factors
+            case "label":
+                return self.labels
 
     def holds(self, teacher: str, item: str, place: int) -> bool:
         """Whether an item counts; ``place``: which of its teacher's items on record it is, from 1."""
@@ -52,6 +56,13 @@ class Planned(msgspec.Struct, frozen=True):
 
     students: Names
     tasks: dict[str, PlannedTask]
+
+    def counts(self, task: str, kind: NameKind, name: str) -> bool:
+        """Whether somebody or something of a task counts in tables and measures."""
+        if task not in self.tasks:
+            return False
+        names = self.students if kind == "student" else self.tasks[task].names(kind)
+        return names is None or name in names
 
 
 class LeftOut(msgspec.Struct, frozen=True):

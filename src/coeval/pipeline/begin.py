@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from coeval import __version__
-from coeval.core.errors import ConfigError, ModelUnavailable, UsageError
+from coeval.analysis.planned import Planned
+from coeval.core.errors import ConfigError, ModelUnavailable, StoreError, UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.engine.progress import Board
 from coeval.engine.waiting import telling_waits
@@ -27,8 +28,10 @@ from coeval.pipeline.config.resolve import resolve_models
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.config.start import run_folder, start_findings
 from coeval.pipeline.inherit import copy_once, inherited_phases, source_folder, take_over
+from coeval.pipeline.inherited import remember_inherited
 from coeval.pipeline.outcome import ErrorLine
 from coeval.pipeline.outlook import Outlook, look_ahead
+from coeval.pipeline.planned import planned_names
 from coeval.pipeline.probing import models_to_probe, probe_models
 from coeval.pipeline.running import Options, Running
 from coeval.pipeline.scenes import item_sources
@@ -227,6 +230,7 @@ def _put_in_place(config: Config, options: Options, folder: RunDir, note: Callab
     if source is not None and not options.continue_run:
         for sentence in take_over(config, source, folder):
             note(sentence)
+        remember_inherited(config, source, folder, inherited_phases(config), _counted(source))
     if options.continue_run:
         meta = folder.read_meta()
         meta.phases_completed, meta.status = [], "running"
@@ -238,13 +242,20 @@ def _put_in_place(config: Config, options: Options, folder: RunDir, note: Callab
             updated_at=now(),
             resume_from=experiment.resume_from,
         )
-    meta.continued = options.continue_run
     meta.coeval_version = __version__
     meta.simulated = any(model.interface == "simulated" for model in config.models)
     meta.phases_in_progress = list(PHASES)
     folder.write_config(config.model_dump(mode="json", exclude_unset=True))
     folder.write_meta(meta)
     return meta
+
+
+def _counted(source: RunDir) -> Planned | None:
+    """What counts in a source; all of it where its own configuration cannot be read."""
+    try:
+        return planned_names(source)
+    except (ConfigError, StoreError):
+        return None
 
 
 def _torn_line(path: Path, torn: bytes) -> ErrorLine:

@@ -45,10 +45,7 @@ def _stamp(second: int) -> str:
 
 
 class Meta(msgspec.Struct, kw_only=True, omit_defaults=False):
-    """``meta.json``: information about a run. What is owed is never read from it.
-
-    ``continued``: the last start was a ``--continue``.
-    """
+    """``meta.json``: information about a run. What is owed, and what counts, is never read from it."""
 
     experiment_id: str
     status: str
@@ -57,7 +54,6 @@ class Meta(msgspec.Struct, kw_only=True, omit_defaults=False):
     phases_completed: list[str] = []
     phases_in_progress: list[str] = []
     resume_from: str | None = None
-    continued: bool = False
     simulated: bool = False
     coeval_version: str = ""
 
@@ -108,6 +104,10 @@ class RunDir:
     @property
     def recipes(self) -> Path:
         return self.path / "recipes.json"
+
+    @property
+    def inherited(self) -> Path:
+        return self.path / "inherited.json"
 
     @property
     def probe_results(self) -> Path:
