@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # as typing has it, which takes longer to load than all of this
 
 if TYPE_CHECKING:
     from coeval.api import Config as Config

@@ -1,6 +1,6 @@
 """``python -m coeval``: the ``coeval`` command."""
 
-from coeval.cli.main import main
+from coeval.cli.entry import coeval
 
 if __name__ == "__main__":
-    main()
+    coeval()

@@ -9,11 +9,13 @@ import sys
 
 import typer
 
+from coeval.cli.entry import INTERRUPTED
 from coeval.cli.plain import plain_lines
 from coeval.core.errors import CoevalError, ModelUnavailable
 from coeval.core.options import Face, spoken_by
 
-UNAVAILABLE, INTERRUPTED = 2, 130
+UNAVAILABLE = 2
+ALL_SAVED = "Interrupted; what was finished is on disk."
 
 
 def run_to_exit(app: typer.Typer, face: Face) -> None:
@@ -26,10 +28,12 @@ def run_to_exit(app: typer.Typer, face: Face) -> None:
         with spoken_by(face):
             app()
     except SystemExit as end:
+        if (interruption := _interruption(end)) is not None:
+            raise SystemExit(_tell_interruption(interruption)) from None
         # Usage errors are 2 to the argument parser; here 2 means that a model is unavailable.
         raise SystemExit(1 if end.code == 2 else end.code) from None
-    except KeyboardInterrupt:
-        raise SystemExit(INTERRUPTED) from None
+    except KeyboardInterrupt as interruption:
+        raise SystemExit(_tell_interruption(interruption)) from None
     except CoevalError as error:
         raise SystemExit(_tell(error, UNAVAILABLE if isinstance(error, ModelUnavailable) else 1)) from None
     except Exception as bug:  # noqa: BLE001  the other of the two: the process
@@ -49,6 +53,18 @@ def _open_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def _interruption(end: SystemExit) -> KeyboardInterrupt | None:
+    """The Ctrl-C of which Typer has made an exit code."""
+    cause = end.__context__.__cause__ if end.__context__ is not None else None
+    return cause if isinstance(cause, KeyboardInterrupt) else None
+
+
+def _tell_interruption(interruption: KeyboardInterrupt) -> int:
+    """What was interrupted, if it says more than that."""
+    print(str(interruption) or ALL_SAVED, file=sys.stderr)
+    return INTERRUPTED
 
 
 def _tell(error: Exception, code: int, prefix: str = "") -> int:

@@ -8,6 +8,9 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from coeval.cli.starting import nothing_begun
+from coeval.core.options import CONTINUE
+
 T = TypeVar("T")
 
 
@@ -21,7 +24,6 @@ async def interruptible(
 
     def stop() -> None:
         if interrupt.is_set() and task is not None:
-            note("stopped at once; what was finished is on disk, and --continue goes on from there")
             task.cancel()
             return
         note("stopping: waiting a few seconds for requests on the wire (again: stop at once)")
@@ -33,7 +35,9 @@ async def interruptible(
     try:
         return await begin(interrupt)
     except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
+        raise KeyboardInterrupt(
+            f"Stopped at once; what was finished is on disk, and {CONTINUE} goes on from there."
+        ) from None
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
@@ -42,8 +46,9 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(work)
-    return uvloop.run(work)
+    with nothing_begun():  # until the loop runs, and `interruptible` answers
+        try:
+            import uvloop
+        except ImportError:
+            return asyncio.run(work)
+        return uvloop.run(work)

@@ -12,6 +12,7 @@ from coeval.cli.ending import run_to_exit
 from coeval.cli.repair import repair
 from coeval.cli.run import run
 from coeval.cli.simulate import simulate
+from coeval.cli.starting import begin
 from coeval.cli.status import status
 from coeval.core.options import Face
 
@@ -40,11 +41,12 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001  its callback has done it
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Your own benchmark, with error bars: models write it, answer it and judge it."""
+    begin()
 
 
 def main() -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coeval.cli.starting import nothing_begun
+
 if TYPE_CHECKING:
     from coeval.pipeline.config.schema import Config
 
@@ -31,6 +33,7 @@ class LogLevel(StrEnum):
     ERROR = "ERROR"
 
 
+@nothing_begun()
 def run(
     config: Annotated[Path, typer.Option("--config", help="The experiment file. Example: --config my.yaml")],
     dry_run: Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -61,8 +62,9 @@ async def arun(
 ) -> Summary:
     """Carry a run as far as it goes: everything owed is asked for, every end is recorded.
 
-    Failures and gaps do not raise; they stand in the summary. ``http`` is the way to the hosts,
-    where it is not to be the usual one.
+    Failures and gaps do not raise; they stand in the summary. Setting ``interrupt`` ends the run within
+    a few seconds, and its account is whole; cancelling ends it at once, with what was finished on disk.
+    ``http`` is the way to the hosts, where it is not to be the usual one.
 
     Raises
     ------
@@ -84,11 +86,23 @@ async def arun(
     try:
         async with begun(config, options, keys, note, interrupt or asyncio.Event(), http) as start:
             watcher.begin(start.running.board)
-            plan, found = await _phases(start)
+            with _noted_if_cancelled(start):
+                plan, found = await _phases(start)
             _sum_up(start, plan, found)
             return start.running.summary
     except Draining as stopped:  # before there was anything to wait for
         return Summary(interrupted=True, notes=[str(stopped)])
+
+
+@contextmanager
+def _noted_if_cancelled(start: Begun) -> Iterator[None]:
+    """A run that is ended at once does not stay "running" in ``meta.json``; there is no account of it."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        start.meta.status = "interrupted"
+        start.running.folder.write_meta(start.meta)
+        raise
 
 
 async def _phases(start: Begun) -> tuple[Plan, Survey]:

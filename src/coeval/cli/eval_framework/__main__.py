@@ -1,5 +1,5 @@
 """``python -m coeval.cli.eval_framework``: the command where no script is installed."""
 
-from coeval.cli.eval_framework.main import main
+from coeval.cli.entry import eval_framework
 
-main()
+eval_framework()

@@ -10,6 +10,7 @@ import typer
 
 from coeval import __version__
 from coeval.cli.ending import run_to_exit
+from coeval.cli.starting import nothing_begun
 from coeval.core.options import Face
 
 app = typer.Typer(
@@ -35,6 +36,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.command()
+@nothing_begun()
 def evaluate(
     tasks: Annotated[
         list[str] | None,

@@ -20,6 +20,7 @@ from coeval.cli.eval_framework.asked import Flags, evaluation_of, idle_options
 from coeval.cli.eval_framework.report import show
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.progress_view import Terminal
+from coeval.cli.starting import begin
 from coeval.models.keys import Keys
 
 
@@ -32,6 +33,7 @@ def run_and_report(flags: Flags) -> int:
     with Terminal(console) as terminal:
         if said := idle_options(flags, {task.name for task in evaluation.tasks}):
             terminal.note(said)
+        begin()  # files may be fetched now, and are not to be left in pieces
         with _bars(console) as progress:
             prepared: Prepared = prepare(evaluation, terminal, progress)
         with _logged(evaluation.output):

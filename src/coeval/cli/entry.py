@@ -1,0 +1,33 @@
+"""The doors of the two commands: they load next to nothing, so that Ctrl-C is answered from the start."""
+
+from __future__ import annotations
+
+import sys
+
+INTERRUPTED = 130
+
+
+def coeval() -> None:
+    """``coeval``"""
+    _enter("coeval.cli.main")
+
+
+def eval_framework() -> None:
+    """``eval-framework``"""
+    _enter("coeval.cli.eval_framework.main")
+
+
+def _enter(module: str) -> None:
+    try:
+        from coeval.cli.starting import end_quietly, nothing_begun
+
+        with nothing_begun():
+            from importlib import import_module
+
+            try:
+                import_module(module).main()
+            finally:
+                end_quietly()
+    except KeyboardInterrupt:  # before there was a handler that says more, or after all was said
+        print("Interrupted.", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None

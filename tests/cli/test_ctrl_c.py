@@ -1,0 +1,168 @@
+"""Ctrl-C at any moment of a command's first second ends it with a sentence: no traceback, no silence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from cli.invoked import Ended
+from pipeline.experiments import Lab, model, task
+
+from coeval.cli.ending import ALL_SAVED
+from coeval.cli.starting import NOTHING_BEGUN
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+
+AT_AN_EVENT = """
+import os, signal, sys
+from {module} import {function}
+at, seen = int(sys.argv.pop(1)), 0
+def count(event, arguments):
+    global seen
+    seen += 1
+    if seen == at:
+        os.kill(os.getpid(), signal.SIGINT)
+sys.addaudithook(count)
+try:
+    {function}()
+finally:
+    print(seen, "events", file=sys.stderr)
+"""
+"""A command that interrupts itself at the n-th thing that Python's audit hooks see (imports, files, …)."""
+
+
+def at_an_event(number: int, words: Sequence[str]) -> Ended:
+    module, _, function = SCRIPTS[words[0]].partition(":")
+    program = AT_AN_EVENT.format(module=module, function=function)
+    command = [sys.executable, "-c", program, str(number), *words[1:]]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def after(delay_s: float, words: Sequence[str]) -> Ended:
+    """Interrupt the command so long after its first line ran, which Python's list of imports shows."""
+    module, _, function = SCRIPTS[words[0]].partition(":")
+    program = f"from {module} import {function}; {function}()"
+    command = [sys.executable, "-X", "importtime", "-c", program, *words[1:]]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while not (line := process.stderr.readline()).endswith("coeval.cli.starting\n"):
+            assert line, "the command ended without its first line"
+        time.sleep(delay_s)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    told = [line for line in err.splitlines() if not line.startswith("import time:")]
+    return Ended(process.returncode, out, "\n".join(told))
+
+
+@pytest.fixture
+def slow_lab(here: Path) -> Lab:
+    """A run that lasts longer than anybody waits before interrupting it."""
+    models = [model("tea", "teacher", latency_s=0.5), model("ann", "student", "judge", latency_s=0.5)]
+    models[1]["parameters"]["max_concurrency"] = 4
+    return Lab(here, models, [task(total=200)])
+
+
+@pytest.fixture
+def start(request: pytest.FixtureRequest, slow_lab: Lab) -> tuple[list[str], list[str]]:
+    """A command, and one that ends by itself where the first would begin to ask."""
+    prompts = slow_lab.folder / "prompts.jsonl"
+    prompts.write_text('{"key": 1, "prompt": "Go.", "instruction_id_list": [], "kwargs": []}\n')
+    evaluate = ["eval-framework", "--tasks", "ifeval", "--model", "m", "--ifeval-input", str(prompts)]
+    run = ["coeval", "run", "--config", str(slow_lab.file)]
+    return {
+        "coeval": (run, [*run, "--dry-run"]),
+        "eval-framework": (evaluate, [*evaluate, "--judge-only"]),
+    }[request.param]
+
+
+both_commands = pytest.mark.parametrize("start", ["coeval", "eval-framework"], indirect=True)
+
+
+def ended_with_a_sentence(ended: Ended) -> bool:
+    told = [line for line in ended.err.splitlines() if not line.endswith(" events")]
+    return (ended.code, ended.out) == (130, "") and told in ([NOTHING_BEGUN], [ALL_SAVED])
+
+
+@both_commands
+def test_ctrl_c_while_a_command_is_loaded(start: tuple[list[str], list[str]], here: Path) -> None:
+    command, counted = start
+    events = int(at_an_event(0, counted).err.split()[-2])
+    for part in (0.2, 0.6):
+        ended = at_an_event(int(events * part), command)
+        assert ended_with_a_sentence(ended), ended
+    assert not (here / "runs").exists()
+
+
+@pytest.mark.slow
+@both_commands
+def test_ctrl_c_at_every_step_of_the_start(start: tuple[list[str], list[str]], here: Path) -> None:
+    command, counted = start
+    events = int(at_an_event(0, counted).err.split()[-2])
+    for part in range(20):
+        ended = at_an_event(100 + events * part // 21, command)
+        assert ended_with_a_sentence(ended), (part, ended)
+    assert not (here / "runs").exists()
+
+
+@pytest.mark.slow
+def test_ctrl_c_at_any_moment_of_the_first_second(slow_lab: Lab, here: Path) -> None:
+    stages = set()
+    for number in range(31):
+        slow_lab.id = f"run-{number}"
+        ended = after(number * 0.05, ["coeval", "run", "--config", str(slow_lab.file)])
+        shown = ended.out + ended.err
+        assert ended.code == 130, ended
+        assert "Traceback" not in shown
+        assert "Warning" not in shown
+        stages |= {word for word in ("Interrupted", "stopping: waiting") if word in shown}
+        assert shown.strip(), f"silent {number * 0.05:.2f} s after the first line"
+    assert "Interrupted" in stages, "no interruption came early enough"
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_ends_at_once_and_says_how_to_go_on(slow_lab: Lab) -> None:
+    slow_lab.models[0]["parameters"]["latency_s"] = 600
+    slow_lab.settings["probe_mode"] = "disable"
+    command = [sys.executable, "-u", "-m", "coeval", "run", "--config", str(slow_lab.file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        while not (slow_lab.path / "meta.json").exists():
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        while "stopping" not in (line := process.stdout.readline()):
+            assert line, "it ended at the first"
+        process.send_signal(signal.SIGINT)
+        told, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Stopped at once; what was finished is on disk, and --continue goes on from there." in told
+    assert "Traceback" not in told
+    assert slow_lab.meta()["status"] == "interrupted"
+
+
+def test_a_background_job_that_ignores_ctrl_c_goes_on_ignoring_it(slow_lab: Lab) -> None:
+    """As a shell starts it with ``&``."""
+    module, _, function = SCRIPTS["coeval"].partition(":")
+    command = [sys.executable, "-c", f"from {module} import {function}; {function}()"]
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = subprocess.Popen(
+            [*command, "run", "--config", str(slow_lab.file), "--dry-run"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"COLUMNS": "200"},
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert (process.returncode, "Nothing was asked or written" in out) == (0, True)
