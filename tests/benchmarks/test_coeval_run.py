@@ -121,6 +121,7 @@ def test_labels_are_compared_without_a_judge(tmp_path: Path) -> None:
     assert [benchmark.asks(item, answers[item.id]) for item in items] == [(), ()]
     scored = benchmark.score(items, answers, {})
     assert scored.tables["label_accuracy"]["quiz"]["colour"].value == 0.5
+    assert scored.tables["none_of_the_labels"] == {"quiz": {"colour": 1}}
     assert scored.metrics["mean_score"].value is None
 
 

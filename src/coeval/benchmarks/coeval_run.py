@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from coeval.analysis.intervals import Interval, mean_over_strata, wilson
+from coeval.analysis.intervals import Interval, mean_over_strata
 from coeval.analysis.planned import PlannedTask
 from coeval.benchmarks.base import (
     Answer,
@@ -29,12 +29,12 @@ from coeval.benchmarks.base import (
     TaskSettings,
     why_missing,
 )
+from coeval.benchmarks.coeval_labels import label_tables
 from coeval.benchmarks.outcomes import mean_metric
 from coeval.benchmarks.registry import PREFIX
 from coeval.core.errors import Unparsable, UsageError
 from coeval.core.records import LEVEL_VALUE, Completion, Datapoint, Level, Message, Request, Schema, by_id
 from coeval.core.text import canonical, fill
-from coeval.judging.labels import score_labels
 from coeval.judging.verdict import parse_level, parse_levels
 from coeval.pipeline.config.load import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
@@ -170,7 +170,7 @@ class CoevalRun(Benchmark):
             tables={
                 "by_task": {name: mean_metric(v, "share", self.settings.seed) for name, v in by_task.items()},
                 "by_factor": self._by_factor(items, units),
-                "label_accuracy": _labels(items, answers),
+                **label_tables(self._config, self._run, _answered(items, answers)),
             },
             items={item.id: {"mean_score": means.get(item.id), **units[item.id]} for item in items},
         )
@@ -269,22 +269,14 @@ def _failures(
     return reasons
 
 
-def _labels(items: Sequence[Item], answers: Mapping[str, Answer]) -> dict[str, dict[str, Metric]]:
-    """Per task and label attribute, the share of answers that state the datapoint's value."""
-    matches: dict[tuple[str, str], list[bool]] = {}
+def _answered(
+    items: Sequence[Item], answers: Mapping[str, Answer]
+) -> Iterator[tuple[TaskConfig, Datapoint, str]]:
     for item in items:
         task, datapoint, _ = _posed(item)
         answer = answers.get(item.id)
-        if answer is None or answer.status != "ok":
-            continue
-        attributes = datapoint.sampled_target_attributes
-        expected = {name: attributes[name] for name in task.label_attributes if name in attributes}
-        for name, label in score_labels(answer.response or "", expected).items():
-            matches.setdefault((task.name, name), []).append(label.match)
-    table: dict[str, dict[str, Metric]] = {}
-    for (task_name, name), found in matches.items():
-        table.setdefault(task_name, {})[name] = _metric(wilson(sum(found), len(found)))
-    return table
+        if answer is not None and answer.status == "ok":
+            yield task, datapoint, answer.response or ""
 
 
 def _error(by_task: Mapping[str, Sequence[float]]) -> float | None:

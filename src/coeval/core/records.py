@@ -166,10 +166,13 @@ class Response(Kept, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LabelScore(msgspec.Struct, frozen=True):
-    """A label attribute held against the answer, both normalised."""
+    """A label attribute held against the answer: both are declared values, spelt as declared.
+
+    ``predicted`` is None where the answer is none of the labels: it states no value, or several.
+    """
 
     expected: str
-    predicted: str
+    predicted: str | None
     match: bool
 
 

@@ -1,15 +1,19 @@
-"""Label attributes: the answer held against the value that the item was made for, without a model."""
+"""Label attributes: the answer held against the value that the item was made for, without a model.
+
+``docs/tasks.md`` tells users what counts as an answer; the rules stand there in the order of `_said`.
+"""
 
 from __future__ import annotations
 
 import json
-import unicodedata
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from coeval.core.errors import Unparsable
 from coeval.core.records import LabelScore
 from coeval.core.text import extract_json, fold_name
+from coeval.judging.label_values import LabelValues, label_values, normalise
 
 _ANSWER_NAMES = frozenset(
     {
@@ -30,91 +34,117 @@ _ANSWER_NAMES = frozenset(
 
 _MOST_NAME_WORDS = 3
 """``Review sentiment: positive`` is an answer; a sentence that happens to hold a colon is prose."""
-
 _LONGEST_NAME = 80
-_LONGEST_PREDICTED = 200
-_MEANT = frozenset("#%&@§†‡")
-"""Punctuation to Unicode, but part of a label: ``C#`` is not ``C``."""
+_EMPHASIS = " \t*_`~"
+
+_BOX = re.compile(r"\\f?boxed\s*\{")
+_BRACE = re.compile(r"[{}]")
+_TYPEFACE = re.compile(r"\\(?:text|math)[a-z]*\s*\{([^{}]*)\}")
+_MOST_BOXES = 100
+_ONLY_JSON = re.compile(r"\s*(?:```\w*\s*)?[\[{].*[\]}]\s*(?:```\s*)?", re.DOTALL)
 
 
-def normalise(text: str) -> str:
-    """``text`` as labels are compared: NFKC, case folded, blanks collapsed, nothing around it.
+def score_labels(
+    response: str, expected: Mapping[str, str], declared: Mapping[str, Sequence[str]]
+) -> dict[str, LabelScore]:
+    """Hold ``response`` against the ``expected`` value of each label.
 
-    Around it stand punctuation, quotes, emphasis and blanks; not the sign of a number. A text of
-    nothing else is kept, so that a label ``?`` can be answered.
+    ``declared`` are the values that each label may have; the expected one is always among them. The
+    prediction is one of them, as it is declared, or None: the answer is none of the labels, because it
+    states none of the values, or several.
     """
-    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    text = " ".join(text.split())
-    start, end = 0, len(text)
-    while start < end and _is_around(text[start]) and not _is_sign(text, start):
-        start += 1
-    while end > start and _is_around(text[end - 1]):
-        end -= 1
-    return text[start:end] or text
-
-
-def _is_around(character: str) -> bool:
-    if character in _MEANT:
-        return False
-    return character in " `´" or unicodedata.category(character).startswith("P")
-
-
-def _is_sign(text: str, at: int) -> bool:
-    return text[at] == "-" and text[at + 1 : at + 2].isdigit()
-
-
-def score_labels(response: str, expected: Mapping[str, str]) -> dict[str, LabelScore]:
-    """Hold ``response`` against the ``expected`` value of each label, both normalised.
-
-    An answer may be the bare value, a line ``label: value``, or JSON. Each label looks for its own
-    name first; a single label also for a general one (``answer``), and in an answer of one line or
-    one JSON value for any. Names stated twice with different values are not unwrapped: an answer
-    cannot be right by saying everything. ``predicted`` is cut at 200 characters, after comparing.
-    """
-    stated = _json_pairs(response)
-    is_json = stated is not None
-    if stated is None:
-        stated = _line_pairs(response)
-    whole = normalise(response)
-    single = len(expected) == 1
-    alone = single and (is_json or "\n" not in response.strip())
+    answer = _Answer(response, list(_boxed(response)), _json_pairs(response), _line_pairs(response))
     scores: dict[str, LabelScore] = {}
     for label, value in expected.items():
-        wanted = normalise(value)
-        predicted = whole
-        if whole != wanted:
-            predicted = _predicted(label, stated, single=single, alone=alone) or whole
-        scores[label] = LabelScore(
-            expected=wanted, predicted=predicted[:_LONGEST_PREDICTED], match=predicted == wanted
-        )
+        known = declared.get(label, ())
+        values = label_values(tuple(known) if value in known else (*known, value))
+        wanted = values.named(value) or value
+        predicted = _said(answer, label, values, single=len(expected) == 1)
+        scores[label] = LabelScore(expected=wanted, predicted=predicted, match=predicted == wanted)
     return scores
 
 
-def _predicted(label: str, stated: dict[str, set[str]], *, single: bool, alone: bool) -> str | None:
-    """The value stated for ``label``, normalised; None if there is none, or more than one."""
-    values = stated.get(fold_name(label))
-    if values is None and single:
-        values = set[str]().union(*(stated[name] for name in stated if name in _ANSWER_NAMES)) or None
-    if values is None and alone and len(stated) == 1:
-        ((name, values),) = stated.items()
-        values = values if len(name.split()) <= _MOST_NAME_WORDS else None
-    return next(iter(values)) if values and len(values) == 1 else None
+class _Answer(NamedTuple):
+    """An answer, and what it says in boxes, in JSON and in lines ``name: value``, by folded names."""
+
+    text: str
+    boxed: Sequence[str]
+    json: Mapping[str, Sequence[str]]
+    lines: Mapping[str, Sequence[str]]
+
+    def named(self, label: str) -> Sequence[str]:
+        """What is said of a label by its name, or in a box, which needs none."""
+        name = fold_name(label)
+        return self.boxed or self.json.get(name) or self.lines.get(name, ())
+
+    def unnamed(self) -> Sequence[str]:
+        """What may be said of a label, if there is but one, though its name is not there."""
+        pairs = self.json or self.lines
+        general = [said for name, parts in pairs.items() if name in _ANSWER_NAMES for said in parts]
+        if not general and len(pairs) == 1 and (self.json or "\n" not in self.text.strip()):
+            ((name, parts),) = pairs.items()
+            return parts if len(name.split()) <= _MOST_NAME_WORDS else ()
+        return general
+
+    def all(self) -> Sequence[str]:
+        """All that is said; of an answer that is JSON and nothing else, its values."""
+        if self.json and _ONLY_JSON.fullmatch(self.text):
+            return [said for parts in self.json.values() for said in parts]
+        return (self.text,)
 
 
-def _json_pairs(response: str) -> dict[str, set[str]] | None:
-    """Folded name → normalised values of a JSON answer; None if the answer is not JSON."""
+def _said(answer: _Answer, label: str, values: LabelValues, *, single: bool) -> str | None:
+    """The one value that the answer gives to ``label``; None where it gives none, or several.
+
+    What is said as a whole goes before what is found amid other words: first the whole answer, then
+    what it puts in a box or under the label's name, for a single label under a name such as
+    ``answer``, then its first line. Words are sought only in what the label's name introduces, where
+    there is such a thing: what is said of other things is no answer.
+    """
+    if (value := values.named(answer.text)) is not None:
+        return value
+    own = answer.named(label)
+    for parts in (own, answer.unnamed() if single else ()):
+        if found := {value for part in parts if (value := values.named(part)) is not None}:
+            return _only(found)
+    first_line = answer.text.strip().partition("\n")[0]
+    if (value := values.named(first_line)) is not None:
+        return value
+    return _only({value for part in own or answer.all() for value in values.within(part)})
+
+
+def _only(found: Iterable[str]) -> str | None:
+    values = list(found)
+    return values[0] if len(values) == 1 else None
+
+
+def _boxed(response: str) -> Iterator[str]:
+    """What stands in each ``\\boxed{…}``, without commands that only set a typeface."""
+    for number, opening in enumerate(_BOX.finditer(response), 1):
+        depth = 1
+        for brace in _BRACE.finditer(response, opening.end()):
+            depth += 1 if brace.group() == "{" else -1
+            if depth == 0:
+                yield _TYPEFACE.sub(r"\1", response[opening.end() : brace.start()])
+                break
+        if number == _MOST_BOXES:
+            return
+
+
+def _json_pairs(response: str) -> dict[str, list[str]]:
+    """Folded name → the values of a JSON answer; nothing if there is no JSON."""
     if "{" not in response:
-        return None
+        return {}
     try:
         found = extract_json(response).value
     except Unparsable:
-        return None
-    pairs: dict[str, set[str]] = {}
+        return {}
+    pairs: dict[str, list[str]] = {}
     for part in found if isinstance(found, list) else [found]:
         if isinstance(part, dict):
             for name, value in part.items():
-                pairs.setdefault(fold_name(name), set()).add(normalise(_as_text(value)))
-    return pairs or None
+                pairs.setdefault(fold_name(name), []).append(_as_text(value))
+    return pairs
 
 
 def _as_text(value: Any) -> str:
@@ -123,11 +153,11 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _line_pairs(response: str) -> dict[str, set[str]]:
-    """Folded name → normalised values of the lines ``name: value``."""
-    pairs: dict[str, set[str]] = {}
+def _line_pairs(response: str) -> dict[str, list[str]]:
+    """Folded name → the values of the lines ``name: value``."""
+    pairs: dict[str, list[str]] = {}
     for line in response.splitlines():
         name, colon, value = line.partition(":")
-        if colon and len(name) <= _LONGEST_NAME and (said := normalise(value)):
-            pairs.setdefault(fold_name(normalise(name)), set()).add(said)
+        if colon and len(name) <= _LONGEST_NAME and value.strip(_EMPHASIS):
+            pairs.setdefault(fold_name(normalise(name)), []).append(value)
     return pairs

@@ -88,6 +88,11 @@ class Scene:
     criteria: Mapping[str, str]
 
     @property
+    def labels(self) -> dict[str, list[str]]:
+        """Each label attribute with the values that an answer may give to it."""
+        return {name: self.space.target.get(name, []) for name in self.task.label_attributes}
+
+    @property
     def response_weight(self) -> int:
         """Records that one response may bring about, itself included."""
         return 1 + len(self.judges) + bool(self.task.label_attributes)

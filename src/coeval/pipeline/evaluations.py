@@ -203,15 +203,16 @@ class LabelWork:
 
     async def do(self) -> Evaluation:
         attributes = self.judged.posed.item.sampled_target_attributes
-        expected = {n: attributes[n] for n in self.judged.scene.task.label_attributes if n in attributes}
+        labels = self.judged.scene.labels
+        expected = {name: attributes[name] for name in labels if name in attributes}
         return Evaluation(
             **self._identity(),
             scores={},
-            label_scores=score_labels(self.judged.response.response or "", expected),
+            label_scores=score_labels(self.judged.response.response or "", expected, labels),
         )
 
     def failed(self, error: Exception) -> Evaluation:
         return Evaluation(**self._identity(), scores={}, **failure(error, Tally(), 0))
 
     def _identity(self) -> dict[str, Any]:
-        return self.judged.identity(EXACT_MATCH) | {"recipe": label_recipe(self.judged.scene.task)}
+        return self.judged.identity(EXACT_MATCH) | {"recipe": label_recipe(self.judged.scene.labels)}

@@ -156,7 +156,7 @@ class Plan:
             return True
         # comparing costs nothing: what no longer stands is compared again without being asked
         redone = self.stance is Stance.REDO or not self._accepts("evaluation")
-        return redone and bool(entry.change(label_recipe(scene.task)))
+        return redone and bool(entry.change(label_recipe(scene.labels)))
 
     def standings(self, phase: Phase, scene: Scene, part: Part) -> Standings:
         """Those of what ``part`` makes in a phase of a task; `asked_for` is apart from them."""

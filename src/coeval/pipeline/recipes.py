@@ -8,7 +8,7 @@ later start can say what changed. Rubric text counts per factor, in `criterion_h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -84,9 +84,9 @@ def base_recipe(recorded: str) -> str:
     return recorded.partition("-")[0]
 
 
-def label_recipe(task: TaskConfig) -> str:
-    """Of a comparison of labels: its version (which changes when its normalisation does), and the labels."""
-    return f"labels-1.{digest(*sorted(task.label_attributes))[:6]}"
+def label_recipe(labels: Mapping[str, Sequence[str]]) -> str:
+    """Of a comparison of labels: its version (which changes when its rules do), and the labels' values."""
+    return f"labels-2.{digest(canonical(labels))[:6]}"
 
 
 def answer_input(prompt: str) -> str:
