@@ -122,6 +122,15 @@ def test_local_models_are_loaded_here() -> None:
     assert (tested.interface, tested.base_url, tested.options) == ("huggingface", None, {"device": "cpu"})
 
 
+@pytest.mark.parametrize("written", ["ckpt", "./ckpt", "ckpt/", "runs/../ckpt"])
+def test_a_local_folder_is_one_model_in_any_spelling(written: str) -> None:
+    Path("ckpt").mkdir()
+    Path("runs").mkdir()
+    evaluation = asked("--tasks", "healthbench", "--model", written, "--local", "--judge-model", written)
+    assert evaluation.tested is not None
+    assert (evaluation.tested.model, evaluation.judge) == ("ckpt", None)
+
+
 def test_checkouts_are_used_where_the_cache_has_nothing(tmp_path: Path) -> None:
     data = tmp_path / ".external" / "IFBench" / "data" / "IFBench_test.jsonl"
     data.parent.mkdir(parents=True)

@@ -13,7 +13,7 @@ from coeval.benchmarks.assets import Library, Progress
 from coeval.benchmarks.assets.cache import sha256_of
 from coeval.benchmarks.base import Benchmark, JudgeSettings, TaskSettings
 from coeval.benchmarks.folder import TaskFolder
-from coeval.benchmarks.given import read_given
+from coeval.benchmarks.given import read_given, source_of
 from coeval.benchmarks.job import Job
 from coeval.benchmarks.registry import PREFIX, TASKS
 from coeval.core.errors import UsageError
@@ -122,7 +122,7 @@ def jobs_of(evaluation: Evaluation, request: TaskRequest, assets: Mapping[str, P
         raise UsageError(f"{request.name} needs a judge; name one with --judge-model")
     tested = evaluation.tested
     settings = TaskSettings(
-        model=_model_name(evaluation, request),
+        model=model_of(evaluation, request),
         assets=assets,
         options={**request.options, "task": request.name},
         seed=evaluation.seed,
@@ -177,9 +177,10 @@ def _kind(name: str) -> type[Benchmark]:
     raise UsageError(f"there is no task {name!r}; tasks are {', '.join(TASKS)}, and {PREFIX}PATH_TO_RUN")
 
 
-def _model_name(evaluation: Evaluation, request: TaskRequest) -> str:
+def model_of(evaluation: Evaluation, request: TaskRequest) -> str:
+    """Whose answers the task is about; those of a file are known by its path where nobody names a model."""
     if evaluation.tested is not None:
         return evaluation.tested.model
     if request.responses is not None:
-        return request.responses.stem
+        return source_of(request.responses)
     return TaskFolder(evaluation.folder(request.name, 0 if evaluation.num_runs > 1 else None)).answered_by()

@@ -46,13 +46,15 @@ class Answer(Kept, frozen=True, kw_only=True, omit_defaults=True):
     """What the tested model said to an item (``id`` is the item's); one line of ``responses.jsonl``.
 
     An empty ``response`` is an answer; a failed record has none. ``sampling`` is what was sent for it,
-    so that stored answers can be judged and reported later by themselves.
+    so that stored answers can be judged and reported later by themselves. ``source`` is the file of a
+    given one, which is also its ``model`` where nobody names another.
     """
 
     id: str
     prompt: str = ""
     response: str | None = None
     model: str = ""
+    source: str = ""
     sampling: dict[str, Any] | None = None
 
 

@@ -44,16 +44,24 @@ class Errand:
         self.board = Board(self._owner)
 
     def read_recorded(self) -> None:
-        """Take in what the folders hold; given responses are kept there as the answers they are."""
+        """Take in what the folders hold."""
         for job in self._jobs:
+            if job.given is None:
+                job.read_answers()
+            job.read_judgments()
+
+    def take_up_folders(self, note: Callable[[str], None]) -> None:
+        """Make each folder's files those of this evaluation; given responses are kept there as answers."""
+        for job in self._jobs:
+            if job.tested is None:
+                continue
+            if (said := job.folder.take_up(job.tested)) is not None:
+                note(said)
             if job.given is not None:
-                recorded = job.folder.answers()
+                recorded = job.folder.answers(job.tested)
                 for answer in job.answers.values():
                     if recorded.get(answer.id) != answer:
                         self._journal.append(job.folder.responses, answer)
-            else:
-                job.read_answers()
-            job.read_judgments()
 
     async def meet(self, note: Callable[[str], None]) -> None:
         """Ask each model that owes something one question, and let tasks get to know their judge.

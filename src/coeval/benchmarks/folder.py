@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,9 +26,12 @@ RecordT = TypeVar("RecordT", Answer, Judgment)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
+_LONGEST_NAME = 100
+
+
 def file_name(name: str) -> str:
-    """``name`` as a part of a file's name: never a path, never hidden."""
-    return _UNSAFE.sub("_", name).strip("._") or "model"
+    """``name`` as a part of a file's name: never a path, never hidden, its end where it is very long."""
+    return _UNSAFE.sub("_", name)[-_LONGEST_NAME:].strip("._") or "model"
 
 
 class TaskFolder:
@@ -54,14 +57,32 @@ class TaskFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the folder's only writer; raises UsageError naming the process that is."""
-        with RunDir(self.path).locked():
-            yield
+        """Be the folder's only writer; raises UsageError naming the process that is.
+
+        A folder that was made for the lock, and holds nothing else at the end, is removed.
+        """
+        made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        try:
+            with RunDir(self.path).locked():
+                try:
+                    yield
+                finally:
+                    self._drop_idle_lock()
+        finally:
+            with suppress(OSError):  # one that is not empty stays, and so do those above it
+                for folder in made:
+                    folder.rmdir()
+
+    def _drop_idle_lock(self) -> None:
+        """Take the lock's file away while it is held, where it guards nothing."""
+        if all(path.name.startswith(".lock") for path in self.path.iterdir()):
+            with suppress(OSError):  # Windows keeps files that are open
+                (self.path / ".lock").unlink()
 
     def take_up(self, tested: Party) -> str | None:
         """Make ``responses.jsonl`` the file of this recipe; a sentence if another's was set aside."""
         aside = self._aside(tested.model, tested.recipe)
-        first = next(_records(self.responses, Answer), None)
+        first = first_answer(self.responses)
         said = None
         try:
             if first is not None and first.recipe != tested.recipe:
@@ -76,12 +97,21 @@ class TaskFolder:
 
     def answered_by(self) -> str:
         """The model whose answers lie here; empty if there are none."""
-        first = next(_records(self.responses, Answer), None)
+        first = first_answer(self.responses)
         return first.model if first is not None else ""
 
-    def answers(self) -> dict[str, Answer]:
-        """The recorded answers by item, failed ones included where no good one is there."""
-        return by_id(_records(self.responses, Answer))
+    def answers(self, tested: Party | None) -> dict[str, Answer]:
+        """The recorded answers by item, failed ones included where no good one is there.
+
+        Those of ``tested``, also while they are set aside; None: those that ``responses.jsonl`` holds.
+        """
+        return by_id(_records(self.responses if tested is None else self._holding(tested), Answer))
+
+    def _holding(self, tested: Party) -> Path:
+        """Where answers of this recipe lie, if there are any: what `take_up` makes ``responses.jsonl``."""
+        first = first_answer(self.responses)
+        others = first.recipe != tested.recipe if first is not None else not self.responses.exists()
+        return self._aside(tested.model, tested.recipe) if others else self.responses
 
     def judgments_of(self, judge: Party) -> dict[str, Judgment]:
         """The recorded judgments of this judge's recipe by ask, failed ones as among `answers`."""
@@ -89,6 +119,11 @@ class TaskFolder:
 
     def _aside(self, model: str, recipe: str) -> Path:
         return self.path / f"responses.{file_name(model)}-{recipe[:8]}.jsonl"
+
+
+def first_answer(path: Path) -> Answer | None:
+    """The first whole record of a file of answers, which are all of one recipe."""
+    return next(_records(path, Answer), None)
 
 
 def stands(record: Kept | None, recipe: str, input_hash: str) -> bool:

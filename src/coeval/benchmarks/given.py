@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +35,11 @@ class Given(NamedTuple):
     counts: GivenCounts
 
 
+def source_of(path: Path) -> str:
+    """How a file of responses is named in records: its path as given, in one spelling."""
+    return Path(os.path.normpath(path)).as_posix()
+
+
 def read_given(path: Path, prompts: Sequence[Item], items: Sequence[Item], party: Party) -> Given:
     """The answers to ``items`` in a JSONL file of ``{key or prompt, response}``; the last of an item wins.
 
@@ -57,7 +63,7 @@ def read_given(path: Path, prompts: Sequence[Item], items: Sequence[Item], party
         if item is None:
             unknown += 1
         else:
-            found[item.id] = _answer(item, record["response"] or "", party)
+            found[item.id] = _answer(item, record["response"] or "", party, source_of(path))
     answers = {item.id: found[item.id] for item in items if item.id in found}
     if not answers:
         raise UsageError(
@@ -76,12 +82,13 @@ def _item_of(record: dict[str, Any], by_id: dict[str, Item], by_prompt: dict[str
     return by_prompt.get(prompt.strip()) if isinstance(prompt, str) else None
 
 
-def _answer(item: Item, response: str, party: Party) -> Answer:
+def _answer(item: Item, response: str, party: Party, source: str) -> Answer:
     return Answer(
         id=item.id,
         prompt=prompt_of(item),
         response=response,
         model=party.model,
+        source=source,
         recipe=party.recipe,
         input_hash=asked_hash(item.messages),
     )

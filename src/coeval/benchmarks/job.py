@@ -65,7 +65,7 @@ class Job:
 
     def read_answers(self) -> None:
         """Take in the recorded answers that stand, and the failed ones."""
-        recorded = self.folder.answers()
+        recorded = self.folder.answers(self.tested)
         for item in self.items:
             record = recorded.get(item.id)
             if record is not None and (record.status == "failed" or self._answer_stands(item, record)):

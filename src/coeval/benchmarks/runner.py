@@ -21,6 +21,7 @@ from coeval.benchmarks.asked import AssetUsed, Evaluation, find_assets, jobs_of,
 from coeval.benchmarks.assets import Progress
 from coeval.benchmarks.errand import Errand
 from coeval.benchmarks.job import Job
+from coeval.benchmarks.owner import refuse_another_model
 from coeval.benchmarks.summary import Summary, summarise, write
 from coeval.core.errors import Draining, UsageError
 from coeval.engine.progress import Board
@@ -86,8 +87,10 @@ def prepare(evaluation: Evaluation, watcher: Watcher, progress: Progress | None 
     Raises
     ------
     UsageError
-        an unknown task, an asset that cannot be had, wrong data, or no stored answers to judge.
+        the output folder belongs to another model, or there is an unknown task, an asset that cannot
+        be had, wrong data, or no stored answers to judge.
     """
+    refuse_another_model(evaluation)
     paths = find_assets(evaluation.tasks, progress, watcher.note)
     jobs: list[Job] = []
     assets: dict[str, Mapping[str, AssetUsed]] = {}
@@ -102,18 +105,7 @@ def prepare(evaluation: Evaluation, watcher: Watcher, progress: Progress | None 
                     f"{job.folder.path} holds no responses.jsonl to judge; "
                     "ask the model first, without --judge-only"
                 )
-            _need_answers_of(evaluation, job)
     return Prepared(evaluation, jobs, assets)
-
-
-def _need_answers_of(evaluation: Evaluation, job: Job) -> None:
-    """One model's answers are not published under another's name."""
-    answered = job.folder.answered_by()
-    if evaluation.tested is not None and answered not in ("", evaluation.tested.model):
-        raise UsageError(
-            f"{job.folder.path} holds answers of {answered}, not of {evaluation.tested.model}; "
-            f"give --model {answered}, another --output-dir, or no --model beside --judge-model"
-        )
 
 
 async def evaluate(
@@ -142,8 +134,6 @@ async def evaluate(
         with ExitStack() as stack:
             for job in jobs:
                 stack.enter_context(job.folder.locked())
-                if job.tested is not None and (said := job.folder.take_up(job.tested)):
-                    watcher.note(said)
             async with Journal(evaluation.output / "run_errors.jsonl", _torn_line) as journal:
                 errand = Errand(evaluation, jobs, models, journal)
                 errand.read_recorded()
@@ -152,6 +142,7 @@ async def evaluate(
                 except Draining:
                     outcome.interrupted = True
                     return outcome
+                errand.take_up_folders(watcher.note)
                 watcher.begin(errand.board)
                 await errand.carry_out(interrupt)
             outcome.stopped, outcome.interrupted = errand.stopped, errand.interrupted

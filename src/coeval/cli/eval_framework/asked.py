@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -139,13 +140,15 @@ def _judge(flags: Flags, tested: ModelSpec | None, keys: Keys) -> ModelSpec | No
     if key is None and (at == theirs or keys.credential(at.interface, None) is None):
         key = flags["api_key"]
     spec = _spec(flags, model, at, key)
-    if tested is None or tested.name != model:
+    if tested is None or tested.name != spec.name:
         return spec
     same = (spec.base_url, spec.access_key) == (tested.base_url, tested.access_key)
-    return None if same else msgspec.structs.replace(spec, name=f"{model} (judge)")
+    return None if same else msgspec.structs.replace(spec, name=f"{spec.name} (judge)")
 
 
 def _spec(flags: Flags, model: str, at: Address, key: str | None) -> ModelSpec:
+    if at.interface == LOCAL and Path(model).is_dir():
+        model = os.path.normpath(model)  # a folder is one model in any spelling
     return ModelSpec(
         name=model,
         interface=at.interface,

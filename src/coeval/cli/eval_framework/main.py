@@ -70,7 +70,7 @@ def evaluate(
     ] = False,
     device: Annotated[str, typer.Option("--device", help="With --local: auto, cpu or cuda:0.")] = "auto",
     output_dir: Annotated[
-        Path, typer.Option("--output-dir", help="Where results go: OUTPUT_DIR/<task>/.")
+        Path, typer.Option("--output-dir", help="Where one model's results go: OUTPUT_DIR/<task>/.")
     ] = Path("outputs"),
     max_examples: Annotated[
         int | None, typer.Option(min=1, help="Only the first N prompts of each task, as a smoke test.")

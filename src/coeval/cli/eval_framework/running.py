@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,8 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
 
 @contextmanager
 def _logged(folder: Path) -> Iterator[None]:
-    """Write the package's log to ``run.log`` while the tasks run."""
+    """Write the package's log to ``run.log`` while the tasks run; a folder that stays empty is removed."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(folder / "run.log", encoding="utf-8", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -84,3 +85,6 @@ def _logged(folder: Path) -> Iterator[None]:
     finally:
         package.removeHandler(handler)
         handler.close()
+        with suppress(OSError):
+            for path in made:
+                path.rmdir()
