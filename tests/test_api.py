@@ -113,6 +113,9 @@ class Witness:
         assert self.board is None, "notes come before the phases"
         self.notes.append(message)
 
+    def warn(self, message: str) -> None:
+        raise AssertionError(message)
+
     def begin(self, board: Board) -> None:
         self.board = board
 

@@ -22,6 +22,7 @@ import msgspec
 from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.options import CONTINUE, OVERWRITE
 from coeval.core.records import Datapoint, Evaluation, Record, Response
+from coeval.engine.progress import Watcher
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load import load_config
 from coeval.pipeline.config.schema import Config, Phase
@@ -29,7 +30,6 @@ from coeval.pipeline.config.start import run_folder
 from coeval.pipeline.outcome import Summary
 from coeval.pipeline.planned import planned_names
 from coeval.pipeline.recorded import Stance
-from coeval.pipeline.run import Watcher
 from coeval.pipeline.run import arun as _arun
 from coeval.pipeline.running import Options
 from coeval.store.journal import Index, RecordPart

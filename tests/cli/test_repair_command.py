@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from cli.terminal import on_terminal
 from pipeline.experiments import Lab, model, task
 
 
@@ -26,17 +25,14 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def repair(lab: Lab, *words: str, code: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "coeval", "repair", "--run", lab.path, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "80"},
+    seen = on_terminal(
+        [sys.executable, "-m", "coeval", "repair", "--run", lab.path, *words], 80, cwd=lab.folder
     )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "\x1b" not in done.stdout + done.stderr
-    assert "\x9b" not in done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
+    shown = "\n".join(seen.screen)
+    assert seen.code == code, shown
+    assert "\x1b" not in shown
+    assert "\x9b" not in shown
+    return shown.rstrip("\n")
 
 
 def test_a_dry_run_shows_counts_reasons_and_examples_within_the_terminal(lab: Lab) -> None:

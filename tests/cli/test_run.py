@@ -31,9 +31,9 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def test_the_quickstart_from_end_to_end(here: Path, coeval: Command) -> None:
     first = coeval("run", "--config", QUICKSTART)
-    assert (first.code, first.err) == (0, "")
+    assert first.code == 0
     run = here / "runs" / "quickstart"
-    assert f"Artifacts: {run.relative_to(here)}" in first.out
+    assert first.err.splitlines()[-1] == f"Artifacts: {run.relative_to(here)}"
     assert all(name in first.out for name in ("sim-large", "sim-medium", "sim-small"))
     layout_of_the_quickstart(run)
     fields_of_the_quickstart(run)
@@ -119,10 +119,10 @@ def test_gaps_are_told_with_their_reason_and_the_command_that_fills_them(lab: La
     lab.settings["quota"] = {"ann": {"max_calls": 1 + 3}}
     ended = coeval("run", "--config", lab.file)
     assert ended.code == 3
-    assert "Not all that was asked for is there:" in ended.out
-    assert re.search(r"evaluation +3 +\d +[1-3] +\d not asked: quota", ended.out)
-    assert "experiment.quota.ann.max_calls" in ended.out
-    assert f"Fill the gaps with: coeval run --config {lab.file} --continue" in ended.out
+    assert "warning: Not all that was asked for is there:" in ended.err
+    assert re.search(r"evaluation +3 +\d +[1-3] +\d not asked: quota", ended.err)
+    assert "experiment.quota.ann.max_calls" in ended.err
+    assert f"Fill the gaps with: coeval run --config {lab.file} --continue" in ended.err
     status = coeval("status", "--run", lab.path)
     assert status.code == 0
     assert "exp: incomplete (simulated models)" in status.out
@@ -135,8 +135,8 @@ def test_failures_are_shown_by_status(lab: Lab, coeval: Command) -> None:
     lab.models[1]["parameters"]["failure_rate"] = 1
     ended = coeval("run", "--config", lab.file, "--probe", "disable")
     assert ended.code == 3
-    assert "3 failed: server" in ended.out
-    assert "3 wait for what they need" in ended.out
+    assert "3 failed: server" in ended.err
+    assert "3 wait for what they need" in ended.err
     status = coeval("status", "--run", lab.path)
     assert re.search(r"response_collection +ann +server +3", status.out)
     assert "Last 3:" in status.out
@@ -172,7 +172,7 @@ def test_resume_takes_over_another_run(lab: Lab, coeval: Command) -> None:
     second.settings["phases"] = {"data_generation": "Keep", "response_collection": "Extend"}
     ended = coeval("run", "--config", second.file, "--resume", "exp")
     assert ended.code == 0
-    assert "took over" in ended.out
+    assert "took over" in ended.err
     assert (lab.counts(), second.counts()) == ((3, 3, 3), (3, 3, 3))
     assert second.lines("data_generation") == lab.lines("data_generation")
 
@@ -278,8 +278,8 @@ def test_the_way_on_is_the_way_it_began(here: Path, coeval: Command) -> None:
     lab.tasks[0]["rubric"]["plot"] = "Another criterion."
     ended = coeval("run", "--config", lab.file, "--continue", "--redo-changed")
     assert ended.code == 3
-    assert f"Fill the gaps with: coeval run --config {lab.file} --continue --redo-changed\n" in ended.out
-    assert f"What failed, and why: coeval status --run {lab.path}\n" in ended.out
+    assert f"Fill the gaps with: coeval run --config {lab.file} --continue --redo-changed\n" in ended.err
+    assert f"What failed, and why: coeval status --run {lab.path}\n" in ended.err
 
 
 def test_debug_shows_where_an_error_comes_from(here: Path, coeval: Command) -> None:
@@ -296,15 +296,15 @@ def test_ctrl_c_saves_what_is_finished(lab: Lab, coeval: Command, number: int) -
     lab.models[1]["parameters"]["latency_s"] = 1.0
     lab.tasks = [task(total=2)]
     command = [sys.executable, "-m", "coeval", "run", "--config", str(lab.file), "--probe", "disable"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=lab.folder) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=lab.folder) as process:
         items = lab.path / "phase3_datapoints" / "story.tea.datapoints.jsonl"
         while process.poll() is None and not (items.exists() and items.read_bytes().count(b"\n") == 2):
             time.sleep(0.02)
         process.send_signal(number)
-        out, _ = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "stopping" in out
-    assert "--continue" in out
+    assert "stopping" in told
+    assert "--continue" in told
     assert lab.counts()[0] == 2
     assert lab.counts()[2] < 2
     assert lab.meta()["status"] == "interrupted"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
+from cli.terminal import on_terminal
 from pipeline.experiments import Lab, model, task
 
 from coeval.pipeline.outcome import ErrorLine
@@ -25,17 +25,9 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def status(lab: Lab) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "coeval", "status", "--run", lab.path],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "80"},
-    )
-    assert done.returncode == 0, done.stderr
-    shown = done.stdout.splitlines()
-    assert max(map(len, shown)) <= 80
-    return shown
+    seen = on_terminal([sys.executable, "-m", "coeval", "status", "--run", lab.path], 80, cwd=lab.folder)
+    assert seen.code == 0, seen.screen
+    return seen.screen
 
 
 def write_errors(lab: Lab, *errors: ErrorLine) -> None:

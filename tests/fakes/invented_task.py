@@ -87,6 +87,9 @@ class Onlooker:
     def note(self, message: str) -> None:
         self.notes.append(message)
 
+    def warn(self, message: str) -> None:
+        self.notes.append(message)
+
     def begin(self, board: Board) -> None:
         self.board = board
 

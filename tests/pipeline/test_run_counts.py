@@ -23,7 +23,7 @@ FIVE = [model(name) for name in ("ann", "ben", "cat", "dan", "eve")]
 def foretold(lab: Lab, **options: Any) -> list[tuple[int, int]]:
     """The forecast's range for each phase."""
     expected = forecast(load_config(lab.file), Options(**options))
-    return [(calls.low, calls.high) for calls in map(expected.of_phase, PHASES)]
+    return [(calls.low, calls.high) for calls in map(expected.calls_of_phase, PHASES)]
 
 
 def exactly(*calls: int) -> list[tuple[int, int]]:

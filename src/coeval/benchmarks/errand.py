@@ -14,7 +14,7 @@ from coeval.benchmarks.job import Job
 from coeval.core.errors import AskError, ModelStopped, ModelUnavailable
 from coeval.core.records import Kept
 from coeval.engine.execute import Done, Flow
-from coeval.engine.progress import Board
+from coeval.engine.progress import Board, Calls
 from coeval.engine.work import Work
 from coeval.models.open import Models
 from coeval.models.probe import probe
@@ -41,7 +41,7 @@ class Errand:
         self.stopped: dict[str, str] = {}
         self.interrupted = False
         self._owner = {label: job for job in jobs for label in (job.label, job.judging)}
-        self.board = Board(self._owner)
+        self.board = Board(self._owner, {job.judging: job.label for job in jobs})
 
     def read_recorded(self) -> None:
         """Take in what the folders hold."""
@@ -117,7 +117,7 @@ class Errand:
 
     async def carry_out(self, interrupt: asyncio.Event) -> None:
         """Make every record that is owed, as far as it goes."""
-        flow: Flow = Flow(self._keep, self._follow)
+        flow: Flow = Flow(self._keep, self._follow, begin=lambda work: self.board.begun(work.phase))
         stopping = asyncio.create_task(self._stop_when(interrupt, flow))
         try:
             async for done in flow.run(self._works()):
@@ -131,13 +131,17 @@ class Errand:
         owed: list[Sequence[Work]] = []
         for job in self._jobs:
             answers, judgments = self._answers(job), self._judgments(job)
-            self.board.expect(job.label, recorded=len(job.items) - len(answers), owed=len(answers))
-            self.board.expect(job.judging, recorded=len(job.wanted) - len(judgments), owed=len(judgments))
+            self._expect(job.label, len(job.items) - len(answers), len(answers))
+            to_come = sum(job.judgments_to_come(work.item) for work in answers)
+            self._expect(job.judging, len(job.wanted) - len(judgments), len(judgments) + to_come)
             owed += [judgments, answers]
         for works in owed:
             for work in works:
                 yield work
                 await asyncio.sleep(0)
+
+    def _expect(self, phase: str, recorded: int, owed: int) -> None:
+        self.board.expect(phase, recorded=recorded, owed=owed, calls=Calls(owed, owed))
 
     def _answers(self, job: Job) -> list[AnswerWork]:
         if job.given is not None or job.tested is None:
@@ -164,11 +168,15 @@ class Errand:
         if not isinstance(work, AnswerWork) or job.judge is None:
             return ()
         works = job.judgment_works(self._models[job.judge.label], [work.item])
-        self.board.phases[job.judging].owed += len(works)
+        if job.answers[work.item.id].status == "ok":
+            self.board.correct(job.judging, len(works) - job.judgments_to_come(work.item))
         return works
 
     def _account(self, done: Done) -> None:
         work, record = done.work, done.record
+        if isinstance(work, AnswerWork) and (record is None or record.status == "failed"):
+            job = self._owner[work.phase]
+            self.board.cut_off(job.judging, job.judgments_to_come(work.item))
         if done.gap is not None:
             self.board.left(work.phase, done.gap)
             if isinstance(done.gap, ModelStopped):

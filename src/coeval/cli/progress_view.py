@@ -1,22 +1,36 @@
-"""The run as it goes: bars on a terminal, plain lines elsewhere. Drawn at a fixed rate, off the hot path."""
+"""The run as it goes: bars on a terminal, a plain line now and then elsewhere. Drawn at a fixed rate, off
+the hot path."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from coeval.cli.say import say
+from coeval.cli.plain import plain
+from coeval.cli.say import say, warn
+from coeval.engine.figures import HEADINGS, Figures, clock, figures, sentence
 from coeval.engine.progress import Board, PhaseCount
 
 FRAMES_PER_S = 5
-LINE_INTERVAL_S = 5.0
+FIRST_LINE_S, LAST_LINE_S = 5.0, 60.0
+"""Seconds between plain lines: few at first, then more, so that the log of a long run stays readable."""
+
+WIDEST_BAR, NARROWEST_BAR = 24, 4
+_GAP = 2
+_SPARED = ("calls_per_s", "tokens", "not_asked")
+"""Figures that go where there is no room, in this order; the bar goes before any of them, and names are
+cut before others go."""
+_SPARED_LAST = ("failed", "calls")
+_SHORTEST_NAME = 8
 
 
 class Terminal:
@@ -28,6 +42,7 @@ class Terminal:
         self._live: Live | None = None
         self._ended = threading.Event()
         self._lines: threading.Thread | None = None
+        self._printed: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -45,11 +60,17 @@ class Terminal:
     def note(self, message: str) -> None:
         say(self._console, message, "dim")
 
+    def warn(self, message: str) -> None:
+        warn(self._console, message)
+
     def begin(self, board: Board) -> None:
         self._board = board
-        if self._console.is_terminal:
+        if self._console.file.isatty() and not self._console.is_dumb_terminal:
             self._live = Live(
-                console=self._console, refresh_per_second=FRAMES_PER_S, get_renderable=self._bars
+                console=self._console,
+                refresh_per_second=FRAMES_PER_S,
+                get_renderable=self._bars,
+                redirect_stdout=False,  # results are none of the progress
             )
             self._live.start()
         else:
@@ -57,50 +78,76 @@ class Terminal:
             self._lines.start()
 
     def _counts(self) -> list[PhaseCount]:
-        board = self._board
-        return [count for count in board.phases.values() if count.owed or count.recorded] if board else []
+        return [count for count in self._board.phases.values() if count.planned] if self._board else []
 
     def _bars(self) -> Table:
-        table = Table.grid(padding=(0, 1))
-        for justify in ("left", "left", "right", "right", "right", "right", "right"):
-            table.add_column(justify=justify, no_wrap=True)
-        for count in self._counts():
-            bar = ProgressBar(total=max(count.owed, 1), completed=count.ended or (not count.owed), width=16)
-            table.add_row(count.name, bar, *self._figures(count))
-        return table
-
-    def _figures(self, count: PhaseCount) -> list[str]:
-        left_out = count.gaps.total()
-        tokens = count.input_tokens + count.output_tokens
-        rate = count.calls_per_s
-        remaining = count.remaining_s(self._board.clock()) if self._board else None
-        return [
-            f"{count.done:,}/{count.owed:,}",
-            f"{count.failed.total():,} failed" + (f", {left_out:,} not asked" if left_out else ""),
-            f"{rate:,.0f}/s" if rate else "",
-            f"{_short(tokens)} tok",
-            f"ETA {_clock(remaining)}" if remaining is not None else "",
-        ]
+        board, counts = self._board, self._counts()
+        shown = [figures(board, count) for count in counts] if board is not None else []
+        return bars(counts, shown, self._console.size.width, self._console.size.height)
 
     def _keep_printing(self) -> None:
-        while not self._ended.wait(LINE_INTERVAL_S):
+        wait = FIRST_LINE_S
+        while not self._ended.wait(wait):
             self._print_lines()
+            wait = min(LAST_LINE_S, wait * 1.5)
 
     def _print_lines(self) -> None:
+        """A line for each phase of which there is something new to say."""
+        board = self._board
+        if board is None:
+            return
+        elapsed = clock(board.clock() - board.started)
         for count in self._counts():
-            figures = ", ".join(figure for figure in self._figures(count) if figure)
-            self._console.print(Text(f"{count.name}: {figures}"), soft_wrap=True)
+            line = sentence(board, count)
+            if self._printed.get(count.name) != line:
+                self._printed[count.name] = line
+                say(self._console, f"{elapsed}  {line}")
 
 
-def _short(number: int) -> str:
-    """1,234 → 1.2k; three significant digits are enough to watch."""
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            return f"{number / limit:.1f}{unit}"
-    return str(number)
+def bars(counts: Sequence[PhaseCount], shown: Sequence[Figures], width: int, height: int) -> Table:
+    """A heading, and a row for each phase, within ``width`` cells and ``height`` lines.
+
+    No figure is ever cut: the bar shrinks first, then figures go that can be spared, then names are cut.
+    """
+    rows = list(zip(counts, shown, strict=True))
+    if len(rows) >= height:
+        rows = [row for row in rows if row[0].ended < row[0].owed][: height - 2]
+    more = f"… {len(counts) - len(rows)} more" if len(rows) < len(counts) else ""
+    longest = max(map(cell_len, [more, *(plain(count.name) for count, _ in rows)]))
+    columns = _columns([row for _, row in rows])
+    wanted = len(columns)
+    for needed, spared in ((longest, _SPARED), (min(longest, _SHORTEST_NAME), _SPARED_LAST)):
+        for field in spared:
+            if _taken(columns) + needed > width:
+                columns.pop(field, None)
+    left = width - _taken(columns)
+    bar = min(WIDEST_BAR, left - longest - _GAP)
+    drawn = bar >= NARROWEST_BAR and len(columns) == wanted
+    table = Table.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
+    table.add_column(width=max(1, min(longest, left)), no_wrap=True)
+    if drawn:
+        table.add_column(width=bar)
+    for wide in columns.values():
+        table.add_column(width=wide, justify="right", no_wrap=True)
+    table.add_row("", *[""] * drawn, *(Text(getattr(HEADINGS, field), style="dim") for field in columns))
+    for count, row in rows:
+        done = count.recorded + count.ended
+        drawing = [ProgressBar(total=max(count.planned, 1), completed=done, width=bar)] * drawn
+        table.add_row(Text(plain(count.name)), *drawing, *(Text(getattr(row, field)) for field in columns))
+    if more:
+        table.add_row(Text(more, style="dim"))
+    return table
 
 
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+def _columns(rows: Sequence[Figures]) -> dict[str, int]:
+    """The figures to be shown, with the cells that each takes."""
+    columns = {}
+    for position, field in enumerate(Figures._fields):
+        cells = [row[position] for row in rows]
+        if any(cells):
+            columns[field] = max(map(cell_len, [HEADINGS[position], *cells]))
+    return columns
+
+
+def _taken(columns: Mapping[str, int]) -> int:
+    return sum(wide + _GAP for wide in columns.values())

@@ -44,8 +44,7 @@ def repair(
       coeval repair --run ./runs/quickstart --stats --phase evaluation
       coeval repair --run ./runs/quickstart
     """
-    from rich.console import Console
-
+    from coeval.cli import streams
     from coeval.pipeline.config.schema import PHASES
     from coeval.pipeline.repair import Wanted
     from coeval.pipeline.repair import repair as repair_run
@@ -54,7 +53,7 @@ def repair(
     phases = PHASES if phase is None else (_phase(phase),)
     folder = RunDir(run)
     report = repair_run(folder, Wanted(phases, dry_run, examples, show_valid))
-    console = Console(highlight=False)
+    console = streams.results()
     _show_phases(report, phases, console)
     if stats:
         _show_files(report, console)

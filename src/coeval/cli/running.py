@@ -12,15 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from coeval.api import Run, arun, find_keys
+from coeval.cli import streams
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.progress_view import Terminal
 from coeval.cli.result_table import render
-from coeval.cli.say import say
+from coeval.cli.say import say, warn
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.passed_on import doubtful_parameters
 from coeval.pipeline.config.resolve import resolve_models
 from coeval.pipeline.config.schema import PHASES, Config, Phase
-from coeval.pipeline.forecast import forecast
+from coeval.pipeline.forecast import Forecast, forecast
 from coeval.pipeline.inherit import inherited_phases
 from coeval.pipeline.outcome import PhaseOutcome, Summary
 from coeval.pipeline.recorded import Stance
@@ -29,41 +30,59 @@ from coeval.store.rundir import RunDir
 
 
 def count_calls(config: Config, how: dict[str, Any]) -> int:
-    """``--dry-run``: models, tasks, modes and calls; the exit code."""
-    console = Console(highlight=False)
+    """``--dry-run``: models, tasks, modes, records and calls; the exit code."""
+    results, messages = streams.results(), streams.messages()
     options = Options(
         continue_run=how["continue_run"],
         overwrite=how["overwrite"],
         only_models=how["only_models"],
         stance=Stance(how["changed"]),
     )
-    config = _resolved(config, how["keys"], console)
+    config = _resolved(config, how["keys"], messages)
+    for sentence in doubtful_parameters(config):
+        warn(messages, sentence)
     models = Table("model", "interface", "roles", title="Models", title_justify="left", box=None)
     for model in config.models:
         models.add_row(Text(model.name), model.interface, ", ".join(model.roles))
-    console.print(models)
-    expected = forecast(config, options)
-    tasks = Table("phase", "mode", title="Calls", title_justify="left", box=None)
-    for name in expected.tasks:
-        tasks.add_column(Text(name), justify="right")
-    tasks.add_column("total", justify="right")
+    results.print(models)
+    foreseen = forecast(config, options)
+    results.print()
+    results.print(_phase_table(config, options, foreseen))
+    results.print()
+    results.print(_task_table(config, foreseen))
+    say(results, f"\n{foreseen.total} calls, without probes and retries. Nothing was asked or written.")
+    return 0
+
+
+def _phase_table(config: Config, options: Options, foreseen: Forecast) -> Table:
+    table = Table("phase", "mode", title="What is owed", title_justify="left", box=None)
+    for heading in ("records", "calls"):
+        table.add_column(heading, justify="right")
     for phase in PHASES:
-        counts = [str(expected.calls[phase, task]) for task in expected.tasks]
-        tasks.add_row(phase, _mode(config, options, phase), *counts, str(expected.of_phase(phase)))
-    sums = [str(expected.of_task(task)) for task in expected.tasks]
-    tasks.add_row("total", "", *sums, str(expected.total), style="bold")
-    console.print()
-    console.print(tasks)
+        records, calls = foreseen.owed_of_phase(phase), foreseen.calls_of_phase(phase)
+        table.add_row(phase, _mode(config, options, phase), f"{records:,}", str(calls))
+    table.add_row("total", "", f"{foreseen.owed.total():,}", str(foreseen.total), style="bold")
+    return table
+
+
+def _task_table(config: Config, foreseen: Forecast) -> Table:
+    table = Table("task", title="By task", title_justify="left", box=None)
+    for heading in ("items per teacher", "target", "nuance", "evaluation"):
+        table.add_column(heading)
+    table.add_column("calls", justify="right")
     for task in config.tasks:
         sampling = task.sampling
-        console.print(
-            Text(f"{task.name}: {sampling.total} items per teacher, target {sampling.target}, ")
-            + Text(f"nuance {sampling.nuance}, {task.evaluation_mode} evaluation")
-        )
-    for sentence in doubtful_parameters(config):
-        say(console, sentence, "yellow")
-    console.print(f"\n{expected.total} calls, without probes and retries. Nothing was asked or written.")
-    return 0
+        settings = (str(sampling.total), _span(sampling.target), _span(sampling.nuance), task.evaluation_mode)
+        table.add_row(Text(task.name), *settings, str(foreseen.calls_of_task(task.name)))
+    return table
+
+
+def _span(count: str | tuple[int, int]) -> str:
+    """How many attributes an item samples: ``all``, 2, or 1–2."""
+    if isinstance(count, str):
+        return count
+    low, high = count
+    return str(low) if low == high else f"{low}–{high}"
 
 
 def _mode(config: Config, options: Options, phase: Phase) -> str:
@@ -73,21 +92,21 @@ def _mode(config: Config, options: Options, phase: Phase) -> str:
     return "taken over" if mode == "New" and takes_over and phase in inherited_phases(config) else mode
 
 
-def _resolved(config: Config, keys: Path | None, console: Console) -> Config:
+def _resolved(config: Config, keys: Path | None, messages: Console) -> Config:
     try:
         found = find_keys(keys)
         return resolve_models(config, lambda interface: found.credential(interface) is not None)
     except UsageError as error:
-        console.print(Text(f"interface auto is not resolved yet: {error}", style="yellow"))
+        warn(messages, f"interface auto is not resolved yet: {error}")
         return config
 
 
 def run_and_report(config: Config, how: dict[str, Any], file: Path) -> int:
     """Run, with progress on the terminal, and print scores, gaps and the way on; the exit code."""
-    console = Console(highlight=False)
-    with Terminal(console) as terminal:
+    messages = streams.messages()
+    with Terminal(messages) as terminal:
         run = run_async(interruptible(lambda event: _run(config, how, terminal, event), terminal.note))
-    _report(run, console, _way_on(file, how))
+    _report(run, streams.results(), messages, _way_on(file, how))
     return run.exit_code
 
 
@@ -112,35 +131,37 @@ def _way_on(file: Path, how: dict[str, Any]) -> str:
     return f"coeval run --config {file} --continue{changed}{only}"
 
 
-def _report(run: Run, console: Console, way_on: str) -> None:
+def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
+    """The table as ``results``; what is missing from it, why, and how to go on as ``messages``."""
     summary = run.summary
     if summary is None:
         return
-    console.print()
+    if messages.file.isatty():
+        messages.print()
     begun = RunDir(run.path).is_run()  # not if it was stopped while the models were probed
     if begun:
-        render(run.results(), console)
+        render(run.results(), results)
     for sentence in (*summary.notes, *summary.stopped.values()):
-        say(console, sentence, "yellow")
+        warn(messages, sentence)
     if summary.missing:
-        _tell_gaps(summary, console)
-        console.print(Text(f"Fill the gaps with: {way_on}"), soft_wrap=True)
+        _tell_gaps(summary, messages)
+        messages.print(Text(f"Fill the gaps with: {way_on}"), soft_wrap=True)
         if any(outcome.failed for outcome in summary.phases.values()):
-            console.print(Text(f"What failed, and why: coeval status --run {run.path}"), soft_wrap=True)
+            messages.print(Text(f"What failed, and why: coeval status --run {run.path}"), soft_wrap=True)
     elif summary.interrupted:
         way = way_on if begun else "the same command"
-        console.print(Text(f"Stopped. Go on with: {way}"), soft_wrap=True)
-    console.print(Text(f"Artifacts: {run.path}"))
+        messages.print(Text(f"Stopped. Go on with: {way}"), soft_wrap=True)
+    messages.print(Text(f"Artifacts: {run.path}"), soft_wrap=True)
 
 
-def _tell_gaps(summary: Summary, console: Console) -> None:
-    table = Table("phase", "planned", "there", "missing", "why", title_justify="left", box=None)
+def _tell_gaps(summary: Summary, messages: Console) -> None:
+    warn(messages, "Not all that was asked for is there:")
+    table = Table("phase", "planned", "there", "missing", "why", box=None)
     for phase, outcome in summary.phases.items():
         if outcome.missing:
-            there = outcome.planned - outcome.missing
-            table.add_row(phase, *map(str, (outcome.planned, there, outcome.missing)), _why(outcome))
-    console.print(Text("Not all that was asked for is there:", style="bold yellow"))
-    console.print(table)
+            counts = (outcome.planned, outcome.planned - outcome.missing, outcome.missing)
+            table.add_row(phase, *(f"{count:,}" for count in counts), Text(_why(outcome)))
+    messages.print(table)
 
 
 def _why(outcome: PhaseOutcome) -> str:

@@ -1,4 +1,4 @@
-"""Foreign sentences on a console."""
+"""Sentences on a console, with foreign text in them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from rich.text import Text
 from coeval.cli.plain import plain_lines
 
 
-def say(console: Console, sentence: str, style: str) -> None:
-    """Print it folded between words on a terminal, and in one piece elsewhere."""
-    console.print(Text(plain_lines(sentence), style=style), soft_wrap=not console.is_terminal)
+def say(console: Console, sentence: str, style: str = "") -> None:
+    """Print it, folded between words where the console is narrower."""
+    console.print(Text(plain_lines(sentence), style=style))
+
+
+def warn(console: Console, sentence: str) -> None:
+    """Print it as the warning that it is: told by its first word, in a terminal by its colour too."""
+    console.print(Text("warning: ", style="bold yellow") + Text(plain_lines(sentence), style="yellow"))

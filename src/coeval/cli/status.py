@@ -33,15 +33,14 @@ def status(
     Example:
       coeval status --run ./runs/quickstart
     """
-    from rich.console import Console
-
+    from coeval.cli import streams
     from coeval.core.errors import UsageError
     from coeval.store.rundir import RunDir
 
     folder = RunDir(run)
     if not folder.is_run():
         raise UsageError(f"{run} is not a run folder: it holds no meta.json and no artifacts")
-    console = Console(highlight=False)
+    console = streams.results()
     _show_meta(folder, console)
     _show_phases(folder, console)
     _show_errors(folder, console)

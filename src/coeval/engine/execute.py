@@ -34,16 +34,19 @@ class Done(NamedTuple):
 
 
 class Flow:
-    """One execution. ``keep`` writes a record; ``follow`` names the works that it brings about."""
+    """One execution. ``keep`` writes a record; ``follow`` names the works that it brings about;
+    ``begin`` is told of each work before it is asked for."""
 
     def __init__(
         self,
         keep: Callable[[Work, Kept], None],
         follow: Callable[[Work, Kept], Iterable[Work]],
         *,
+        begin: Callable[[Work], None] | None = None,
         room: int = ROOM,
     ) -> None:
         self._keep = keep
+        self._begin = begin
         self._follow = follow
         self._room = room
         self._weight = 0
@@ -103,6 +106,8 @@ class Flow:
 
     def _start(self, work: Work) -> None:
         self._weight += work.weight
+        if self._begin is not None:
+            self._begin(work)
         task = asyncio.get_running_loop().create_task(self._one(work))
         self._tasks.add(task)
         task.add_done_callback(self._ended)

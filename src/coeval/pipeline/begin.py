@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from coeval import __version__
 from coeval.analysis.planned import Planned
 from coeval.core.errors import ConfigError, ModelUnavailable, StoreError, UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
-from coeval.engine.progress import Board
+from coeval.engine.progress import Board, Watcher
 from coeval.engine.waiting import telling_waits
 from coeval.models.http import Http
 from coeval.models.keys import Keys
@@ -31,6 +30,7 @@ from coeval.pipeline.inherit import copy_once, inherited_phases, source_folder, 
 from coeval.pipeline.inherited import remember_inherited
 from coeval.pipeline.outcome import ErrorLine
 from coeval.pipeline.outlook import Outlook, look_ahead
+from coeval.pipeline.plan import FED_BY
 from coeval.pipeline.planned import planned_names
 from coeval.pipeline.probing import models_to_probe, probe_models
 from coeval.pipeline.running import Options, Running
@@ -40,7 +40,6 @@ from coeval.store.legacy import is_legacy
 from coeval.store.rundir import FOLDERS, Meta, RunDir, now
 
 log = logging.getLogger("coeval")
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -125,7 +124,7 @@ async def begun(
     config: Config,
     options: Options,
     keys: Keys,
-    note: Callable[[str], None],
+    watcher: Watcher,
     interrupt: asyncio.Event,
     http: Http | None = None,
 ) -> AsyncIterator[Begun]:
@@ -140,23 +139,23 @@ async def begun(
     _need_items(config, folder)
     specs = [model.spec() for model in config.models]
     check_askable(specs, keys)
-    with folder.locked(), _replacing(config, options, folder, note):
+    with folder.locked(), _replacing(config, options, folder, watcher):
         quota = config.experiment.quota
         ledger = UsageLedger(folder.usage, {name: quota[name].max_calls for name in quota})
         permits = {spec.name: ledger.permits(spec.name) for spec in specs}
         try:
             async with (
                 Models(specs, keys, permits=permits, http=http) as models,
-                telling_waits(models.http, note),
+                telling_waits(models.http, watcher.warn),
             ):
                 with _logged(folder, config.experiment.log_level):
                     outlook = _unchanged_outlook(config, options)
                     probed = models_to_probe(config, outlook, models)
-                    await probe_models(config, probed, folder, note, interrupt)
-                    meta = _put_in_place(config, options, folder, note)
+                    await probe_models(config, probed, folder, watcher, interrupt)
+                    meta = _put_in_place(config, options, folder, watcher)
                     async with Journal(folder.errors, _torn_line) as journal:
                         running = Running(
-                            config, options, folder, models, ledger, journal, Board(PHASES), interrupt
+                            config, options, folder, models, ledger, journal, Board(PHASES, FED_BY), interrupt
                         )
                         blueprint = Blueprint(
                             config, folder, follow_file=options.continue_run, inherited=source_folder(config)
@@ -167,20 +166,18 @@ async def begun(
 
 
 @contextmanager
-def _replacing(
-    config: Config, options: Options, folder: RunDir, note: Callable[[str], None]
-) -> Iterator[None]:
+def _replacing(config: Config, options: Options, folder: RunDir, watcher: Watcher) -> Iterator[None]:
     """With ``--overwrite``, move away what stands in the folder; back again if the run does not start."""
     moved = folder.move_to_replaced() if options.overwrite else None
     if moved is not None:
-        note(f"what stood in {folder.path} is now in {moved}")
+        watcher.note(f"what stood in {folder.path} is now in {moved}")
         _put_back_items(config, RunDir(moved), folder)
     try:
         yield
     except (ModelUnavailable, UsageError):
         if moved is not None and not folder.meta.exists():
             folder.take_back(moved)
-            note(f"the run did not start: what stood in {folder.path} stands there again")
+            watcher.note(f"the run did not start: what stood in {folder.path} stands there again")
         raise
 
 
@@ -222,14 +219,14 @@ def _put_back_items(config: Config, moved: RunDir, folder: RunDir) -> None:
                 copy_once(items, folder.datapoints(task.name, teacher))
 
 
-def _put_in_place(config: Config, options: Options, folder: RunDir, note: Callable[[str], None]) -> Meta:
+def _put_in_place(config: Config, options: Options, folder: RunDir, watcher: Watcher) -> Meta:
     """Take over what ``resume_from`` names; write ``config.yaml`` and at last ``meta.json``, which makes
     the folder a run that can be continued."""
     experiment = config.experiment
     source = source_folder(config)
     if source is not None and not options.continue_run:
         for sentence in take_over(config, source, folder):
-            note(sentence)
+            watcher.note(sentence)
         remember_inherited(config, source, folder, inherited_phases(config), _counted(source))
     if options.continue_run:
         meta = folder.read_meta()

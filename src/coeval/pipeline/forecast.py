@@ -6,47 +6,43 @@ propose a rubric, the number of factors is not known, and calls per factor are a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from coeval.engine.progress import Calls
 from coeval.pipeline.blueprint import KINDS, PHASE_OF, Blueprint
 from coeval.pipeline.changes import refuse_changed
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
-from coeval.pipeline.outlook import look_ahead
+from coeval.pipeline.outlook import Outlook, look_ahead
 from coeval.pipeline.plan import FLOWING
 from coeval.pipeline.running import Options
 from coeval.pipeline.teaching import MOST_NAMES
-
-
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """A number of calls, or the range it falls in."""
-
-    low: int
-    high: int
-
-    def __add__(self, other: Calls) -> Calls:
-        return Calls(self.low + other.low, self.high + other.high)
-
-    def __str__(self) -> str:
-        return f"{self.low:,}" if self.low == self.high else f"{self.low:,}–{self.high:,}"
-
 
 NONE, ONE = Calls(0, 0), Calls(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Calls per (phase, task), in the order of the file."""
+    """Per (phase, task): calls, and the records of the plan of which so many are owed; of phases 1–2 a
+    record is a teacher's proposal. ``tasks`` are in the order of the file."""
 
     calls: dict[tuple[Phase, str], Calls]
+    planned: Counter[tuple[Phase, str]]
+    owed: Counter[tuple[Phase, str]]
     tasks: Sequence[str]
 
-    def of_phase(self, phase: Phase) -> Calls:
+    def calls_of_phase(self, phase: Phase) -> Calls:
         return sum((calls for (of, _), calls in self.calls.items() if of == phase), NONE)
 
-    def of_task(self, task: str) -> Calls:
+    def calls_of_task(self, task: str) -> Calls:
         return sum((calls for (_, of), calls in self.calls.items() if of == task), NONE)
+
+    def planned_of_phase(self, phase: Phase) -> int:
+        return sum(records for (of, _), records in self.planned.items() if of == phase)
+
+    def owed_of_phase(self, phase: Phase) -> int:
+        return sum(records for (of, _), records in self.owed.items() if of == phase)
 
     @property
     def total(self) -> Calls:
@@ -63,6 +59,11 @@ def forecast(config: Config, options: Options) -> Forecast:
     """
     outlook = look_ahead(config, options)
     refuse_changed(outlook.survey, outlook.plan.scenes, outlook.standing, options.stance)
+    return expected(config, outlook)
+
+
+def expected(config: Config, outlook: Outlook) -> Forecast:
+    """The forecast of a run that finds what ``outlook`` says."""
     calls: dict[tuple[Phase, str], Calls] = {}
     for task in config.tasks:
         for kind in KINDS:
@@ -74,7 +75,11 @@ def forecast(config: Config, options: Options) -> Forecast:
             count = outlook.survey.calls[phase, task.name]
             per_call = factors if phase == "evaluation" else ONE
             calls[phase, task.name] = Calls(count * per_call.low, count * per_call.high)
-    return Forecast(calls, [task.name for task in config.tasks])
+    planned, owed = outlook.survey.planned.copy(), outlook.survey.owed.copy()
+    for place in calls:
+        if place[0] not in FLOWING:
+            planned[place] = owed[place] = calls[place].low
+    return Forecast(calls, planned, owed, [task.name for task in config.tasks])
 
 
 def _factors(config: Config, task: TaskConfig, blueprint: Blueprint) -> Calls:

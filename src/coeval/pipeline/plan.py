@@ -18,6 +18,11 @@ from coeval.store.journal import Index
 
 FLOWING: tuple[Phase, ...] = ("data_generation", "response_collection", "evaluation")
 """The phases that overlap; 1–2 come before them."""
+FED_BY: Mapping[str, str] = {
+    "response_collection": "data_generation",
+    "evaluation": "response_collection",
+}
+"""Phase → the one whose records its own are made from, while they overlap."""
 
 
 class Slot(NamedTuple):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from coeval.core.errors import ModelUnavailable, QuotaExhausted
 from coeval.core.options import PROBE_WARNS
+from coeval.engine.progress import Watcher
 from coeval.engine.waiting import unless_interrupted
 from coeval.models.base import Model
 from coeval.models.open import Models
@@ -16,8 +16,6 @@ from coeval.pipeline.config.schema import Config
 from coeval.pipeline.outlook import Outlook
 from coeval.store.jsonl import write_json_atomic
 from coeval.store.rundir import RunDir, now
-
-log = logging.getLogger("coeval")
 
 
 def models_to_probe(config: Config, outlook: Outlook | None, models: Models) -> Mapping[str, Model]:
@@ -36,7 +34,7 @@ async def probe_models(
     config: Config,
     asked: Mapping[str, Model],
     folder: RunDir,
-    note: Callable[[str], None],
+    watcher: Watcher,
     interrupt: asyncio.Event,
 ) -> None:
     """Ask each model something, and write ``probe_results.json``.
@@ -50,7 +48,7 @@ async def probe_models(
     """
     if not asked:
         return
-    note(f"probing {len(asked)} models")
+    watcher.note(f"probing {len(asked)} models")
     results = await unless_interrupted(
         probe(asked), interrupt, "stopped while the models were being probed; nothing was run"
     )
@@ -59,7 +57,7 @@ async def probe_models(
     unasked = [f"{name} is not probed: {e.message}" for name, e in silent if e.kind == QuotaExhausted.kind]
     silent = [(name, error) for name, error in silent if error.kind != QuotaExhausted.kind]
     for sentence in unasked:  # no reason to stop the others: its work will be a gap
-        note(sentence)
+        watcher.warn(sentence)
     if not silent:
         return
     message = f"{len(silent)} of {len(asked)} models do not answer:\n" + "\n".join(
@@ -70,5 +68,4 @@ async def probe_models(
             f"{message}\nNothing was run. Correct this and start again, or go on all the same with "
             f"{PROBE_WARNS}."
         )
-    note(message)
-    log.warning(message)
+    watcher.warn(message)

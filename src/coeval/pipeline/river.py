@@ -7,6 +7,7 @@ downstream of it, so a resumed run needs no special case.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -82,6 +83,33 @@ class River:
             case Response(), ResponseWork():
                 judged = Judged(work.scene, work.posed, record)
                 yield from self._of_response(judged, renewed=True)
+
+    def cut_off(self, work: Work) -> Counter[Phase]:
+        """How many owed records, by phase, cannot be made since that of ``work`` was not."""
+        lost: Counter[Phase] = Counter()
+        match work:
+            case ItemWork():
+                slot = Slot(work.key, 0, None, work.teacher.name)
+                for student in work.scene.students:
+                    key = f"{slot.id}__{student.name}"
+                    if self._plan.owes_response(key, work.scene, slot, student, renewed=True):
+                        lost["response_collection"] += 1
+                        names = (slot.teacher_name, student.name)
+                        lost["evaluation"] += self._judgments(key, work.scene, names)
+            case ResponseWork():
+                names = (work.posed.item.teacher_model_id, work.student.name)
+                lost["evaluation"] = self._judgments(work.key, work.scene, names)
+        return lost
+
+    def _judgments(self, response: str, scene: Scene, names: tuple[str, str]) -> int:
+        """How many evaluations a new response is owed."""
+        count = sum(
+            bool(self._plan.owed_factors(f"{response}__{judge.name}", scene, names, judge, renewed=True))
+            for judge in scene.judges
+        )
+        if scene.task.label_attributes:
+            count += self._plan.owes_labels(f"{response}__{EXACT_MATCH}", scene, names, renewed=True)
+        return count
 
     def replaces(self, record: Kept) -> bool:
         """Whether records stand that followed from what the new ``record`` stands in place of."""

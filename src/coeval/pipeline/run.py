@@ -7,13 +7,12 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Protocol
 
 from coeval.core.errors import Draining
 from coeval.core.options import OVERWRITE, REDO_CHANGED
 from coeval.core.records import Kept
 from coeval.engine.execute import from_iterable
-from coeval.engine.progress import Board
+from coeval.engine.progress import Board, Calls, Unwatched, Watcher
 from coeval.engine.work import Work
 from coeval.models.http import Http
 from coeval.models.keys import Keys
@@ -23,8 +22,9 @@ from coeval.pipeline.cast import Scene
 from coeval.pipeline.changes import NOUN, refuse_changed, remember_recipes
 from coeval.pipeline.config.passed_on import doubtful_parameters
 from coeval.pipeline.config.schema import PHASES, Config, Phase
+from coeval.pipeline.forecast import expected
 from coeval.pipeline.outcome import Summary
-from coeval.pipeline.outlook import make_plan
+from coeval.pipeline.outlook import look_ahead, make_plan
 from coeval.pipeline.plan import FLOWING, Plan
 from coeval.pipeline.recorded import Recorded, Stance
 from coeval.pipeline.river import River
@@ -35,20 +35,22 @@ from coeval.pipeline.survey import Survey, survey
 log = logging.getLogger("coeval")
 
 
-class Watcher(Protocol):
-    """Somebody who looks on: told what happens before the phases, then shown the board."""
+class _Logged:
+    """A watcher that logs what it is told, and passes it on."""
 
-    def note(self, message: str) -> None: ...
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
 
-    def begin(self, board: Board) -> None: ...
-
-
-class Unwatched:
     def note(self, message: str) -> None:
-        """Nobody listens; the log has it."""
+        log.info(message)
+        self._watcher.note(message)
+
+    def warn(self, message: str) -> None:
+        log.warning(message)
+        self._watcher.warn(message)
 
     def begin(self, board: Board) -> None:
-        """Nobody looks."""
+        self._watcher.begin(board)
 
 
 async def arun(
@@ -75,16 +77,11 @@ async def arun(
     StoreError
         the run folder cannot be read or written; what was recorded stays.
     """
-    options, watcher = options or Options(), watcher or Unwatched()
-
-    def note(message: str) -> None:
-        log.info(message)
-        watcher.note(message)
-
+    options, watcher = options or Options(), _Logged(watcher or Unwatched())
     for sentence in doubtful_parameters(config):
-        note(sentence)
+        watcher.warn(sentence)
     try:
-        async with begun(config, options, keys, note, interrupt or asyncio.Event(), http) as start:
+        async with begun(config, options, keys, watcher, interrupt or asyncio.Event(), http) as start:
             watcher.begin(start.running.board)
             with _noted_if_cancelled(start):
                 plan, found = await _phases(start)
@@ -116,7 +113,8 @@ async def _phases(start: Begun) -> tuple[Plan, Survey]:
         refuse_changed(found, scenes, running.folder, running.options.stance)
     for phase in FLOWING:
         planned, owed = found.phase(found.planned, phase), found.phase(found.owed, phase)
-        running.board.expect(phase, recorded=planned - owed, owed=owed)
+        calls = found.phase(found.calls, phase)
+        running.board.expect(phase, recorded=planned - owed, owed=owed, calls=Calls(calls, calls))
     remember_recipes(running.folder, scenes)
     if running.options.phase_barriers:
         await _one_by_one(running, scenes)
@@ -139,8 +137,8 @@ async def _draw_blueprint(start: Begun) -> list[Scene]:
     """Phases 1–2; the scenes of the tasks that can go on."""
     running, blueprint = start.running, start.blueprint
     works = list(blueprint.works(running.asking))
-    for phase in PHASES[:2]:
-        running.board.expect(phase, recorded=0, owed=sum(work.phase == phase for work in works))
+    if works:
+        _foretell(start)
     proposals: dict[str, Proposal] = {}
 
     def nothing_follows(_: Work, __: Kept) -> Iterable[Work]:
@@ -159,6 +157,18 @@ async def _draw_blueprint(start: Begun) -> list[Scene]:
         else:
             start.blocked.append(task)
     return scenes
+
+
+def _foretell(start: Begun) -> None:
+    """Show what is planned from the first moment on; calls of phases 3–5 that depend on what phases 1–2
+    find are a range until then."""
+    running = start.running
+    outlook = start.outlook or look_ahead(running.config, running.options)
+    foreseen = expected(running.config, outlook)
+    for phase in PHASES:
+        planned, owed = foreseen.planned_of_phase(phase), foreseen.owed_of_phase(phase)
+        calls = foreseen.calls_of_phase(phase)
+        running.board.expect(phase, recorded=planned - owed, owed=owed, calls=calls)
 
 
 def _without(task: str, unheard: Sequence[ProposalWork]) -> Iterator[str]:
@@ -187,9 +197,10 @@ async def _flow(
     """Do what is owed in these phases; add the ids of what took the place of other records to ``renewed``."""
     river = River(plan, found.open, running.folder, running.asking, phases)
     async for done in running.carry_out(river.works(), river.path, river.follow):
-        if renewed is None or done.record is None or done.record.status != "ok":
-            continue
-        if river.replaces(done.record):
+        if done.record is None or done.record.status != "ok":
+            for phase, records in river.cut_off(done.work).items():
+                running.board.cut_off(phase, records)
+        elif renewed is not None and river.replaces(done.record):
             renewed.add(done.record.id)
 
 

@@ -74,7 +74,7 @@ class Running:
     ) -> AsyncIterator[Done]:
         """Do works and what follows from them; journal, count and report each end."""
         append = self.journal.append
-        flow: Flow = Flow(lambda _, record: append(path(record), record), follow)
+        flow: Flow = Flow(lambda _, record: append(path(record), record), follow, begin=self._begin)
         usage = asyncio.create_task(self._write_usage())
         beside = [usage, asyncio.create_task(self._stop_when_interrupted(flow))]
         try:
@@ -87,6 +87,9 @@ class Running:
             for task in beside:
                 task.cancel()
             await asyncio.wait(beside)
+
+    def _begin(self, work: Work) -> None:
+        self.board.begun(work.phase)
 
     async def _write_usage(self) -> None:
         """Let ``usage.json`` follow the counts of models without a ceiling, should one be set later."""

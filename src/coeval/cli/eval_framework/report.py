@@ -14,38 +14,40 @@ from coeval.benchmarks.comparable import OF_INFERENCE
 from coeval.benchmarks.given import GivenCounts
 from coeval.benchmarks.runner import Outcome, TaskOutcome
 from coeval.benchmarks.summary import Summary
+from coeval.cli.say import say, warn
 
-WIDTH = 80
 _NONE = "–"
 
 
-def show(outcome: Outcome, console: Console) -> None:
-    """Print what came of an evaluation, within 80 columns."""
+def show(outcome: Outcome, results: Console, messages: Console) -> None:
+    """Print what came of an evaluation: its figures and what is to be known of them as ``results``, what
+    to do about the rest as ``messages``."""
     if outcome.interrupted:
-        console.print(Text("Stopped. The same command again goes on from here."))
+        say(messages, "Stopped. The same command again goes on from here.")
         return
-    console.print()
-    console.print(_table(outcome), width=min(console.width, WIDTH))
-    console.print()
+    if results.file.isatty():
+        results.print()
+    results.print(_table(outcome))
+    results.print()
     for task in outcome.tasks:
-        _remark(task, console)
+        _remark(task, results, messages)
     cut = [_cut_off(task.label, task.summary) for task in outcome.tasks if task.summary is not None]
-    for sentence in (cut_off_sentence(cut, "to"), warning_of_cut_off(cut)):
-        if sentence is not None:
-            console.print(Text(sentence, style="yellow"))
+    if (said := cut_off_sentence(cut, "to")) is not None:
+        say(results, said, "yellow")
+    if (said := warning_of_cut_off(cut)) is not None:
+        warn(results, said)
     for reason in outcome.stopped.values():
-        console.print(Text(reason, style="yellow"))
+        warn(messages, reason)
     gaps = [task.summary for task in outcome.tasks if task.summary is not None and task.summary.missing]
     if any(_to_ask(summary) for summary in gaps):
-        console.print(Text("Fill the gaps with the same command: only what is missing is asked for."))
-    console.print(
-        Text(f"Results: {', '.join(dict.fromkeys(str(t.folder) for t in outcome.tasks))}"), soft_wrap=True
-    )
+        say(messages, "Fill the gaps with the same command: only what is missing is asked for.")
+    folders = ", ".join(dict.fromkeys(str(task.folder) for task in outcome.tasks))
+    messages.print(Text(f"Results: {folders}"), soft_wrap=True)
 
 
 def _table(outcome: Outcome) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column("task and metric", overflow="fold", ratio=1)
+    table.add_column("task and metric", overflow="fold")
     for heading in ("value", "95 % interval", "n", "failed"):
         table.add_column(heading, justify="right", no_wrap=True)
     for task in outcome.tasks:
@@ -61,20 +63,20 @@ def _table(outcome: Outcome) -> Table:
     return table
 
 
-def _remark(task: TaskOutcome, console: Console) -> None:
+def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:
     if task.problem is not None:
-        console.print(Text(f"{task.label}: {task.problem}", style="red"))
+        say(messages, f"error: {task.label}: {task.problem}", "red")
     if task.summary is None:
         return
     if task.summary.missing:
-        console.print(Text(f"{task.label}: {_missing(task.summary)}", style="yellow"))
+        warn(messages, f"{task.label}: {_missing(task.summary)}")
     if task.summary.given is not None and (said := _misfits(task.summary.given)):
-        console.print(Text(f"{task.label}: {said}", style="yellow"))
+        warn(messages, f"{task.label}: {said}")
     if not task.summary.metrics:
-        console.print(Text(f"{task.label}: {OF_INFERENCE}"))
+        say(results, f"{task.label}: {OF_INFERENCE}")
     elif not task.summary.comparable:
         reasons = "; ".join(task.summary.reasons)
-        console.print(Text(f"{task.label} is not comparable with published numbers: {reasons}", style="dim"))
+        say(results, f"{task.label} is not comparable with published numbers: {reasons}", "dim")
 
 
 def _cut_off(label: str, summary: Summary) -> CutOff:

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from coeval.benchmarks.assets import Progress
 from coeval.benchmarks.runner import Outcome, Prepared, evaluate, prepare
+from coeval.cli import streams
 from coeval.cli.datasets import fetch_bar
 from coeval.cli.eval_framework.asked import Flags, evaluation_of, idle_options
 from coeval.cli.eval_framework.report import show
@@ -27,14 +28,14 @@ from coeval.models.keys import Keys
 def run_and_report(flags: Flags) -> int:
     """Do what the flags ask for and show it; the exit code."""
     logging.getLogger("coeval").setLevel(flags["log_level"])
-    console = Console(highlight=False, stderr=flags["as_json"])
+    messages = streams.messages()
     keys = Keys.load(flags["keys"], env=os.environ, cwd=Path.cwd(), home=Path.home())
     evaluation = evaluation_of(flags, keys)
-    with Terminal(console) as terminal:
+    with Terminal(messages) as terminal:
         if said := idle_options(flags, {task.name for task in evaluation.tasks}):
-            terminal.note(said)
+            terminal.warn(said)
         begin()  # files may be fetched now, and are not to be left in pieces
-        with _bars(console) as progress:
+        with _bars(messages) as progress:
             prepared: Prepared = prepare(evaluation, terminal, progress)
         with _logged(evaluation.output):
             outcome = run_async(
@@ -43,7 +44,7 @@ def run_and_report(flags: Flags) -> int:
     if flags["as_json"]:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(_plain(outcome))) + b"\n")
     else:
-        show(outcome, console)
+        show(outcome, streams.results(), messages)
     return outcome.exit_code
 
 
