@@ -80,7 +80,7 @@ async def test_both_programs_tell_cut_answers_in_the_same_words(bench: Bench, wi
         outcome = await bench.run(server.url, "invented", "long", judge=spec("official", server.url))
     student = StudentScore("stu", None, 0.5, 0.4, 0.6, 200, 200, 0, "t", answers=200, truncated=200)
     benchmark, experiment = Console(width=width, record=True), Console(width=width, record=True)
-    show(outcome, benchmark)
+    show(outcome, benchmark, benchmark)
     render(Results((student,), (), False), experiment)
     for console, cut, names in (
         (benchmark, "200 of 200 answers to long, 3 of 3 answers to invented", "invented, long"),
@@ -95,7 +95,7 @@ async def test_one_cut_answer_in_a_hundred_is_told_and_no_more(bench: Bench) -> 
     async with fake(reply=cutting(2)) as server:
         outcome = await bench.run(server.url, "long", judge=spec("official", server.url))
     console = Console(width=80, record=True)
-    show(outcome, console)
+    show(outcome, console, console)
     said = console.export_text()
     assert "Cut off at max_tokens: 2 of 200 answers to long." in said
     assert "More than" not in said

@@ -49,7 +49,8 @@ def drawn(board: Board, width: int, height: int = 50) -> list[str]:
 
 def test_no_figure_is_ever_cut_and_the_bar_shrinks_first() -> None:
     board = busy_board()
-    bar_at, before = {}, set()
+    bar_at: dict[int, int] = {}
+    before: set[str] = set()
     for width in range(26, 201):
         lines = drawn(board, width)
         assert max(map(len, lines)) <= width

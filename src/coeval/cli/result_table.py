@@ -17,6 +17,7 @@ from rich.text import Text
 
 from coeval.analysis.cut_off import CutOff, cut_off_sentence, warning_of_cut_off
 from coeval.cli.plain import plain
+from coeval.cli.say import warn
 from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
@@ -57,7 +58,7 @@ def render(results: Results, console: Console) -> None:
     for note in _notes(results, scored):
         console.print(Text(note, style="dim"))
     if warning := warning_of_cut_off(_cut_off(results.students)):
-        console.print(Text(warning, style="yellow"))
+        warn(console, warning)
 
 
 def _score_tables(scores: Sequence[StudentScore], width: int) -> list[Table]:
