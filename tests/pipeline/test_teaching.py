@@ -3,10 +3,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coeval.core.errors import EmptyReply, ReplyError, Unparsable
+from coeval.core.text import fold_name
 from coeval.pipeline.teaching import (
     merge_attributes,
     merge_rubrics,
@@ -172,6 +173,21 @@ def test_merging_rubrics_keeps_the_first_criterion() -> None:
     assert merged == {"issue_resolution": "Solved.", "tone": "Calm."}
 
 
+def test_spellings_in_one_proposal_are_merged_as_those_of_several_are() -> None:
+    proposed = {"NONE": ["0"], "NoNE": ["00", "x y"], "none": ["X_Y", "000"]}
+    assert merge_attributes({}, proposed) == {"NONE": ["0", "00", "x y", "000"]}
+    assert merge_rubrics({}, {"To Point": "One.", "to_point": "Two."}) == {"To Point": "One."}
+
+
+def test_seeds_that_differ_in_spelling_only_stay_apart() -> None:
+    seeds = {"Case": ["upper"], "case": ["lower"]}
+    assert merge_attributes(seeds, {"case": ["mixed"], "CASE": ["none"]}) == {
+        "Case": ["upper", "none"],
+        "case": ["lower", "mixed"],
+    }
+
+
+@example({}, [{"NONE": ["0"], "NoNE": ["00"]}])
 @given(attributes, st.lists(attributes, max_size=3))
 def test_seeds_are_always_kept_as_they_stand(
     seed: dict[str, list[str]], others: list[dict[str, list[str]]]
@@ -181,3 +197,5 @@ def test_seeds_are_always_kept_as_they_stand(
     for name, values in seed.items():
         assert merged[name][: len(values)] == values
     assert merge_attributes(merged, *others) == merged
+    together = [fold_name(name) for name in merged if name not in seed]
+    assert len(set(together)) == len(together)

@@ -138,27 +138,38 @@ def parse_rubric(text: str) -> dict[str, str]:
     return found
 
 
-def merge_attributes(*proposals: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The union of attributes and of their values, in order; an earlier proposal's spelling wins.
+def merge_attributes(
+    kept: Mapping[str, Sequence[str]], *proposals: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
+    """The union of attributes and of their values, in order; the first spelling of each wins.
 
-    Pass what must be kept (seeds) first: all of the first proposal stays, as it stands.
+    What is ``kept`` (seeds, or what was drawn before) stays as it stands, even where two of its names
+    differ in spelling only; names and values that are proposed are told apart by `fold_name`.
     """
-    merged: dict[str, list[str]] = {}
+    merged = {name: list(dict.fromkeys(values)) for name, values in kept.items()}
+    spelling = {fold_name(name): name for name in reversed(merged)}
     for proposal in proposals:
-        spelling = {fold_name(name): name for name in reversed(merged)}
         for name, values in proposal.items():
-            kept = merged.setdefault(spelling.get(fold_name(name), name), [])
-            known = {fold_name(value) for value in kept}
-            kept.extend(value for value in dict.fromkeys(values) if fold_name(value) not in known)
+            spelt = name if name in merged else spelling.setdefault(fold_name(name), name)
+            of_attribute = merged.setdefault(spelt, [])
+            known = {fold_name(value) for value in of_attribute}
+            for value in values:
+                if fold_name(value) not in known:
+                    known.add(fold_name(value))
+                    of_attribute.append(value)
     return merged
 
 
-def merge_rubrics(*proposals: Mapping[str, str]) -> dict[str, str]:
-    """The union of factors, in order; an earlier proposal's spelling and criterion win."""
-    merged: dict[str, str] = {}
+def merge_rubrics(kept: Mapping[str, str], *proposals: Mapping[str, str]) -> dict[str, str]:
+    """The union of factors, in order; the first spelling and criterion of each win, as in
+    `merge_attributes`."""
+    merged = dict(kept)
+    known = {fold_name(factor) for factor in merged}
     for proposal in proposals:
-        known = {fold_name(factor) for factor in merged}
-        merged |= {name: text for name, text in proposal.items() if fold_name(name) not in known}
+        for factor, criterion in proposal.items():
+            if fold_name(factor) not in known:
+                known.add(fold_name(factor))
+                merged[factor] = criterion
     return merged
 
 
