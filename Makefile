@@ -1,5 +1,6 @@
 # Everything here sets itself up: .venv is made from the lock files (exact versions, hashes), and
-# the stamps in .make/ keep a repeated run from installing again until a lock file changes.
+# the stamps in it keep a repeated run from installing again until a lock file changes. Another
+# interpreter gets an environment of its own: make test-fast PYTHON=python3.13 VENV=.venv-3.13
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -7,7 +8,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
+MADE := $(VENV)/made
+LOCK := .make/lock
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8
@@ -19,16 +22,16 @@ help:  ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do \
 		printf '  make %-10s %s\n' "$$name" "$$what"; done
 
-demo: .make/run  ## Run an experiment on simulated models into ./runs: no key, no network
+demo: $(MADE)/run  ## Run an experiment on simulated models into ./runs: no key, no network
 	$(BIN)/coeval run --config examples/quickstart.yaml --overwrite
 
-test: .make/dev  ## Run all tests
+test: $(MADE)/dev  ## Run all tests
 	$(PYTEST)
 
-test-fast: .make/dev  ## Run the tests that take no longer than seconds: about a minute
+test-fast: $(MADE)/dev  ## Run the tests that take no longer than seconds: about a minute
 	$(PYTEST) -m "not slow"
 
-check: .make/dev  ## Format, lint, types, layering, stale generated files
+check: $(MADE)/dev  ## Format, lint, types, layering, stale generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -36,23 +39,23 @@ check: .make/dev  ## Format, lint, types, layering, stale generated files
 	$(BIN)/python -m coeval.pipeline.config.json_schema --check
 	$(BIN)/python docs/write_reference.py --check
 
-fix: .make/dev  ## Format, and mend what the linter can
+fix: $(MADE)/dev  ## Format, and mend what the linter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: .make/dev  ## Write the generated files: the JSON schema, the pages of docs/ made from code
+docs: $(MADE)/dev  ## Write the generated files: the JSON schema, the pages of docs/ made from code
 	$(BIN)/python -m coeval.pipeline.config.json_schema
 	$(BIN)/python docs/write_reference.py
 
-perf: .make/run  ## Measure speed and memory, with the ideal beside them
+perf: $(MADE)/run  ## Measure speed and memory, with the ideal beside them
 	$(BIN)/python -m perf.run
 
-local: .make/local  ## Install torch and transformers, so that the tests of local models run too
+local: $(MADE)/local  ## Install torch and transformers, so that the tests of local models run too
 
-assets: .make/dev  ## Fetch the benchmarks' data for the tests that hold us to it; without a network they skip
+assets: $(MADE)/dev  ## Fetch the benchmarks' data for the tests that hold us to it; without a network they skip
 	-$(BIN)/coeval datasets fetch ifeval ifbench writingbench healthbench arena-hard alpaca-eval/baseline alpaca-eval/judge
 
-lock: .make/lock/bin/uv  ## Write the lock files anew (UPGRADE=--upgrade takes the newest versions)
+lock: $(LOCK)/bin/uv  ## Write the lock files anew (UPGRADE=--upgrade takes the newest versions)
 	$(call compile,--group build,requirements.lock)
 	$(call compile,--group dev --constraints requirements.lock,requirements-dev.lock)
 
@@ -66,17 +69,17 @@ define install
 	@mkdir -p $(@D) && touch $@
 endef
 
-compile = .make/lock/bin/uv pip compile pyproject.toml $(1) --output-file $(2) --quiet $(UPGRADE) \
+compile = $(LOCK)/bin/uv pip compile pyproject.toml $(1) --output-file $(2) --quiet $(UPGRADE) \
 	--universal --fork-strategy fewest --generate-hashes --no-emit-index-url --system-certs \
 	--custom-compile-command "make lock"
 
-.make/run: requirements.lock pyproject.toml $(VENV)/pyvenv.cfg
+$(MADE)/run: requirements.lock pyproject.toml $(VENV)/pyvenv.cfg
 	$(install)
 
-.make/dev: requirements-dev.lock pyproject.toml $(VENV)/pyvenv.cfg
+$(MADE)/dev: requirements-dev.lock pyproject.toml $(VENV)/pyvenv.cfg
 	$(install)
 
-.make/local: requirements-local.txt .make/dev
+$(MADE)/local: requirements-local.txt $(MADE)/dev
 	@echo "installing $< into $(VENV)"
 	$(PIP) --requirement $<
 	@touch $@
@@ -86,6 +89,6 @@ $(VENV)/pyvenv.cfg:
 		echo "Python 3.11 or later is needed; name one with: make PYTHON=python3.11 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-.make/lock/bin/uv:
-	$(PYTHON) -m venv .make/lock
-	.make/lock/bin/python -m pip --disable-pip-version-check --quiet install $(UV)
+$(LOCK)/bin/uv:
+	$(PYTHON) -m venv $(LOCK)
+	$(LOCK)/bin/python -m pip --disable-pip-version-check --quiet install $(UV)
