@@ -117,16 +117,16 @@ def test_a_line_that_is_no_record_is_owed(whole: Lab, tmp_path: Path) -> None:
     assert len(look_ahead(config, Options(continue_run=True)).plan.recorded.damaged) == 2
 
 
-def test_the_last_line_of_an_id_counts(whole: Lab, tmp_path: Path) -> None:
+def test_a_good_line_of_an_id_counts_wherever_it_stands_and_a_failed_one_is_owed(
+    whole: Lab, tmp_path: Path
+) -> None:
     lab = lost(whole, tmp_path, set(), set())
     path = next((lab.path / FOLDERS["response_collection"]).glob("story.ann.*"))
-    first = json.loads(path.read_text().splitlines()[0])
-    with path.open("a") as file:
-        file.write(json.dumps({**first, "status": "failed", "response": None}) + "\n")
-    assert owed(load_config(lab.file))["response_collection"] == 1
-    with path.open("a") as file:
-        file.write(json.dumps(first) + "\n")
-    assert owed(load_config(lab.file))["response_collection"] == 0
+    good, *others = path.read_text().splitlines()
+    failed = json.dumps({**json.loads(good), "status": "failed", "response": None})
+    for lines, expected in (([good, failed], 0), ([failed, good], 0), ([failed, failed], 1)):
+        path.write_text("\n".join([*lines, *others]) + "\n")
+        assert owed(load_config(lab.file))["response_collection"] == expected
 
 
 @pytest.mark.parametrize("stance", list(Stance))
