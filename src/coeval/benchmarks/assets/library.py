@@ -13,7 +13,8 @@ import msgspec
 from coeval.benchmarks.assets.cache import NLTK_DATA, Cache, cache_folder, is_whole, nltk_folders, sha256_of
 from coeval.benchmarks.assets.fetch import Fetcher, Progress
 from coeval.benchmarks.assets.manifest import Asset, AssetMissing, Manifest, SourceFailed, read_manifest
-from coeval.core.errors import UsageError
+from coeval.benchmarks.assets.unreachable import Unreachable
+from coeval.core.errors import StoreError, UsageError
 
 __all__ = ["Check", "Library", "Presence", "read_records"]
 
@@ -80,13 +81,26 @@ class Library:
         *,
         given: Mapping[str, Path | str] | None = None,
     ) -> dict[str, Path]:
-        """As `ensure`, of what can be done without: one short try, and what does not come is left out."""
+        """As `ensure`, of what can be done without: one short try, and what does not come is left out.
+
+        What did not come is not asked for again for an hour, except by `ensure`.
+        """
         fetcher = Fetcher(self.manifest, self.cache, progress, patience_s=SOON_S)
-        found, _ = self._gather(names, fetcher, given or {}, anew=False)
+        unreachable = Unreachable(self.cache.root)
+        lately = unreachable.lately()
+        fetcher.failed.update(lately)
+        found, _ = self._gather(names, fetcher, given or {}, forgiven=(SourceFailed, StoreError))
+        unreachable.remember({key: why for key, why in fetcher.failed.items() if key not in lately})
         return found
 
     def _gather(
-        self, names: Iterable[str], fetcher: Fetcher, given: Mapping[str, Path | str], *, anew: bool
+        self,
+        names: Iterable[str],
+        fetcher: Fetcher,
+        given: Mapping[str, Path | str],
+        *,
+        anew: bool = False,
+        forgiven: tuple[type[Exception], ...] = (SourceFailed,),
     ) -> tuple[dict[str, Path], dict[str, str]]:
         """``(where it is, why it cannot be had)``, each by asset."""
         found: dict[str, Path] = {}
@@ -99,7 +113,7 @@ class Library:
                     if name in given
                     else (self._brought(asset, fetcher, anew=anew))
                 )
-            except SourceFailed as error:
+            except forgiven as error:
                 failed[name] = str(error)
         return found, failed
 
