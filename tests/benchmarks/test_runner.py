@@ -344,3 +344,23 @@ async def test_a_torn_line_is_asked_for_again(bench: Bench) -> None:
 async def test_unknown_tasks_are_refused(bench: Bench) -> None:
     with pytest.raises(UsageError, match="there is no task 'nothing'"):
         await bench.run("http://127.0.0.1:1/v1", tasks=(TaskRequest(name="nothing"),))
+
+
+async def test_totals_stand_from_the_start_and_what_cannot_come_is_counted(bench: Bench) -> None:
+    """Judgments of answers that are still to come are planned; those of an answer that fails are cut off."""
+    seen = set()
+
+    def watched(messages: list[dict[str, Any]]) -> Behaviour:
+        board = bench.onlooker.board
+        if board is not None:
+            seen.add(tuple(count.planned for count in board.phases.values()))
+        return Fault(400) if messages[-1]["content"] == "Prompt 1" else said(messages)
+
+    async with fake(reply=watched) as server:
+        outcome = await bench.run(server.url)
+    assert outcome.exit_code == 3
+    assert seen == {(3, 3)}
+    board = bench.onlooker.board
+    assert board is not None
+    judging = board.phases["invented judging"]
+    assert (judging.done, judging.cut_off, judging.ended, str(judging.expected)) == (2, 1, 3, "3")

@@ -10,7 +10,9 @@ import pytest
 from fakes.openai_chat import Answer, Behaviour, Fault, Server, fake
 from pipeline.experiments import PHASES, Lab, listen, model, task
 
+import coeval
 from coeval.core.errors import ModelUnavailable
+from coeval.engine.progress import Board, Unwatched
 from coeval.pipeline.outcome import Summary
 
 TEA, ANN, BEN = model("tea", "teacher"), model("ann", "student", "judge"), model("ben", "student", "judge")
@@ -210,3 +212,21 @@ async def test_a_task_without_a_blueprint_does_not_hold_up_another(tmp_path: Pat
         lab.tasks[1]["rubric"] = {"plot": "There is one."}
         assert (await lab.arun(continue_run=True)).exit_code == 0
     assert lab.counts() == (6, 6, 6)
+
+
+def test_what_cannot_follow_from_a_failed_item_is_not_waited_for(tmp_path: Path) -> None:
+    """Its answers and their judgments are counted as not to come, and every bar is full at the end."""
+    models = [TEA, model("mute", "teacher", failure_rate=1), ANN, BEN]
+    lab = Lab(tmp_path, models, [task(total=2)])
+    lab.settings = {"probe_mode": "disable"}
+    boards: list[Board] = []
+
+    class Looking(Unwatched):
+        def begin(self, board: Board) -> None:
+            boards.append(board)
+
+    assert coeval.run(lab.file, watcher=Looking()).exit_code == 3
+    [board] = boards
+    counts = [board.phases[phase] for phase in PHASES]
+    assert [(c.done, c.failed.total(), c.cut_off) for c in counts] == [(2, 2, 0), (4, 0, 4), (8, 0, 8)]
+    assert all(count.ended == count.owed for count in counts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -57,27 +57,9 @@ class TaskFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the folder's only writer; raises UsageError naming the process that is.
-
-        A folder that was made for the lock, and holds nothing else at the end, is removed.
-        """
-        made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
-        try:
-            with RunDir(self.path).locked():
-                try:
-                    yield
-                finally:
-                    self._drop_idle_lock()
-        finally:
-            with suppress(OSError):  # one that is not empty stays, and so do those above it
-                for folder in made:
-                    folder.rmdir()
-
-    def _drop_idle_lock(self) -> None:
-        """Take the lock's file away while it is held, where it guards nothing."""
-        if all(path.name.startswith(".lock") for path in self.path.iterdir()):
-            with suppress(OSError):  # Windows keeps files that are open
-                (self.path / ".lock").unlink()
+        """Be the folder's only writer; raises UsageError naming the process that is."""
+        with RunDir(self.path).locked():
+            yield
 
     def take_up(self, tested: Party) -> str | None:
         """Make ``responses.jsonl`` the file of this recipe; a sentence if another's was set aside."""

@@ -28,7 +28,7 @@ from coeval.benchmarks.base import (
 )
 from coeval.benchmarks.folder import TaskFolder, stands
 from coeval.benchmarks.given import GivenCounts
-from coeval.core.errors import CoevalError
+from coeval.core.errors import CoevalError, named
 from coeval.models.base import Model
 
 log = logging.getLogger("coeval")
@@ -165,5 +165,5 @@ class Job:
         except CoevalError as error:
             self.problem = str(error)
         except Exception as bug:  # one task's bug must not cost the others their scores
-            self.problem = f"internal error: {bug!r}"
+            self.problem = f"internal error: {named(bug)}"
             log.warning("%s: %s", self.label, self.problem, exc_info=bug)

@@ -58,7 +58,13 @@ __all__ = [
     "Unparsable",
     "Unreadable",
     "UsageError",
+    "named",
 ]
+
+
+def named(error: Exception) -> str:
+    """An error that is none of ours in words: its class and what it says."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 class CoevalError(Exception):

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import NamedTuple
 
-from coeval.core.errors import AskError, CoevalError, Draining, Gap
+from coeval.core.errors import AskError, CoevalError, Draining, Gap, named
 from coeval.core.records import Kept
 from coeval.engine.work import Work
 
@@ -132,7 +132,7 @@ class Flow:
             self._finish(Done(work, None, Draining("given up when the run was interrupted"), None))
             raise
         except Exception as bug:  # noqa: BLE001  one of the two: a work item never ends its neighbours
-            error, record = AskError(f"internal error: {bug!r}"), work.failed(bug)
+            error, record = AskError(f"internal error: {named(bug)}"), work.failed(bug)
         self._keep(work, record)
         if not self._draining:
             for follower in self._follow(work, record):

@@ -225,8 +225,10 @@ def _put_in_place(config: Config, options: Options, folder: RunDir, watcher: Wat
     experiment = config.experiment
     source = source_folder(config)
     if source is not None and not options.continue_run:
-        for sentence in take_over(config, source, folder):
-            watcher.note(sentence)
+        taken = take_over(config, source, folder)
+        watcher.note(taken.done)
+        if taken.left_out is not None:
+            watcher.warn(taken.left_out)
         remember_inherited(config, source, folder, inherited_phases(config), _counted(source))
     if options.continue_run:
         meta = folder.read_meta()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE
 from coeval.pipeline.config.draft import resume_folder
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.store.jsonl import store_error, write_bytes_atomic
-from coeval.store.legacy import convert, is_legacy
+from coeval.store.legacy import Dropped, convert, is_legacy
 from coeval.store.rundir import RunDir
 
 
@@ -30,8 +32,15 @@ def inherited_phases(config: Config) -> list[Phase]:
     ]
 
 
-def take_over(config: Config, source: RunDir, target: RunDir) -> list[str]:
-    """Copy the inherited artifacts; what the target has already stays. Sentences on what was done.
+class Taken(NamedTuple):
+    """What was done, in a sentence, and what was left out, in another one where there was something."""
+
+    done: str
+    left_out: str | None = None
+
+
+def take_over(config: Config, source: RunDir, target: RunDir) -> Taken:
+    """Copy the inherited artifacts; what the target has already stays.
 
     The rubric of a task with ``rubric: extend`` is not copied but started from. An older layout is
     converted on the way.
@@ -44,7 +53,9 @@ def take_over(config: Config, source: RunDir, target: RunDir) -> list[str]:
         converted = convert(source.path, target.path, phases)
         for name in extended:
             (target.folder("rubric_mapping") / name).unlink(missing_ok=True)
-        return [f"took over {source.path}, converted from an older layout: {converted}"]
+        counts = ", ".join(_counted(phase, count) for phase, count in converted.counts.items())
+        done = f"took over {source.path}, converted from an older layout: {counts}"
+        return Taken(done, _left_out(converted.dropped))
     copied = int(copy_once(source.recipes, target.recipes)) if source.recipes.exists() else 0
     for phase in phases:
         folder = source.folder(phase)
@@ -52,7 +63,22 @@ def take_over(config: Config, source: RunDir, target: RunDir) -> list[str]:
             if path.name in extended or (phase in PHASES[:2] and path.name == "proposals.jsonl"):
                 continue
             copied += copy_once(path, target.folder(phase) / path.name)
-    return [f"took over {copied} files of {source.path}"]
+    return Taken(f"took over {copied} files of {source.path}")
+
+
+def _counted(phase: str, count: int) -> str:
+    noun = "file" if phase in PHASES[:2] else "record"
+    return f"{count:,} {noun if count == 1 else noun + 's'} of {phase}"
+
+
+def _left_out(dropped: Sequence[Dropped]) -> str | None:
+    if not dropped:
+        return None
+    lines = "line is no record and was" if len(dropped) == 1 else "lines are no records and were"
+    first = dropped[0]
+    return (
+        f"{len(dropped):,} {lines} left out, the first at byte {first.offset} of {first.path}: {first.reason}"
+    )
 
 
 def copy_once(path: Path, target: Path) -> bool:

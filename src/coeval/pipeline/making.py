@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coeval.core.errors import CoevalError
+from coeval.core.errors import CoevalError, named
 from coeval.core.records import Failure
 from coeval.engine.work import Tally
 
@@ -27,6 +27,6 @@ def made(tally: Tally, tried: int) -> dict[str, Any]:
 
 def failure(error: Exception, tally: Tally, tried: int) -> dict[str, Any]:
     """The common fields of a record that failed: what it cost, the reason, and no invented value."""
-    kind = error.kind if isinstance(error, CoevalError) else "internal"
-    reason = Failure(kind, str(error)[:_MESSAGE] or repr(error))
+    kind, message = (error.kind, str(error)) if isinstance(error, CoevalError) else ("internal", named(error))
+    reason = Failure(kind, message[:_MESSAGE] or type(error).__name__)
     return made(tally, tried) | {"status": "failed", "error": reason}

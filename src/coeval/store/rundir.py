@@ -7,7 +7,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from io import StringIO
@@ -182,6 +182,8 @@ class RunDir:
             for path in replaced.iterdir():
                 path.replace(self.path / path.name)
             replaced.rmdir()
+            with suppress(OSError):  # earlier ones lie beside it
+                replaced.parent.rmdir()
         except OSError as error:
             raise store_error("move back", replaced, error) from error
 
@@ -209,6 +211,9 @@ class RunDir:
     def locked(self) -> Iterator[None]:
         """Be the run's only writer.
 
+        What was made for the lock goes with it: its file where the folder is not that of a run that has
+        started, and folders in which nothing else has come to lie.
+
         Raises
         ------
         UsageError
@@ -216,9 +221,11 @@ class RunDir:
         StoreError
             the folder cannot be written.
         """
+        made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        file = self.path / ".lock"
+        lock = FileLock(file)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.path / ".lock")
             lock.acquire(timeout=0)
         except Timeout:
             raise UsageError(
@@ -231,7 +238,13 @@ class RunDir:
             yield
         finally:
             self._holder.unlink(missing_ok=True)
+            if not self.meta.exists():
+                with suppress(OSError):  # Windows keeps files that are open
+                    file.unlink()
             lock.release()
+            with suppress(OSError):  # one that is not empty stays, and so do those above it
+                for folder in made:
+                    folder.rmdir()
 
 
 class _Holder(msgspec.Struct, frozen=True):
