@@ -17,7 +17,7 @@ import typer
 from coeval.cli import main as cli
 from coeval.cli.eval_framework.main import app as eval_framework
 from coeval.models.catalog import HOSTS, Host
-from coeval.models.simulated.traits import RANGES
+from coeval.models.simulated.traits import RANGES, SAMPLING
 from coeval.pipeline.config import rules
 from coeval.pipeline.config.json_schema import schema_text
 from coeval.pipeline.prompts import VARIABLES
@@ -81,7 +81,7 @@ def configuration_page() -> str:
             "Sections", schema, "With `resume_from`, `models` and `tasks` may be left out and are inherited."
         ),
         _keys("`models[]`", sections["ModelConfig"]),
-        _keys("`models[].parameters`", sections["Parameters"]),
+        _parameters(sections["Parameters"]),
         _keys("`tasks[]`", sections["TaskConfig"]),
         _keys("`tasks[].sampling`", sections["Sampling"]),
         _keys("`experiment`", sections["Experiment"]),
@@ -101,6 +101,18 @@ def _keys(title: str, section: Node, note: str = "") -> str:
     ]
     about = " ".join(filter(None, [section.get("description", ""), note]))
     return f"## {title}\n\n{about}\n\n{_table(('key', 'type', 'default', 'meaning'), rows)}"
+
+
+def _parameters(section: Node) -> str:
+    """Our parameters as keys; those of providers whose types are checked in a sentence."""
+    usual = {name: key for name, key in section["properties"].items() if name in SAMPLING}
+    ours = {name: key for name, key in section["properties"].items() if name not in usual}
+    kinds: dict[str, list[str]] = {}
+    for name, key in usual.items():
+        kinds.setdefault(_type(key), []).append(f"`{name}`")
+    listed = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items())
+    note = f"Of these others the types are checked too, and null is not sent: {listed}."
+    return _keys("`models[].parameters`", {**section, "properties": ours}, note)
 
 
 def _type(key: Node) -> str:

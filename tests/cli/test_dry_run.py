@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli.invoked import Command
@@ -78,6 +79,44 @@ def test_parameters_that_may_be_misspelt_are_pointed_at(here: Path, coeval: Comm
         ("parameters.max_concurency", "max_concurrency"),
         ("role_parameters.student.temprature", "temperature"),
     ]
+
+
+def warnings(err: str) -> list[str]:
+    return re.findall(r"^warning: (.*)$", err, re.MULTILINE)
+
+
+def test_what_has_no_effect_is_told_and_the_run_goes_on(here: Path, coeval: Command) -> None:
+    lab = Lab(here, settings={"estimate_cost": True, "quota": {"anne": {"max_calls": 1}}})
+    for ended in (coeval("run", "--config", lab.file, "--dry-run"), coeval("run", "--config", lab.file)):
+        assert ended.code == 0
+        told = warnings(ended.err)
+        assert "experiment.quota.anne limits nothing: no model is named 'anne'; did you mean 'ann'?" in told
+        assert "experiment.estimate_cost has no effect: this version knows no prices" in told
+
+
+def test_a_range_beyond_the_proposed_attributes_is_told_once_these_are_known(
+    here: Path, coeval: Command
+) -> None:
+    changes: dict[str, Any] = {"target_attributes": "auto", "nuanced_attributes": "auto"}
+    sampling = {"target": [40, 50], "nuance": [1, 60], "total": 2}
+    lab = Lab(here, [model("ann")], [task(**changes, sampling=sampling)])
+    before = coeval("run", "--config", lab.file, "--dry-run")
+    assert (before.code, warnings(before.err)) == (0, [])
+    run = coeval("run", "--config", lab.file)
+    again = coeval("run", "--config", lab.file, "--continue", "--dry-run")
+    told = r"tasks\.story\.sampling\.%s \[%s\] is more than there is to sample \((.*)\); items have (.*)"
+    item, *_ = lab.records("data_generation").values()
+    for ended in (run, again):
+        of_target, of_nuance = warnings(ended.err)
+        target, nuance = (
+            re.match(told % ("target", "40, 50"), of_target),
+            re.match(told % ("nuance", "1, 60"), of_nuance),
+        )
+        assert target
+        assert target[1].split(", ") == list(item["sampled_target_attributes"])
+        assert target[2] == str(len(item["sampled_target_attributes"]))
+        assert nuance
+        assert nuance[2] == f"1 to {len(nuance[1].split(', '))}"
 
 
 def test_what_another_run_supplies_is_shown_as_taken_over(here: Path, coeval: Command) -> None:

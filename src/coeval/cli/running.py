@@ -18,7 +18,7 @@ from coeval.cli.progress_view import Terminal
 from coeval.cli.result_table import render
 from coeval.cli.say import say, warn
 from coeval.core.errors import UsageError
-from coeval.pipeline.config.passed_on import doubtful_parameters
+from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.resolve import resolve_models
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.forecast import Forecast, forecast
@@ -39,13 +39,15 @@ def count_calls(config: Config, how: dict[str, Any]) -> int:
         stance=Stance(how["changed"]),
     )
     config = _resolved(config, how["keys"], messages)
-    for sentence in doubtful_parameters(config):
+    for sentence in doubts(config):
         warn(messages, sentence)
     models = Table("model", "interface", "roles", title="Models", title_justify="left", box=None)
     for model in config.models:
         models.add_row(Text(model.name), model.interface, ", ".join(model.roles))
     results.print(models)
     foreseen = forecast(config, options)
+    for sentence in foreseen.warnings:
+        warn(messages, sentence)
     results.print()
     results.print(_phase_table(config, options, foreseen))
     results.print()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.schema import ModelConfig, TaskConfig
 from coeval.pipeline.prompts import find_template
 from coeval.pipeline.recipes import Recipe, recipe, task_fields
-from coeval.pipeline.sampling import ItemSpace
+from coeval.pipeline.sampling import ItemSpace, clipping
 
 RANK: dict[Purpose, int] = {"data_generation": 0, "response_collection": 1, "evaluation": 2}
 """Where requests wait for one endpoint, judging goes before answering before generating."""
@@ -91,6 +91,18 @@ class Scene:
     def labels(self) -> dict[str, list[str]]:
         """Each label attribute with the values that an answer may give to it."""
         return {name: self.space.target.get(name, []) for name in self.task.label_attributes}
+
+    def clippings(self) -> Iterator[str]:
+        """What the file asks of sampling beyond the attributes that teachers proposed, a sentence each."""
+        task, space = self.task, self.space
+        others = [name for name in space.target if name not in space.labels]
+        proposed = {
+            "target": (task.target_attributes, space.chosen_range, others),
+            "nuance": (task.nuanced_attributes, space.nuance_range, list(space.nuance)),
+        }
+        for kind, (declared, asked, there) in proposed.items():
+            if isinstance(declared, str) and asked is not None and there and asked[1] > len(there):
+                yield f"tasks.{task.name}.sampling.{kind} {clipping(asked, there)}"
 
     @property
     def response_weight(self) -> int:

@@ -25,12 +25,14 @@ NONE, ONE = Calls(0, 0), Calls(1, 1)
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """Per (phase, task): calls, and the records of the plan of which so many are owed; of phases 1–2 a
-    record is a teacher's proposal. ``tasks`` are in the order of the file."""
+    record is a teacher's proposal. ``tasks`` are in the order of the file; ``warnings`` say what of the file
+    is not carried out as it stands."""
 
     calls: dict[tuple[Phase, str], Calls]
     planned: Counter[tuple[Phase, str]]
     owed: Counter[tuple[Phase, str]]
     tasks: Sequence[str]
+    warnings: Sequence[str]
 
     def calls_of_phase(self, phase: Phase) -> Calls:
         return sum((calls for (of, _), calls in self.calls.items() if of == phase), NONE)
@@ -79,7 +81,8 @@ def expected(config: Config, outlook: Outlook) -> Forecast:
     for place in calls:
         if place[0] not in FLOWING:
             planned[place] = owed[place] = calls[place].low
-    return Forecast(calls, planned, owed, [task.name for task in config.tasks])
+    warnings = [sentence for scene in outlook.plan.scenes for sentence in scene.clippings()]
+    return Forecast(calls, planned, owed, [task.name for task in config.tasks], warnings)
 
 
 def _factors(config: Config, task: TaskConfig, blueprint: Blueprint) -> Calls:

@@ -20,7 +20,7 @@ from coeval.pipeline.begin import Begun, begun
 from coeval.pipeline.blueprint import Proposal, ProposalWork
 from coeval.pipeline.cast import Scene
 from coeval.pipeline.changes import NOUN, refuse_changed, remember_recipes
-from coeval.pipeline.config.passed_on import doubtful_parameters
+from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.forecast import expected
 from coeval.pipeline.outcome import Summary
@@ -78,13 +78,13 @@ async def arun(
         the run folder cannot be read or written; what was recorded stays.
     """
     options, watcher = options or Options(), _Logged(watcher or Unwatched())
-    for sentence in doubtful_parameters(config):
+    for sentence in doubts(config):
         watcher.warn(sentence)
     try:
         async with begun(config, options, keys, watcher, interrupt or asyncio.Event(), http) as start:
             watcher.begin(start.running.board)
             with _noted_if_cancelled(start):
-                plan, found = await _phases(start)
+                plan, found = await _phases(start, watcher)
             _sum_up(start, plan, found)
             return start.running.summary
     except Draining as stopped:  # before there was anything to wait for
@@ -102,9 +102,12 @@ def _noted_if_cancelled(start: Begun) -> Iterator[None]:
         raise
 
 
-async def _phases(start: Begun) -> tuple[Plan, Survey]:
+async def _phases(start: Begun, watcher: Watcher) -> tuple[Plan, Survey]:
     running, outlook = start.running, start.outlook
     scenes = await _draw_blueprint(start)
+    for scene in scenes:
+        for sentence in scene.clippings():
+            watcher.warn(sentence)
     if outlook is not None and not outlook.unsettled and not start.blocked:
         plan, found = outlook.plan, outlook.survey
     else:

@@ -89,6 +89,13 @@ class Samples:
         return Sample(n, self._targets.next_item(self._recorded.get(n)), self._nuances.next_item(None))
 
 
+def clipping(asked: tuple[int, int], there: Sequence[str]) -> str:
+    """What becomes of a range whose upper end is beyond the attributes that are ``there``."""
+    (lo, hi), count = asked, len(there)
+    have = f"{lo} to {count}" if lo < count else f"{count}"
+    return f"[{lo}, {hi}] is more than there is to sample ({', '.join(there)}); items have {have}"
+
+
 def coverage_shortfall(space: ItemSpace, total: int) -> list[str]:
     """Sentences on what ``total`` items of one teacher cannot cover of the target attributes."""
     sizes = {name: len(set(values)) for name, values in space.target.items() if values}

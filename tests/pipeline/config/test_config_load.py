@@ -31,7 +31,7 @@ tasks:
 experiment:
   id: e
   storage_folder: runs
-  quota: {bb: {max_calls: 1}}
+  quota: {b: {max_call: 1}}
   probe_mode: never
 """
 
@@ -47,7 +47,7 @@ def test_ten_mistakes_are_ten_lines_in_order(check: Check) -> None:
         ("e.yaml:12", "tasks[0].sampling.target", "V-21"),
         ("e.yaml:12", "tasks[0].sampling.total", "V-21"),
         ("e.yaml:13", "tasks[0].rubric.clarity", "V-20"),
-        ("e.yaml:17", "experiment.quota.bb", "V-24"),
+        ("e.yaml:17", "experiment.quota.b.max_call", "V-18"),
         ("e.yaml:18", "experiment.probe_mode", "V-15"),
     ]
 

@@ -26,7 +26,8 @@ CASES = [
     ("name: small", "name: exact_match", 6, "models[1].name", "V-04", "reserved"),
     ("roles: [judge]", "roles: [judge, jugde]", 8, "models[1].roles[1]", "V-05", "'judge'"),
     ("roles: [judge]", "roles: []", 8, "models[1].roles", "V-05", "at least one"),
-    ("roles: [judge]", "roles: judge", 8, "models[1].roles", "V-05", "a list"),
+    ("roles: [judge]", "roles: judge", 8, "models[1].roles", "V-05", "not a list; write [judge]"),
+    ("roles: [judge]", "roles: student, judge", 8, "models[1].roles", "V-05", "write [student, judge]"),
     ("interface: openai\n    roles: [j", "interface: opnai\n    roles: [j", 7,
      "models[1].interface", "V-06", "'openai'"),
     ("[teacher, student]", "[student]", 1, "models", "V-07", "teacher"),
@@ -54,9 +55,22 @@ CASES = [
     ("    rubric:", "    label_attributes: [lenght]\n    rubric:", 16,
      "tasks[0].label_attributes[0]", "V-17", "'length'"),
     ("    rubric:", "    rubrik: 1\n    rubric:", 16, "tasks[0].rubrik", "V-18", "'rubric'"),
+    ("roles: [judge]", "roles: [judge]\n    temperature: 0", 9,
+     "models[1].temperature", "V-18", "belongs under parameters"),
+    ("roles: [judge]", "roles: [judge]\n    model: gpt-4o", 9,
+     "models[1].model", "V-18", "belongs under parameters"),
+    ("    sampling: {target: [1, 2], total: 5}", "    total: 5", 15,
+     "tasks[0].total", "V-18", "belongs under sampling"),
+    ("experiment:", "quota: {}\nexperiment:", 18, "quota", "V-18", "belongs under experiment"),
+    ("    rubric:", "    labels: [tone]\n    rubric:", 16, "tasks[0].labels", "V-18", "'label_attributes'"),
     ("description: Summarise.", "descripton: Summarise.", 11, "tasks[0].descripton", "V-18", "'description'"),
     ("    description: Summarise.\n", "", 10, "tasks[0].description", "V-20", "add it"),
     ("description: Summarise.", "description: 3", 11, "tasks[0].description", "V-20", "quotes"),
+    ("description: Summarise.", "description: ''", 11, "tasks[0].description", "V-20", "fill it in"),
+    ("description: Summarise.", "description: ' '", 11, "tasks[0].description", "V-20", "fill it in"),
+    ("clarity: It is clear.", "clarity: ''", 17, "tasks[0].rubric.clarity", "V-20", "fill it in"),
+    ("    rubric:", "    prompt_library: {test: ''}\n    rubric:", 16,
+     "tasks[0].prompt_library.test", "V-20", "fill it in"),
     ("description: Summarise.", "description:", 11, "tasks[0].description", "V-20", "text"),
     ("total: 5", "total: '5'", 15, "tasks[0].sampling.total", "V-20", "whole number"),
     ("total: 5", "total: true", 15, "tasks[0].sampling.total", "V-20", "whole number"),
@@ -66,7 +80,7 @@ CASES = [
     ("[1, 2], total", "[2, 1], total", 15, "tasks[0].sampling.target", "V-21", "[1, 2]"),
     ("[1, 2], total", "[-1, 1], total", 15, "tasks[0].sampling.target", "V-21", "negative"),
     ("[1, 2], total", "[1, 2, 3], total", 15, "tasks[0].sampling.target", "V-20", "two whole numbers"),
-    ("[1, 2], total", "[1, x], total", 15, "tasks[0].sampling.target", "V-20", "whole numbers"),
+    ("[1, 2], total", "[true, x], total", 15, "tasks[0].sampling.target", "V-20", "found [true, x];"),
     ("[1, 2], total", "al, total", 15, "tasks[0].sampling.target", "V-20", "'all'"),
     ("[1, 2], total", "[3, 9], total", 15, "tasks[0].sampling.target", "V-23", "at most 2"),
     ("total: 5", "total: 5, nuance: [1]", 15, "tasks[0].sampling.nuance", "V-23", "nuanced_attributes"),
@@ -77,6 +91,15 @@ CASES = [
     ("temperature: 0.7", "max_concurrency: 0", 5,
      "models[0].parameters.max_concurrency", "V-21", "at least 1"),
     ("temperature: 0.7", "base_url: host", 5, "models[0].parameters.base_url", "V-20", "https://"),
+    ("temperature: 0.7", "temperature: hot", 5,
+     "models[0].parameters.temperature", "V-20", "is 'hot', not a number"),
+    ("temperature: 0.7", "temperature: true", 5,
+     "models[0].parameters.temperature", "V-20", "is true, not a number"),
+    ("temperature: 0.7", "max_tokens: 0.5", 5,
+     "models[0].parameters.max_tokens", "V-20", "whole number"),
+    ("temperature: 0.7", "stop: [a, 1]", 5, "models[0].parameters.stop", "V-20", "is [a, 1], not text"),
+    ("roles: [judge]", "roles: [judge]\n    role_parameters: {judge: {top_p: high}}", 9,
+     "models[1].role_parameters.judge.top_p", "V-20", "is 'high', not a number"),
     ("temperature: 0.7", "api_key: sk-1", 5, "models[0].parameters.api_key", "V-26", "access_key"),
     ("roles: [judge]", "roles: [judge]\n    role_parameters: {judge: {model: x}}", 9,
      "models[1].role_parameters.judge.model", "V-26", "parameters"),
@@ -90,6 +113,9 @@ CASES = [
      "models[1].roles", "V-05", "teacher alone"),
     ("interface: openai\n    roles: [j", "interface: simulated\n    parameters: {skill: 2}\n    roles: [j", 8,
      "models[1].parameters.skill", "V-21", "from 0 to 1"),
+    ("interface: openai\n    roles: [j",
+     "interface: simulated\n    parameters: {skill: [1]}\n    roles: [j", 8,
+     "models[1].parameters.skill", "V-20", "is a list, not a number"),
     ("interface: openai\n    roles: [j", "interface: simulated\n    parameters: {skil: 1}\n    roles: [j", 8,
      "models[1].parameters.skil", "V-18", "'skill'"),
     ("interface: openai\n    roles: [j",
@@ -98,8 +124,6 @@ CASES = [
     ("interface: openai\n    roles: [j",
      "interface: simulated\n    role_parameters: {judge: {severity: 0.2}}\n    roles: [j", 8,
      "models[1].role_parameters.judge.severity", "V-26", "second model"),
-    ("storage_folder: runs", "storage_folder: runs\n  quota: {larg: {max_calls: 1}}", 21,
-     "experiment.quota.larg", "V-24", "'large'"),
     ("storage_folder: runs", "storage_folder: runs\n  quota: {large: {max_calls: -1}}", 21,
      "experiment.quota.large.max_calls", "V-21", "at least 0"),
     ("storage_folder: runs", "storage_folder: runs\n  phases: {evaluation: keep}", 21,
@@ -112,6 +136,12 @@ CASES = [
      "tasks[0].prompt_library.test.lage", "V-24", "'large'"),
     ("    rubric:", "    prompt_library:\n      test: |\n        Do {{this}}:\n        {inptu}\n    rubric:",
      17, "tasks[0].prompt_library.test", "V-22", "'input'"),
+    ("    sampling:", "    target_attributes_seed: {x: [y]}\n    sampling:", 15,
+     "tasks[0].target_attributes_seed", "V-28", "set target_attributes to auto or complete"),
+    ("    sampling:", "    nuanced_attributes_seed: {x: [y]}\n    sampling:", 15,
+     "tasks[0].nuanced_attributes_seed", "V-28", "set nuanced_attributes to auto,"),
+    ("    rubric:\n      clarity: It is clear.", "    rubric: {}", 16,
+     "tasks[0].rubric", "V-29", "label_attributes"),
     ("id: exp-1\n", "id: exp-1\n  id: exp-2\n", 20, "experiment.id", "V-19", "line 19"),
 ]  # fmt: skip
 
@@ -253,3 +283,13 @@ def test_a_run_cannot_resume_from_itself(check: Check, valid: str, folder: Path)
     (problem,) = check(valid + "  resume_from: exp-1\n")
     assert "V-10" in problem
     assert "continue_run=True" in problem
+
+
+def test_labels_alone_are_enough_to_score(check: Check, valid: str) -> None:
+    labelled = "    label_attributes: [tone]\n    rubric: {}"
+    assert check(valid.replace("    rubric:\n      clarity: It is clear.", labelled)) == []
+
+
+def test_parameters_of_the_usual_types_are_taken(check: Check, valid: str) -> None:
+    usual = "temperature: 1, top_p: null, stop: [a, b], stop_sequences: c, max_tokens: 3, logprobs: 5"
+    assert check(valid.replace("temperature: 0.7", usual)) == []

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """From the top of the file to a value: ``("models", 2, "roles")``."""
+
+
+_SHORTEST_STEM = 4
 
 
 class Place(NamedTuple):
@@ -84,9 +88,17 @@ def in_order(problems: Iterable[Problem], main_file: str) -> list[Problem]:
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, whatever its case; None where nothing is near."""
+    """The known word that was probably meant, whatever its case; None where nothing is near.
+
+    Near is a word spelt much alike, or the only one of which a part begins alike: ``labels`` is
+    ``label_attributes``.
+    """
     by_lower = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    if not near and len(stem := word.lower().removesuffix("s")) >= _SHORTEST_STEM:
+        parts = {name: re.split(r"[\W_]+", name) for name in by_lower}
+        begun = [name for name, words in parts.items() if any(part.startswith(stem) for part in words)]
+        near = begun if len(begun) == 1 else []
     return by_lower[near[0]] if near else None
 
 
@@ -94,6 +106,36 @@ def way_out(word: str, known: Iterable[str], otherwise: str) -> str:
     """``did you mean 'x'?`` where a known word is near, else what else can be done."""
     meant = closest(word, known)
     return f"did you mean '{meant}'?" if meant else otherwise
+
+
+def written(value: Any) -> str:
+    """A value as a file of one line writes it: ``[1, x, true]``."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case list() | tuple():
+            return f"[{', '.join(map(written, value))}]"
+        case dict():
+            return "{" + ", ".join(f"{key}: {written(part)}" for key, part in value.items()) + "}"
+        case _:
+            return str(value)
+
+
+def shown(value: Any) -> str:
+    """A value of another type than is wanted, as a message may show it: short, in the words of a file."""
+    match value:
+        case None:
+            return "empty"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case str():
+            return f"'{value[:60]}{'…' if len(value) > 60 else ''}'"
+        case _:
+            return written(value)
 
 
 def listed(words: Iterable[str]) -> str:

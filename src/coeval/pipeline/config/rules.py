@@ -28,10 +28,12 @@ V-20  every value has its type, or is one of its words; required keys are there
 V-21  numbers are within their range
 V-22  prompt templates use only the variables of their id
 V-23  an item is not asked to sample more attributes than are declared
-V-24  quota and prompt_library name models and templates that exist
+V-24  prompt_library names models and templates that exist
 V-25  attributes have values, none of them twice
 V-26  parameters hold no credential, and no endpoint that differs by role
 V-27  the file is one UTF-8 YAML mapping
+V-28  target_attributes_seed and nuanced_attributes_seed stand beside what teachers propose
+V-29  a task has a rubric or label_attributes
 ====  ======================================================================================
 """
 
@@ -45,7 +47,7 @@ from coeval.core.options import CONTINUE
 from coeval.models.simulated.traits import RANGES, SAMPLING
 from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.names import name_rules
-from coeval.pipeline.config.problems import Finding, KeyPath, listed, way_out
+from coeval.pipeline.config.problems import Finding, KeyPath, listed, shown, way_out, written
 from coeval.pipeline.config.roles import missing_roles
 from coeval.pipeline.config.schema import BATCH_INTERFACES, BATCH_PHASES, INTERFACES, OPTIONS
 from coeval.pipeline.config.task_rules import task_rules
@@ -75,7 +77,6 @@ def broken_rules(draft: Draft) -> Iterator[Finding]:
     yield from _resume(draft)
     yield from _batch(draft)
     yield from _parameters(draft)
-    yield from _quota(draft)
     for index in draft.entries("tasks"):
         yield from task_rules(draft, index)
 
@@ -182,9 +183,9 @@ def _simulated(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
     for key, (lo, hi) in RANGES.items():
         value = parameters.get(key, lo)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            yield Finding((*path, key), "V-20", f"is {value}, not a number; write a number")
+            yield Finding((*path, key), "V-20", f"is {shown(value)}, not a number; write a number")
         elif not lo <= value <= hi:
-            yield Finding((*path, key), "V-21", f"is {value}; use a number from {lo:g} to {hi:g}")
+            yield Finding((*path, key), "V-21", f"is {written(value)}; use a number from {lo:g} to {hi:g}")
 
 
 def _unknown_to_simulated(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
@@ -197,14 +198,3 @@ def _unknown_to_simulated(path: KeyPath, parameters: dict[str, Any]) -> Iterator
             )
             hint = way_out(key, sorted(known), otherwise)
             yield Finding((*path, key), "V-18", f"no simulated model knows '{key}'; {hint}")
-
-
-def _quota(draft: Draft) -> Iterator[Finding]:
-    if not draft.all_named("models"):
-        return
-    known = list(dict.fromkeys(draft.names("models").values()))
-    for name in _mapping(draft.raw("experiment", "quota")):
-        if name not in known:
-            hint = way_out(name, known, f"models: {listed(known)}")
-            message = f"no model is named '{name}'; {hint}"
-            yield Finding(("experiment", "quota", name), "V-24", message)

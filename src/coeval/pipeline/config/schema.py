@@ -18,6 +18,7 @@ from coeval.pipeline.config.values import (
     ENDPOINT_KEYS,
     NAME_PATTERN,
     Attributes,
+    FilledText,
     NuancedAttributes,
     Pair,
     PairOrAll,
@@ -137,7 +138,7 @@ class TaskConfig(Section):
     """What is evaluated: the task's words, its attributes, its rubric."""
 
     name: Annotated[Name, Field(description="Unique; used in file names and reports.")]
-    description: Annotated[str, Field(description="What the answering model has to do.")]
+    description: Annotated[FilledText, Field(description="What the answering model has to do.")]
     output_description: Annotated[str, Field(description="What a good answer looks like.")] = ""
     category: Annotated[
         Literal["benchmark", "synthetic"],
@@ -171,7 +172,7 @@ class TaskConfig(Section):
         Field(description="One judge call per answer, or one per rubric factor."),
     ] = "single"
     prompt_library: Annotated[
-        dict[str, str],
+        dict[str, FilledText],
         Field(description="Own prompt templates: `{id}`, or `{id}.{model name}` for one model."),
     ] = {}
 
@@ -209,7 +210,9 @@ class Experiment(Section):
         PathText | None,
         Field(description="A run to start from: its id in storage_folder, or a path."),
     ] = None
-    quota: Annotated[dict[str, Quota], Field(description="Ceilings by model name.")] = {}
+    quota: Annotated[
+        dict[str, Quota], Field(description="Ceilings by model name; one of no model limits nothing.")
+    ] = {}
     batch: Annotated[
         dict[str, dict[str, bool]],
         Field(
@@ -231,7 +234,10 @@ class Experiment(Section):
     probe_on_fail: Annotated[
         Literal["abort", "warn"], Field(description="What a model that does not answer the probe does.")
     ] = "abort"
-    estimate_cost: Annotated[bool, Field(description="Print a cost estimate before the run.")] = False
+    estimate_cost: Annotated[
+        bool,
+        Field(description="Print a cost estimate before the run; without effect in this version."),
+    ] = False
     estimate_samples: Annotated[
         int, Field(ge=0, description="Live calls per model for the estimate; 0: heuristics only.")
     ] = 2

@@ -8,9 +8,18 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from coeval.pipeline.config.problems import Finding, KeyPath, closest, listed, way_out
-from coeval.pipeline.config.schema import Config, Experiment, ModelConfig, Quota, Sampling, TaskConfig
-from coeval.pipeline.config.values import LIST, MAPPING, WORD
+from coeval.models.simulated.traits import SAMPLING
+from coeval.pipeline.config.problems import Finding, KeyPath, closest, listed, shown, way_out
+from coeval.pipeline.config.schema import (
+    OPTIONS,
+    Config,
+    Experiment,
+    ModelConfig,
+    Quota,
+    Sampling,
+    TaskConfig,
+)
+from coeval.pipeline.config.values import LIST, MAPPING, OUR_KEYS, WORD
 
 _USUAL = {
     "rubric": "a mapping (factor: criterion), ",
@@ -18,6 +27,9 @@ _USUAL = {
     "nuanced_attributes": "a mapping (name: [values]), ",
 }
 """What is written where a few words may stand instead."""
+
+_PARAMETERS = OUR_KEYS.union(SAMPLING, *OPTIONS.values())
+"""What a model's parameters are called, whoever knows them."""
 
 _KINDS = {
     "string_type": "text",
@@ -54,7 +66,7 @@ def check_structure(data: dict[str, Any]) -> Structure:
         return Structure(Config.model_validate(data), [], frozenset())
     except ValidationError as error:
         details = error.errors(include_url=False)
-    misspelt = {path for detail in details if (path := _meant(detail))}
+    misspelt = set[KeyPath]().union(*map(_meant, details))
     findings = [
         _finding(detail)
         for detail in details
@@ -96,18 +108,36 @@ def _choices(detail: ErrorDetails) -> list[str]:
     return re.findall(r"'([^']*)'", detail.get("ctx", {}).get("expected", ""))
 
 
-def _meant(detail: ErrorDetails) -> KeyPath | None:
-    """The path that a misspelt key stands for: it is unusable too, but not a second mistake."""
+def _meant(detail: ErrorDetails) -> set[KeyPath]:
+    """The paths that a misspelt or misplaced key stands for: unusable too, but no second mistake."""
     if not _is_unknown_key(detail):
-        return None
+        return set()
     path = _path(detail)
+    if (section := _home(path)) is not None:
+        return {(*path[:-1], section), (*path[:-1], section, path[-1])}
     near = closest(str(path[-1]), _known_keys(detail))
-    return (*path[:-1], near) if near else None
+    return {(*path[:-1], near)} if near else set()
+
+
+def _home(path: KeyPath) -> str | None:
+    """The section beside an unknown key that it belongs to; None where there is none."""
+    key = path[-1]
+    match path[:-1]:
+        case ("models", int()) if key in _PARAMETERS:
+            return "parameters"
+        case ("tasks", int()) if key in Sampling.model_fields:
+            return "sampling"
+        case () if key in Experiment.model_fields:
+            return "experiment"
+        case _:
+            return None
 
 
 def _finding(detail: ErrorDetails) -> Finding:
     path = _path(detail)
     if _is_unknown_key(detail):
+        if (section := _home(path)) is not None:
+            return Finding(path, "V-18", f"the key '{path[-1]}' belongs under {section}; move it there")
         known = _known_keys(detail)
         hint = way_out(str(path[-1]), known, f"known here: {listed(known)}")
         return Finding(path, "V-18", f"the key '{path[-1]}' is unknown; {hint}")
@@ -156,29 +186,18 @@ def _wording(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
         ways = _USUAL.get(str(path[-1]), "") + " | ".join(choices)
         return "V-20", f"{_shown(value, path)} is not valid; {hint + ' ' if hint else ''}use {ways}"
     if wanted := _KINDS.get(kind):
-        quotes = "put it in quotes" if wanted == "text" and _is_scalar(value) else f"write {wanted}"
-        return "V-20", f"is {_shown(value, path)}, not {wanted}; {quotes}"
+        return "V-20", f"is {_shown(value, path)}, not {wanted}; {_put_right(value, wanted)}"
     return "V-20", f"{detail['msg']}; see the configuration guide"
 
 
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, bool | int | float)
+def _put_right(value: Any, wanted: str) -> str:
+    if wanted == "text" and isinstance(value, bool | int | float):
+        return "put it in quotes"
+    if wanted == "a list" and isinstance(value, str) and value.strip():
+        return f"write [{', '.join(value.replace(',', ' ').split())}]"
+    return f"write {wanted}"
 
 
 def _shown(value: Any, path: KeyPath) -> str:
     """The value as a message may show it: short, and never a credential."""
-    match value:
-        case _ if path[-1] == "access_key":
-            return "something else"
-        case None:
-            return "empty"
-        case bool():
-            return "true" if value else "false"
-        case dict():
-            return "a mapping"
-        case list():
-            return "a list"
-        case str():
-            return f"'{value[:60]}{'…' if len(value) > 60 else ''}'"
-        case _:
-            return str(value)
+    return "something else" if path[-1] == "access_key" else shown(value)

@@ -1,4 +1,5 @@
-"""The rules of one task: its labels (V-17), sample sizes (V-23) and templates (V-22, V-24)."""
+"""The rules of one task: its labels (V-17), sample sizes (V-23), templates (V-22, V-24), seeds (V-28), and
+that there is something to score (V-29)."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ def task_rules(draft: Draft, index: int) -> Iterator[Finding]:
     yield from _labels(draft, index)
     yield from _sample_sizes(draft, index)
     yield from _prompt_library(draft, index)
+    yield from _seeds(draft, index)
+    yield from _scored(draft, index)
 
 
 def _labels(draft: Draft, index: int) -> Iterator[Finding]:
@@ -66,3 +69,23 @@ def _prompt_library(draft: Draft, index: int) -> Iterator[Finding]:
             if name not in VARIABLES[identifier]:
                 hint = way_out(name, VARIABLES[identifier], "for literal braces write {{ and }}")
                 yield Finding(path, "V-22", f"{{{name}}} is not a variable of {identifier}; {hint}")
+
+
+def _seeds(draft: Draft, index: int) -> Iterator[Finding]:
+    for attributes, words in (("target_attributes", "auto or complete"), ("nuanced_attributes", "auto")):
+        seed, declared = f"{attributes}_seed", ("tasks", index, attributes)
+        if draft.raw("tasks", index, seed) is None or not draft.sound(*declared):
+            continue
+        if not isinstance(draft.get(*declared, default={}), str):
+            message = (
+                f"is kept beside what teachers propose, and they propose no {attributes}; "
+                f"set {attributes} to {words}, or move these there"
+            )
+            yield Finding(("tasks", index, seed), "V-28", message)
+
+
+def _scored(draft: Draft, index: int) -> Iterator[Finding]:
+    path = ("tasks", index, "rubric")
+    if draft.get(*path) == {} and not draft.raw("tasks", index, "label_attributes"):
+        message = "is empty, and there are no label_attributes: nothing would be scored; add a factor"
+        yield Finding(path, "V-29", message)

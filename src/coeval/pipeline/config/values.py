@@ -21,6 +21,8 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 from typing_extensions import TypedDict
 
+from coeval.pipeline.config.problems import written
+
 MAPPING, WORD, LIST = "<mapping>", "<word>", "<list>"
 """Tags of the branches of a union. They appear in pydantic's error paths, never in ours."""
 
@@ -30,6 +32,15 @@ NAME_PATTERN = r"^(?!_)(?!.*__)(?!\.{1,2}$)[A-Za-z0-9._-]+(?<!_)$"
 
 _AttributesOrWord = Discriminator(lambda value: MAPPING if isinstance(value, dict) else WORD)
 _PairOrWord = Discriminator(lambda value: WORD if isinstance(value, str) else LIST)
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise PydanticCustomError("V-20", "is empty; fill it in")
+    return text
+
+
+FilledText: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": r"\S"}), AfterValidator(_filled)]
 
 
 def _as_text(value: Any) -> Any:
@@ -76,7 +87,7 @@ NuancedAttributes: TypeAlias = Annotated[
     Annotated[Attributes, Tag(MAPPING)] | Annotated[Literal["auto"], Tag(WORD)], _AttributesOrWord
 ]
 Rubric: TypeAlias = Annotated[
-    Annotated[dict[str, str], Tag(MAPPING)] | Annotated[Literal["auto", "extend"], Tag(WORD)],
+    Annotated[dict[str, FilledText], Tag(MAPPING)] | Annotated[Literal["auto", "extend"], Tag(WORD)],
     _AttributesOrWord,
 ]
 
@@ -89,7 +100,7 @@ def _as_pair(value: Any) -> Any:
         raise PydanticCustomError(
             "V-20",
             "should hold whole numbers only, found {found}; write for example [1, 2]",
-            {"found": str(value)},
+            {"found": written(value)},
         )
     return (value[0], value[-1])
 
@@ -157,7 +168,61 @@ def _as_path(text: str) -> str:
 PathText: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_as_path)]
 
 
-class Parameters(TypedDict, total=False):
+def _as_stops(value: Any) -> Any:
+    texts = value if isinstance(value, list) else [value]
+    if value is not None and not all(isinstance(text, str) for text in texts):
+        raise PydanticCustomError(
+            "V-20", "is {found}, not text or a list of texts; put it in quotes", {"found": written(value)}
+        )
+    return value
+
+
+_passed_on = Field(description="Passed on to the provider.")
+_Truth: TypeAlias = Annotated[bool | None, _passed_on]
+_Number: TypeAlias = Annotated[float | None, _passed_on]
+_Whole: TypeAlias = Annotated[int | None, _passed_on]
+_Text: TypeAlias = Annotated[str | None, _passed_on]
+_Stops: TypeAlias = Annotated[
+    Any,
+    _passed_on,
+    BeforeValidator(_as_stops),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+
+
+class UsualParameters(TypedDict, total=False):
+    """What providers take by these names in one sense, so that its type can be checked. Null is not sent."""
+
+    do_sample: _Truth
+    frequency_penalty: _Number
+    length_penalty: _Number
+    max_completion_tokens: _Whole
+    max_new_tokens: _Whole
+    max_output_tokens: _Whole
+    max_tokens: _Whole
+    min_p: _Number
+    min_tokens: _Whole
+    n: _Whole
+    num_ctx: _Whole
+    num_predict: _Whole
+    presence_penalty: _Number
+    reasoning_effort: _Text
+    repeat_penalty: _Number
+    repetition_penalty: _Number
+    seed: _Whole
+    service_tier: _Text
+    stop: _Stops
+    stop_sequences: _Stops
+    temperature: _Number
+    top_a: _Number
+    top_k: _Whole
+    top_logprobs: _Whole
+    top_p: _Number
+    typical_p: _Number
+    user: _Text
+
+
+class Parameters(UsualParameters, total=False):
     """A model's parameters: ours by name, checked; every other one goes to the provider as it stands."""
 
     __pydantic_config__ = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)  # type: ignore[misc]
@@ -198,6 +263,6 @@ class _ShapedAs:
 
 ParameterMap: TypeAlias = Annotated[dict[str, Any], _ShapedAs(Parameters)]
 
-OUR_KEYS = frozenset(Parameters.__annotations__)
+OUR_KEYS = frozenset(Parameters.__annotations__) - frozenset(UsualParameters.__annotations__)
 ENDPOINT_KEYS = OUR_KEYS - {"system_prompt"}
 """Our keys that say who is asked and where: one set per model, whatever its role."""

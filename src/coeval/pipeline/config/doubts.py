@@ -1,4 +1,4 @@
-"""Parameters that go to a provider as they stand, and look like one that we know, misspelt."""
+"""What a valid file may have meant otherwise: one sentence on each, and the run goes on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator
 
 from coeval.models.simulated.traits import SAMPLING
+from coeval.pipeline.config.problems import listed, way_out
 from coeval.pipeline.config.schema import OPTIONS, Config
 from coeval.pipeline.config.values import OUR_KEYS
 
@@ -13,8 +14,17 @@ _NEAR = 0.86
 """``max_tokns`` is that near to ``max_tokens``, and ``max_new_tokens`` is not."""
 
 
-def doubtful_parameters(config: Config) -> Iterator[str]:
-    """A sentence on each. Nothing is refused: what providers take is theirs to say."""
+def doubts(config: Config) -> Iterator[str]:
+    """A sentence on each thing that may not be as it was meant."""
+    yield from _parameters(config)
+    yield from _quotas(config)
+    if config.experiment.estimate_cost:
+        yield "experiment.estimate_cost has no effect: this version knows no prices"
+
+
+def _parameters(config: Config) -> Iterator[str]:
+    """Parameters that go to a provider as they stand, and look like one that we know, misspelt. None is
+    refused: what providers take is theirs to say."""
     for model in config.models:
         if model.interface == "simulated":
             continue  # whose parameters are all known, and the others refused
@@ -27,3 +37,12 @@ def doubtful_parameters(config: Config) -> Iterator[str]:
                         f"models.{model.name}.{section}.{name} is passed on to the provider as it stands; "
                         f"if {meant} is meant, correct it"
                     )
+
+
+def _quotas(config: Config) -> Iterator[str]:
+    """Ceilings of models that are not there."""
+    names = [model.name for model in config.models]
+    for name in config.experiment.quota:
+        if name not in names:
+            hint = way_out(name, names, f"models: {listed(names)}")
+            yield f"experiment.quota.{name} limits nothing: no model is named '{name}'; {hint}"
