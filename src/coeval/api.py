@@ -134,7 +134,7 @@ async def arun(
     continue_run:
         go on with the run that stands under this id: do what is owed (``--continue``).
     overwrite:
-        move what stands under this id to ``replaced/`` and begin anew.
+        begin anew; what the phases in mode New hold moves to ``replaced/``, the rest stays.
     only_models:
         in phases 3–5, do only the work in which one of these models takes part.
     changed:

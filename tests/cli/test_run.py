@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from cli.invoked import Command
-from pipeline.experiments import Lab, model, task
+from pipeline.experiments import FOLDERS, Lab, content, model, task
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"
@@ -310,3 +310,22 @@ def test_ctrl_c_saves_what_is_finished(lab: Lab, coeval: Command, number: int) -
     assert lab.meta()["status"] == "interrupted"
     assert coeval("run", "--config", lab.file, "--continue").code == 0
     assert lab.counts() == (2, 2, 2)
+
+
+def test_a_move_that_was_cut_short_is_finished_by_the_next_start(lab: Lab, coeval: Command) -> None:
+    """As a kill between two renames leaves it: the judgments are gone, the rest still stands."""
+    lab.run()
+    before = content(lab)
+    gone = [path.name for path in lab.path.iterdir() if path.name.startswith(("phase", "meta"))]
+    step = {"to": "replaced/then", "move": gone, "copy": []}
+    moved = lab.path / "replaced" / "then"
+    moved.mkdir(parents=True)
+    (lab.path / FOLDERS["evaluation"]).rename(moved / FOLDERS["evaluation"])
+    (lab.path / ".replacing.json").write_text(json.dumps(step))
+    refused = coeval("run", "--config", lab.file, "--continue")
+    assert refused.code == 1
+    assert re.search(r"there is no run in .* to continue", refused.err)
+    old = Lab(lab.folder, id=f"{lab.id}/replaced/then")
+    assert content(old) == before
+    assert coeval("run", "--config", lab.file).code == 0
+    assert content(lab).keys() == before.keys()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coeval.core.errors import StoreError, UsageError
-from coeval.store.rundir import Meta, RunDir
+from coeval.store.rundir import RunDir
 
 HOLD = """
 import sys
@@ -66,19 +65,6 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) 
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreError, match=r"cannot lock .*file/run"):
         RunDir(tmp_path / "file" / "run").locked().__enter__()
-
-
-def test_what_stands_is_moved_and_never_deleted(tmp_path: Path) -> None:
-    folder = RunDir(tmp_path)
-    for round_number in (1, 2):
-        folder.write_meta(Meta(experiment_id=str(round_number), status="", created_at="", updated_at=""))
-        with folder.locked():
-            moved = folder.move_to_replaced()
-        assert moved is not None
-        assert not folder.is_run()
-        assert json.loads((moved / "meta.json").read_text())["experiment_id"] == str(round_number)
-    assert len(list((tmp_path / "replaced").iterdir())) == 2
-    assert folder.move_to_replaced() is None
 
 
 def test_every_older_configuration_is_kept(tmp_path: Path) -> None:

@@ -53,7 +53,8 @@ def run(
         LogLevel | None, typer.Option(help="Of run.log; DEBUG also shows tracebacks. Overrides the file.")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Move what stands under this id to replaced/ and begin anew.")
+        bool,
+        typer.Option("--overwrite", help="Begin anew; what the phases in mode New hold moves to replaced/."),
     ] = False,
     resume: Annotated[
         str | None,
@@ -103,9 +104,12 @@ def run(
     }
     from coeval.cli.running import count_calls, run_and_report
     from coeval.pipeline.config.load import read_config
-    from coeval.pipeline.config.start import check_start
+    from coeval.pipeline.config.start import check_start, run_folder
+    from coeval.store.replacing import finish_replacing
 
     loaded = read_config(config, resume_from=resume)
+    if not dry_run:
+        finish_replacing(run_folder(loaded.config))
     if problems := check_start(loaded, continue_run=continue_run, overwrite=overwrite):
         from coeval.core.errors import ConfigError
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from coeval import __version__
 from coeval.analysis.planned import Planned
-from coeval.core.errors import ConfigError, ModelUnavailable, StoreError, UsageError
+from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.waiting import telling_waits
@@ -26,10 +26,11 @@ from coeval.pipeline.config.problems import render_path
 from coeval.pipeline.config.resolve import resolve_models
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.config.start import run_folder, start_findings
-from coeval.pipeline.inherit import copy_once, inherited_phases, source_folder, take_over
+from coeval.pipeline.inherit import inherited_phases, source_folder, take_over
 from coeval.pipeline.inherited import remember_inherited
 from coeval.pipeline.outcome import ErrorLine
 from coeval.pipeline.outlook import Outlook, look_ahead
+from coeval.pipeline.overwrite import give_way
 from coeval.pipeline.plan import FED_BY
 from coeval.pipeline.planned import planned_names
 from coeval.pipeline.probing import models_to_probe, probe_models
@@ -37,6 +38,7 @@ from coeval.pipeline.running import Options, Running
 from coeval.pipeline.scenes import item_sources
 from coeval.store.journal import Journal
 from coeval.store.legacy import is_legacy
+from coeval.store.replacing import finish_replacing
 from coeval.store.rundir import FOLDERS, Meta, RunDir, now
 
 log = logging.getLogger("coeval")
@@ -67,7 +69,7 @@ def check_startable(config: Config, options: Options) -> None:
     if findings:
         raise ConfigError([f"{render_path(f.path)}  {f.rule}  {f.message}" for f in findings])
     folder = run_folder(config)
-    if options.continue_run and is_legacy(folder.path):
+    if _builds_on_its_own(config, options) and is_legacy(folder.path):
         raise UsageError(
             f"{folder.path} has an older layout, which is read and not written; start another id with "
             f"experiment.resume_from: {folder.path}"
@@ -133,13 +135,14 @@ async def begun(
     Nothing is created before the configuration, the credentials and the items of benchmark
     teachers have been found to be in order.
     """
+    finish_replacing(run_folder(config))
     check_startable(config, options)
     config = resolve_models(config, lambda interface: keys.credential(interface) is not None)
     folder = run_folder(config)
     _need_items(config, folder)
     specs = [model.spec() for model in config.models]
     check_askable(specs, keys)
-    with folder.locked(), _replacing(config, options, folder, watcher):
+    with folder.locked():
         quota = config.experiment.quota
         ledger = UsageLedger(folder.usage, {name: quota[name].max_calls for name in quota})
         permits = {spec.name: ledger.permits(spec.name) for spec in specs}
@@ -165,20 +168,11 @@ async def begun(
             ledger.close()
 
 
-@contextmanager
-def _replacing(config: Config, options: Options, folder: RunDir, watcher: Watcher) -> Iterator[None]:
-    """With ``--overwrite``, move away what stands in the folder; back again if the run does not start."""
-    moved = folder.move_to_replaced() if options.overwrite else None
-    if moved is not None:
-        watcher.note(f"what stood in {folder.path} is now in {moved}")
-        _put_back_items(config, RunDir(moved), folder)
-    try:
-        yield
-    except (ModelUnavailable, UsageError):
-        if moved is not None and not folder.meta.exists():
-            folder.take_back(moved)
-            watcher.note(f"the run did not start: what stood in {folder.path} stands there again")
-        raise
+def _builds_on_its_own(config: Config, options: Options) -> bool:
+    """Whether the run starts from what its folder holds: all of it, or what phases have that are not New."""
+    folder = run_folder(config)
+    kept = [phase for phase in PHASES if config.experiment.mode(phase) != "New"]
+    return options.continue_run or any(folder.holds(phase) for phase in kept)
 
 
 def _unchanged_outlook(config: Config, options: Options) -> Outlook | None:
@@ -189,7 +183,7 @@ def _unchanged_outlook(config: Config, options: Options) -> Outlook | None:
     UsageError
         they were made by another configuration; nothing has been written.
     """
-    builds = options.continue_run or config.experiment.resume_from is not None
+    builds = _builds_on_its_own(config, options) or config.experiment.resume_from is not None
     if not builds and config.experiment.probe_mode != "resume":
         return None
     outlook = look_ahead(config, options)
@@ -210,19 +204,12 @@ def _need_items(config: Config, folder: RunDir) -> None:
                 )
 
 
-def _put_back_items(config: Config, moved: RunDir, folder: RunDir) -> None:
-    """Ingested items are what a run begins with, not what it made: they stay."""
-    for task in config.tasks:
-        for teacher in item_sources(config, task):
-            items = moved.datapoints(task.name, teacher)
-            if items.exists():
-                copy_once(items, folder.datapoints(task.name, teacher))
-
-
 def _put_in_place(config: Config, options: Options, folder: RunDir, watcher: Watcher) -> Meta:
-    """Take over what ``resume_from`` names; write ``config.yaml`` and at last ``meta.json``, which makes
-    the folder a run that can be continued."""
+    """Let what is overwritten give way, and take over what ``resume_from`` names; write ``config.yaml`` and
+    at last ``meta.json``, which makes the folder a run that can be continued."""
     experiment = config.experiment
+    if options.overwrite and (moved := give_way(config, folder)) is not None:
+        watcher.note(f"what stood in {folder.path} of phases that are New is now in {moved}")
     source = source_folder(config)
     if source is not None and not options.continue_run:
         taken = take_over(config, source, folder)

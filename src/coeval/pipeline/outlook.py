@@ -11,6 +11,7 @@ from coeval.pipeline.cast import Scene
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.config.start import run_folder
 from coeval.pipeline.inherit import inherited_phases, source_folder
+from coeval.pipeline.overwrite import cleared
 from coeval.pipeline.plan import FLOWING, Plan
 from coeval.pipeline.recorded import Recorded
 from coeval.pipeline.running import Options
@@ -72,21 +73,16 @@ def look_ahead(config: Config, options: Options) -> Outlook:
 
 
 def _records(config: Config, options: Options, folder: RunDir, source: RunDir | None) -> Recorded:
-    """Those of the run that goes on; else what is taken over, what was ingested, and what stands in
-    the folder already of phases that are not New."""
+    """Those of the run that goes on; else what is taken over, and what stands in the folder and stays."""
     recorded = Recorded()
     if options.continue_run:
         return recorded.read(folder)
     if source is not None:
         recorded.read(source, inherited_phases(config))
-    sources = [(task, teacher) for task in config.tasks for teacher in item_sources(config, task)]
-    if not options.overwrite:
-        kept = {phase for phase in FLOWING if options.mode(config, phase) != "New"}
-        recorded.read(folder, kept | {"data_generation"} if sources else kept)
-    ingested = Recorded().read(folder, ["data_generation"]).by_teacher if sources else {}
-    for task, teacher in sources:
-        there = len(ingested.get((task.name, teacher), ()))
-        recorded.assume_items(task.name, teacher, there or task.sampling.total)
+    recorded.read(cleared(config, folder), FLOWING)
+    for task in config.tasks:
+        for teacher in item_sources(config, task):
+            recorded.assume_items(task.name, teacher, task.sampling.total)
     return recorded
 
 
@@ -95,7 +91,7 @@ class _Foreseen(Blueprint):
     those that ``--overwrite`` moves away are gone."""
 
     def __init__(self, config: Config, options: Options, folder: RunDir, source: RunDir | None) -> None:
-        left = RunDir(folder.path / "replaced" / "nothing") if options.overwrite else folder
+        left = cleared(config, folder) if options.overwrite else folder
         super().__init__(config, left, follow_file=options.continue_run, inherited=source)
         self._source = source
         self._taken = frozenset(inherited_phases(config)) if source is not None else frozenset()

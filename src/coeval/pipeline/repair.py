@@ -27,6 +27,7 @@ from coeval.pipeline.outcome import ErrorLine
 from coeval.pipeline.validity import Examiner, Flaw, Reason
 from coeval.store.jsonl import Appender, read_json, set_lines_aside, store_error, torn_tail, whole_lines
 from coeval.store.legacy import is_legacy
+from coeval.store.replacing import finish_replacing
 from coeval.store.rundir import RunDir, now
 
 
@@ -106,6 +107,8 @@ def repair(folder: RunDir, wanted: Wanted) -> Report:
     StoreError
         a file cannot be read or written.
     """
+    if not wanted.dry_run:
+        finish_replacing(folder)
     if not folder.is_run():
         raise UsageError(f"{folder.path} is not a run folder: it holds no meta.json and no artifacts")
     if is_legacy(folder.path):
@@ -197,7 +200,7 @@ def _documents(folder: RunDir, phase: Phase) -> Iterator[FileState]:
 
 def _set_aside(folder: RunDir, report: Report) -> Path:
     """Move invalid lines and documents to a folder of this repair; say so in ``run_errors.jsonl``."""
-    aside = folder.path / "repaired" / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    aside = folder.repaired / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     touched = [file for file in report.files if file.invalid]
     with suppress(FileNotFoundError, StoreError):  # meta.json is information only
         meta = folder.read_meta()

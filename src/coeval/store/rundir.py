@@ -110,6 +110,16 @@ class RunDir:
         return self.path / "inherited.json"
 
     @property
+    def repaired(self) -> Path:
+        """Where `coeval repair` sets lines aside, a folder for each time."""
+        return self.path / "repaired"
+
+    @property
+    def replacing(self) -> Path:
+        """Says what is on its way to ``replaced/``, while it is."""
+        return self.path / ".replacing.json"
+
+    @property
     def probe_results(self) -> Path:
         return self.path / "probe_results.json"
 
@@ -161,31 +171,6 @@ class RunDir:
             stamp = written.strftime("%Y%m%dT%H%M%S.%fZ")  # two may be written within a second
             write_bytes_atomic(self.path / f"config.{stamp}.yaml", old)
         write_bytes_atomic(self.config, text)
-
-    def move_to_replaced(self) -> Path | None:
-        """Put all that stands here into ``replaced/<UTC time>/``; nothing is deleted."""
-        standing = [p for p in self.path.iterdir() if p.name not in _STAYS] if self.path.is_dir() else []
-        if not standing:
-            return None
-        target = self.path / "replaced" / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        try:
-            target.mkdir(parents=True)
-            for path in standing:
-                path.rename(target / path.name)
-        except OSError as error:
-            raise store_error("move away", self.path, error) from error
-        return target
-
-    def take_back(self, replaced: Path) -> None:
-        """Undo `move_to_replaced`: what it moved stands again, in place of what has come since."""
-        try:
-            for path in replaced.iterdir():
-                path.replace(self.path / path.name)
-            replaced.rmdir()
-            with suppress(OSError):  # earlier ones lie beside it
-                replaced.parent.rmdir()
-        except OSError as error:
-            raise store_error("move back", replaced, error) from error
 
     @property
     def _holder(self) -> Path:
@@ -253,9 +238,6 @@ class _Holder(msgspec.Struct, frozen=True):
     pid: int
     host: str
     since: str
-
-
-_STAYS = frozenset({"replaced", ".lock", ".lock.holder.json"})
 
 
 def _describe(holder: Path) -> str:
