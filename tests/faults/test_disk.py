@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -144,7 +144,11 @@ async def test_a_file_size_limit_ends_the_run_and_loses_nothing(tmp_path: Path, 
     assert content(folder_of(file)) == content(folder_of(undisturbed))
 
 
-CUTS = {"first byte": lambda line: 1, "half": lambda line: len(line) // 2, "all but its end": len}
+CUTS: dict[str, Callable[[bytes], int]] = {
+    "first byte": lambda line: 1,
+    "half": lambda line: len(line) // 2,
+    "all but its last bracket": lambda line: len(line) - len(b"}\n"),
+}
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -159,7 +163,7 @@ async def test_a_torn_last_line_in_every_file_is_made_again(
         for path in folder.files(phase):
             lines = path.read_bytes().splitlines(keepends=True)
             owed.append(json.loads(lines[-1])["id"])
-            torn[path.name] = lines[-1][: -1 if cut == "all but its end" else CUTS[cut](lines[-1])]
+            torn[path.name] = lines[-1][: CUTS[cut](lines[-1])]
             path.write_bytes(b"".join([*lines[:-1], torn[path.name]]))
     folder.errors.write_bytes(b'{"at":"2026-01-01T00:00:00Z","phase":"eval')
     summary = await run(file, continue_run=True)
@@ -175,6 +179,25 @@ async def test_a_torn_last_line_in_every_file_is_made_again(
     kept = {line.message.removeprefix("cut off the end of "): line.torn for line in noted}
     assert kept.pop("run_errors.jsonl") == '{"at":"2026-01-01T00:00:00Z","phase":"eval'
     assert kept == {name: text.decode(errors="backslashreplace") for name, text in torn.items()}
+
+
+async def test_last_lines_that_lack_only_their_newline_are_records(tmp_path: Path) -> None:
+    """An editor left them so. Nothing is asked for again, and what is appended later begins a line."""
+    async with hosted() as host:
+        file = experiment(tmp_path, host.url, total=TOTAL)
+        await run(file)
+        folder, asked = folder_of(file), len(host.asked)
+        before = content(folder)
+        paths = [path for phase in PHASES for path in folder.files(phase)]
+        for path in paths:
+            path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+        assert (await run(file, continue_run=True)).exit_code == 0
+        assert len(host.asked) == asked
+        assert content(folder) == before
+        assert (await run(experiment(tmp_path, host.url, total=TOTAL + 1), continue_run=True)).exit_code == 0
+        assert len(host.asked) == asked + 7
+    assert every_line_is_whole(folder) == len(before) // TOTAL * (TOTAL + 1)
+    assert errors(folder) == []
 
 
 async def test_a_torn_proposal_is_asked_for_again_and_no_other(tmp_path: Path) -> None:

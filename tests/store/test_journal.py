@@ -107,7 +107,7 @@ class AnySequence(RuleBasedStateMachine):
         line = msgspec.json.encode(Row(f"{file}-{number}", text=text)) + b"\n"
         with path.open("ab") as end:
             end.write(line[:cut])
-        if cut >= len(line):
+        if cut >= len(line) - 1:  # the record is whole, with or without its newline
             self.rows[f"{file}-{number}"] = text
         elif cut:
             self.lying[path] = line[:cut]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -33,13 +34,39 @@ def refuse(number: int) -> object:
     return refused
 
 
-@pytest.mark.parametrize("tail", [b"", b"x", b'{"id": "no end"}', b"z" * (1 << 21)])
+@pytest.mark.parametrize("tail", [b"", b"x", b'{"id": "no end"', b'{"id": "\xff"}', b"z" * (1 << 21)])
 def test_only_the_torn_tail_is_cut_off(tmp_path: Path, tail: bytes) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"id":"a"}\n' + tail)
     assert torn_tail(path) == tail
     cut_torn_tail(path)
     assert path.read_bytes() == b'{"id":"a"}\n'
+
+
+@pytest.mark.parametrize("tail", [b'{"id":"b"}', b'{"id":"b"} \r', b"  ", b'\n{"id":"b"}'])
+def test_a_whole_last_line_needs_no_newline(tmp_path: Path, tail: bytes) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"id":"a"}\n' + tail)
+    before = ["a", "b"] if tail.strip() else ["a"]
+    assert torn_tail(path) == b""
+    cut_torn_tail(path)
+    assert ids(path) == before
+    file = Appender(path)
+    file.append(Row("c"))
+    file.close()
+    assert ids(path) == [*before, "c"]
+    assert path.read_bytes() == b'{"id":"a"}\n' + tail + b'\n{"id":"c"}\n'
+
+
+def ids(path: Path) -> list[str]:
+    return [json.loads(line.text)["id"] for line in whole_lines(path)]
+
+
+def test_a_whole_last_line_is_not_set_aside_with_others(tmp_path: Path) -> None:
+    path, aside = tmp_path / "a.jsonl", tmp_path / "aside.jsonl"
+    path.write_bytes(b'{"id":"a"}\n{"id":"b"}')
+    set_lines_aside(path, {0}, aside)
+    assert (path.read_bytes(), aside.read_bytes()) == (b'{"id":"b"}', b'{"id":"a"}\n')
 
 
 def test_a_file_that_is_one_torn_line_is_cut_to_nothing(tmp_path: Path) -> None:

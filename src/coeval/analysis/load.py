@@ -44,8 +44,8 @@ from numpy.typing import NDArray
 from coeval.analysis.planned import KINDS, BeyondTotal, Kind, LeftOut, Planned
 from coeval.analysis.tables import BEYOND, STAGES, VIEWS, Stage, source
 from coeval.core.errors import StoreError, UsageError
-from coeval.store.jsonl import UNREADABLE, read_json
-from coeval.store.legacy import lines, target_attrs_file
+from coeval.store.jsonl import read_json, torn_tail
+from coeval.store.legacy import target_attrs_file
 from coeval.store.rundir import RunDir
 
 
@@ -197,7 +197,7 @@ class RunReader:
                 bad[file] = bad.get(file, 0) + count
         damage = []
         for file, count in sorted(bad.items()):
-            torn = int(_is_torn(Path(file)))
+            torn = int(bool(torn_tail(Path(file))))
             damage.append(Damage(Path(file).name, torn, count - torn))
         return _Survey(terms, damage)
 
@@ -250,17 +250,3 @@ class RunReader:
 def _literally(path: Path) -> str:
     """A path that DuckDB takes as it stands: it reads ``~`` and the signs of patterns otherwise."""
     return re.sub(r"[*?\[]", r"[\g<0>]", str(path.absolute()))
-
-
-def _is_torn(path: Path) -> bool:
-    """Whether the last line lacks its end and is not a whole JSON value without it."""
-    last = b""
-    for line in lines(path):
-        last = line.text
-    if last.endswith(b"\n"):
-        return False
-    try:
-        msgspec.json.decode(last)
-    except UNREADABLE:
-        return bool(last)
-    return False

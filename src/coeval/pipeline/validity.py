@@ -19,7 +19,7 @@ from coeval.store.jsonl import UNREADABLE
 
 Reason: TypeAlias = Literal["torn", "unreadable", "fields", "id", "value", "level", "factor", "origin"]
 REASONS: dict[Reason, str] = {
-    "torn": "the last line has no end",
+    "torn": "the last line was cut off",
     "unreadable": "no JSON",
     "fields": "fields that are missing or of another type",
     "id": "an id that does not name what the record is about",

@@ -1,9 +1,9 @@
 """Files that survive a crash: JSON replaced whole, JSONL appended line by line.
 
-A record counts as written when its line is whole. `Appender` writes each line with one
-``write`` and cuts back what a full disk left half-written; a line torn by a crash is cut off by
-`cut_torn_tail` before the file is appended to again. Errors of the operating system become
-`StoreError` here and nowhere else.
+A record counts as written when its line is whole; only the newline may be missing from the last one, as
+editors and scripts leave it. `Appender` writes each line with one ``write`` and cuts back what a full disk
+left half-written; a line torn by a crash is cut off by `cut_torn_tail` before the file is appended to
+again. Errors of the operating system become `StoreError` here and nowhere else.
 """
 
 from __future__ import annotations
@@ -96,29 +96,39 @@ def _sync_folder(folder: Path) -> None:
 
 
 def torn_tail(path: Path) -> bytes:
-    """The last line of a JSONL file if it lacks its end, else nothing; the file stays as it is."""
+    """What a crash left of the last line of a JSONL file, else nothing; the file stays as it is."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(_start_of_last_line(file.fileno(), size))
-            return file.read()
+            tail = file.read()
     except FileNotFoundError:
         return b""
     except OSError as error:
         raise store_error("read", path, error) from error
+    return tail if is_torn(tail) else b""
+
+
+def is_torn(line: bytes) -> bool:
+    """Whether a line is only the beginning of one: it lacks its newline, and does not parse without."""
+    if line.endswith(b"\n") or not line or line.isspace():
+        return False
+    try:
+        msgspec.json.decode(line)
+    except UNREADABLE:
+        return True
+    return False
 
 
 def cut_torn_tail(path: Path) -> None:
-    """Cut a last line that lacks its end off a JSONL file, so that the next one begins a line."""
+    """Cut what `torn_tail` finds off a JSONL file, so that the next line begins one."""
+    torn = torn_tail(path)
+    if not torn:
+        return
     try:
         with path.open("r+b") as file:
-            size = file.seek(0, os.SEEK_END)
-            start = _start_of_last_line(file.fileno(), size)
-            if start < size:
-                file.truncate(start)
-                os.fsync(file.fileno())
-    except FileNotFoundError:
-        return
+            file.truncate(file.seek(0, os.SEEK_END) - len(torn))
+            os.fsync(file.fileno())
     except OSError as error:
         raise store_error("repair", path, error) from error
 
@@ -153,7 +163,7 @@ def groups_of_lines(path: Path) -> Iterator[Lines]:
     try:
         with path.open("rb", buffering=_CHUNK) as file:
             while texts := file.readlines(_CHUNK):
-                torn = texts[-1][-1] != _NEWLINE
+                torn = texts[-1][-1] != _NEWLINE and is_torn(texts[-1])
                 if torn:
                     texts.pop()
                 yield Lines(offset, texts)
@@ -201,7 +211,7 @@ def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
         ):
             offset = 0
             for text in source:
-                (out if offset in offsets or not text.endswith(b"\n") else kept).write(text)
+                (out if offset in offsets or is_torn(text) else kept).write(text)
                 offset += len(text)
             for file in (out, kept):
                 file.flush()
@@ -229,8 +239,10 @@ class Appender:
         self._torn: StoreError | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._size = os.fstat(self._fd).st_size
+            if self._size and os.pread(self._fd, 1, self._size - 1) != b"\n":
+                self._size += os.write(self._fd, b"\n")  # the last line is whole but for its end
         except OSError as error:
             raise store_error("open", path, error) from error
 

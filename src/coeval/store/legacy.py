@@ -26,6 +26,7 @@ from coeval.store.jsonl import (
     UNREADABLE,
     Appender,
     Line,
+    is_torn,
     line_at,
     read_json,
     store_error,
@@ -72,7 +73,7 @@ def target_attrs_file(run: RunDir, task: str) -> Path:
 
 
 def lines(path: Path) -> Iterator[Line]:
-    """`whole_lines`, and at last the line without an end, if the file has one."""
+    """`whole_lines`, and at last the torn one, if the file has one."""
     end = 0
     for line in whole_lines(path):
         yield line
@@ -172,7 +173,7 @@ def _lines_that_count(files: Sequence[Path], dropped: list[Dropped]) -> list[set
             try:
                 record = decoder.decode(line.text)
             except UNREADABLE as error:
-                reason = str(error) if line.text.endswith(b"\n") else "the last line was cut off"
+                reason = "the last line was cut off" if is_torn(line.text) else str(error)
                 dropped.append(Dropped(str(path), line.offset, reason))
                 continue
             if record.status != "failed":
