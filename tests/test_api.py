@@ -83,7 +83,7 @@ def test_a_run_is_continued_or_overwritten(lab: Lab) -> None:
     ("how", "words"),
     [
         ({}, ("continue_run=True", "another id", "overwrite=True")),
-        ({"continue_run": True, "only_models": ["bert"]}, ("only_models names bert",)),
+        ({"continue_run": True, "only_models": ["bert"]}, ("only_models names 'bert'",)),
         (
             {"overwrite": True, "only_models": ["ben"]},
             ("overwrite=True with only_models ben", "continue_run=True"),

@@ -24,9 +24,9 @@ from coeval.core.options import CONTINUE, OVERWRITE
 from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.engine.progress import Watcher
 from coeval.models.keys import Keys
-from coeval.pipeline.config.load import load_config
+from coeval.pipeline.config.load import load_config, read_config
 from coeval.pipeline.config.schema import Config, Phase
-from coeval.pipeline.config.start import run_folder
+from coeval.pipeline.config.start import Start, run_folder
 from coeval.pipeline.outcome import Summary
 from coeval.pipeline.planned import planned_names
 from coeval.pipeline.recorded import Stance
@@ -158,7 +158,6 @@ async def arun(
     StoreError
         the run folder cannot be read or written.
     """
-    loaded = config if isinstance(config, Config) else load_config(config)
     options = Options(
         continue_run=continue_run,
         overwrite=overwrite,
@@ -168,6 +167,8 @@ async def arun(
     )
     if continue_run and overwrite:
         raise UsageError(f"{CONTINUE} and {OVERWRITE} exclude each other; give one of them")
+    start = Start(continue_run, overwrite, options.only_models)
+    loaded = config if isinstance(config, Config) else read_config(config, start=start).config
     found = find_keys(keys)
     summary = await _arun(loaded, options, keys=found, watcher=watcher, interrupt=interrupt)
     return Run(run_folder(loaded).path, summary)

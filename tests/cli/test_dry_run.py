@@ -151,6 +151,10 @@ def test_a_range_is_shown_where_factors_are_still_to_be_proposed(here: Path, coe
 def test_a_dry_run_refuses_what_a_run_would(here: Path, coeval: Command) -> None:
     lab = Lab(here, [model("ann")])
     assert coeval("run", "--config", lab.file).code == 0
-    again = coeval("run", "--config", lab.file, "--dry-run")
-    assert again.code == 1
-    assert "V-11" in again.err
+    lab.tasks[0]["descripton"] = lab.tasks[0].pop("description")
+    command = ("run", "--config", lab.file, "--only-models", "ann,ben")
+    for ended in (coeval(*command), coeval(*command, "--dry-run")):
+        assert ended.code == 1
+        rules = re.findall(r"^\S+\.yaml:\d+  \S+  (V-\d+) ", ended.err, re.MULTILINE)
+        assert sorted(rules) == ["V-11", "V-18", "V-30"]
+        assert "--only-models names 'ben'" in ended.err

@@ -205,7 +205,9 @@ def test_only_models_from_the_start_writes_for_the_named_teacher(
 
 
 def test_an_unknown_name_is_refused(lab: Lab) -> None:
-    with pytest.raises(UsageError, match="only_models names bert; the models are ann, ben, tea"):
+    with pytest.raises(
+        UsageError, match="V-30  only_models names 'bert', which is none of them; models: tea, ann, ben"
+    ):
         lab.run(continue_run=True, only_models=["bert"])
 
 

@@ -104,18 +104,12 @@ def run(
     }
     from coeval.cli.running import count_calls, run_and_report
     from coeval.pipeline.config.load import read_config
-    from coeval.pipeline.config.start import check_start, run_folder
-    from coeval.store.replacing import finish_replacing
+    from coeval.pipeline.config.start import Start
 
-    loaded = read_config(config, resume_from=resume)
-    if not dry_run:
-        finish_replacing(run_folder(loaded.config))
-    if problems := check_start(loaded, continue_run=continue_run, overwrite=overwrite):
-        from coeval.core.errors import ConfigError
-
-        raise ConfigError([problem.render() for problem in problems])
-    settled = _overridden(loaded.config, {name: v.value for name, v in wanted.items() if v is not None})
     names = tuple(name.strip() for name in only_models.split(",") if name.strip()) if only_models else ()
+    start = Start(continue_run, overwrite, names)
+    loaded = read_config(config, resume_from=resume, start=start)
+    settled = _overridden(loaded.config, {name: v.value for name, v in wanted.items() if v is not None})
     how: dict[str, Any] = {
         "continue_run": continue_run,
         "overwrite": overwrite,

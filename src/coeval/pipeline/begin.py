@@ -22,10 +22,11 @@ from coeval.models.open import Models, check_askable
 from coeval.models.quota import UsageLedger
 from coeval.pipeline.blueprint import Blueprint
 from coeval.pipeline.changes import refuse_changed
+from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.problems import render_path
 from coeval.pipeline.config.resolve import resolve_models
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
-from coeval.pipeline.config.start import run_folder, start_findings
+from coeval.pipeline.config.start import Start, run_folder, start_findings
 from coeval.pipeline.inherit import inherited_phases, source_folder, take_over
 from coeval.pipeline.inherited import remember_inherited
 from coeval.pipeline.outcome import ErrorLine
@@ -37,7 +38,6 @@ from coeval.pipeline.probing import models_to_probe, probe_models
 from coeval.pipeline.running import Options, Running
 from coeval.pipeline.scenes import item_sources
 from coeval.store.journal import Journal
-from coeval.store.legacy import is_legacy
 from coeval.store.replacing import finish_replacing
 from coeval.store.rundir import FOLDERS, Meta, RunDir, now
 
@@ -65,21 +65,10 @@ def check_startable(config: Config, options: Options) -> None:
     UsageError
         the run cannot start as asked; nothing has been created.
     """
-    findings = start_findings(config, continue_run=options.continue_run, overwrite=options.overwrite)
+    start = Start(options.continue_run, options.overwrite, options.only_models)
+    findings = list(start_findings(Draft(config.model_dump(), frozenset()), start))
     if findings:
         raise ConfigError([f"{render_path(f.path)}  {f.rule}  {f.message}" for f in findings])
-    folder = run_folder(config)
-    if _builds_on_its_own(config, options) and is_legacy(folder.path):
-        raise UsageError(
-            f"{folder.path} has an older layout, which is read and not written; start another id with "
-            f"experiment.resume_from: {folder.path}"
-        )
-    names = {model.name for model in config.models}
-    if unknown := [name for name in options.only_models if name not in names]:
-        raise UsageError(
-            f"{ONLY_MODELS} names {', '.join(unknown)}; the models are {', '.join(sorted(names))}"
-        )
-    _refuse_unbuilt(config)
     _refuse_for_nothing(config, options)
 
 
@@ -96,7 +85,7 @@ def _refuse_for_nothing(config: Config, options: Options) -> None:
 
 def _refuse_unbuilt(config: Config) -> None:
     """What this version validates and cannot do yet is refused, not passed over."""
-    asked = {model.interface for model in config.models}
+    names, asked = {m.name for m in config.models}, {m.interface for m in config.models}
     batched = [
         f"experiment.batch.{i}"
         for i, phases in config.experiment.batch.items()
@@ -112,7 +101,7 @@ def _refuse_unbuilt(config: Config) -> None:
     budgets += [
         f"experiment.quota.{n}.max_cost_usd"
         for n, q in config.experiment.quota.items()
-        if q.max_cost_usd is not None
+        if q.max_cost_usd is not None and n in names
     ]
     if budgets:
         raise UsageError(
@@ -137,6 +126,7 @@ async def begun(
     """
     finish_replacing(run_folder(config))
     check_startable(config, options)
+    _refuse_unbuilt(config)
     config = resolve_models(config, lambda interface: keys.credential(interface) is not None)
     folder = run_folder(config)
     _need_items(config, folder)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coeval.engine.progress import Calls
+from coeval.pipeline.begin import check_startable
 from coeval.pipeline.blueprint import KINDS, PHASE_OF, Blueprint
 from coeval.pipeline.changes import refuse_changed
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
@@ -57,8 +58,9 @@ def forecast(config: Config, options: Options) -> Forecast:
     Raises
     ------
     UsageError
-        it would not start: good records of another configuration are there.
+        it would not start: `check_startable`, or good records of another configuration are there.
     """
+    check_startable(config, options)
     outlook = look_ahead(config, options)
     refuse_changed(outlook.survey, outlook.plan.scenes, outlook.standing, options.stance)
     return expected(config, outlook)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from coeval.core.errors import ConfigError
 from coeval.pipeline.config.load import read_config
-from coeval.pipeline.config.start import check_start
+from coeval.pipeline.config.start import Start
 
 
-def start(text: str, *, continue_run: bool = False, overwrite: bool = False) -> list[str]:
+def start(text: str, **how: Any) -> list[str]:
     Path("e.yaml").write_text(text)
-    loaded = read_config("e.yaml")
-    return [p.render() for p in check_start(loaded, continue_run=continue_run, overwrite=overwrite)]
+    try:
+        read_config("e.yaml", start=Start(**how))
+    except ConfigError as error:
+        return error.problems
+    return []
 
 
 @pytest.fixture
@@ -81,3 +86,25 @@ def test_continue_wants_the_run_it_names(run: Path, valid: str) -> None:
     assert start(valid, continue_run=True) == []
     (run / "meta.json").write_text("{")
     assert "V-14" in start(valid, continue_run=True)[0]
+
+
+def test_what_hinders_a_start_is_told_together_with_every_mistake(run: Path, valid: str) -> None:
+    put(run, "phase3_datapoints/news.large.datapoints.jsonl", {"teacher_model_id": "large"})
+    text = valid.replace("name: small", "name: small\n    temprature: 1").replace("total: 5", "total: -2")
+    problems = start(text, only_models=("large", "smal"))
+    assert [tuple(problem.split("  ")[:3]) for problem in problems] == [
+        ("e.yaml:1", "models", "V-30"),
+        ("e.yaml:7", "models[1].temprature", "V-18"),
+        ("e.yaml:16", "tasks[0].sampling.total", "V-21"),
+        ("e.yaml:20", "experiment.id", "V-11"),
+    ]
+    assert "did you mean 'small'?" in problems[0]
+
+
+@pytest.mark.parametrize("broken", ["id: ..", "id: a/b", "id: [1]", "storage_folder: 3", "phases: []"])
+def test_a_start_is_not_looked_into_where_its_folder_is_not_known(run: Path, valid: str, broken: str) -> None:
+    key = broken.partition(":")[0]
+    lines = [line for line in valid.splitlines() if not line.startswith(f"  {key}:")]
+    problems = start("\n".join([*lines, f"  {broken}"]))
+    assert len(problems) == 1
+    assert f"experiment.{key}" in problems[0]

@@ -13,6 +13,7 @@ from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.problems import Lines, in_order
 from coeval.pipeline.config.rules import broken_rules
 from coeval.pipeline.config.schema import Config
+from coeval.pipeline.config.start import Start, start_findings
 from coeval.pipeline.config.structure import check_structure
 from coeval.pipeline.config.values import is_path
 from coeval.store.rundir import RunDir
@@ -42,8 +43,10 @@ def load_config(path: str | Path) -> Config:
     return read_config(path).config
 
 
-def read_config(path: str | Path, *, resume_from: str | None = None) -> Loaded:
+def read_config(path: str | Path, *, resume_from: str | None = None, start: Start | None = None) -> Loaded:
     """Read and check an experiment file, keeping what was read; ``resume_from`` overrides the key's.
+
+    With ``start``, whether a run may start so is among the problems.
 
     Raises
     ------
@@ -56,7 +59,10 @@ def read_config(path: str | Path, *, resume_from: str | None = None) -> Loaded:
     _expand_home(document)
     document = _inherit(document)
     structure = check_structure(document.data)
-    findings = [*structure.findings, *broken_rules(Draft(document.data, structure.broken))]
+    draft = Draft(document.data, structure.broken)
+    findings = [*structure.findings, *broken_rules(draft)]
+    if start is not None:
+        findings += start_findings(draft, start)
     if any(finding.path == ("experiment", "resume_from") for finding in findings):
         # What the missing source would have supplied is not a mistake of its own.
         findings = [f for f in findings if not (f.rule == "V-01" and f.path[0] not in document.data)]

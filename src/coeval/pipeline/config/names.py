@@ -32,10 +32,15 @@ def name_rules(draft: Draft) -> Iterator[Finding]:
     yield from _long_file_names(draft)
 
 
+def is_name(text: str) -> bool:
+    """Whether it holds nothing but what a name may, so that it names a file of its own."""
+    return bool(_NAME.fullmatch(text)) and text not in (".", "..")
+
+
 def _bad_name(path: KeyPath, name: str) -> Iterator[Finding]:
     if name == EXACT_MATCH and path[0] == "models":
         yield Finding(path, "V-04", f"'{name}' is reserved for label scores; choose another name")
-    elif not _NAME.fullmatch(name) or name in (".", ".."):
+    elif not is_name(name):
         yield Finding(path, "V-04", f"'{name}' is no name; use letters, digits, '-', '_' and '.' only")
     elif "__" in name or name != name.strip("_"):
         yield Finding(

@@ -18,7 +18,8 @@ V-10  the source of resume_from exists
 V-11  a new run finds none of its artifacts in its folder (checked at the start)
 V-12  generation_retries is a whole number, 0 or more
 V-13  batches: batchable interfaces, phases 3–5, true or false
-V-14  ``--continue`` finds the run and its meta.json with the same id (checked at the start)
+V-14  what a run goes on from is its own: a meta.json with its id, in the present layout (checked at the
+      start)
 V-15  probe_mode is full, resume or disable
 V-16  probe_on_fail is abort or warn
 V-17  label attributes are target attributes
@@ -34,6 +35,7 @@ V-26  parameters hold no credential, and no endpoint that differs by role
 V-27  the file is one UTF-8 YAML mapping
 V-28  target_attributes_seed and nuanced_attributes_seed stand beside what teachers propose
 V-29  a task has a rubric or label_attributes
+V-30  ``--only-models`` names models of the file (checked at the start)
 ====  ======================================================================================
 """
 

@@ -1,18 +1,21 @@
-"""Whether a run may start in its folder: V-11 for a new one, V-14 for one that goes on."""
+"""Whether a run may start as asked: V-11 in a new folder, V-14 in one that goes on, V-30 with some models."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from coeval.core.errors import StoreError
-from coeval.core.options import CONTINUE, OVERWRITE
-from coeval.pipeline.config.load import Loaded
-from coeval.pipeline.config.problems import Finding, Problem
+from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
+from coeval.pipeline.config.draft import Draft
+from coeval.pipeline.config.names import is_name
+from coeval.pipeline.config.problems import Finding, listed, way_out
 from coeval.pipeline.config.schema import PHASES, Config
 from coeval.store.jsonl import UNREADABLE
+from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
 
 _RESCUE = (
@@ -21,26 +24,49 @@ _RESCUE = (
 )
 
 
+class Start(NamedTuple):
+    """How a run is started, as far as it depends on its folder and models whether it can be."""
+
+    continue_run: bool = False
+    overwrite: bool = False
+    only_models: tuple[str, ...] = ()
+
+
 def run_folder(config: Config) -> RunDir:
     return RunDir(Path(config.experiment.storage_folder) / config.experiment.id)
 
 
-def check_start(loaded: Loaded, *, continue_run: bool, overwrite: bool) -> list[Problem]:
-    """Why the run cannot start in its folder as asked; empty where it can.
+def start_findings(draft: Draft, start: Start) -> Iterator[Finding]:
+    """Why the run cannot start as asked; nothing where it can.
 
     A folder that holds no artifact of a phase in mode New (say, one with a probe's results only)
     is free. So is phase 3 when all its datapoints were ingested for benchmark teachers.
     """
-    findings = start_findings(loaded.config, continue_run=continue_run, overwrite=overwrite)
-    return [loaded.lines.locate(finding) for finding in findings]
+    if draft.all_named("models"):
+        yield from _unknown_models(list(draft.names("models").values()), start.only_models)
+    storage, identifier = draft.get("experiment", "storage_folder"), draft.get("experiment", "id")
+    if storage is None or identifier is None or not is_name(identifier):
+        return
+    run = RunDir(Path(storage) / identifier)
+    modes = {phase: draft.get("experiment", "phases", default={}).get(phase, "New") for phase in PHASES}
+    kept = [phase for phase, mode in modes.items() if mode != "New" and run.holds(phase)]
+    if (start.continue_run or kept) and is_legacy(run.path):
+        message = (
+            f"{run.path} has an older layout, which is read and not written; start another id with "
+            f"experiment.resume_from: {run.path}"
+        )
+        yield Finding(("experiment", "id"), "V-14", message)
+    elif start.continue_run:
+        yield from _cannot_continue(run, identifier)
+    elif not start.overwrite and not run.replacing.exists():  # what is being moved away is in no way
+        yield from _occupied(run, draft)
 
 
-def start_findings(config: Config, *, continue_run: bool, overwrite: bool) -> list[Finding]:
-    """`check_start` for a configuration that no longer knows its lines."""
-    run = run_folder(config)
-    if continue_run:
-        return list(_cannot_continue(run, config.experiment.id))
-    return [] if overwrite else list(_occupied(run, config))
+def _unknown_models(known: list[str], wanted: tuple[str, ...]) -> Iterator[Finding]:
+    for name in wanted:
+        if name not in known:
+            hint = way_out(name, known, f"models: {listed(known)}")
+            yield Finding(("models",), "V-30", f"{ONLY_MODELS} names '{name}', which is none of them; {hint}")
 
 
 def _cannot_continue(run: RunDir, identifier: str) -> Iterator[Finding]:
@@ -65,13 +91,17 @@ def _cannot_continue(run: RunDir, identifier: str) -> Iterator[Finding]:
         yield Finding(path, "V-14", message)
 
 
-def _occupied(run: RunDir, config: Config) -> Iterator[Finding]:
-    phases = [phase for phase in PHASES if config.experiment.mode(phase) == "New"]
-    if config.experiment.resume_from is not None and not run.meta.exists():
+def _occupied(run: RunDir, draft: Draft) -> Iterator[Finding]:
+    declared = draft.get("experiment", "phases", default={})
+    phases = [phase for phase in PHASES if declared.get(phase, "New") == "New"]
+    if draft.raw("experiment", "resume_from") is not None and not run.meta.exists():
         # Taking over another run's blueprint was cut short; repeating the start completes it.
-        phases = [phase for phase in phases if phase in PHASES[2:] or phase in config.experiment.phases]
+        phases = [phase for phase in phases if phase in PHASES[2:] or phase in declared]
+    benchmarks = _benchmark_teachers(draft)
     standing = [
-        run.folder(phase).name for phase in phases if run.holds(phase) and not _ingested(run, phase, config)
+        run.folder(phase).name
+        for phase in phases
+        if run.holds(phase) and not (phase == "data_generation" and _ingested(run, benchmarks))
     ]
     if standing:
         message = (
@@ -85,13 +115,18 @@ class _Origin(msgspec.Struct):
     teacher_model_id: str
 
 
-def _ingested(run: RunDir, phase: str, config: Config) -> bool:
-    """Whether the phase's records are all items that a benchmark teacher of the configuration supplies."""
-    if phase != "data_generation":
-        return False
-    benchmarks = {model.name for model in config.with_role("teacher") if model.interface == "benchmark"}
+def _benchmark_teachers(draft: Draft) -> set[str]:
+    return {
+        name
+        for index, name in draft.names("models").items()
+        if draft.get("models", index, "interface") == "benchmark"
+    }
+
+
+def _ingested(run: RunDir, benchmarks: set[str]) -> bool:
+    """Whether all items were put there for benchmark teachers of the file."""
     decoder = msgspec.json.Decoder(_Origin)
-    for path in run.files(phase):
+    for path in run.files("data_generation"):
         with path.open("rb") as lines:
             for line in lines:
                 try:
