@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -11,10 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp.test_utils import TestServer
+from cli.eval_process import COMMAND
+from cli.terminal import on_terminal
 
 from coeval.benchmarks.asked import Evaluation
 from coeval.benchmarks.assets.manifest import SourceFailed
-from coeval.benchmarks.runner import Outcome, TaskOutcome
+from coeval.benchmarks.conclusion import Outcome, TaskOutcome
 from coeval.benchmarks.summary import Summary
 from coeval.cli import streams
 from coeval.cli.eval_framework.asked import evaluation_of
@@ -282,6 +285,35 @@ def test_json_on_stdout_and_the_rest_on_stderr(
     assert told["exit_code"] == 0
     assert told["tasks"]["ifeval"]["summary"]["n_expected"] == 2
     assert told["tasks"]["ifeval"]["folder"] == "outputs/ifeval"
+
+
+def test_mean_and_spread_over_samples_as_json(
+    host: str, prompts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    how = ["--tasks", "ifeval", "--model", "sim-a", "--base-url", host, "--ifeval-input", prompts, "--json"]
+    assert run(monkeypatch, *how, "--num-runs", 3) == 0
+    told = json.loads(capsys.readouterr().out)
+    name = "prompt_level_strict_accuracy"
+    single = [told["tasks"][f"run_{k} ifeval"]["summary"]["metrics"][name]["value"] for k in range(3)]
+    spread = told["over_runs"]["ifeval"][name]
+    assert (spread["per_run"], spread["n_runs"], spread["unit"]) == (single, 3, "share")
+    assert spread["mean"] == pytest.approx(statistics.fmean(single))
+    assert spread["std"] == pytest.approx(statistics.stdev(single))
+
+
+def test_mean_and_spread_over_samples_within_80_columns(host: str, prompts: Path, tmp_path: Path) -> None:
+    how = ["--tasks", "ifeval", "--model", "sim-a", "--base-url", host, "--ifeval-input", prompts]
+    seen = on_terminal([*COMMAND, *how, "--num-runs", 2], 80, cwd=tmp_path)
+    assert seen.code == 0
+    assert max(map(len, seen.written)) <= 80
+    [heading] = [n for n, line in enumerate(seen.screen) if line.startswith("task and metric, over runs")]
+    rows = [line.split() for line in seen.screen[heading + 1 : heading + 6]]
+    assert rows[0] == ["ifeval"]
+    assert [(row[0], len(row), row[-1]) for row in rows[1:]] == [
+        (f"{level}_level_{reading}_accuracy", 4, "2")
+        for reading in ("strict", "loose")
+        for level in ("prompt", "instruction")
+    ]
 
 
 def test_a_model_that_is_not_there_ends_with_2(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestServer
+from cli.eval_process import finish, start, write_prompts
 from fakes.openai_chat import Answer, fake
 
 from coeval.benchmarks.assets import Library, Presence
@@ -22,43 +20,12 @@ from coeval.models.simulated.traits import parse_model_option
 
 pytestmark = pytest.mark.slow
 
-SOURCE = Path(__file__).parents[2] / "src"
-NOWHERE = "http://127.0.0.1:9"
-"""Where nobody listens: what is not in the cache is not fetched."""
 IN_FLIGHT = 8
 
 
-async def start(folder: Path, *arguments: object) -> asyncio.subprocess.Process:
-    language = folder / "nltk_data" / "tokenizers" / "punkt_tab" / "english"
-    language.mkdir(parents=True, exist_ok=True)
-    for name in ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt"):
-        (language / name).touch()
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(SOURCE),
-        "NLTK_DATA": str(folder / "nltk_data"),
-        "HF_ENDPOINT": NOWHERE,
-        "COEVAL_GITHUB_MIRROR": NOWHERE,
-        "PIP_INDEX_URL": NOWHERE,
-    }
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "coeval.cli.eval_framework", *map(str, arguments), cwd=folder, env=environment,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-
-
-async def finish(process: asyncio.subprocess.Process) -> tuple[int | None, str]:
-    shown, _ = await process.communicate()
-    return process.returncode, shown.decode()
-
-
 async def test_killed_and_started_again_nothing_is_lost_or_asked_twice(tmp_path: Path) -> None:
-    prompts = tmp_path / "prompts.jsonl"
-    records = [
-        {"key": n, "prompt": f"Prompt {n}.", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
-        for n in range(120)
-    ]
-    prompts.write_text("".join(json.dumps(record) + "\n" for record in records))
+    texts = [f"Prompt {n}." for n in range(120)]
+    prompts = write_prompts(tmp_path / "prompts.jsonl", "punctuation:no_comma", texts)
     responses = tmp_path / "outputs" / "ifeval" / "responses.jsonl"
 
     def reply(messages: list[dict[str, Any]]) -> Answer:
@@ -76,10 +43,10 @@ async def test_killed_and_started_again_nothing_is_lost_or_asked_twice(tmp_path:
             lines = responses.read_bytes().splitlines(keepends=True)
             assert kept <= set(lines)
             kept = {line for line in lines if line.endswith(b"\n")}
-        code, shown = await finish(await start(tmp_path, *how, "--num-threads", IN_FLIGHT))
-    assert code == 0, shown
+        ended = await finish(await start(tmp_path, *how, "--num-threads", IN_FLIGHT))
+    assert ended.code == 0, ended
     asked = Counter(body["messages"][-1]["content"] for body in server.bodies)
-    twice = sum(asked[record["prompt"]] - 1 for record in records)
+    twice = sum(asked[text] - 1 for text in texts)
     assert twice <= 3 * IN_FLIGHT
     found = [json.loads(line) for line in responses.read_text().splitlines()]
     assert {line["id"]: line["response"] for line in found} == {
@@ -106,8 +73,8 @@ async def test_all_six_benchmarks_rank_simulated_models_by_their_skill(tmp_path:
             how = ["--tasks", ",".join(TASKS), "--max-examples", 40, "--output-dir", name]
             models_at = ["--judge-model", "judge", "--base-url", f"http://127.0.0.1:{server.port}/v1"]
             process = await start(tmp_path, *how, "--model", name, *models_at)
-            code, shown = await finish(process)
-            assert code == 0, shown
+            ended = await finish(process)
+            assert ended.code == 0, ended
             for task in TASKS:
                 summary = json.loads((tmp_path / name / task / "summary.json").read_text())
                 figures = [metric["value"] for metric in summary["metrics"].values()]

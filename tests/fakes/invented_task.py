@@ -20,8 +20,9 @@ from coeval.benchmarks.base import (
     Scored,
     count_failures,
 )
+from coeval.benchmarks.conclusion import Outcome, conclude
 from coeval.benchmarks.registry import TASKS
-from coeval.benchmarks.runner import Outcome, evaluate, prepare
+from coeval.benchmarks.runner import ask_owed, held, prepare
 from coeval.core.errors import Unparsable
 from coeval.core.records import Completion, Message, Request
 from coeval.engine.progress import Board
@@ -116,9 +117,10 @@ class Bench:
     async def run(
         self, url: str, *tasks: str, interrupt: asyncio.Event | None = None, **changes: Any
     ) -> Outcome:
-        evaluation = self.evaluation(url, *tasks, **changes)
+        prepared = prepare(self.evaluation(url, *tasks, **changes), self.onlooker)
         keys = Keys.load(None, env={}, cwd=self.output, home=self.output)
-        return await evaluate(prepare(evaluation, self.onlooker), keys, self.onlooker, interrupt)
+        with held(prepared):
+            return conclude(prepared, await ask_owed(prepared, keys, self.onlooker, interrupt))
 
 
 def spec(model: str, url: str, **changes: Any) -> ModelSpec:

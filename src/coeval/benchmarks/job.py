@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 
+import msgspec
+
 from coeval.analysis.cut_off import CutOff
 from coeval.benchmarks.answers import (
     JUDGMENTS_EACH,
@@ -32,6 +34,15 @@ from coeval.core.errors import CoevalError, named
 from coeval.models.base import Model
 
 log = logging.getLogger("coeval")
+
+
+class RecordCounts(msgspec.Struct, frozen=True):
+    """Good answers of so many prompts, and good judgments of so many that these answers need."""
+
+    answers: int
+    prompts: int
+    judgments: int
+    judgments_needed: int
 
 
 @dataclass(slots=True)
@@ -93,7 +104,16 @@ class Job:
 
     def judgment_works(self, model: Model, items: Sequence[Item]) -> list[JudgmentWork]:
         """The judgments of these items' answers that are owed; what does not stand is forgotten."""
-        if self.judge is None or self.problem is not None:
+        if self.judge is None:
+            return []
+        return [
+            JudgmentWork(self.judging, self.judge, model, item.id, wanted, self._tried(record))
+            for item, wanted, record in self._owed_judgments(self.judge, items)
+        ]
+
+    def _owed_judgments(self, judge: Party, items: Sequence[Item]) -> list[tuple[Item, Ask, Judgment | None]]:
+        """Each with its earlier record, if there is one; what is needed, owed or not, becomes ``wanted``."""
+        if self.problem is not None:
             return []
         owed = []
         for item in items:
@@ -103,13 +123,11 @@ class Job:
             for wanted in self._asks(item, answer):
                 self.wanted[wanted.id] = None
                 record = self.judgments.get(wanted.id)
-                if stands(record, self.judge.recipe, asked_hash(wanted.request(0).messages)):
+                if stands(record, judge.recipe, asked_hash(wanted.request(0).messages)):
                     continue
                 if record is not None and record.status == "ok":
                     del self.judgments[wanted.id]
-                owed.append(
-                    JudgmentWork(self.judging, self.judge, model, item.id, wanted, self._tried(record))
-                )
+                owed.append((item, wanted, record))
         return owed
 
     def judgments_to_come(self, item: Item) -> int:
@@ -140,6 +158,26 @@ class Job:
         """How many of the good answers the limit on tokens cut off."""
         good = [record for record in self.recorded_answers() if record.status == "ok"]
         return CutOff(self.label, sum(record.truncated for record in good), len(good))
+
+    def is_all_there(self) -> bool:
+        """Whether every record that is to be made stands on disk, good or failed."""
+        answers = self.items if self.tested is not None and self.given is None else ()
+        if any(item.id not in self.answers for item in answers):
+            return False
+        if self.judge is not None:  # of the last answers, no judgment may have been begun
+            self._owed_judgments(self.judge, self.items)
+        return self.problem is not None or self.judgments.keys() >= self.wanted.keys()
+
+    def counts(self) -> RecordCounts:
+        """How far the task has come."""
+        owed = [] if self.judge is None else self._owed_judgments(self.judge, self.items)
+        unanswered = [item for item in self.items if why_missing(self.answers.get(item.id)) is not None]
+        return RecordCounts(
+            answers=len(self.items) - len(unanswered),
+            prompts=len(self.items),
+            judgments=len(self.wanted) - len(owed),
+            judgments_needed=len(self.wanted) + sum(map(self.judgments_to_come, unanswered)),
+        )
 
     def missing(self) -> dict[str, int]:
         """Records without a value, by reason: answers, and judgments that are known to be wanted."""

@@ -1,4 +1,4 @@
-"""One evaluation from its tasks to their summaries: ask, judge, score, write.
+"""One evaluation from its tasks to the records that its scores are made of: prepare, ask, judge.
 
 All tasks and samples are one flow, so the tested model is kept busy from the first prompt to the
 last and judging overlaps with answering. Every record is journalled as it is made, and what is
@@ -8,9 +8,8 @@ asked for is always what is not there yet.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from coeval.benchmarks.assets import Progress
 from coeval.benchmarks.errand import Errand
 from coeval.benchmarks.job import Job
 from coeval.benchmarks.owner import refuse_another_model
-from coeval.benchmarks.summary import Summary, summarise, write
 from coeval.core.errors import Draining, UsageError
 from coeval.engine.progress import Watcher
 from coeval.engine.waiting import telling_waits, unless_interrupted
@@ -31,36 +29,7 @@ from coeval.models.open import Models
 from coeval.store.journal import Journal
 from coeval.store.rundir import now
 
-__all__ = ["Outcome", "Prepared", "TaskOutcome", "evaluate", "prepare"]
-
-log = logging.getLogger("coeval")
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOutcome:
-    """What became of a task: its summary, or the problem that left it without one."""
-
-    label: str
-    folder: Path
-    summary: Summary | None
-    problem: str | None = None
-
-
-@dataclass(slots=True)
-class Outcome:
-    """An evaluation's end. ``stopped`` says which models were given up, and why."""
-
-    tasks: list[TaskOutcome] = field(default_factory=list)
-    stopped: dict[str, str] = field(default_factory=dict)
-    interrupted: bool = False
-
-    @property
-    def exit_code(self) -> int:
-        """0 all there, 3 with gaps or a task that came to nothing, 130 interrupted."""
-        if self.interrupted:
-            return 130
-        gaps = (task.problem or (task.summary is not None and task.summary.missing) for task in self.tasks)
-        return 3 if any(gaps) else 0
+__all__ = ["Ended", "Prepared", "ask_owed", "held", "prepare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +39,18 @@ class Prepared:
     evaluation: Evaluation
     jobs: list[Job]
     assets: Mapping[str, Mapping[str, AssetUsed]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the asking ended. ``begun``: the models were found to answer, and were asked what is owed.
+
+    ``stopped`` says which models were given up, and why; ``interrupted``: somebody ended it.
+    """
+
+    begun: bool
+    interrupted: bool
+    stopped: Mapping[str, str] = field(default_factory=dict)
 
 
 def prepare(evaluation: Evaluation, watcher: Watcher, progress: Progress | None = None) -> Prepared:
@@ -99,58 +80,48 @@ def prepare(evaluation: Evaluation, watcher: Watcher, progress: Progress | None 
     return Prepared(evaluation, jobs, assets)
 
 
-async def evaluate(
-    prepared: Prepared, keys: Keys, watcher: Watcher, interrupt: asyncio.Event | None = None
-) -> Outcome:
-    """Ask for everything that is owed, score every task and write its files.
+@contextmanager
+def held(prepared: Prepared) -> Iterator[None]:
+    """Be the only writer of every task's folder; raises UsageError naming the process that is."""
+    with ExitStack() as stack:
+        for job in prepared.jobs:
+            stack.enter_context(job.folder.locked())
+        yield
 
-    Failures and gaps do not raise; they stand in the outcome and in the summaries.
+
+async def ask_owed(
+    prepared: Prepared, keys: Keys, watcher: Watcher, interrupt: asyncio.Event | None = None
+) -> Ended:
+    """Ask for everything that is owed, and record it, while the folders are `held`.
+
+    Failures and gaps do not raise; they stand in the records, and are counted when it is concluded.
 
     Raises
     ------
     UsageError
-        a model has no address or no key, or a task's folder is in use.
+        a model has no address or no key.
     ModelUnavailable
         a model that is to be asked does not answer.
     StoreError
         a folder cannot be read or written; what was recorded stays.
     """
-    outcome = Outcome()
     evaluation, jobs = prepared.evaluation, prepared.jobs
     interrupt = interrupt or asyncio.Event()
     async with (
         Models(_specs(evaluation, jobs), keys) as models,
         telling_waits(models.http, watcher.warn),
+        Journal(evaluation.output / "run_errors.jsonl", _torn_line) as journal,
     ):
-        with ExitStack() as stack:
-            for job in jobs:
-                stack.enter_context(job.folder.locked())
-            async with Journal(evaluation.output / "run_errors.jsonl", _torn_line) as journal:
-                errand = Errand(evaluation, jobs, models, journal)
-                errand.read_recorded()
-                try:
-                    await unless_interrupted(errand.meet(watcher.note), interrupt, "nothing was asked")
-                except Draining:
-                    outcome.interrupted = True
-                    return outcome
-                errand.take_up_folders(watcher.note)
-                watcher.begin(errand.board)
-                await errand.carry_out(interrupt)
-            outcome.stopped, outcome.interrupted = errand.stopped, errand.interrupted
-            if not outcome.interrupted:
-                for job in jobs:
-                    outcome.tasks.append(_close(job, evaluation, prepared.assets[job.task]))
-    return outcome
-
-
-def _close(job: Job, evaluation: Evaluation, assets: Mapping[str, AssetUsed]) -> TaskOutcome:
-    waits = evaluation.mode == "inference" and job.benchmark.needs_judge
-    scored = None if waits else job.score()
-    if scored is None and not waits:
-        return TaskOutcome(job.label, job.folder.path, None, job.problem)
-    summary = summarise(job, scored, evaluation, assets)
-    write(job, scored, summary)
-    return TaskOutcome(job.label, job.folder.path, summary)
+        errand = Errand(evaluation, jobs, models, journal)
+        errand.read_recorded()
+        try:
+            await unless_interrupted(errand.meet(watcher.note), interrupt, "nothing was asked")
+        except Draining:
+            return Ended(begun=False, interrupted=True)
+        errand.take_up_folders(watcher.note)
+        watcher.begin(errand.board)
+        await errand.carry_out(interrupt)
+    return Ended(begun=True, interrupted=errand.interrupted, stopped=errand.stopped)
 
 
 def _specs(evaluation: Evaluation, jobs: Iterable[Job]) -> list[ModelSpec]:

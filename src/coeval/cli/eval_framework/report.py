@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from coeval.analysis.cut_off import CutOff, cut_off_sentence, warning_of_cut_off
-from coeval.benchmarks.base import Metric
+from coeval.benchmarks.base import Metric, Unit
 from coeval.benchmarks.comparable import OF_INFERENCE
+from coeval.benchmarks.conclusion import Outcome, Spread, TaskOutcome, over_runs
 from coeval.benchmarks.given import GivenCounts
-from coeval.benchmarks.runner import Outcome, TaskOutcome
+from coeval.benchmarks.job import RecordCounts
 from coeval.benchmarks.summary import Summary
 from coeval.cli.say import say, warn
 
@@ -22,13 +24,16 @@ _NONE = "–"
 def show(outcome: Outcome, results: Console, messages: Console) -> None:
     """Print what came of an evaluation: its figures and what is to be known of them as ``results``, what
     to do about the rest as ``messages``."""
-    if outcome.interrupted:
-        say(messages, "Stopped. The same command again goes on from here.")
+    if not outcome.tasks:
+        say(messages, "Stopped before anything was asked. The same command again begins anew.")
         return
     if results.file.isatty():
         results.print()
     results.print(_table(outcome))
     results.print()
+    if spreads := over_runs(outcome.tasks):
+        results.print(_table_over_runs(spreads))
+        results.print()
     for task in outcome.tasks:
         _remark(task, results, messages)
     cut = [_cut_off(task.label, task.summary) for task in outcome.tasks if task.summary is not None]
@@ -39,7 +44,9 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
     for reason in outcome.stopped.values():
         warn(messages, reason)
     gaps = [task.summary for task in outcome.tasks if task.summary is not None and task.summary.missing]
-    if any(_to_ask(summary) for summary in gaps):
+    if outcome.interrupted:
+        say(messages, "Stopped. The same command again goes on from here.")
+    elif any(_to_ask(summary) for summary in gaps):
         say(messages, "Fill the gaps with the same command: only what is missing is asked for.")
     folders = ", ".join(dict.fromkeys(str(task.folder) for task in outcome.tasks))
     messages.print(Text(f"Results: {folders}"), soft_wrap=True)
@@ -53,7 +60,8 @@ def _table(outcome: Outcome) -> Table:
     for task in outcome.tasks:
         summary = task.summary
         if summary is None:
-            table.add_row(Text(task.label, style="bold"), Text("no result", style="red"))
+            state = "no result" if task.counts is None else "stopped"
+            table.add_row(Text(task.label, style="bold"), Text(state, style="red"))
             continue
         counts = f"{summary.n_expected:,}", f"{sum(summary.n_failed.values()):,}"
         state = "" if summary.metrics else "not judged"
@@ -63,9 +71,24 @@ def _table(outcome: Outcome) -> Table:
     return table
 
 
+def _table_over_runs(spreads: Mapping[str, Mapping[str, Spread]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("task and metric, over runs", overflow="fold")
+    for heading in ("mean", "std", "runs"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for task, metrics in spreads.items():
+        table.add_row(Text(task, style="bold"))
+        for name, spread in metrics.items():
+            std = _NONE if spread.std is None else _number(spread.std, spread.unit)
+            table.add_row(Text(f"  {name}"), _number(spread.mean, spread.unit), std, f"{spread.n_runs:,}")
+    return table
+
+
 def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:
     if task.problem is not None:
         say(messages, f"error: {task.label}: {task.problem}", "red")
+    if task.counts is not None:
+        say(results, f"{task.label} was stopped: {_reached(task.counts)}", "yellow")
     if task.summary is None:
         return
     if task.summary.missing:
@@ -81,6 +104,12 @@ def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:
 
 def _cut_off(label: str, summary: Summary) -> CutOff:
     return CutOff(label, summary.truncated.n, summary.truncated.answers)
+
+
+def _reached(counts: RecordCounts) -> str:
+    answers = f"{counts.answers:,} of {counts.prompts:,} answers"
+    judgments = f" and {counts.judgments:,} of {counts.judgments_needed:,} judgments"
+    return f"{answers}{judgments if counts.judgments_needed else ''} are there"
 
 
 def _missing(summary: Summary) -> str:
@@ -107,14 +136,16 @@ def _misfits(given: GivenCounts) -> str:
 
 
 def _value(metric: Metric) -> str:
-    return _NONE if metric.value is None else _number(metric.value, metric)
+    return _NONE if metric.value is None else _number(metric.value, metric.unit)
 
 
 def _interval(metric: Metric) -> str:
-    return _NONE if metric.ci95 is None else "[" + ", ".join(_number(v, metric) for v in metric.ci95) + "]"
+    return (
+        _NONE if metric.ci95 is None else "[" + ", ".join(_number(v, metric.unit) for v in metric.ci95) + "]"
+    )
 
 
-def _number(value: float, metric: Metric) -> str:
+def _number(value: float, unit: Unit) -> str:
     """Shares with three digits, points with two, percent with one: about what their errors allow."""
-    digits = {"points": 2, "percent": 1}.get(metric.unit, 3)
+    digits = {"points": 2, "percent": 1}.get(unit, 3)
     return f"{value:.{digits}f}"

@@ -14,7 +14,8 @@ import msgspec
 from rich.console import Console
 
 from coeval.benchmarks.assets import Progress
-from coeval.benchmarks.runner import Outcome, Prepared, evaluate, prepare
+from coeval.benchmarks.conclusion import Outcome, conclude, over_runs
+from coeval.benchmarks.runner import Prepared, ask_owed, held, prepare
 from coeval.cli import streams
 from coeval.cli.datasets import fetch_bar
 from coeval.cli.eval_framework.asked import Flags, evaluation_of, idle_options
@@ -37,10 +38,11 @@ def run_and_report(flags: Flags) -> int:
         begin()  # files may be fetched now, and are not to be left in pieces
         with _bars(messages) as progress:
             prepared: Prepared = prepare(evaluation, terminal, progress)
-        with _logged(evaluation.output):
-            outcome = run_async(
-                interruptible(lambda event: evaluate(prepared, keys, terminal, event), terminal.note)
+        with _logged(evaluation.output), held(prepared):
+            ended = run_async(
+                interruptible(lambda event: ask_owed(prepared, keys, terminal, event), terminal.note)
             )
+            outcome = conclude(prepared, ended)
     if flags["as_json"]:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(_plain(outcome))) + b"\n")
     else:
@@ -65,10 +67,17 @@ def _bars(console: Console) -> Iterator[Progress]:
 def _plain(outcome: Outcome) -> dict[str, Any]:
     return {
         "exit_code": outcome.exit_code,
+        "interrupted": outcome.interrupted,
         "tasks": {
-            task.label: {"folder": str(task.folder), "problem": task.problem, "summary": task.summary}
+            task.label: {
+                "folder": str(task.folder),
+                "problem": task.problem,
+                "summary": task.summary,
+                "left_at": task.counts,
+            }
             for task in outcome.tasks
         },
+        "over_runs": over_runs(outcome.tasks),
     }
 
 

@@ -1,0 +1,59 @@
+"""`eval-framework` as a process of its own, with nobody's keys and data, and nothing to be fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SOURCE = Path(__file__).parents[2] / "src"
+NOWHERE = "http://127.0.0.1:9"
+"""Where nobody listens: what is not in the cache is not fetched."""
+COMMAND = (sys.executable, "-m", "coeval.cli.eval_framework")
+
+
+class Finished(NamedTuple):
+    code: int | None
+    out: str
+    err: str
+
+
+def surroundings(folder: Path) -> dict[str, str]:
+    """What to set in the environment; the data of IFEval's sentences lies in the folder."""
+    language = folder / "nltk_data" / "tokenizers" / "punkt_tab" / "english"
+    language.mkdir(parents=True, exist_ok=True)
+    for name in ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt"):
+        (language / name).touch()
+    return {
+        "PYTHONPATH": str(SOURCE),
+        "NLTK_DATA": str(folder / "nltk_data"),
+        "HF_ENDPOINT": NOWHERE,
+        "COEVAL_GITHUB_MIRROR": NOWHERE,
+        "PIP_INDEX_URL": NOWHERE,
+    }
+
+
+async def start(folder: Path, *arguments: object) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *COMMAND, *map(str, arguments), cwd=folder, env={**os.environ, **surroundings(folder)},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+
+
+async def finish(process: asyncio.subprocess.Process) -> Finished:
+    out, err = await asyncio.wait_for(process.communicate(), 300)
+    return Finished(process.returncode, out.decode(), err.decode())
+
+
+def write_prompts(path: Path, kind: str, prompts: Sequence[str], **kwargs: Any) -> Path:
+    """A file of prompts with one instruction each, as IFEval and IFBench have them."""
+    records = [
+        {"key": number, "prompt": prompt, "instruction_id_list": [kind], "kwargs": [kwargs]}
+        for number, prompt in enumerate(prompts)
+    ]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
