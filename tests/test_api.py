@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_type
 
+import numpy
 import pytest
 from pipeline.experiments import PHASES, Lab, model, quiz, task
 
 import coeval
 from coeval.api import open_run
-from coeval.core.errors import UsageError
+from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import Datapoint, Evaluation, Response
 from coeval.engine.progress import Board
 
@@ -36,6 +39,99 @@ def test_a_loaded_configuration_runs_as_its_file_does(lab: Lab) -> None:
     assert lab.counts() == (10, 20, 20)
 
 
+def sections(lab: Lab) -> dict[str, Any]:
+    """What stands in the lab's file."""
+    return {
+        "models": deepcopy(lab.models),
+        "tasks": deepcopy(lab.tasks),
+        "experiment": {"id": lab.id, "storage_folder": lab.folder / "runs"},
+    }
+
+
+def test_a_mapping_runs_as_a_file_with_the_same_sections_does(lab: Lab) -> None:
+    given = sections(lab)
+    given["tasks"][0]["target_attributes"] = {"year": (1999, 2024), "long": [True, False], "rate": [0.5, 1]}
+    given["tasks"][0]["sampling"]["total"] = numpy.int64(6)
+    before = deepcopy(given)
+    assert coeval.run(given).exit_code == 0
+    assert given == before
+    assert lab.counts() == (10, 20, 20)
+    values = {
+        (name, value)
+        for record in lab.records("data_generation").values()
+        if record["task_id"] == "story"
+        for name, value in record["sampled_target_attributes"].items()
+    }
+    assert values <= {
+        *(("year", year) for year in ("1999", "2024")),
+        *(("long", word) for word in ("true", "false")),
+        *(("rate", rate) for rate in ("0.5", "1")),
+    }
+    again = coeval.run(lab.path / "config.yaml", continue_run=True)
+    assert again.summary is not None
+    assert again.summary.phases["data_generation"].recorded == 10, "the snapshot is the same experiment"
+
+
+def test_the_mistakes_of_a_mapping_are_told_as_those_of_a_file(lab: Lab) -> None:
+    given = sections(lab)
+    given["models"][0]["roles"] = ["teachr"]
+    given["models"][1]["parameters"]["stop"] = {"a", "b"}
+    given["tasks"][0]["sampling"][None] = 3
+    del given["experiment"]["id"]
+    with pytest.raises(ConfigError) as refusal:
+        coeval.load_config(given)
+    assert "is of type set; use text, numbers" in str(refusal.value)
+    told = [problem.split("  ")[:3] for problem in refusal.value.problems]
+    assert sorted(told) == [
+        ["config", "experiment.id", "V-20"],
+        ["config", "models[0].roles[0]", "V-05"],
+        ["config", "models[1].parameters.stop", "V-20"],
+        ["config", "tasks[0].sampling", "V-20"],
+    ]
+    given["tasks"][0]["rubric"] = given
+    with pytest.raises(
+        ConfigError, match=r"^config  tasks  V-27  is nested deeper than 40 levels; flatten it$"
+    ):
+        coeval.load_config(given)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"only_models": "ann"}, r'only_models is a list of names; write only_models=\["ann"\]'),
+        ({"changed": "maybe"}, 'changed="maybe" is unknown; use refuse, redo, keep'),
+    ],
+)
+def test_wrong_keywords_are_told(lab: Lab, wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        lab.run(**wrong)
+
+
+def test_run_and_arun_take_the_same_typed_keywords() -> None:
+    def parameters(function: Any) -> list[tuple[str, Any, Any, Any]]:
+        return [(p.name, p.kind, p.default, p.annotation) for p in signature(function).parameters.values()]
+
+    assert parameters(coeval.run) == parameters(coeval.arun)
+    assert not any(p.kind is p.VAR_KEYWORD for p in signature(coeval.run).parameters.values())
+    assert all(f"    {name}:\n" in (coeval.run.__doc__ or "") for name in signature(coeval.run).parameters)
+
+
+def test_types_are_known_to_type_checkers(lab: Lab) -> None:
+    """`make check` reads this as a user's type checker would; where a line were right, it would say so."""
+    run = coeval.run(lab.file, only_models=["tea", "ann", "ben"], changed="refuse")
+    assert_type(run, coeval.Run)
+    for evaluation in run.records("evaluation"):
+        assert_type(evaluation, Evaluation)
+    assert_type([record.prompt for record in run.records("data_generation")], list[str | None])
+    assert_type(run.results().students[0].mean, float | None)
+    with pytest.raises(TypeError):
+        coeval.run(lab.file, overwrit=True)  # type: ignore[call-arg]
+    with pytest.raises(UsageError):
+        coeval.run(lab.file, changed="maybe")  # type: ignore[arg-type]
+    with pytest.raises(UsageError):
+        run.records("evaluations")  # type: ignore[call-overload]
+
+
 async def test_run_works_where_a_loop_is_running_already(lab: Lab) -> None:
     """As in a notebook: the caller's loop waits meanwhile."""
     assert coeval.run(lab.file).exit_code == 0
@@ -52,7 +148,7 @@ def test_records_are_typed_and_the_last_of_an_id(lab: Lab) -> None:
         records = list(again.records(phase))
         assert len(records) == count
         assert all(isinstance(record, kind) for record in records)
-    scored = [r.scores for r in run.records("evaluation") if isinstance(r, Evaluation) and r.scores]
+    scored = [r.scores for r in run.records("evaluation") if r.scores]
     assert all(set(scores) == {"ending", "plot", "style"} for scores in scored)
 
 

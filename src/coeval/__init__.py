@@ -1,7 +1,7 @@
 """CoEval: your own benchmark, with error bars.
 
-``load_config``, ``run``, ``arun``, ``open_run`` and ``Run`` are the Python interface (see
-``coeval.api``); they are imported when first used, so that importing the package costs nothing.
+``load_config``, ``run``, ``arun`` and ``open_run``, with what they take and return, are the Python interface
+(see ``coeval.api``); they are imported when first used, so that importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -10,15 +10,20 @@ TYPE_CHECKING = False  # as typing has it, which takes longer to load than all o
 
 if TYPE_CHECKING:
     from coeval.api import Config as Config
+    from coeval.api import Records as Records
     from coeval.api import Run as Run
+    from coeval.api import Summary as Summary
+    from coeval.api import Watcher as Watcher
     from coeval.api import arun as arun
     from coeval.api import load_config as load_config
     from coeval.api import open_run as open_run
     from coeval.api import run as run
 
 __version__ = "0.1.0"
-_API = ("Config", "Run", "arun", "load_config", "open_run", "run")
-__all__ = ["Config", "Run", "__version__", "arun", "load_config", "open_run", "run"]
+_API = ("Config", "Records", "Run", "Summary", "Watcher", "arun", "load_config", "open_run", "run")
+__all__ = [
+    "Config", "Records", "Run", "Summary", "Watcher", "__version__", "arun", "load_config", "open_run", "run",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
@@ -27,3 +32,8 @@ def __getattr__(name: str) -> object:
 
         return getattr(api, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What there is to be used, whether or not it is loaded yet."""
+    return sorted({*globals(), *_API})

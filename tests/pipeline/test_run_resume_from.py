@@ -16,7 +16,6 @@ from rich.console import Console
 from coeval.api import Run, load_config, open_run, run
 from coeval.cli.result_table import render
 from coeval.core.errors import UsageError
-from coeval.core.records import Response
 from coeval.pipeline.config.load import read_config
 from coeval.pipeline.forecast import forecast
 from coeval.pipeline.running import Options
@@ -66,7 +65,7 @@ def test_example_3_adds_a_student_and_nothing_else(guide: Path, monkeypatch: pyt
     result = run("v5.yaml")
     assert result.exit_code == 0
     assert asked.phases() == (0, 0, 0, 10, 10)
-    students = {r.student_model_id for r in result.records("response_collection") if isinstance(r, Response)}
+    students = {r.student_model_id for r in result.records("response_collection")}
     assert students == {"gpt4o", "llama3-8b"}, "the older student's answers are taken over"
     names = [path.name for path in sorted((guide / "summarise-v5").glob("phase4_responses/*"))]
     assert names == ["summarise.gpt4o.responses.jsonl", "summarise.llama3-8b.responses.jsonl"]

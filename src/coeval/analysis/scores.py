@@ -22,6 +22,8 @@ import numpy as np
 from coeval.analysis.intervals import Floats, Interval, Method, clustered_mean, mean_over_strata, wilson
 from coeval.analysis.load import RunReader
 from coeval.analysis.planned import BeyondTotal, LeftOut, Planned
+from coeval.analysis.results_html import results_html, with_interval
+from coeval.core.columns import Columns, columns
 
 Removed: TypeAlias = tuple[Literal["student", "task", "label"], ...]
 """Which of a figure's names the run's configuration no longer holds; empty for what is planned."""
@@ -84,9 +86,34 @@ class Results(msgspec.Struct, frozen=True):
     beyond_total: tuple[BeyondTotal, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """Plain data, ready for JSON: a key for each field, a list of mappings for each tuple of records.
+
+        The keys of a score are the fields of `StudentScore`, those of an accuracy the fields of
+        `LabelAccuracy`; what there is no value for is None.
+        """
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
+
+    def table(self) -> Columns:
+        """The scores as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each of
+        ``students``, a column for each field of `StudentScore`; ``task`` is None for overall scores."""
+        return columns(StudentScore, self.students)
+
+    def label_table(self) -> Columns:
+        """The label accuracies likewise: a column for each field of `LabelAccuracy`."""
+        return columns(LabelAccuracy, self.labels)
+
+    def __repr__(self) -> str:
+        overall = [score for score in self.students if score.task is None]
+        shown = [
+            f"{score.student!r} {with_interval(score.mean, score.low, score.high) or 'unscored'}"
+            for score in overall[:3]
+        ]
+        rest = len(overall) - len(shown)
+        return f"Results({', '.join(shown + [f'{rest} more'] * bool(rest))})"
+
+    def _repr_html_(self) -> str:
+        return results_html(self)
 
 
 def results(reader: RunReader) -> Results:

@@ -115,7 +115,7 @@ def run_and_report(config: Config, how: dict[str, Any], file: Path) -> int:
 async def _run(config: Config, how: dict[str, Any], terminal: Terminal, interrupt: asyncio.Event) -> Run:
     loading = asyncio.create_task(_load_analysis())
     try:
-        return await arun(config, **how, watcher=terminal, interrupt=interrupt)
+        return await arun(config, **how, watcher=terminal, progress=False, interrupt=interrupt)
     finally:
         loading.cancel()
 

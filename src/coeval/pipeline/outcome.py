@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from coeval.core.html_table import html_lines, html_table
 from coeval.pipeline.config.schema import PHASES, Phase
 
 
@@ -45,7 +46,7 @@ class PhaseOutcome:
         return max(0, self.missing - self.failed.total() - self.gaps.total() - self.incomplete)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Summary:
     """A run's end. ``interrupted``: somebody stopped it; ``notes``: what a user should know."""
 
@@ -64,3 +65,17 @@ class Summary:
         if self.interrupted:
             return 130
         return 3 if self.missing else 0
+
+    def __repr__(self) -> str:
+        planned = sum(outcome.planned for outcome in self.phases.values())
+        state = "interrupted, " if self.interrupted else ""
+        return f"Summary({state}{planned - self.missing:,} of {planned:,} records there)"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (phase, of.planned, of.planned - of.missing, of.made, of.failed.total(), of.gaps.total())
+            for phase, of in self.phases.items()
+        ]
+        header = ("phase", "planned", "there", "made now", "failed", "not asked")
+        title = f"{'Interrupted' if self.interrupted else 'Finished'}, exit code {self.exit_code}"
+        return html_table(title, header, rows) + html_lines([*self.notes, *self.stopped.values()])

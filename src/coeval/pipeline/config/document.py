@@ -114,7 +114,7 @@ def _line(node: Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def _is_attribute_value(path: KeyPath) -> bool:
+def is_attribute_value(path: KeyPath) -> bool:
     """``tasks[i].target_attributes.name[j]`` and its likes."""
     return len(path) == 5 and path[0] == "tasks" and bool(_ATTRIBUTES.fullmatch(str(path[2])))
 
@@ -222,7 +222,7 @@ class _Builder:
         if tag in _TEXT_TAGS:
             return text
         value = _plain(text)
-        return text if _is_attribute_value(path) and value is not None else value
+        return text if is_attribute_value(path) and value is not None else value
 
     def _check_tag(self, node: Node, path: KeyPath, kind: str) -> None:
         if node.tag != f"{_TAG}{kind}":

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from coeval.core.errors import ConfigError
 from coeval.pipeline.config.document import Document, read_document
 from coeval.pipeline.config.draft import Draft, resume_folder
+from coeval.pipeline.config.given import given_document
 from coeval.pipeline.config.problems import Lines, in_order
 from coeval.pipeline.config.rules import broken_rules
 from coeval.pipeline.config.schema import Config
@@ -17,6 +19,9 @@ from coeval.pipeline.config.start import Start, start_findings
 from coeval.pipeline.config.structure import check_structure
 from coeval.pipeline.config.values import is_path
 from coeval.store.rundir import RunDir
+
+Source: TypeAlias = str | Path | Mapping[str, Any]
+"""Where an experiment stands: in a file, or in plain data with the same keys."""
 
 _HIDDEN = "***"
 """What a snapshot shows in place of a credential."""
@@ -27,24 +32,23 @@ class Loaded:
     """A valid experiment file. ``data`` is what was read, inherited sections included."""
 
     config: Config
-    path: Path
     data: dict[str, Any]
     lines: Lines
 
 
-def load_config(path: str | Path) -> Config:
-    """Read and check an experiment file.
+def load_config(source: Source) -> Config:
+    """Read and check an experiment: the path of its file, or a mapping with the sections of one.
 
     Raises
     ------
     ConfigError
         with every problem, one ``file:line  path  V-NN  what is wrong; what would be right`` each.
     """
-    return read_config(path).config
+    return read_config(source).config
 
 
-def read_config(path: str | Path, *, resume_from: str | None = None, start: Start | None = None) -> Loaded:
-    """Read and check an experiment file, keeping what was read; ``resume_from`` overrides the key's.
+def read_config(source: Source, *, resume_from: str | None = None, start: Start | None = None) -> Loaded:
+    """Read and check an experiment, keeping what was read; ``resume_from`` overrides the key's.
 
     With ``start``, whether a run may start so is among the problems.
 
@@ -53,7 +57,7 @@ def read_config(path: str | Path, *, resume_from: str | None = None, start: Star
     ConfigError
         as `load_config`.
     """
-    document = read_document(Path(path))
+    document = given_document(source) if isinstance(source, Mapping) else read_document(Path(source))
     if resume_from is not None and isinstance(document.data.get("experiment"), dict):
         document.data["experiment"]["resume_from"] = resume_from
     _expand_home(document)
@@ -68,8 +72,8 @@ def read_config(path: str | Path, *, resume_from: str | None = None, start: Star
         findings = [f for f in findings if not (f.rule == "V-01" and f.path[0] not in document.data)]
     problems = [*document.problems, *(document.lines.locate(finding) for finding in findings)]
     if problems or structure.config is None:
-        raise ConfigError([problem.render() for problem in in_order(problems, str(path))])
-    return Loaded(structure.config, Path(path), document.data, document.lines)
+        raise ConfigError([problem.render() for problem in in_order(problems, document.lines.file)])
+    return Loaded(structure.config, document.data, document.lines)
 
 
 def _expand_home(document: Document) -> None:

@@ -15,10 +15,13 @@ _SHORTEST_STEM = 4
 
 
 class Place(NamedTuple):
-    """A line of a file, counted from 1; ``file`` as the user named it."""
+    """A line of a file, counted from 1; ``file`` as the user named it. What is in no file has line 0."""
 
     file: str
     line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
 
 
 class Finding(NamedTuple):
@@ -38,7 +41,7 @@ class Problem(NamedTuple):
     message: str
 
     def render(self) -> str:
-        return f"{self.place.file}:{self.place.line}  {self.path}  {self.rule}  {self.message}"
+        return f"{self.place}  {self.path}  {self.rule}  {self.message}"
 
 
 class Lines:
@@ -50,7 +53,7 @@ class Lines:
 
     def find(self, path: KeyPath) -> Place:
         """The place of a value, or of the nearest mapping or list around it where it is absent."""
-        for end in range(len(path), 0, -1):
+        for end in range(len(path), -1, -1):
             if place := self.places.get(path[:end]):
                 return place
         return Place(self.file, 1)
@@ -62,7 +65,7 @@ class Lines:
 
     def with_section(self, section: str, other: Lines) -> Lines:
         """Take one top-level section's places from another file."""
-        taken = {path: place for path, place in other.places.items() if path[0] == section}
+        taken = {path: place for path, place in other.places.items() if path[:1] == (section,)}
         return Lines(self.file, self.places | taken)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from coeval.core.html_table import html_table
 from coeval.core.records import Role
 from coeval.models.base import ModelSpec
 from coeval.models.catalog import HOSTS
@@ -82,7 +83,7 @@ class ModelConfig(Section):
         dict[Role, ParameterMap], Field(description="Per role, merged over `parameters`.")
     ] = {}
     access_key: Annotated[
-        str | None, Field(description="Credential of this model alone; prefer a key file.")
+        str | None, Field(repr=False, description="Credential of this model alone; prefer a key file.")
     ] = None
     batch_enabled: Annotated[
         bool | None, Field(description="Force (true) or forbid (false) the Batch API for this model.")
@@ -265,3 +266,17 @@ class Config(Section):
 
     def with_role(self, role: Role) -> list[ModelConfig]:
         return [model for model in self.models if role in model.roles]
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.models)} models, {len(self.tasks)} tasks"
+        return f"Config({self.experiment.id!r}: {counts})"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def _repr_html_(self) -> str:
+        models = [(model.name, model.interface, ", ".join(model.roles)) for model in self.models]
+        tasks = [(task.name, task.sampling.total, task.evaluation_mode) for task in self.tasks]
+        return html_table(
+            f"Models of {self.experiment.id}", ("model", "interface", "roles"), models
+        ) + html_table("Tasks", ("task", "items per teacher", "evaluation"), tasks)

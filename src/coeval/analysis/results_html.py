@@ -1,0 +1,73 @@
+"""A run's results in a notebook: students against tasks, with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from coeval.core.html_table import html_lines, html_table
+
+if TYPE_CHECKING:
+    from coeval.analysis.scores import Results
+
+SIMULATED = "Simulated models: numbers show the tool, not any real model."
+
+
+def with_interval(mean: float | None, low: float | None, high: float | None) -> str | None:
+    """``0.81 [0.78, 0.84]``; None where nothing was scored."""
+    if mean is None:
+        return None
+    return f"{mean:.2f}" if low is None or high is None else f"{mean:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def results_html(results: Results) -> str:
+    """Scores, label accuracies and notes. Names and notes are escaped."""
+    parts = [html_lines([SIMULATED] if results.simulated else [])]
+    if results.students:
+        parts.append(_scores(results))
+    if results.labels:
+        parts.append(
+            html_table("Label accuracy", ("task", "label", "student", "accuracy", "n"), _labels(results))
+        )
+    return "".join(parts) + html_lines(results.notes)
+
+
+def _scores(results: Results) -> str:
+    cells = {
+        (score.student, score.task): with_interval(score.mean, score.low, score.high)
+        for score in results.students
+    }
+    tasks = list(
+        dict.fromkeys(task for (_, task), cell in cells.items() if task is not None and cell is not None)
+    )
+    removed = {task for score in results.students if "task" in score.removed and (task := score.task)}
+    rows = [
+        [
+            _named(score.student, bool(score.removed)),
+            cells[score.student, None],
+            *(cells.get((score.student, task)) for task in tasks),
+            score.n,
+            score.failed,
+        ]
+        for score in results.students
+        if score.task is None
+    ]
+    columns = [_named(task, task in removed) for task in tasks]
+    return html_table(
+        "Mean scores, 0 to 1, with 95 % intervals", ("student", "overall", *columns, "n", "failed"), rows
+    )
+
+
+def _labels(results: Results) -> Iterator[list[object]]:
+    for label in results.labels:
+        yield [
+            _named(label.task, "task" in label.removed),
+            _named(label.attribute, "label" in label.removed),
+            _named(label.student, "student" in label.removed),
+            with_interval(label.accuracy, label.low, label.high),
+            label.n,
+        ]
+
+
+def _named(name: str, removed: bool) -> str:
+    return f"{name} (removed)" if removed else name

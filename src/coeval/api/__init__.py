@@ -1,0 +1,160 @@
+"""CoEval from Python: load a configuration, run it, read what it made.
+
+>>> import coeval
+>>> run = coeval.run("examples/quickstart.yaml", overwrite=True)
+>>> run.exit_code
+0
+>>> for score in run.results().students: ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from coeval.api.progress import shown
+from coeval.api.reading import Records, Run, open_run
+from coeval.api.waiting import wait_for
+from coeval.core.errors import UsageError
+from coeval.core.options import CONTINUE, OVERWRITE
+from coeval.engine.progress import Watcher
+from coeval.models.keys import Keys
+from coeval.pipeline.config.load import load_config, read_config
+from coeval.pipeline.config.schema import Config
+from coeval.pipeline.config.start import Start, run_folder
+from coeval.pipeline.outcome import Summary
+from coeval.pipeline.recorded import Stance
+from coeval.pipeline.run import arun as _arun
+from coeval.pipeline.running import Options
+
+__all__ = ["Config", "Records", "Run", "Summary", "Watcher", "arun", "load_config", "open_run", "run"]
+
+Experiment: TypeAlias = Config | Mapping[str, Any] | str | Path
+"""A loaded configuration, the sections of an experiment file as a mapping, or the path of such a file."""
+
+Changed: TypeAlias = Literal["refuse", "redo", "keep"]
+
+
+def run(
+    config: Experiment,
+    *,
+    continue_run: bool = False,
+    overwrite: bool = False,
+    only_models: Sequence[str] = (),
+    changed: Changed = "refuse",
+    phase_barriers: bool = False,
+    keys: str | Path | None = None,
+    progress: bool | None = None,
+    watcher: Watcher | None = None,
+    interrupt: asyncio.Event | None = None,
+) -> Run:
+    """Run an experiment as far as it goes; what fails is recorded, and counted in ``Run.summary``.
+
+    Works in scripts and, since it waits beside a loop that is running already, in notebooks. Ctrl-C, or
+    Stop in a notebook, ends the run as it does ``coeval run``: nothing new is asked, requests on the wire
+    have a few seconds to finish, all finished work is on disk, and the `Run` is returned with exit code 130;
+    so look at it before you start the next one. A second Ctrl-C ends it at once with KeyboardInterrupt.
+
+    Parameters
+    ----------
+    config:
+        a configuration that `load_config` returned; or the path of an experiment file, or a mapping with its
+        sections, which are read and checked as `load_config` does.
+    continue_run:
+        go on with the run that stands under this id: do what is owed.
+    overwrite:
+        begin anew; what the phases in mode New hold moves to ``replaced/``, the rest stays.
+    only_models:
+        in phases 3–5, do only the work in which one of these models takes part.
+    changed:
+        what to do with good records that another configuration made: refuse to start, redo them
+        and all that follows from them, or keep them as they are.
+    phase_barriers:
+        finish each phase before the next begins, rather than letting them overlap.
+    keys:
+        a key file, read before the places where keys are looked for.
+    progress:
+        show the run as it goes: by default in a notebook only, unless there is a ``watcher``. True: outside
+        a notebook too, as lines on standard error.
+    watcher:
+        is told what happens; see `Watcher`.
+    interrupt:
+        once set, on the loop of the run, does what the first Ctrl-C does.
+
+    Raises
+    ------
+    UsageError
+        the request was wrong.
+    ModelUnavailable
+        a probed model does not answer.
+    StoreError
+        the run folder cannot be read or written.
+    KeyboardInterrupt
+        at a second Ctrl-C; the run can be opened and continued all the same.
+    """
+    event = interrupt or asyncio.Event()
+    return wait_for(
+        lambda: arun(
+            config,
+            continue_run=continue_run,
+            overwrite=overwrite,
+            only_models=only_models,
+            changed=changed,
+            phase_barriers=phase_barriers,
+            keys=keys,
+            progress=progress,
+            watcher=watcher,
+            interrupt=event,
+        ),
+        event,
+    )
+
+
+async def arun(
+    config: Experiment,
+    *,
+    continue_run: bool = False,
+    overwrite: bool = False,
+    only_models: Sequence[str] = (),
+    changed: Changed = "refuse",
+    phase_barriers: bool = False,
+    keys: str | Path | None = None,
+    progress: bool | None = None,
+    watcher: Watcher | None = None,
+    interrupt: asyncio.Event | None = None,
+) -> Run:
+    """`run` as a coroutine, with the same parameters and errors.
+
+    Setting ``interrupt`` ends it within a few seconds, as Ctrl-C ends `run`. Cancelling ends it at once, as
+    asyncio has it: CancelledError is raised, requests on the wire are lost, finished work is on disk.
+    """
+    options = _options(continue_run, overwrite, only_models, changed, phase_barriers)
+    start = Start(continue_run, overwrite, options.only_models)
+    loaded = config if isinstance(config, Config) else read_config(config, start=start).config
+    found = find_keys(keys)
+    event = interrupt or asyncio.Event()
+    async with shown(progress, watcher, event) as watching:
+        summary = await _arun(loaded, options, keys=found, watcher=watching, interrupt=event)
+    return Run(run_folder(loaded).path, summary)
+
+
+def _options(
+    continue_run: bool, overwrite: bool, only_models: Sequence[str], changed: str, phase_barriers: bool
+) -> Options:
+    if continue_run and overwrite:
+        raise UsageError(f"{CONTINUE} and {OVERWRITE} exclude each other; give one of them")
+    if isinstance(only_models, str):
+        raise UsageError(f'only_models is a list of names; write only_models=["{only_models}"]')
+    if changed not in (known := [stance.value for stance in Stance]):
+        raise UsageError(f'changed="{changed}" is unknown; use {", ".join(known)}')
+    return Options(continue_run, overwrite, tuple(only_models), Stance(changed), phase_barriers)
+
+
+def find_keys(path: str | Path | None = None) -> Keys:
+    """The credentials of this process: ``path``, the usual key files, the environment."""
+    return Keys.load(
+        Path(path) if path is not None else None, env=os.environ, cwd=Path.cwd(), home=Path.home()
+    )
