@@ -20,7 +20,7 @@ from coeval.benchmarks.base import Item, Judgment, Scored
 from coeval.benchmarks.conclusion import Outcome, TaskOutcome, conclude, over_runs
 from coeval.benchmarks.job import RecordCounts
 from coeval.benchmarks.registry import TASKS
-from coeval.benchmarks.runner import Ended, Prepared, ask_owed, held, prepare
+from coeval.benchmarks.runner import EndOfAsking, Prepared, ask_owed, held, prepare
 from coeval.cli.eval_framework.report import show
 from coeval.models.keys import Keys
 
@@ -74,8 +74,8 @@ async def test_a_task_whose_judgments_are_not_there_is_counted_and_not_scored(
         outcome = await bench.run(server.url, tested=tested, interrupt=interrupt)
     [task] = outcome.tasks
     assert (outcome.exit_code, task.summary) == (130, None)
-    assert task.counts is not None
-    assert task.counts.judgments < task.counts.judgments_needed == 3
+    assert task.left_at is not None
+    assert task.left_at.judgments < task.left_at.judgments_needed == 3
     assert not (bench.output / "invented" / "summary.json").exists()
 
 
@@ -91,14 +91,14 @@ async def test_an_answer_that_comes_while_it_stops_still_lacks_its_judgment(benc
     async with fake(reply=reply) as server:
         tested = spec("tested", server.url, max_concurrency=1, start_concurrency=1)
         outcome = await bench.run(server.url, tested=tested, interrupt=interrupt)
-        assert outcome.tasks[0].counts == RecordCounts(3, 3, 2, 3)
+        assert outcome.tasks[0].left_at == RecordCounts(3, 3, 2, 3)
         again = await bench.run(server.url, tested=tested)
     assert again.exit_code == 0
     assert again.tasks[0].summary is not None
 
 
 def stopped_while_scored(bench: Bench, interrupted: bool) -> Outcome:
-    async def asked() -> tuple[Prepared, Ended]:
+    async def asked() -> tuple[Prepared, EndOfAsking]:
         async with fake(reply=good) as server:
             tasks = ("invented", "stopped", "broken")
             prepared = prepare(bench.evaluation(server.url, *tasks), bench.onlooker)
@@ -108,7 +108,7 @@ def stopped_while_scored(bench: Bench, interrupted: bool) -> Outcome:
 
     prepared, ended = asyncio.run(asked())
     with held(prepared):
-        return conclude(prepared, Ended(ended.begun, interrupted, ended.stopped))
+        return conclude(prepared, EndOfAsking(ended.begun, interrupted, ended.stopped))
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -117,8 +117,8 @@ def test_ctrl_c_while_a_task_is_scored_shows_those_that_are(bench: Bench) -> Non
     assert outcome.exit_code == 130
     done, stopped, left = outcome.tasks
     assert done.summary is not None
-    assert (stopped.summary, stopped.counts) == (None, RecordCounts(3, 3, 3, 3))
-    assert (left.summary, left.problem, left.counts) == (None, None, RecordCounts(3, 3, 3, 3))
+    assert (stopped.summary, stopped.left_at) == (None, RecordCounts(3, 3, 3, 3))
+    assert (left.summary, left.problem, left.left_at) == (None, None, RecordCounts(3, 3, 3, 3))
     console = Console(width=80, record=True)
     show(outcome, console, console)
     shown = console.export_text()
@@ -177,7 +177,7 @@ async def test_a_single_sample_has_no_spread(bench: Bench) -> None:
 async def test_a_sample_that_was_stopped_is_not_among_those_counted(bench: Bench) -> None:
     outcome = await Samples(["bad", "good"]).outcome(bench)
     kept, other = outcome.tasks
-    left = TaskOutcome(other.label, other.folder, None, counts=RecordCounts(1, 3, 0, 3))
+    left = TaskOutcome(other.label, other.folder, None, left_at=RecordCounts(1, 3, 0, 3))
     stopped = Outcome([kept, left], interrupted=True)
     spread = over_runs(stopped.tasks)["invented"]["share_good"]
     assert (spread.per_run, spread.std, spread.n_runs) == ((spread.mean,), None, 1)

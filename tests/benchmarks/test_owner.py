@@ -107,6 +107,22 @@ async def test_judging_stored_answers_needs_no_model_and_takes_theirs(bench: Ben
     assert outcome.tasks[0].summary.model == "tested"
 
 
+async def test_a_summary_without_answers_is_not_judged(bench: Bench) -> None:
+    async with fake(reply=good) as server:
+        await bench.run(server.url, mode="inference")
+        (bench.output / "invented" / "responses.jsonl").unlink()
+        with pytest.raises(UsageError, match=r"holds no responses\.jsonl to judge"):
+            await bench.run(server.url, mode="judge", tested=None)
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"model": 5}', "[]"])
+async def test_a_damaged_summary_claims_nothing(bench: Bench, content: str) -> None:
+    (bench.output / "invented").mkdir(parents=True)
+    (bench.output / "invented" / "summary.json").write_text(content)
+    async with fake(reply=good) as server:
+        assert (await bench.run(server.url)).exit_code == 0
+
+
 async def test_answers_are_not_moved_aside_before_the_model_answers(bench: Bench) -> None:
     async with fake(reply=good) as server:
         await bench.run(server.url)

@@ -63,5 +63,6 @@ def _of_records(job: Job, cut: CutOff) -> Iterator[str]:
 
 
 def _refused(what: str, records: Sequence[Answer] | Sequence[Judgment]) -> Iterator[str]:
+    good = sum(record.status == "ok" for record in records)
     for name, count in sorted(count_dropped(records).items()):
-        yield f"the host refused {name}: {count:,} of {len(records):,} {what} were made without it"
+        yield f"the host refused {name}: {count:,} of {good:,} {what} were made without it"

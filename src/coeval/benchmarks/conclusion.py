@@ -11,7 +11,7 @@ import msgspec
 
 from coeval.benchmarks.base import Unit
 from coeval.benchmarks.job import Job, RecordCounts
-from coeval.benchmarks.runner import Ended, Prepared
+from coeval.benchmarks.runner import EndOfAsking, Prepared
 from coeval.benchmarks.summary import Summary, summarise, write
 
 __all__ = ["Outcome", "Spread", "TaskOutcome", "conclude", "over_runs"]
@@ -26,12 +26,15 @@ class TaskOutcome:
     folder: Path
     summary: Summary | None
     problem: str | None = None
-    counts: RecordCounts | None = None
+    left_at: RecordCounts | None = None
 
 
 @dataclass(slots=True)
 class Outcome:
-    """An evaluation's end; ``stopped`` and ``interrupted`` as in `Ended`. No tasks: nothing was asked."""
+    """An evaluation's end; ``stopped`` and ``interrupted`` as in `EndOfAsking`.
+
+    Without tasks it was interrupted before anything was asked.
+    """
 
     tasks: list[TaskOutcome] = field(default_factory=list)
     stopped: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +59,7 @@ class Spread(msgspec.Struct, frozen=True):
     unit: Unit
 
 
-def conclude(prepared: Prepared, ended: Ended) -> Outcome:
+def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
     """Score what is all there, write its files, and count the rest, while the folders are `held`.
 
     A first Ctrl-C meanwhile leaves the tasks that are not scored yet; a second one ends it.
@@ -68,6 +71,7 @@ def conclude(prepared: Prepared, ended: Ended) -> Outcome:
     """
     outcome = Outcome(stopped=ended.stopped, interrupted=ended.interrupted)
     for job in prepared.jobs if ended.begun else ():
+        # Stopped while models were asked: what is whole is scored. Stopped here: nothing more is.
         whole = job.is_all_there() if ended.interrupted else not outcome.interrupted
         try:
             concluded = _scored(job, prepared) if whole else _left(job)
@@ -81,7 +85,7 @@ def conclude(prepared: Prepared, ended: Ended) -> Outcome:
 
 
 def _left(job: Job) -> TaskOutcome:
-    return TaskOutcome(job.label, job.folder.path, None, counts=job.counts())
+    return TaskOutcome(job.label, job.folder.path, None, left_at=job.counts())
 
 
 def _scored(job: Job, prepared: Prepared) -> TaskOutcome:

@@ -24,8 +24,6 @@ from coeval.store.rundir import RunDir
 RecordT = TypeVar("RecordT", Answer, Judgment)
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-
-
 _LONGEST_NAME = 100
 
 

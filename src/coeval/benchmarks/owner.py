@@ -21,6 +21,7 @@ from coeval.benchmarks.asked import Evaluation, model_of
 from coeval.benchmarks.folder import TaskFolder, first_answer
 from coeval.benchmarks.given import GivenCounts
 from coeval.core.errors import UsageError
+from coeval.store.jsonl import store_error
 
 __all__ = ["refuse_another_model"]
 
@@ -50,7 +51,7 @@ def refuse_another_model(evaluation: Evaluation) -> None:
             wanted = evaluation.tested.model
         else:
             continue
-        if wanted != claim.model:
+        if wanted not in ("", claim.model):  # empty: there are no answers to judge, which is said elsewhere
             raise _refusal(claim, wanted, evaluation)
 
 
@@ -89,7 +90,11 @@ def _of_summary(folder: Path) -> Iterator[_Claim]:
     path = TaskFolder(folder).summary
     try:
         summary = msgspec.json.decode(path.read_bytes(), type=_Summarised)
-    except (OSError, msgspec.DecodeError):
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise store_error("read", path, error) from error
+    except msgspec.DecodeError:  # damaged, or another program's
         return
     if summary.model:  # which does not say of given responses whether somebody named their model
         yield _Claim(path, summary.model, summary.given is not None)

@@ -29,7 +29,7 @@ from coeval.models.open import Models
 from coeval.store.journal import Journal
 from coeval.store.rundir import now
 
-__all__ = ["Ended", "Prepared", "ask_owed", "held", "prepare"]
+__all__ = ["EndOfAsking", "Prepared", "ask_owed", "held", "prepare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndOfAsking:
     """How the asking ended. ``begun``: the models were found to answer, and were asked what is owed.
 
     ``stopped`` says which models were given up, and why; ``interrupted``: somebody ended it.
@@ -91,7 +91,7 @@ def held(prepared: Prepared) -> Iterator[None]:
 
 async def ask_owed(
     prepared: Prepared, keys: Keys, watcher: Watcher, interrupt: asyncio.Event | None = None
-) -> Ended:
+) -> EndOfAsking:
     """Ask for everything that is owed, and record it, while the folders are `held`.
 
     Failures and gaps do not raise; they stand in the records, and are counted when it is concluded.
@@ -117,11 +117,11 @@ async def ask_owed(
         try:
             await unless_interrupted(errand.meet(watcher.note), interrupt, "nothing was asked")
         except Draining:
-            return Ended(begun=False, interrupted=True)
+            return EndOfAsking(begun=False, interrupted=True)
         errand.take_up_folders(watcher.note)
         watcher.begin(errand.board)
         await errand.carry_out(interrupt)
-    return Ended(begun=True, interrupted=errand.interrupted, stopped=errand.stopped)
+    return EndOfAsking(begun=True, interrupted=errand.interrupted, stopped=errand.stopped)
 
 
 def _specs(evaluation: Evaluation, jobs: Iterable[Job]) -> list[ModelSpec]:

@@ -60,7 +60,7 @@ def _table(outcome: Outcome) -> Table:
     for task in outcome.tasks:
         summary = task.summary
         if summary is None:
-            state = "no result" if task.counts is None else "stopped"
+            state = "no result" if task.left_at is None else "stopped"
             table.add_row(Text(task.label, style="bold"), Text(state, style="red"))
             continue
         counts = f"{summary.n_expected:,}", f"{sum(summary.n_failed.values()):,}"
@@ -87,8 +87,8 @@ def _table_over_runs(spreads: Mapping[str, Mapping[str, Spread]]) -> Table:
 def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:
     if task.problem is not None:
         say(messages, f"error: {task.label}: {task.problem}", "red")
-    if task.counts is not None:
-        say(results, f"{task.label} was stopped: {_reached(task.counts)}", "yellow")
+    if task.left_at is not None:
+        say(results, f"{task.label} was stopped: {_reached(task.left_at)}", "yellow")
     if task.summary is None:
         return
     if task.summary.missing:

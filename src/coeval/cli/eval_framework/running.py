@@ -73,7 +73,7 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
                 "folder": str(task.folder),
                 "problem": task.problem,
                 "summary": task.summary,
-                "left_at": task.counts,
+                "left_at": task.left_at,
             }
             for task in outcome.tasks
         },
