@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,57 @@ def test_where_the_number_of_factors_is_not_known_yet_a_range_is_told(
     assert low < asked.phases()[4] <= high
     factors = json.loads((lab.path / "phase2_rubric" / "story.rubric.json").read_text())
     assert asked.phases()[4] == 24 * len(factors)
+
+
+ALL_SIX = ["accuracy", "completeness", "clarity", "relevance", "conciseness", "format"]
+"""All factors that simulated teachers know: to these they add nothing."""
+EXTENDING = dict.fromkeys(("data_generation", "response_collection", "evaluation"), "Extend")
+
+
+@pytest.mark.parametrize("mode", ["single", "per_factor"])
+@pytest.mark.parametrize("factors", [ALL_SIX, ALL_SIX[:1]], ids=["nothing new", "something new"])
+def test_an_extended_rubric_may_bring_nothing_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factors: list[str], mode: str
+) -> None:
+    """16 answers were judged, but for one, and the teacher may add factors or not."""
+    rubric = {name: f"Of the best {name}." for name in factors}
+    tasks = [task(total=4, rubric=rubric, evaluation_mode=mode)]
+    source = Lab(tmp_path, [model("ann"), model("ben", "student", "judge")], tasks, id="old")
+    source.run()
+    source.lose("evaluation", "story__ann__00002__ben__ann")
+    settings = {"resume_from": "old", "phases": EXTENDING}
+    lab = Lab(tmp_path, source.models, [tasks[0] | {"rubric": "extend"}], settings)
+    expected = foretold(lab)
+    asked = listen(monkeypatch)
+    assert lab.run().exit_code == 0
+    assert expected[:4] == exactly(*asked.phases()[:4]) == exactly(0, 1, 0, 0)
+    written = json.loads((lab.path / "phase2_rubric" / "story.rubric.json").read_text())
+    added = len(written) - len(factors)
+    assert bool(added) == (factors != ALL_SIX)
+    low, high = expected[4]
+    per_answer = len(factors) if mode == "per_factor" else 1
+    assert low == per_answer, "nothing new: one judgment is missing"
+    assert high == (per_answer + 40 * 16 if mode == "per_factor" else 16)
+    made = asked.phases()[4]
+    new = 16 * (added if mode == "per_factor" else bool(added))
+    assert made == (low + new if mode == "per_factor" else max(low, new))
+    assert low <= made <= high
+
+
+def test_what_was_proposed_before_a_crash_is_known(tmp_path: Path) -> None:
+    """One of two teachers was heard before the run was cut short."""
+    lab = Lab(tmp_path, tasks=[task(total=2, rubric="auto", evaluation_mode="per_factor")])
+    lab.run()
+    folder = lab.path / "phase2_rubric"
+    first, _ = (folder / "proposals.jsonl").read_text().splitlines()
+    (folder / "proposals.jsonl").write_text(first + "\n")
+    (folder / "story.rubric.json").unlink()
+    for phase in ("phase3_datapoints", "phase4_responses", "phase5_evaluations"):
+        shutil.rmtree(lab.path / phase)
+    judgments, heard = 2 * 4 * 2, 4
+    assert foretold(lab, continue_run=True)[1:] == [
+        (1, 1), (4, 4), (8, 8), (judgments * heard, judgments * (heard + 40)),
+    ]  # fmt: skip
 
 
 def test_open_attributes_leave_a_static_rubric_known(tmp_path: Path) -> None:

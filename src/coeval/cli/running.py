@@ -62,8 +62,8 @@ def _phase_table(config: Config, options: Options, foreseen: Forecast) -> Table:
         table.add_column(heading, justify="right")
     for phase in PHASES:
         records, calls = foreseen.owed_of_phase(phase), foreseen.calls_of_phase(phase)
-        table.add_row(phase, _mode(config, options, phase), f"{records:,}", str(calls))
-    table.add_row("total", "", f"{foreseen.owed.total():,}", str(foreseen.total), style="bold")
+        table.add_row(phase, _mode(config, options, phase), str(records), str(calls))
+    table.add_row("total", "", str(foreseen.total_owed), str(foreseen.total), style="bold")
     return table
 
 

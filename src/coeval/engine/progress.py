@@ -19,7 +19,7 @@ LEAST_MADE = 3
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """A number of calls, or the range it falls in."""
+    """A number of calls, or of the records that they make, or the range it falls in."""
 
     low: int
     high: int

@@ -21,7 +21,6 @@ from coeval.models.keys import Keys
 from coeval.models.open import Models, check_askable
 from coeval.models.quota import UsageLedger
 from coeval.pipeline.blueprint import Blueprint
-from coeval.pipeline.changes import refuse_changed
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.problems import render_path
 from coeval.pipeline.config.resolve import resolve_models
@@ -177,7 +176,7 @@ def _unchanged_outlook(config: Config, options: Options) -> Outlook | None:
     if not builds and config.experiment.probe_mode != "resume":
         return None
     outlook = look_ahead(config, options)
-    refuse_changed(outlook.survey, outlook.plan.scenes, outlook.standing, options.stance)
+    outlook.refuse_changed(options.stance)
     return outlook
 
 

@@ -268,6 +268,10 @@ class Blueprint:
             return merge_rubrics(self.inherited_rubric(task), *proposals)
         return merge_attributes(_seeds(task, kind) or {}, *proposals)
 
+    def heard_rubric(self, task: TaskConfig) -> dict[str, str]:
+        """The rubric as far as it is known: what is inherited, and what teachers have proposed so far."""
+        return merge_rubrics(self.inherited_rubric(task), *self._proposed(task, "rubric", {}))
+
     def inherited_rubric(self, task: TaskConfig) -> dict[str, str]:
         """The rubric that ``rubric: extend`` adds to; empty for any other."""
         if task.rubric != "extend" or self._inherited is None:

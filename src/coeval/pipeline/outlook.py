@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
-from coeval.pipeline.blueprint import PHASE_OF, Blueprint, Kind
+from coeval.pipeline.blueprint import KINDS, PHASE_OF, Blueprint, Kind, TaskBlueprint
 from coeval.pipeline.cast import Scene
-from coeval.pipeline.config.schema import Config
+from coeval.pipeline.changes import refuse_changed
+from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.start import run_folder
 from coeval.pipeline.inherit import inherited_phases, source_folder
 from coeval.pipeline.overwrite import cleared
 from coeval.pipeline.plan import FLOWING, Plan
-from coeval.pipeline.recorded import Recorded
+from coeval.pipeline.recorded import Recorded, Stance
 from coeval.pipeline.running import Options
-from coeval.pipeline.scenes import UNKNOWN, build_scene, item_sources
+from coeval.pipeline.scenes import build_scene, item_sources
 from coeval.pipeline.survey import Survey, survey
+from coeval.pipeline.teaching import MOST_NAMES
 from coeval.store.rundir import RunDir
 
 
@@ -24,14 +27,26 @@ from coeval.store.rundir import RunDir
 class Outlook:
     """``unsettled``: the tasks whose blueprint phases 1–2 have yet to draw; their scenes stand in for it.
 
+    Teachers may add nothing to the rubric of such a task, or a great deal. ``survey`` (and ``plan``) hold
+    the most that may be owed then, ``least`` the least; they are one where every rubric is known.
     ``standing`` is the folder whose records these are: the run's own, or the one it takes over.
     """
 
     blueprint: Blueprint
     plan: Plan
     survey: Survey
+    least: Survey
     unsettled: frozenset[str]
     standing: RunDir
+
+    def refuse_changed(self, stance: Stance) -> None:
+        """
+        Raises
+        ------
+        UsageError
+            good records stand that would be made otherwise now, whatever teachers propose.
+        """
+        refuse_changed(self.least, self.plan.scenes, self.standing, stance)
 
 
 def make_plan(
@@ -61,15 +76,35 @@ def look_ahead(config: Config, options: Options) -> Outlook:
     source = None if options.continue_run else source_folder(config)
     recorded = _records(config, options, folder, source)
     blueprint = _Foreseen(config, options, folder, source)
-    scenes, unsettled = [], []
+    unsettled: set[str] = set()
+    most, least = [], []
     for task in config.tasks:
         drawn = blueprint.known(task)
         if drawn is None:
-            unsettled.append(task.name)
-            drawn = replace(UNKNOWN, rubric=blueprint.known_part(task, "rubric") or UNKNOWN.rubric)
-        scenes.append(build_scene(config, task, drawn))
-    plan = make_plan(config, options, scenes, recorded)
-    return Outlook(blueprint, plan, survey(plan), frozenset(unsettled), source or folder)
+            unsettled.add(task.name)
+            target, nuanced = (blueprint.known_part(task, kind) or {} for kind in KINDS[:2])
+            small, large = _rubric_bounds(task, blueprint)
+            drawn = TaskBlueprint(target, nuanced, large)
+            least.append(build_scene(config, task, replace(drawn, rubric=small)))
+        else:
+            least.append(build_scene(config, task, drawn))
+        most.append(build_scene(config, task, drawn))
+    plan = make_plan(config, options, most, recorded)
+    found = survey(plan)
+    bounded = [(scene.criteria, other.criteria) for scene, other in zip(most, least, strict=True)]
+    lower = found if all(a == b for a, b in bounded) else survey(make_plan(config, options, least, recorded))
+    return Outlook(blueprint, plan, found, lower, frozenset(unsettled), source or folder)
+
+
+def _rubric_bounds(task: TaskConfig, blueprint: Blueprint) -> tuple[dict[str, str], dict[str, str]]:
+    """The smallest rubric and the largest that may come of what teachers are still to propose."""
+    known = blueprint.known_part(task, "rubric")
+    if known is not None:
+        return known, known
+    heard = blueprint.heard_rubric(task)
+    proposals = len(blueprint.owed_proposals(task, "rubric"))
+    proposed = {f"(proposed {n})": "" for n in range(1, MOST_NAMES * proposals + 1)}
+    return heard or dict(islice(proposed.items(), 1)), heard | proposed
 
 
 def _records(config: Config, options: Options, folder: RunDir, source: RunDir | None) -> Recorded:

@@ -169,7 +169,7 @@ def _foretell(start: Begun) -> None:
     outlook = start.outlook or look_ahead(running.config, running.options)
     foreseen = expected(running.config, outlook)
     for phase in PHASES:
-        planned, owed = foreseen.planned_of_phase(phase), foreseen.owed_of_phase(phase)
+        planned, owed = foreseen.planned_of_phase(phase), foreseen.owed_of_phase(phase).high
         calls = foreseen.calls_of_phase(phase)
         running.board.expect(phase, recorded=planned - owed, owed=owed, calls=calls)
 
