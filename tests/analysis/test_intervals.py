@@ -5,9 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coeval.analysis.intervals import Interval, clustered_mean, mean_over_strata, wilson
+from coeval.analysis.intervals import (
+    PERCENT,
+    Bounds,
+    Interval,
+    Scale,
+    Scatter,
+    beta_bounds,
+    clustered_mean,
+    mean_bounds,
+    mean_over_strata,
+    wilson,
+)
 
 LEVELS = st.sampled_from([0.0, 0.5, 1.0])
+SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 
 
 def bounds(interval: Interval) -> tuple[float, float]:
@@ -16,30 +28,130 @@ def bounds(interval: Interval) -> tuple[float, float]:
     return interval.low, interval.high
 
 
-def covers(interval: Interval, truth: float) -> bool:
-    low, high = bounds(interval)
-    return low <= truth <= high
+def single(*scores: float) -> Interval:
+    return clustered_mean(scores, range(len(scores)))
 
 
-def test_equals_cluster_robust_regression_on_a_constant() -> None:
+def test_of_yes_or_no_scores_it_is_jeffreys_interval() -> None:
+    proportion = pytest.importorskip("statsmodels.stats.proportion")
+    for k, n in [(1, 7), (5, 7), (50, 1000), (999, 1000)]:
+        expected = proportion.proportion_confint(k, n, alpha=0.05, method="jeffreys")
+        assert beta_bounds(k / n, k / n * (1 - k / n), n) == pytest.approx(expected, abs=1e-9)
+        narrower = proportion.proportion_confint(k, n, alpha=0.1, method="jeffreys")
+        assert beta_bounds(k / n, k / n * (1 - k / n), n, 0.9) == pytest.approx(narrower, abs=1e-9)
+    low, _ = proportion.proportion_confint(20, 20, alpha=0.05, method="jeffreys")
+    assert bounds(single(*[1.0] * 20)) == pytest.approx((low, 1.0))
+
+
+def test_it_is_the_bayesian_bootstrap_with_half_an_observation_at_either_end() -> None:
+    rng = np.random.default_rng(8)
+    for scores in (rng.uniform(0.4, 0.9, size=12), rng.beta(8, 0.5, size=25)):
+        weights = rng.dirichlet([1.0] * len(scores) + [0.5, 0.5], size=100_000)
+        means = weights @ np.append(scores, [0.0, 1.0])
+        drawn = np.quantile(means, [0.025, 0.975]).tolist()
+        assert beta_bounds(scores.mean(), scores.var(), len(scores)) == pytest.approx(drawn, abs=0.015)
+
+
+def test_one_stratum_by_hand() -> None:
+    """SS 0.125, lent (0.125 + 0.1875) / 2; s² = (0.125 + 4 · 0.15625) / 5 = 0.15; M = 2/3, V = 0.0493056."""
+    stats = pytest.importorskip("scipy.stats")
+    expected = stats.beta(2.3380282, 1.1690141).ppf([0.025, 0.975]).tolist()
+    assert bounds(single(1.0, 0.5)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_two_strata_by_hand() -> None:
+    """Means 1 and ½, m = ¾; SS 0 and 0.5; lent (0.5 + 0.1875) / (1 + 2 + 1) = 0.171875.
+
+    s² = 4 · 0.171875 / 5 = 0.1375 and (0.5 + 0.6875) / 6 = 0.19791667; v = (0.06875 + 0.06597222) / 4;
+    n = 4 / (1/2 + 1/3) = 4.8.
+    """
+    expected = beta_bounds(0.75, 4.8 * 0.033680556, 4.8)
+    assert bounds(mean_over_strata([[1.0, 1.0], [0.0, 0.5, 1.0]])) == pytest.approx(expected, abs=1e-8)
+
+
+def test_a_cluster_counts_by_how_far_it_takes_the_mean() -> None:
+    """In the middle, and of many clusters, it is the interval of a cluster-robust regression."""
     linear_model = pytest.importorskip("statsmodels.regression.linear_model")
     rng = np.random.default_rng(4)
-    clusters = np.repeat(np.arange(25), rng.integers(1, 7, size=25))
-    values = rng.normal(size=25)[clusters] + rng.normal(size=len(clusters))
+    clusters = np.repeat(np.arange(400), rng.integers(1, 7, size=400))
+    values = rng.uniform(0.2, 0.8, size=400)[clusters] + rng.uniform(-0.2, 0.2, size=len(clusters))
     fit = linear_model.OLS(values, np.ones_like(values)).fit(
         cov_type="cluster", cov_kwds={"groups": clusters, "df_correction": True}, use_t=True
     )
     interval = clustered_mean(values, clusters)
-    assert interval.method == "t"
     assert interval.mean == pytest.approx(fit.params[0])
-    assert bounds(interval) == pytest.approx(tuple(fit.conf_int(alpha=0.05)[0]))
+    assert interval.n == 400
+    assert bounds(interval) == pytest.approx(tuple(fit.conf_int(alpha=0.05)[0]), abs=0.001)
 
 
-def test_is_the_ordinary_t_interval_where_each_cluster_is_one_unit() -> None:
+def test_in_the_middle_it_is_as_narrow_as_the_t_interval() -> None:
     stats = pytest.importorskip("scipy.stats")
-    values = np.random.default_rng(1).normal(3, 2, size=40)
-    expected = stats.t.interval(0.95, 39, loc=values.mean(), scale=stats.sem(values))
-    assert bounds(clustered_mean(values, np.arange(40))) == pytest.approx(tuple(expected))
+    rng = np.random.default_rng(6)
+    for n in (6, 10, 40, 100):
+        ours, of_t = [], []
+        for _ in range(200):
+            values = rng.beta(2, 2, size=n)
+            low, high = bounds(clustered_mean(values, np.arange(n)))
+            ours.append(high - low)
+            of_t.append(2 * stats.t.ppf(0.975, n - 1) * stats.sem(values))
+        assert 0.9 < np.mean(ours) / np.mean(of_t) < 1.0
+
+
+def test_all_alike_they_have_a_width_that_shrinks_with_their_number() -> None:
+    for score in (0.0, 0.5, 1.0):
+        widths = [high - low for low, high in (bounds(single(*[score] * n)) for n in (1, 2, 5, 20, 1000))]
+        assert widths == sorted(widths, reverse=True)
+        assert 0.001 < widths[-1] < 0.01
+    assert bounds(single(*[1.0] * 20))[0] == pytest.approx(0.8834, abs=1e-4)
+    low, high = bounds(clustered_mean([1.0] * 12, [1] * 12))
+    assert (low, high) == bounds(single(1.0)), "twelve judgments of one item are one item"
+
+
+def test_a_single_item_says_little() -> None:
+    assert bounds(single(1.0)) == pytest.approx((0.1467, 1.0), abs=1e-4)
+    assert bounds(single(0.5)) == pytest.approx((0.025, 0.975))
+    assert bounds(mean_over_strata([[0.5], np.full(30, 0.5)])) == pytest.approx((0.3074, 0.6926), abs=1e-4)
+
+
+@given(st.lists(SCORES, min_size=1, max_size=5))
+def test_it_holds_the_mean_stays_on_the_scale_and_has_a_width(strata: list[list[float]]) -> None:
+    interval = mean_over_strata(strata)
+    low, high = bounds(interval)
+    assert interval.mean is not None
+    assert 0 <= low <= interval.mean <= high <= 1
+    assert high - low > 0.01
+    assert interval.n == sum(map(len, strata))
+
+
+@given(SCORES)
+def test_of_the_scale_turned_over_it_is_the_mirror_image(scores: list[float]) -> None:
+    low, high = bounds(single(*scores))
+    mirrored = bounds(single(*(1 - score for score in scores)))
+    assert (1 - high, 1 - low) == pytest.approx(mirrored, abs=1e-6)
+
+
+def test_another_scale_only_renames_the_scores() -> None:
+    scores = np.array([1.0, 0.5, 0.75, 1.0])
+    low, high = bounds(single(*scores))
+    percent = clustered_mean(100 * scores, np.arange(4), PERCENT)
+    assert percent.mean == 81.25
+    assert bounds(percent) == pytest.approx((100 * low, 100 * high))
+    points = clustered_mean(1 + 9 * scores, np.arange(4), Scale(1, 10))
+    assert bounds(points) == pytest.approx((1 + 9 * low, 1 + 9 * high))
+
+
+def test_one_stratum_is_the_plain_mean() -> None:
+    values = np.random.default_rng(3).random(17)
+    assert bounds(mean_over_strata([values])) == pytest.approx(bounds(clustered_mean(values, np.arange(17))))
+
+
+def test_strata_count_alike_whatever_their_size() -> None:
+    few = mean_over_strata([[0.0, 0.5], [1.0, 0.5, 1.0, 0.5], []])
+    assert (few.mean, few.n) == (0.5, 6)
+
+
+def test_more_scatter_than_scores_can_have_says_nothing() -> None:
+    assert mean_bounds(0.5, [Scatter(10, 1e6)]) == Bounds(0.0, 1.0)
 
 
 def test_wilson_equals_statsmodels() -> None:
@@ -58,75 +170,17 @@ def test_wilson_contains_the_share_and_stays_between_0_and_1(counts: tuple[int, 
     assert (high == 1) == (k == n)
 
 
-def test_wilson_without_units_claims_nothing_and_refuses_nonsense() -> None:
-    assert wilson(0, 0) == Interval(None, None, None, 0, 0, "none")
+def test_wilson_refuses_nonsense() -> None:
     with pytest.raises(ValueError, match="k=3, n=2"):
         wilson(3, 2)
 
 
-@pytest.mark.parametrize(("n_clusters", "at_least"), [(12, 0.92), (40, 0.935)])
-def test_coverage_is_about_95_percent_with_unequal_dependent_clusters(
-    n_clusters: int, at_least: float
-) -> None:
-    rng = np.random.default_rng(20)
-    hits = 0
-    for _ in range(1000):
-        clusters = np.repeat(np.arange(n_clusters), rng.integers(2, 7, size=n_clusters))
-        values = 0.6 + 0.2 * rng.normal(size=n_clusters)[clusters] + 0.2 * rng.normal(size=len(clusters))
-        hits += covers(clustered_mean(values, clusters), 0.6)
-    assert at_least <= hits / 1000 <= 0.97
-
-
-def test_coverage_of_the_mean_over_strata_of_unequal_size_and_spread() -> None:
-    rng = np.random.default_rng(21)
-    hits = sum(
-        covers(
-            mean_over_strata([rng.normal(0.2, 0.1, 6), rng.normal(0.5, 0.5, 15), rng.normal(0.8, 0.2, 40)]),
-            0.5,
-        )
-        for _ in range(1000)
-    )
-    assert 0.93 <= hits / 1000 <= 0.97
-
-
-def test_few_clusters_are_bootstrapped_and_say_so() -> None:
-    values, clusters = [1, 0.5, 0, 0.5, 1, 1], [1, 1, 2, 2, 3, 3]
-    interval = clustered_mean(values, clusters)
-    assert interval.method == "bootstrap"
-    assert bounds(interval) == (0.25, 1.0)  # the resamples of three clusters alone: the worst, the best
-    assert interval == clustered_mean(values, clusters)
-    assert interval == clustered_mean(values[::-1], clusters[::-1])
-
-
-def test_no_variance_between_clusters_is_flagged() -> None:
-    values, clusters = np.tile([1.0, 0.0], 20), np.repeat(np.arange(20), 2)
-    assert clustered_mean(values, clusters) == Interval(0.5, 0.5, 0.5, 40, 20, "bootstrap")
-    assert mean_over_strata([np.ones(20), np.zeros(5)]) == Interval(0.5, 0.5, 0.5, 25, 25, "bootstrap")
-
-
-def test_one_datapoint_gives_a_mean_and_no_interval() -> None:
-    assert clustered_mean([1, 0, 0.5], ["a", "a", "a"]) == Interval(0.5, None, None, 3, 1, "none")
-    assert mean_over_strata([[0.5], np.linspace(0, 1, 30)]).method == "none"
-
-
 def test_nothing_gives_nothing() -> None:
-    nothing = Interval(None, None, None, 0, 0, "none")
+    nothing = Interval(None, None, None, 0)
     assert clustered_mean([], []) == nothing
     assert mean_over_strata([]) == nothing
     assert mean_over_strata([[], []]) == nothing
-
-
-def test_one_stratum_is_the_plain_mean() -> None:
-    values = np.random.default_rng(3).random(17)
-    assert bounds(mean_over_strata([values])) == pytest.approx(bounds(clustered_mean(values, np.arange(17))))
-
-
-def test_strata_count_alike_whatever_their_size() -> None:
-    few = mean_over_strata([[0.0, 0.5], [1.0, 0.5, 1.0, 0.5]])
-    assert few.mean == 0.5
-    assert few.method == "bootstrap"
-    low, high = bounds(few)
-    assert 0.25 <= low < 0.5 < high <= 0.75
+    assert wilson(0, 0) == nothing
 
 
 def test_refuses_what_is_no_score() -> None:
@@ -134,17 +188,16 @@ def test_refuses_what_is_no_score() -> None:
         clustered_mean([1.0, float("nan")], [1, 2])
     with pytest.raises(ValueError, match="equally long"):
         clustered_mean([1.0, 0.0], [1, 2, 3])
+    with pytest.raises(ValueError, match="a mean of 7 lies outside the scale, 0 to 1"):
+        single(7.0)
 
 
 @given(st.lists(st.tuples(LEVELS, st.integers(0, 30)), min_size=1, max_size=60))
 def test_the_order_of_units_does_not_matter(units: list[tuple[float, int]]) -> None:
     shuffled = sorted(units, key=lambda unit: (unit[1] * 7 % 31, unit[0]))
-    first = clustered_mean(*zip(*units, strict=True))
-    again = clustered_mean(*zip(*shuffled, strict=True))
-    assert (first.n_units, first.n_clusters, first.method) == (again.n_units, again.n_clusters, again.method)
-    assert first.mean == pytest.approx(again.mean)
-    assert first.low == pytest.approx(again.low)
-    assert first.high == pytest.approx(again.high)
-    if first.low is not None and first.high is not None:
-        assert first.mean is not None
-        assert first.low <= first.mean <= first.high
+    first, again = (
+        clustered_mean([value for value, _ in each], [cluster for _, cluster in each])
+        for each in (units, shuffled)
+    )
+    assert first.n == again.n
+    assert (first.mean, *bounds(first)) == pytest.approx((again.mean, *bounds(again)))

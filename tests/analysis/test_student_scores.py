@@ -34,7 +34,8 @@ def test_an_item_counts_once_however_many_judged_it(run: Run) -> None:
     run.judged(2, "s", "j", {"a": "Low"})
     score = one(read(run), "s", "haiku")
     assert (score.mean, score.n, score.units, score.failed) == (0.5, 2, 5, 0)
-    assert score.method == "bootstrap"
+    assert score.low is not None
+    assert score.low < 0.1, "two items say little, however often they were judged"
 
 
 def test_the_headline_is_the_mean_over_tasks_not_over_items(run: Run) -> None:
@@ -44,7 +45,7 @@ def test_the_headline_is_the_mean_over_tasks_not_over_items(run: Run) -> None:
     for n in range(1, 3):
         other.judged(n, "s", "j", {"a": "Low" if n % 2 else "Medium"})
     score = one(read(run), "s", None)
-    assert (score.mean, score.n, score.units, score.method) == (0.5, 14, 14, "t")
+    assert (score.mean, score.n, score.units) == (0.5, 14, 14)
     assert score.low is not None
     assert score.high is not None
     assert score.low < 0.5 < score.high
@@ -62,21 +63,27 @@ def test_failures_are_counted_where_they_belong_and_score_nothing(run: Run) -> N
     found = read(run)
     score = one(found, "s", None)
     assert (score.mean, score.n, score.units, score.failed) == (1.0, 1, 2, 4)
-    assert (score.low, score.high, score.method) == (None, None, "none")
+    assert score.low == pytest.approx(0.1467, abs=1e-4), "one item says little"
+    assert score.high == 1.0
     silent = one(found, "silent", None)
-    assert (silent.mean, silent.n, silent.failed) == (None, 0, 1)
+    assert (silent.mean, silent.low, silent.high, silent.n, silent.failed) == (None, None, None, 0, 1)
 
 
-def test_an_interval_ends_where_the_scale_does(run: Run) -> None:
+def test_near_the_end_of_the_scale_an_interval_reaches_further_to_the_middle(run: Run) -> None:
     for n in range(1, 21):
         run.judged(n, "good", "j", {"a": "High" if n > 1 else "Medium"})
         run.judged(n, "poor", "j", {"a": "Low" if n > 1 else "Medium"})
+        run.judged(n, "best", "j", {"a": "High"})
     for task in ("haiku", None):
-        good, poor = one(read(run), "good", task), one(read(run), "poor", task)
-        assert (good.mean, good.high, good.method) == (0.975, 1.0, "t")
+        best, good, poor = (one(read(run), student, task) for student in ("best", "good", "poor"))
+        assert good.mean == 0.975
         assert good.low is not None
-        assert 0.9 < good.low < 0.975, "the other end stays"
-        assert (poor.mean, poor.low) == (0.025, 0.0)
+        assert good.high is not None
+        assert 0.82 < good.low < 0.86
+        assert 0.99 < good.high < 1
+        assert (poor.mean, poor.low, poor.high) == pytest.approx((0.025, 1 - good.high, 1 - good.low))
+        assert best.low == pytest.approx(0.8834, abs=1e-4)
+        assert (best.mean, best.high) == (1.0, 1.0)
 
 
 def test_answers_that_were_cut_off_are_counted(run: Run) -> None:
@@ -201,6 +208,16 @@ def test_label_accuracy_stands_beside_the_scores(run: Run) -> None:
     assert label_accuracy.low == pytest.approx(0.30064, abs=1e-5)  # Wilson, 3 of 4
     assert label_accuracy.high == pytest.approx(0.95441, abs=1e-5)
     assert one(found, "s", None).mean == 0.0
+
+
+def test_answers_that_are_none_of_the_labels_are_wrong_and_counted(run: Run) -> None:
+    for n, predicted in enumerate(["x", "y", None, None], start=1):
+        run.datapoint(n)
+        run.response(n, "s")
+        label = {"expected": "x", "predicted": predicted, "match": predicted == "x"}
+        run.evaluation(n, "s", "exact_match", {}, label_scores={"form": label})
+    [label_accuracy] = read(run).labels
+    assert (label_accuracy.correct, label_accuracy.none, label_accuracy.n) == (1, 2, 4)
 
 
 def test_results_are_plain_data(run: Run) -> None:

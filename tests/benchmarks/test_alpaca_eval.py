@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.judged_tasks import JUDGE, MODEL, Panel, Shelf, lines_of
+from fakes.judged_tasks import JUDGE, MODEL, Panel, Shelf, hold_on_the_scale, lines_of
 from fakes.openai_chat import Answer, Behaviour, Fault, fake
 
 from coeval.benchmarks.alpaca_eval import LONG_REPLY, AlpacaEval, chatml
@@ -131,6 +131,18 @@ def test_equal_outputs_are_a_draw_without_asking(shelf: Shelf) -> None:
     assert scored.metrics["discrete_win_rate"].value == 50
     assert scored.tables["counts"]["n_draws"] == 6
     assert (scored.n_expected, scored.n_scored, scored.n_failed) == (6, 6, {})
+
+
+@pytest.mark.parametrize(("count", "ours_said"), [(60, "ours"), (6, "ours"), (2, "theirs")])
+def test_of_equal_preferences_every_interval_has_a_width(tmp_path: Path, count: int, ours_said: str) -> None:
+    """All 60 won; two draws, made without asking."""
+    shelf = shelf_of(tmp_path, [baseline(number) for number in range(count)])
+    panel = Panel(AlpacaEval(shelf.settings()), lambda item: f"{ours_said} {item.id}")
+    scored = panel.judge(favours_ours(panel, 1 - 1e-12))
+    assert scored.metrics["win_rate"].value == pytest.approx(100 if ours_said == "ours" else 50)
+    metrics = [metric for metric in scored.metrics.values() if metric.value is not None]
+    assert len(metrics) == (3 if count > 2 else 2)
+    assert hold_on_the_scale(metrics, 0, 100)
 
 
 def test_a_judge_that_names_neither_model_fails_its_judgment(shelf: Shelf) -> None:

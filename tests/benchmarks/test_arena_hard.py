@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.judged_tasks import JUDGE, MODEL, Panel, Shelf, lines_of
+from fakes.judged_tasks import JUDGE, MODEL, Panel, Shelf, hold_on_the_scale, lines_of
 
 from coeval.benchmarks.arena_hard import GEMINI, O3_MINI, ArenaHard
 from coeval.benchmarks.base import Item
@@ -137,6 +137,21 @@ def test_style_is_controlled_where_there_are_prompts_enough(shelf: Shelf) -> Non
     assert controlled.ci95 is not None
     assert controlled.ci95[0] <= controlled.value <= controlled.ci95[1]
     assert set(scored.tables["scores"][0]["style"]["coefficients"]) == {"length", "headers", "lists", "bold"}
+
+
+@pytest.mark.parametrize("wins", [True, False])
+def test_all_won_or_lost_every_interval_has_a_width(shelf: Shelf, wins: bool) -> None:
+    count = 60
+    shelf.lines("arena-hard/questions", [question(f"q{n}", "hard_prompt") for n in range(count)])
+    shelf.lines("arena-hard/baseline_o3_mini", [answer(f"q{n}", O3_MINI) for n in range(count)])
+
+    def unanimous(ask_id: str, _: Request) -> str:
+        return "[[B>>A]]" if ask_id.endswith("baseline-first") == wins else "[[A>>B]]"
+
+    scored = Panel(ArenaHard(shelf.settings()), lambda item: item.id * int(item.id[1:])).judge(unanimous)
+    assert scored.metrics["hard_prompt"].value == (100 if wins else 0)
+    assert len(scored.metrics) == 4
+    assert hold_on_the_scale(scored.metrics.values(), 0, 100)
 
 
 def test_a_question_without_a_baseline_answer_is_told_before_anything_is_asked(shelf: Shelf) -> None:

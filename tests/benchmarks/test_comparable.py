@@ -78,7 +78,7 @@ async def test_more_than_one_percent_of_cut_answers_cannot_be_compared(
 async def test_both_programs_tell_cut_answers_in_the_same_words(bench: Bench, width: int) -> None:
     async with fake(reply=cutting(200)) as server:
         outcome = await bench.run(server.url, "invented", "long", judge=spec("official", server.url))
-    student = StudentScore("stu", None, 0.5, 0.4, 0.6, 200, 200, 0, "t", answers=200, truncated=200)
+    student = StudentScore("stu", None, 0.5, 0.4, 0.6, 200, 200, 0, answers=200, truncated=200)
     benchmark, experiment = Console(width=width, record=True), Console(width=width, record=True)
     show(outcome, benchmark, benchmark)
     render(Results((student,), (), False), experiment)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.judged_tasks import hold_on_the_scale
 
 from coeval.benchmarks.base import Answer, TaskSettings
 from coeval.benchmarks.ifbench.task import IFBench
@@ -80,6 +81,21 @@ def test_intervals_over_prompts_are_wilsons_and_have_a_width(tmp_path: Path) -> 
         assert metric.ci95 is not None
         assert metric.ci95[0] < 0.5
         assert metric.ci95[1] == 1.0
+
+
+@pytest.mark.parametrize("n_prompts", [1, 2, 3, 12])
+def test_intervals_of_few_prompts_stay_between_0_and_1_and_have_a_width(
+    tmp_path: Path, n_prompts: int
+) -> None:
+    """Instructions followed in all prompts but one, of which most are of one prompt."""
+    records = [{**RECORDS[1], "key": key} for key in range(n_prompts)]
+    records[0] |= {"instruction_id_list": ["punctuation:no_comma"] * 4, "kwargs": [{}] * 4}
+    ifeval = task(tmp_path, records)
+    said = {f"_{key}": QUOTED for key in range(1, n_prompts)}
+    scored = ifeval.score(ifeval.items(), answers(_0="well, no", **said), {})
+    assert hold_on_the_scale(scored.metrics.values(), 0, 1)
+    first = answers(_0="fine", **said)
+    assert hold_on_the_scale(ifeval.score(ifeval.items(), first, {}).metrics.values(), 0, 1)
 
 
 def test_the_official_result_files(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.judged_tasks import Panel, Shelf
+from fakes.judged_tasks import Panel, Shelf, hold_on_the_scale
 
 from coeval.benchmarks.base import Item
 from coeval.benchmarks.healthbench import HealthBench, example_scores
@@ -17,7 +17,7 @@ def rubric(points: float, *tags: str) -> dict[str, Any]:
     return {"criterion": f"Worth {points} <<conversation>>", "points": points, "tags": list(tags)}
 
 
-EXAMPLES = [
+EXAMPLES: list[dict[str, Any]] = [
     {
         "prompt_id": "p-1",
         "prompt": [
@@ -102,6 +102,24 @@ def test_the_mean_is_clipped_by_theme_axis_and_tag(shelf: Shelf) -> None:
         "tags": {"level:example": (1, 1), "physician_agreed_category:x": (0, 1)},
     }
     assert scored.reasons == ("published scores are means over 5,000 examples, these over 2",)
+
+
+@pytest.mark.parametrize("met", ["best", "worst", "all"])
+def test_the_intervals_have_a_width_and_stay_between_0_and_1(shelf: Shelf, met: str) -> None:
+    points = {
+        f"{example['prompt_id']}__item-{number}": rubric_item["points"]
+        for example in EXAMPLES
+        for number, rubric_item in enumerate(example["rubrics"], 1)
+    }
+
+    def verdict(ask_id: str, _: object) -> str:
+        is_met = met == "all" or (points[ask_id] > 0) == (met == "best")
+        return json.dumps({"explanation": "so", "criteria_met": is_met})
+
+    scored = Panel(HealthBench(shelf.settings()), advice).judge(verdict)
+    assert scored.metrics["overall_score"].value == {"best": 1.0, "worst": 0.0, "all": 0.0}[met]
+    tables = [metric for table in scored.tables.values() for metric in table.values()]
+    assert hold_on_the_scale([*scored.metrics.values(), *tables], 0, 1)
 
 
 def test_an_example_with_an_ungraded_item_is_left_out_and_counted(shelf: Shelf) -> None:

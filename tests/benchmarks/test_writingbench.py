@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from fakes.judged_tasks import MODEL, Panel, Shelf
+from fakes.judged_tasks import MODEL, Panel, Shelf, hold_on_the_scale
 
 from coeval.benchmarks.base import Item
 from coeval.benchmarks.writingbench import WritingBench
@@ -87,6 +87,17 @@ def test_official_figures(shelf: Shelf) -> None:
     assert (scored.n_expected, scored.n_scored, scored.n_failed, scored.reasons) == (15, 15, {}, ())
     assert {item: scores["overall"] for item, scores in scored.items.items()} == {"1": 6, "2": 3, "3": 8}
     assert scored.metrics["overall"].n == 3
+
+
+@pytest.mark.parametrize("score", [1, 7, 10])
+def test_of_equal_scores_the_intervals_have_a_width_and_stay_between_1_and_10(
+    shelf: Shelf, score: int
+) -> None:
+    scored = Panel(WritingBench(shelf.settings()), written).judge(lambda *_: json.dumps({"score": score}))
+    metrics = [metric for metric in scored.metrics.values() if metric.n]
+    domains = [*scored.tables["domain1"].values(), *scored.tables["domain2"].values()]
+    assert {metric.n for metric in domains} == {1, 2}, "of a single query too"
+    assert hold_on_the_scale([*metrics, *domains], 1, 10)
 
 
 def test_a_score_off_the_scale_is_a_failed_judgment_and_enters_no_mean(shelf: Shelf) -> None:

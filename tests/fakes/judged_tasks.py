@@ -14,6 +14,7 @@ from coeval.benchmarks.base import (
     Item,
     JudgeSettings,
     Judgment,
+    Metric,
     Scored,
     TaskSettings,
 )
@@ -108,6 +109,17 @@ def judged(item: Item, ask: Ask, said: Completion) -> Judgment:
 
 def _text(text: str) -> Completion:
     return Completion(text)
+
+
+def hold_on_the_scale(metrics: Iterable[Metric], least: float, most: float) -> bool:
+    """Whether each figure has an interval that holds it, stays between the ends, and has a width."""
+    for metric in metrics:
+        assert metric.value is not None
+        assert metric.ci95 is not None
+        low, high = metric.ci95
+        assert least <= low <= metric.value <= high <= most
+        assert high - low > (most - least) / 100
+    return True
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:

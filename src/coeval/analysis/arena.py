@@ -1,7 +1,7 @@
 """Arena-Hard: each answer is compared with the baseline's in both orders.
 
 A strong verdict counts as three weak ones (Li et al. 2024), a tie as half a win. Verdicts on one
-prompt are not independent, so intervals come from a bootstrap over prompts.
+prompt are not independent, so the spread comes from a bootstrap over prompts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import numpy as np
 
-from coeval.analysis.intervals import Bootstrap, Floats, bootstrap, draws
+from coeval.analysis.intervals import Floats
+from coeval.analysis.rates import Rate, draws, rate
 from coeval.analysis.style import StyleControl, StyledPair, style_control
 
 STRONG = 3
@@ -31,8 +32,6 @@ VERDICTS: dict[str, tuple[float, int]] = {
     "B<<A": (1.0, STRONG),
 }
 """Label → A's win, and how often it counts."""
-
-_RESAMPLES = 1000
 
 
 class ArenaJudgment(msgspec.Struct, frozen=True):
@@ -54,13 +53,13 @@ class ArenaScore(msgspec.Struct, frozen=True):
     ``category`` None stands for all categories together (not an official score: their baselines
     differ), ``judge`` None for all judges. ``n`` counts prompts, ``n_judgments`` their judgments
     with both verdicts, ``n_failed`` the judgments that lack one: as officially, these are left
-    out. ``win_rate`` is None at n = 0 and has no interval at n = 1. ``style`` is None without
+    out. ``win_rate`` is None at n = 0. ``style`` is None without
     styles or with too few prompts.
     """
 
     category: str | None
     judge: str | None
-    win_rate: Bootstrap | None
+    win_rate: Rate | None
     n: int
     n_judgments: int
     n_failed: int
@@ -151,12 +150,11 @@ def _verdict(label: str, judgment: ArenaJudgment) -> tuple[float, int]:
 def _drawn(count: int, seed: int) -> Floats:
     if count < 2:
         return np.empty((0, count))
-    return draws(count, np.random.default_rng(seed), resamples=_RESAMPLES).astype(np.float64)
+    return draws(count, np.random.default_rng(seed)).astype(np.float64)
 
 
-def _win_rate(wins: Floats, weights: Floats, drawn: Floats) -> Bootstrap | None:
+def _win_rate(wins: Floats, weights: Floats, drawn: Floats) -> Rate | None:
     """Weighted share of wins, in percent; resampled prompts bring all their verdicts along."""
     if not len(wins):
         return None
-    value = 100 * float(wins.sum() / weights.sum())
-    return bootstrap(value, 100 * (drawn @ wins) / (drawn @ weights)) if len(drawn) else Bootstrap(value)
+    return rate(100 * float(wins.sum() / weights.sum()), 100 * (drawn @ wins) / (drawn @ weights), len(wins))

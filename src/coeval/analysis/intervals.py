@@ -1,146 +1,157 @@
-"""Intervals of means, of shares, and of whatever else can be computed again on resampled items.
+"""Intervals of means of bounded scores.
 
-Scores that share a datapoint are not independent: a hard item is hard for every judge and every
-factor. Means are therefore clustered by datapoint. All intervals are two-sided 95 % ones (a
-`Bootstrap` also holds the 90 % one), in the unit of the values.
+Scores lie on a scale that ends, and good models stand near its end, where a t interval or a bootstrap is
+far too narrow and reaches past the scale. All means are therefore given one interval, which stays within
+the scale, has a width while there are finitely many items, and is about as narrow as the t interval in the
+middle of the scale. ``docs/intervals.md`` explains it; ``python -m perf.coverage`` measures it.
+
+Scores that share a datapoint are not independent: a hard item is hard for every judge and every factor.
+Means are therefore clustered by datapoint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.special import betaincinv, ndtri
 
-Method: TypeAlias = Literal["t", "bootstrap", "wilson", "none"]
 Floats: TypeAlias = NDArray[np.float64]
 
-FEW_CLUSTERS = 10
-"""Below this many datapoints the t interval's normal approximation is not relied on."""
+LEVEL = 0.95
 
-_RESAMPLES = 4000
-_UPPER = 0.975
-_Z = float(ndtri(_UPPER))
-_NO_VARIANCE = 1e-12
+_Z = float(ndtri(0.975))
+_AT_EACH_END = 0.5
+"""Of an observation, before any is made: Jeffreys' prior."""
+_LENT = 4
+"""How many items' worth of evidence a stratum takes of its scatter from all strata together."""
+_ROUNDING = 1e-9
+
+
+class Scale(NamedTuple):
+    """The least and the most that a score can be."""
+
+    least: float
+    most: float
+
+
+SHARE = Scale(0.0, 1.0)
+PERCENT = Scale(0.0, 100.0)
+
+
+class Bounds(NamedTuple):
+    low: float
+    high: float
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A mean and its 95 % interval.
-
-    ``mean`` is None without units; ``low`` and ``high`` are None where nothing can be said about
-    the spread (``method`` "none": fewer than two clusters).
-    """
+    """A mean over n items and its 95 % interval, in the unit of the values; None at n = 0."""
 
     mean: float | None
     low: float | None
     high: float | None
-    n_units: int
-    n_clusters: int
-    method: Method
-
-    def within(self, least: float, most: float) -> Interval:
-        """This interval, cut at the ends of the scale: no mean lies beyond them, though t's bounds may."""
-        low = None if self.low is None else max(least, self.low)
-        high = None if self.high is None else min(most, self.high)
-        return msgspec.structs.replace(self, low=low, high=high)
+    n: int
 
 
-class Bootstrap(msgspec.Struct, frozen=True):
-    """An estimate with the spread that a bootstrap over items gives it, in the estimate's own unit.
-
-    ``standard_error`` is the replicates' standard deviation, the bounds are their percentiles
-    (Efron 1979). All are None where there are too few items to resample; they have no width where
-    all items agree.
-    """
-
-    value: float
-    standard_error: float | None = None
-    low_90: float | None = None
-    high_90: float | None = None
-    low_95: float | None = None
-    high_95: float | None = None
+NOTHING = Interval(None, None, None, 0)
 
 
-def clustered_mean(values: ArrayLike, clusters: ArrayLike, *, seed: int = 0) -> Interval:
-    """Mean of all units, with an interval that lets units of one cluster depend on each other.
+class Scatter(NamedTuple):
+    """How the items of one stratum scatter: their number, and the sum of squared distances to their mean."""
 
-    The variance of the mean is ``G/(G−1) · Σ_g (Σ_{i∈g} (x_i − mean))² / N²``, the
-    cluster-robust one of a regression on a constant (Liang and Zeger 1986; small-sample factor
-    and ``t(G−1)`` as in Cameron and Miller 2015). It holds for clusters of unequal size. With fewer
-    than `FEW_CLUSTERS` clusters, or without variance, the interval is the 2.5 and 97.5 percentile
-    of a seeded bootstrap over whole clusters (Efron 1979): flagged by ``method``, since it is then
-    rather too narrow, and has no width where all clusters agree.
+    items: int
+    squares: float
+
+
+def mean_bounds(mean: float, strata: Sequence[Scatter], level: float = LEVEL) -> Bounds:
+    """The interval of a mean of scores from 0 to 1 over strata that count alike; often there is only one.
+
+    The variance of the mean is ``v = Σ s_t²/n_t / T²``, and it rests on ``n = T² / Σ 1/n_t`` items. Strata
+    with few items say little of their scatter, so each is lent some of what all of them have: with
+    ``s² = (Σ SS_t + m(1 − m)) / (Σ (n_t − 1) + 1)``, one observation of the largest variance possible among
+    them, ``s_t² = (SS_t + 4 s²) / (n_t − 1 + 4)``. See `beta_bounds` for the rest.
 
     Parameters
     ----------
-    values : (N,) numbers
-    clusters : (N,) labels, sortable; units of equal label form a cluster
-    seed : of the bootstrap; the result does not depend on the order of the units
+    mean : of the strata's means, 0 to 1
+    strata : T ≥ 1 of them, each with at least one item; squares in the unit of the scores
     """
-    x = np.asarray(values, dtype=np.float64)
-    labels, index = np.unique(np.asarray(clusters), return_inverse=True)
+    freedom = sum(stratum.items - 1 for stratum in strata)
+    common = (sum(stratum.squares for stratum in strata) + mean * (1 - mean)) / (freedom + 1)
+    variance = sum(
+        (stratum.squares + _LENT * common) / (stratum.items - 1 + _LENT) / stratum.items for stratum in strata
+    )
+    items = len(strata) ** 2 / sum(1 / stratum.items for stratum in strata)
+    return beta_bounds(mean, variance / len(strata) ** 2 * items, items, level)
+
+
+def beta_bounds(mean: float, variance: float, items: float, level: float = LEVEL) -> Bounds:
+    """Jeffreys' interval, for scores anywhere between 0 and 1.
+
+    To the items, half an observation is added at either end of the scale. The mean's distribution is that of
+    the Bayesian bootstrap (Rubin 1981) on all of them, with mean ``M = (nm + ½)/(n + 1)`` and variance
+    ``V = ((n(s² + m²) + ½)/(n + 1) − M²)/(n + 2)``, as the beta distribution with these two moments; its
+    quantiles are the bounds. Where all scores are 0 or 1 this is Jeffreys' interval of a binomial share
+    (Brown, Cai and DasGupta 2001). As there, an end of the scale that the mean has reached is a bound, and
+    the mean itself always lies within.
+
+    Parameters
+    ----------
+    mean : of the items, 0 to 1
+    variance : s² of one item's score
+    items : how many there are; not always whole
+    """
+    total = items + 2 * _AT_EACH_END
+    centre = (items * mean + _AT_EACH_END) / total
+    square = (items * (variance + mean**2) + _AT_EACH_END) / total
+    size = centre * (1 - centre) / ((square - centre**2) / (total + 1)) - 1
+    if size <= 0:  # more scatter than scores between 0 and 1 can have: nothing is known
+        return Bounds(0.0, 1.0)
+    tails = np.array([1 - level, 1 + level]) / 2
+    low, high = betaincinv(centre * size, (1 - centre) * size, tails).tolist()
+    return Bounds(min(low, mean) if mean > 0 else 0.0, max(high, mean) if mean < 1 else 1.0)
+
+
+def clustered_mean(values: ArrayLike, clusters: ArrayLike, scale: Scale = SHARE) -> Interval:
+    """Mean of all units, with an interval that lets units of one cluster depend on each other.
+
+    A cluster's distance is that in the cluster-robust variance of a regression on a constant (Liang and
+    Zeger 1986), ``G/N · Σ_{i∈g} (x_i − mean)`` for G clusters and N units; where each cluster is one
+    unit it is that of the unit. A single cluster has an interval too, nearly as wide as the scale.
+
+    Parameters
+    ----------
+    values : (N,) numbers on the scale
+    clusters : (N,) labels, sortable; units of equal label form a cluster
+    scale : its ends
+    """
+    x = _finite(values)
+    _, index = np.unique(np.asarray(clusters), return_inverse=True)
     if x.ndim != 1 or x.shape != index.shape:
         raise ValueError(
             f"values and clusters must be one-dimensional and equally long: {x.shape}, {index.shape}"
         )
-    if not np.isfinite(x).all():
-        raise ValueError("values must be finite; leave out what has no score")
-    n_units, n_clusters = len(x), len(labels)
-    if n_units == 0:
-        return Interval(None, None, None, 0, 0, "none")
-    mean = float(x.mean())
-    if n_clusters < 2:
-        return Interval(mean, None, None, n_units, n_clusters, "none")
-    sizes = np.bincount(index).astype(np.float64)
-    sums = np.bincount(index, weights=x)
-    residuals = sums - mean * sizes
-    error = float(np.sqrt(n_clusters / (n_clusters - 1) * np.sum(residuals**2))) / n_units
-    if error <= _NO_VARIANCE * max(1.0, abs(mean)):
-        return Interval(mean, mean, mean, n_units, n_clusters, "bootstrap")
-    if n_clusters < FEW_CLUSTERS:
-        drawn = draws(n_clusters, np.random.default_rng(seed))
-        low, high = _percentiles((drawn @ sums) / (drawn @ sizes))
-        return Interval(mean, low, high, n_units, n_clusters, "bootstrap")
-    half = error * float(stdtrit(n_clusters - 1, _UPPER))
-    return Interval(mean, mean - half, mean + half, n_units, n_clusters, "t")
+    if not len(x):
+        return NOTHING
+    sums, sizes = np.bincount(index, weights=x), np.bincount(index)
+    return _interval([(sums.astype(np.float64), sizes.astype(np.float64))], scale)
 
 
-def mean_over_strata(strata: Sequence[ArrayLike], *, seed: int = 0) -> Interval:
+def mean_over_strata(strata: Sequence[ArrayLike], scale: Scale = SHARE) -> Interval:
     """Mean of the strata's means, each stratum counting alike; values within one are independent.
-
-    ``SE² = Σ s_t²/n_t / T²`` over T strata, ``t`` with Satterthwaite's (1946) degrees of freedom.
-    With fewer than `FEW_CLUSTERS` values in all, or without variance, a seeded bootstrap that
-    resamples within each stratum; no interval where a stratum has a single value, whose spread is
-    unknown.
 
     Parameters
     ----------
-    strata : T arrays of shape (n_t,); empty ones are left out
+    strata : T arrays of shape (n_t,) with numbers on the scale; empty ones are left out
+    scale : its ends
     """
-    arrays: list[Floats] = [np.asarray(values, dtype=np.float64) for values in strata]
-    arrays = [values for values in arrays if len(values)]
-    total = sum(len(values) for values in arrays)
+    arrays = [values for values in map(_finite, strata) if len(values)]
     if not arrays:
-        return Interval(None, None, None, 0, 0, "none")
-    mean = float(np.mean([values.mean() for values in arrays]))
-    if min(len(values) for values in arrays) < 2:
-        return Interval(mean, None, None, total, total, "none")
-    counts = np.array([len(values) for values in arrays], dtype=np.float64)
-    variances = np.array([values.var(ddof=1) for values in arrays]) / counts / len(arrays) ** 2
-    error = float(np.sqrt(variances.sum()))
-    if error <= _NO_VARIANCE * max(1.0, abs(mean)):
-        return Interval(mean, mean, mean, total, total, "bootstrap")
-    if total < FEW_CLUSTERS:
-        generator = np.random.default_rng(seed)
-        resampled = [draws(len(values), generator) @ values / len(values) for values in arrays]
-        low, high = _percentiles(np.mean(resampled, axis=0))
-        return Interval(mean, low, high, total, total, "bootstrap")
-    freedom = variances.sum() ** 2 / np.sum(variances**2 / (counts - 1))
-    half = error * float(stdtrit(freedom, _UPPER))
-    return Interval(mean, mean - half, mean + half, total, total, "t")
+        return NOTHING
+    return _interval([(values, np.ones(len(values))) for values in arrays], scale)
 
 
 def wilson(k: int, n: int) -> Interval:
@@ -152,28 +163,39 @@ def wilson(k: int, n: int) -> Interval:
     if not 0 <= k <= n:
         raise ValueError(f"k must lie in 0 … n; got k={k}, n={n}")
     if n == 0:
-        return Interval(None, None, None, 0, 0, "none")
+        return NOTHING
     share = k / n
     scale = 1 + _Z**2 / n
     centre = (share + _Z**2 / (2 * n)) / scale
     half = _Z * float(np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))) / scale
     low = 0.0 if k == 0 else centre - half
     high = 1.0 if k == n else centre + half
-    return Interval(share, low, high, n, n, "wilson")
+    return Interval(share, low, high, n)
 
 
-def draws(count: int, generator: np.random.Generator, *, resamples: int = _RESAMPLES) -> NDArray[Any]:
-    """How often each of ``count`` items (or clusters) is drawn, per resample: (resamples, count)."""
-    return generator.multinomial(count, np.full(count, 1 / count), size=resamples)
+def _finite(values: ArrayLike) -> Floats:
+    x = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(x).all():
+        raise ValueError("values must be finite; leave out what has no score")
+    return x
 
 
-def bootstrap(value: float, replicates: ArrayLike) -> Bootstrap:
-    """``value`` with the standard deviation and percentiles of its (resamples,) replicates."""
-    again = np.asarray(replicates, dtype=np.float64)
-    low_95, low_90, high_90, high_95 = np.quantile(again, [1 - _UPPER, 0.05, 0.95, _UPPER]).tolist()
-    return Bootstrap(value, float(again.std(ddof=1)), low_90, high_90, low_95, high_95)
-
-
-def _percentiles(means: Floats) -> tuple[float, float]:
-    low, high = np.quantile(means, [1 - _UPPER, _UPPER])
-    return float(low), float(high)
+def _interval(strata: Sequence[tuple[Floats, Floats]], scale: Scale) -> Interval:
+    """Of strata as the sums and sizes of their clusters."""
+    means = [float(sums.sum() / sizes.sum()) for sums, sizes in strata]
+    mean = sum(means) / len(means)
+    width = scale.most - scale.least
+    share = (mean - scale.least) / width
+    if not -_ROUNDING <= share <= 1 + _ROUNDING:
+        raise ValueError(f"a mean of {mean:g} lies outside the scale, {scale.least:g} to {scale.most:g}")
+    scatter = []
+    for (sums, sizes), own in zip(strata, means, strict=True):
+        distances = (sums - own * sizes) * len(sums) / sizes.sum() / width
+        scatter.append(Scatter(len(sums), float(distances @ distances)))
+    low, high = mean_bounds(min(max(share, 0.0), 1.0), scatter)
+    return Interval(
+        mean=mean,
+        low=scale.least + width * low,
+        high=scale.least + width * high,
+        n=sum(stratum.items for stratum in scatter),
+    )

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from coeval.analysis.intervals import Bootstrap, Floats, bootstrap, draws
+from coeval.analysis.intervals import Floats
 from coeval.analysis.logistic import fit_logistic
+from coeval.analysis.rates import RESAMPLES, Rate, draws, rate
 
 LengthFormula: TypeAlias = Literal[
     "length_controlled_v1", "length_controlled_noreg", "length_controlled_minimal"
@@ -35,7 +36,6 @@ _FOLDS = 5
 _INVERSE_PENALTIES: Floats = np.logspace(-4, 4, 10)
 _GAMED_WEIGHT = 0.2 / 2
 """λ = 0.2, shared by the two gamed baselines."""
-_RESAMPLES = 1000
 _BLOCKS = 8
 """Resamples are fitted in so many blocks: all at once would hold hundreds of megabytes."""
 
@@ -63,7 +63,7 @@ class LengthControl(msgspec.Struct, frozen=True):
 
     formula: LengthFormula
     weights: dict[str, float]
-    win_rate: Bootstrap
+    win_rate: Rate
     inverse_penalty: float
     n: int
 
@@ -158,7 +158,7 @@ def _fit(
     generator = np.random.default_rng(seed)
     replicates: list[Floats] = []
     for _ in range(_BLOCKS):
-        drawn = draws(len(difficulties), generator, resamples=_RESAMPLES // _BLOCKS).astype(np.float64)
+        drawn = draws(len(difficulties), generator, resamples=RESAMPLES // _BLOCKS).astype(np.float64)
         again = fit_logistic(
             data.features, data.targets, data.drawn(drawn[:, scored]), l1=1 / inverse_penalty
         )
@@ -170,7 +170,7 @@ def _fit(
     return LengthControl(
         formula=_formula(with_difficulty, data.regularised),
         weights=weights,
-        win_rate=bootstrap(value, np.concatenate(replicates)),
+        win_rate=rate(value, np.concatenate(replicates), data.own),
         inverse_penalty=inverse_penalty,
         n=data.own,
     )

@@ -11,7 +11,8 @@ Views (ids and names are VARCHAR):
                  factor, value (High 1, Medium ½, Low 0; NULL where it was not scored)
 ``units``        those of ``asked`` with a value: one per (response, factor, judge)
 ``labels``       one per (response, attribute): the ids of its response, attribute, expected,
-                 predicted, match; what the judge ``exact_match`` wrote, and never among the units
+                 predicted (NULL: none of the labels), match; what the judge ``exact_match`` wrote,
+                 and never among the units
 
 ``responses`` holds those whose datapoint exists (and did not fail), ``evaluations`` those whose
 response stands so too; the others are counted in ``orphans``. Student, teacher and task of an

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.intervals import Floats, Interval, Method, clustered_mean, mean_over_strata, wilson
+from coeval.analysis.intervals import Floats, Interval, clustered_mean, mean_over_strata, wilson
 from coeval.analysis.load import RunReader
 from coeval.analysis.planned import BeyondTotal, LeftOut, Planned
 from coeval.analysis.results_html import results_html, with_interval
@@ -36,8 +36,7 @@ class StudentScore(msgspec.Struct, frozen=True):
     failed responses, failed evaluations, and factors a judge was asked for and did not score.
     ``answers`` counts the responses that did not fail, ``truncated`` those of them that were cut off.
 
-    ``low`` and ``high`` end where the scale does: a t interval knows nothing of it and reaches past an
-    end that the mean is close to, where no score can be.
+    ``low`` and ``high`` are its 95 % interval (`intervals.mean_bounds`), None where there is no score.
     """
 
     student: str
@@ -48,14 +47,16 @@ class StudentScore(msgspec.Struct, frozen=True):
     n: int
     units: int
     failed: int
-    method: Method
     answers: int = 0
     truncated: int = 0
     removed: Removed = ()
 
 
 class LabelAccuracy(msgspec.Struct, frozen=True):
-    """Share of a student's n answers whose label is the datapoint's, with its Wilson interval."""
+    """Share of a student's n answers whose label is the datapoint's, with its Wilson interval.
+
+    ``none`` of them were none of the task's labels, and are wrong.
+    """
 
     task: str
     student: str
@@ -66,6 +67,7 @@ class LabelAccuracy(msgspec.Struct, frozen=True):
     n: int
     correct: int
     removed: Removed = ()
+    none: int = 0
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -168,12 +170,11 @@ def _planned_students(planned: Planned | None) -> Set[str]:
 def label_accuracies(reader: RunReader) -> tuple[LabelAccuracy, ...]:
     """Per task, student and label attribute; labels never enter the rubric's means."""
     accuracies = []
-    for task, student, attribute, correct, n in reader.rows(_LABELS):
+    for task, student, attribute, correct, none, n in reader.rows(_LABELS):
         share = wilson(correct, n)
         removed = _removed(reader.planned, student, task, attribute)
-        accuracies.append(
-            LabelAccuracy(task, student, attribute, share.mean, share.low, share.high, n, correct, removed)
-        )
+        figures = (share.mean, share.low, share.high, n, correct)
+        accuracies.append(LabelAccuracy(task, student, attribute, *figures, removed, none))
     return tuple(
         sorted(
             accuracies,
@@ -208,7 +209,8 @@ GROUP BY ALL ORDER BY ALL
 """
 
 _LABELS = """
-SELECT task_id, student_model_id, attribute, count(*) FILTER (match), count(*)
+SELECT task_id, student_model_id, attribute, count(*) FILTER (match),
+       count(*) FILTER (predicted IS NULL), count(*)
 FROM labels GROUP BY ALL
 """
 
@@ -242,17 +244,15 @@ def _sum(scores: Sequence[StudentScore]) -> _Counts:
 def _score(
     student: str, task: str | None, interval: Interval, counts: _Counts, removed: Removed
 ) -> StudentScore:
-    interval = interval.within(0.0, 1.0)
     return StudentScore(
         student=student,
         task=task,
         mean=interval.mean,
         low=interval.low,
         high=interval.high,
-        n=interval.n_clusters,
+        n=interval.n,
         units=counts.units,
         failed=counts.failed,
-        method=interval.method,
         answers=counts.answers,
         truncated=counts.truncated,
         removed=removed,

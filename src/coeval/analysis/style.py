@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 from scipy.special import expit
 
-from coeval.analysis.intervals import Bootstrap, Floats, bootstrap
+from coeval.analysis.intervals import Floats
 from coeval.analysis.logistic import fit_logistic
+from coeval.analysis.rates import Rate, rate
 
 FEATURES = ("length", "headers", "lists", "bold")
 
@@ -53,7 +54,7 @@ class StyleControl(msgspec.Struct, frozen=True):
     and controls nothing. ``coefficients``: log-odds per standard deviation of the feature.
     """
 
-    win_rate: Bootstrap
+    win_rate: Rate
     win_rate_at_mean_style: float
     coefficients: dict[str, float]
     n: int
@@ -118,7 +119,7 @@ def style_control(
     fits = fit_logistic(features, shares, np.vstack([weights, drawn * weights]))
     wins = 100 * expit(fits[:, 0])
     return StyleControl(
-        win_rate=bootstrap(float(wins[0]), wins[1:]),
+        win_rate=rate(float(wins[0]), wins[1:], len(pairs)),
         win_rate_at_mean_style=100 * float(expit(fits[0, 0] + fits[0, 1:] @ (mean / scale))),
         coefficients=dict(zip(FEATURES, fits[0, 1:].tolist(), strict=True)),
         n=len(pairs),

@@ -143,7 +143,7 @@ class AlpacaEval(Benchmark):
         draws = sum(values == () for values in outcomes.values.values())  # made without asking
         control = self._length_control(items, answers, preferences)
         return Scored(
-            metrics=_metrics(known, control, self.settings.seed),
+            metrics=_metrics(known, control),
             n_expected=outcomes.expected + draws,
             n_scored=outcomes.scored + draws,
             n_failed=outcomes.failed,
@@ -244,19 +244,19 @@ def _preference(values: Sequence[Mapping[str, Any]]) -> float:
     return sum(float(value["preference"]) for value in values) / len(values)
 
 
-def _metrics(known: Sequence[float], control: LengthControl | None, seed: int) -> dict[str, Metric]:
+def _metrics(known: Sequence[float], control: LengthControl | None) -> dict[str, Metric]:
     rate = alpaca_win_rate(known)
-    interval = mean_metric([100 * (preference - 1) for preference in known], "percent", seed).ci95
+    interval = mean_metric([100 * (preference - 1) for preference in known], "percent").ci95
     discrete = [100.0 if p > DRAW else 0.0 if p < DRAW else 50.0 for p in known]
     controlled = Metric(None, unit="percent")
     if control is not None:
         found = control.win_rate
-        both = None if found.low_95 is None or found.high_95 is None else (found.low_95, found.high_95)
-        controlled = Metric(found.value, found.standard_error, both, control.n, "percent")
+        bounds = (found.low_95, found.high_95)
+        controlled = Metric(found.value, found.standard_error, bounds, control.n, "percent")
     return {
         "length_controlled_winrate": controlled,
         "win_rate": Metric(rate.win_rate, rate.standard_error, interval, len(known), "percent"),
-        "discrete_win_rate": mean_metric(discrete, "percent", seed),
+        "discrete_win_rate": mean_metric(discrete, "percent"),
     }
 
 

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from coeval.analysis.intervals import Bootstrap
 from coeval.analysis.pairwise_models import (
     VERDICTS,
     ArenaJudgment,
@@ -23,6 +22,7 @@ from coeval.analysis.pairwise_models import (
     arena_scores,
     markdown_style,
 )
+from coeval.analysis.rates import Rate
 from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.folder import file_name
@@ -210,11 +210,10 @@ def _metrics(scores: Sequence[ArenaScore]) -> dict[str, Metric]:
     return found
 
 
-def _metric(rate: Bootstrap | None, n: int) -> Metric:
+def _metric(rate: Rate | None, n: int) -> Metric:
     if rate is None:
         return Metric(None, unit="percent")
-    both = None if rate.low_95 is None or rate.high_95 is None else (rate.low_95, rate.high_95)
-    return Metric(rate.value, rate.standard_error, both, n, "percent")
+    return Metric(rate.value, rate.standard_error, (rate.low_95, rate.high_95), n, "percent")
 
 
 def _answer_line(item: Item, model: str, response: str) -> dict[str, Any]:

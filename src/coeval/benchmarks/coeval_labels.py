@@ -7,6 +7,7 @@ from typing import Any
 
 from coeval.analysis.intervals import wilson
 from coeval.benchmarks.base import Metric
+from coeval.benchmarks.outcomes import metric_of
 from coeval.core.records import Datapoint, LabelScore
 from coeval.judging.labels import score_labels
 from coeval.pipeline.blueprint import Blueprint
@@ -47,6 +48,5 @@ def _declared(config: Config, run: RunDir, task: TaskConfig) -> Mapping[str, Seq
 
 
 def _accuracy(scores: Sequence[LabelScore]) -> Metric:
-    share = wilson(sum(score.match for score in scores), len(scores)).within(0.0, 1.0)
-    bounds = None if share.low is None or share.high is None else (share.low, share.high)
-    return Metric(share.mean, None, bounds, share.n_clusters, "share")
+    share = wilson(sum(score.match for score in scores), len(scores))
+    return metric_of(share, "share")

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from coeval.analysis.intervals import Interval, mean_over_strata
+from coeval.analysis.intervals import mean_over_strata
 from coeval.analysis.planned import PlannedTask
 from coeval.benchmarks.base import (
     Answer,
@@ -24,13 +24,12 @@ from coeval.benchmarks.base import (
     Benchmark,
     Item,
     Judgment,
-    Metric,
     Scored,
     TaskSettings,
     why_missing,
 )
 from coeval.benchmarks.coeval_labels import label_tables
-from coeval.benchmarks.outcomes import mean_metric
+from coeval.benchmarks.outcomes import mean_metric, metric_of
 from coeval.benchmarks.registry import PREFIX
 from coeval.core.errors import Unparsable, UsageError
 from coeval.core.records import LEVEL_VALUE, Completion, Datapoint, Level, Message, Request, Schema, by_id
@@ -160,15 +159,15 @@ class CoevalRun(Benchmark):
         for item in items:
             if item.id in means:
                 by_task.setdefault(_posed(item).task.name, []).append(means[item.id])
-        overall = mean_over_strata(list(by_task.values()), seed=self.settings.seed)
+        overall = mean_over_strata(list(by_task.values()))
         return Scored(
-            metrics={"mean_score": msgspec.structs.replace(_metric(overall), standard_error=_error(by_task))},
+            metrics={"mean_score": metric_of(overall, "share", _error(by_task))},
             n_expected=sum(len(_posed(item).rubric) for item in items),
             n_scored=sum(map(len, units.values())),
             n_failed=dict(failed),
             reasons=self._reasons(),
             tables={
-                "by_task": {name: mean_metric(v, "share", self.settings.seed) for name, v in by_task.items()},
+                "by_task": {name: mean_metric(v, "share") for name, v in by_task.items()},
                 "by_factor": self._by_factor(items, units),
                 **label_tables(self._config, self._run, _answered(items, answers)),
             },
@@ -190,8 +189,7 @@ class CoevalRun(Benchmark):
             for factor, value in units[item.id].items():
                 of_task.setdefault(factor, []).append(value)
         return {
-            task: {factor: mean_metric(v, "share", self.settings.seed) for factor, v in of.items()}
-            for task, of in values.items()
+            task: {factor: mean_metric(v, "share") for factor, v in of.items()} for task, of in values.items()
         }
 
 
@@ -280,14 +278,7 @@ def _answered(
 
 
 def _error(by_task: Mapping[str, Sequence[float]]) -> float | None:
-    """``√(Σ s_t²/n_t) / T``, as `mean_over_strata` has it."""
+    """``√(Σ s_t²/n_t) / T``."""
     if not by_task or min(map(len, by_task.values())) < 2:
         return None
     return math.sqrt(sum(variance(values) / len(values) for values in by_task.values())) / len(by_task)
-
-
-def _metric(interval: Interval) -> Metric:
-    interval = interval.within(0.0, 1.0)
-    low, high = interval.low, interval.high
-    bounds = None if low is None or high is None else (low, high)
-    return Metric(interval.mean, None, bounds, interval.n_clusters, "share")

@@ -31,6 +31,7 @@ from coeval.benchmarks.following import (
     summarise,
 )
 from coeval.benchmarks.language.analysis import RESOURCES, Language
+from coeval.benchmarks.outcomes import metric_of
 from coeval.core.errors import UsageError
 from coeval.core.records import Message
 from coeval.store.jsonl import write_bytes_atomic
@@ -90,16 +91,14 @@ class FollowingTask(Benchmark):
             return Metric(None, unit="share")
         if name.startswith("prompt_level"):
             share = wilson(accuracy.followed, n)
-            return Metric(value, sqrt(value * (1 - value) / n), _bounds(share.low, share.high), n, "share")
+            return metric_of(share, "share", sqrt(value * (1 - value) / n))
         prompts = [v.strict if "strict" in name else v.loose for v in self._verdicts.values()]
         mean = clustered_mean(
             [float(verdict) for verdicts in prompts for verdict in verdicts],
             [number for number, verdicts in enumerate(prompts) for _ in verdicts],
-            seed=self.settings.seed,
         )
-        if mean.low == mean.high:  # all prompts alike: their scatter says nothing, their number does
-            mean = wilson(accuracy.followed, n)
-        return Metric(value, _clustered_error(prompts), _bounds(mean.low, mean.high), n, "share")
+        of_prompts = metric_of(mean, "share", _clustered_error(prompts))
+        return msgspec.structs.replace(of_prompts, value=value, n=n)
 
     def _reasons(self, summary: FollowingSummary) -> list[str]:
         reasons = []
@@ -187,7 +186,7 @@ def _item_scores(followed: Followed) -> dict[str, float | None]:
 
 
 def _clustered_error(prompts: Sequence[Sequence[bool]]) -> float | None:
-    """The standard error that `clustered_mean` has for the share of all verdicts, prompts as clusters."""
+    """That of the share of all verdicts, with prompts as clusters (Liang and Zeger 1986)."""
     count, n = len(prompts), sum(map(len, prompts))
     if count < 2 or not n:
         return None
@@ -198,7 +197,3 @@ def _clustered_error(prompts: Sequence[Sequence[bool]]) -> float | None:
 
 def _mean(verdicts: list[bool]) -> float | None:
     return sum(verdicts) / len(verdicts) if verdicts else None
-
-
-def _bounds(low: float | None, high: float | None) -> tuple[float, float] | None:
-    return None if low is None or high is None else (low, high)

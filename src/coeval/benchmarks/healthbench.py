@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from coeval.analysis.pairwise_models import clipped_mean, healthbench_score
 from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
-from coeval.benchmarks.outcomes import mean_metric, settle
+from coeval.benchmarks.outcomes import settle
 from coeval.core.records import Completion, Message, Request
 from coeval.judging.rubric_items import parse_criteria_met
 
@@ -26,6 +26,13 @@ PUBLISHED_EXAMPLES = 5000
 _SLOT = re.compile(r"<<(conversation|rubric_item)>>")
 _TABLES = {"theme": "theme", "axis": "axis"}
 """Tags by their prefix; the others stand together in ``tags``."""
+
+
+class _Score(NamedTuple):
+    """Of an example, on some of its rubric items, with the least that it could be on these."""
+
+    value: float
+    least: float
 
 
 class HealthBench(Benchmark):
@@ -79,15 +86,17 @@ class HealthBench(Benchmark):
     ) -> Scored:
         """An example counts where all of its rubric items were graded."""
         outcomes = settle(self, items, answers, judgments)
-        by_item: dict[str, dict[str, float | None]] = {}
+        by_item: dict[str, float | None] = {}
+        of_name: dict[str, list[_Score]] = {"overall_score": []}
         for item in items:
-            if (values := outcomes.whole(item.id)) is not None:
-                by_item[item.id] = example_scores(item.fields, [value["criteria_met"] for value in values])
-        of_name: dict[str, list[float]] = {"overall_score": []}
-        for scores in by_item.values():
+            if (values := outcomes.whole(item.id)) is None:
+                continue
+            scores = example_scores(item.fields, [value["criteria_met"] for value in values])
+            least = example_scores(item.fields, [rubric["points"] < 0 for rubric in item.fields["rubrics"]])
+            by_item[item.id] = scores["overall_score"]
             for name, score in scores.items():
                 if score is not None:
-                    of_name.setdefault(name, []).append(score)
+                    of_name.setdefault(name, []).append(_Score(score, least[name] or 0.0))
         metrics = {name: self._metric(scores) for name, scores in of_name.items()}
         tables: dict[str, dict[str, Metric]] = {"theme": {}, "axis": {}, "tags": {}}
         for name in sorted(metrics.keys() - {"overall_score"}):
@@ -103,7 +112,7 @@ class HealthBench(Benchmark):
             n_failed=outcomes.failed,
             reasons=self._sampled(len(items)),
             tables=tables,
-            items={item: {"overall_score": scores["overall_score"]} for item, scores in by_item.items()},
+            items={item: {"overall_score": score} for item, score in by_item.items()},
         )
 
     def _sampled(self, count: int) -> tuple[str, ...]:
@@ -111,13 +120,11 @@ class HealthBench(Benchmark):
             return ()
         return (f"published scores are means over {PUBLISHED_EXAMPLES:,} examples, these over {count:,}",)
 
-    def _metric(self, scores: Sequence[float]) -> Metric:
-        """The clipped mean; its interval is that of the mean, clipped likewise."""
-        clipped = clipped_mean(scores, seed=self.settings.seed)
-        interval = mean_metric(scores, "share", self.settings.seed).ci95
-        if interval is not None:
-            interval = (min(max(interval[0], 0.0), 1.0), min(max(interval[1], 0.0), 1.0))
-        return Metric(clipped.mean, clipped.bootstrap_std, interval, clipped.n, "share")
+    def _metric(self, scores: Sequence[_Score]) -> Metric:
+        clipped = clipped_mean(
+            [score.value for score in scores], [score.least for score in scores], seed=self.settings.seed
+        )
+        return Metric(clipped.mean, clipped.bootstrap_std, clipped.bounds, clipped.n, "share")
 
 
 def _item(record: dict[str, Any]) -> Item:

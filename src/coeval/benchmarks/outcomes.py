@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from coeval.analysis.intervals import clustered_mean
+from coeval.analysis.intervals import PERCENT, SHARE, Interval, Scale, clustered_mean
 from coeval.benchmarks.base import Answer, Benchmark, Item, Judgment, Metric, Unit, why_missing
 from coeval.store.jsonl import store_error, write_bytes_atomic
 
@@ -86,21 +86,24 @@ def with_responses(items: Sequence[Item], answers: Mapping[str, Answer]) -> list
     ]
 
 
-_SCALES: dict[Unit, tuple[float, float]] = {"share": (0.0, 1.0), "percent": (0.0, 100.0)}
+SCALES: dict[Unit, Scale] = {"share": SHARE, "percent": PERCENT, "points": Scale(1.0, 10.0)}
 
 
-def mean_metric(values: Sequence[float], unit: Unit, seed: int) -> Metric:
-    """Mean of independent items, its standard error ``sd / √n`` and 95 % interval (see `clustered_mean`)."""
+def mean_metric(values: Sequence[float], unit: Unit) -> Metric:
+    """Mean of independent items with its standard error ``sd / √n`` and 95 % interval."""
     n = len(values)
-    interval = clustered_mean(list(values), list(range(n)), seed=seed)
-    if unit in _SCALES:
-        interval = interval.within(*_SCALES[unit])
+    error = stdev(values) / math.sqrt(n) if n > 1 else None
+    return metric_of(clustered_mean(list(values), list(range(n)), SCALES[unit]), unit, error)
+
+
+def metric_of(interval: Interval, unit: Unit, standard_error: float | None = None) -> Metric:
+    """A mean as a metric; ``n`` counts its clusters, that is prompts."""
     both = interval.low is not None and interval.high is not None
     return Metric(
         value=interval.mean,
-        standard_error=stdev(values) / math.sqrt(n) if n > 1 else None,
+        standard_error=standard_error,
         ci95=(interval.low, interval.high) if both else None,  # type: ignore[arg-type]  # both are there
-        n=n,
+        n=interval.n,
         unit=unit,
     )
 

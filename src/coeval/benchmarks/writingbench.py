@@ -19,7 +19,7 @@ from xlsxwriter.worksheet import Worksheet
 from coeval.analysis.intervals import clustered_mean
 from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
-from coeval.benchmarks.outcomes import Outcomes, mean_metric, settle
+from coeval.benchmarks.outcomes import SCALES, Outcomes, mean_metric, metric_of, settle
 from coeval.core.records import Completion, Message, Request
 from coeval.core.text import fill
 from coeval.judging.criteria import parse_criterion_score
@@ -53,7 +53,6 @@ class WritingBench(Benchmark):
 
     def __init__(self, settings: TaskSettings) -> None:
         super().__init__(settings)
-        self._seed = settings.seed
         self._system = settings.assets["writingbench/judge_system"].read_text(encoding="utf-8")
         self._prompt = settings.assets["writingbench/judge_prompt"].read_text(encoding="utf-8")
 
@@ -92,7 +91,7 @@ class WritingBench(Benchmark):
         """As officially, a query counts with the criteria that were scored, if any was."""
         outcomes = settle(self, items, answers, judgments)
         scored = _scored(items, outcomes)
-        overall = _pooled([list(one.by_criterion.values()) for one in scored], self._seed)
+        overall = _pooled([list(one.by_criterion.values()) for one in scored])
         domains = {field: self._by(field, scored) for field in ("domain1", "domain2")}
         required = self._requirements(scored)
         return Scored(
@@ -116,7 +115,7 @@ class WritingBench(Benchmark):
         for one in scored:
             if (domain := one.item.fields.get(field)) is not None:
                 means.setdefault(domain, []).append(one.mean)
-        return {domain: mean_metric(values, "points", self._seed) for domain, values in means.items()}
+        return {domain: mean_metric(values, "points") for domain, values in means.items()}
 
     def _requirements(self, scored: Sequence[_Scores]) -> dict[str, dict[str, Metric]]:
         """R: mean over the queries that ask for it. C: mean of their criteria about it."""
@@ -126,7 +125,7 @@ class WritingBench(Benchmark):
             queries = self._criteria_of(f"writingbench/{name}_R")
             criteria = self._criteria_of(f"writingbench/{name}_C")
             chosen = [one for one in scored if one.item.id in queries]
-            whole[name] = mean_metric([one.mean for one in chosen], "points", self._seed)
+            whole[name] = mean_metric([one.mean for one in chosen], "points")
             about[name] = _pooled(
                 [
                     [
@@ -136,7 +135,6 @@ class WritingBench(Benchmark):
                     ]
                     for one in chosen
                 ],
-                self._seed,
             )
         return {"R": whole, "C": about}
 
@@ -182,20 +180,19 @@ def _scored(items: Sequence[Item], outcomes: Outcomes) -> list[_Scores]:
     return scored
 
 
-def _pooled(groups: Sequence[Sequence[int]], seed: int) -> Metric:
+def _pooled(groups: Sequence[Sequence[int]]) -> Metric:
     """The mean of all scores, with an interval that lets those of one query depend on each other.
 
     The standard error is that of the queries' means, which is the same where all have as many scores.
     """
     groups = [group for group in groups if group]
-    of_queries = mean_metric([sum(group) / len(group) for group in groups], "points", seed)
+    of_queries = mean_metric([sum(group) / len(group) for group in groups], "points")
     pooled = clustered_mean(
         [score for group in groups for score in group],
         [number for number, group in enumerate(groups) for _ in group],
-        seed=seed,
+        SCALES["points"],
     )
-    interval = None if pooled.low is None or pooled.high is None else (pooled.low, pooled.high)
-    return Metric(pooled.mean, of_queries.standard_error, interval, len(groups), "points")
+    return metric_of(pooled, "points", of_queries.standard_error)
 
 
 def _criteria_lines(items: Sequence[Item], outcomes: Outcomes) -> list[tuple[str, str, int | None]]:

@@ -6,6 +6,7 @@ control characters that could move the cursor or change colours.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -38,9 +39,13 @@ class Row(NamedTuple):
 
 
 _GAP = 3
-"""Cells that a column takes beside its content."""
+"""Cells between two columns."""
+_EDGES = 2
+"""Cells left of the first column and right of the last."""
 _LONGEST_HEADER = 17
 _SHORTEST_NAME = 8
+_LABELS = "labels"
+_NO_LABEL = "no label"
 
 
 def render(results: Results, console: Console) -> None:
@@ -49,7 +54,7 @@ def render(results: Results, console: Console) -> None:
         console.print(Text(SIMULATED, style="bold yellow"))
     scored = any(score.mean is not None or score.failed for score in results.students)
     if scored:
-        for table in _score_tables(results.students, console.width):
+        for table in _score_tables(results, console.width):
             console.print(table)
     if results.labels:
         console.print(_label_table(results.labels, console.width))
@@ -61,13 +66,15 @@ def render(results: Results, console: Console) -> None:
         warn(console, warning)
 
 
-def _score_tables(scores: Sequence[StudentScore], width: int) -> list[Table]:
+def _score_tables(results: Results, width: int) -> list[Table]:
     """One table if every task fits beside the overall score, else that one first and tasks in chunks."""
+    scores = results.students
     overall = [score for score in scores if score.task is None]
     by_task: dict[tuple[str, bool], dict[str, StudentScore]] = {}
     judged = {score.task for score in scores if score.mean is not None or score.failed}
+    judged -= _only_labelled(results)
     for score in scores:
-        if score.task is not None and score.task in judged:  # one that has only labels has no scores
+        if score.task is not None and score.task in judged:
             by_task.setdefault((score.task, "task" in score.removed), {})[score.student] = score
     students = [score.student for score in overall]
     rows = [Row(_named(score.student, bool(score.removed)), bool(score.removed)) for score in overall]
@@ -76,13 +83,14 @@ def _score_tables(scores: Sequence[StudentScore], width: int) -> list[Table]:
         ("failed", [str(score.failed) for score in overall]),
     ]
     headline = ("overall", [_cell(score) for score in overall])
-    if len(by_task) == 1 and not any("task" in score.removed for score in scores):
+    labelled = _label_columns(results, students)
+    if len(by_task) == 1 and not labelled and not any("task" in score.removed for score in scores):
         [(only, _)] = by_task
         return [_table(f"Scores in {plain(only)}", rows, [headline, *counts], width)]
     tasks = [
         (_named(*task), [_cell(cells.get(student)) for student in students])
         for task, cells in by_task.items()
-    ]
+    ] + labelled
     free = width - _name_width(rows, width)
     if _wide([headline, *tasks, *counts]) <= free:
         return [_table("Scores", rows, [headline, *tasks, *counts], width)]
@@ -94,11 +102,37 @@ def _score_tables(scores: Sequence[StudentScore], width: int) -> list[Table]:
     return tables
 
 
+def _only_labelled(results: Results) -> set[str]:
+    """The tasks in which labels were compared and nothing was scored."""
+    scored = {score.task for score in results.students if score.mean is not None}
+    return {label.task for label in results.labels} - scored
+
+
+def _label_columns(results: Results, students: Sequence[str]) -> list[Column]:
+    """The accuracy of each label of the tasks that have only labels, beside the tasks that have scores."""
+    only = _only_labelled(results)
+    by_label: dict[tuple[str, str, bool], dict[str, str]] = {}
+    for label in results.labels:
+        if label.task in only and "label" not in label.removed:
+            cells = by_label.setdefault((label.task, label.attribute, "task" in label.removed), {})
+            cells[label.student] = _bracketed(label.accuracy, label.low, label.high)
+    several = {task for task, count in Counter(task for task, _, _ in by_label).items() if count > 1}
+    return [
+        (
+            _named(f"{task} {attribute}" if task in several else task, removed, _LABELS),
+            [cells.get(student, NOTHING) for student in students],
+        )
+        for (task, attribute, removed), cells in by_label.items()
+    ]
+
+
 def _label_table(labels: Sequence[LabelAccuracy], width: int) -> Table:
     columns = [
         ("accuracy", [_bracketed(label.accuracy, label.low, label.high) for label in labels]),
         ("right", [f"{label.correct} of {label.n}" for label in labels]),
     ]
+    if any(label.none for label in labels):
+        columns.append((_NO_LABEL, [str(label.none) for label in labels]))
     table = Table(title=Text("Label accuracy"), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
     named = {
         "task": [_named(label.task, "task" in label.removed) for label in labels],
@@ -130,8 +164,9 @@ def _table(title: str, rows: Sequence[Row], columns: Sequence[Column], width: in
     return table
 
 
-def _named(name: str, removed: bool) -> str:
-    return f"{plain(name)} (removed)" if removed else plain(name)
+def _named(name: str, removed: bool, *marks: str) -> str:
+    marks = (*marks, "removed") if removed else marks
+    return f"{plain(name)} ({', '.join(marks)})" if marks else plain(name)
 
 
 def _name_width(rows: Sequence[Row], width: int) -> int:
@@ -162,7 +197,7 @@ def _shares(wanted: Sequence[int], free: int) -> list[int]:
 
 def _wide(columns: Sequence[Column]) -> int:
     """Cells that columns take beside a first one."""
-    return _GAP + sum(_column_width(header, cells) + _GAP for header, cells in columns)
+    return _EDGES + sum(_column_width(header, cells) + _GAP for header, cells in columns)
 
 
 def _widest(texts: Sequence[str]) -> int:
@@ -170,41 +205,27 @@ def _widest(texts: Sequence[str]) -> int:
 
 
 def _cell(score: StudentScore | None) -> str:
-    if score is None:
-        return NOTHING
-    if score.method != "t" or score.mean is None or score.high is None or _is_cut(score):
-        return _bracketed(score.mean, score.low, score.high)
-    half = score.high - score.mean
-    return f"{score.mean:.2f} ±{half:.2f}" if half >= 0.005 else f"{score.mean:.2f} ±<0.01"
-
-
-def _is_cut(score: StudentScore) -> bool:
-    """Whether the interval ends where the scale does, and so is no ± of anything."""
-    return score.method == "t" and (score.low == 0 or score.high == 1)
+    return NOTHING if score is None else _bracketed(score.mean, score.low, score.high)
 
 
 def _bracketed(mean: float | None, low: float | None, high: float | None) -> str:
-    if mean is None:
+    """``0.93 [.86, .97]``: without their leading zeros, two tasks fit beside the overall score."""
+    if mean is None or low is None or high is None:
         return NOTHING
-    return f"{mean:.2f}" if low is None or high is None else f"{mean:.2f} [{low:.2f}, {high:.2f}]"
+    return f"{mean:.2f} [{_bound(low)}, {_bound(high)}]"
+
+
+def _bound(share: float) -> str:
+    return "1.0" if share >= 0.995 else f"{share:.2f}"[1:]
 
 
 def _notes(results: Results, scored: bool) -> list[str]:
     notes = []
-    methods = {score.method for score in results.students if score.mean is not None}
     if scored:
         notes.append(
-            "Scores run from 0 to 1, with the 95 % interval of the mean over datapoints (n); "
+            "Scores run from 0 to 1, with the 95 % interval [low, high] of the mean over datapoints (n); "
             "failed: answers, judgments and factors without a result, in no mean."
         )
-    if "bootstrap" in methods:
-        notes.append(
-            "[low, high] in scores: bootstrap over few datapoints (or all alike); rather too narrow."
-        )
-    if any(_is_cut(score) for score in results.students):
-        notes.append("[low, high] in scores that reaches 0 or 1: a ± interval, cut at the end of the scale.")
-    if "none" in methods:
-        notes.append("A score without an interval rests, in some task, on a single datapoint.")
     if unequal := _unequally_covered(results.students):
         names = listed(map(plain, unequal))
         notes.append(f"Without a score in some task, so overall is over the other tasks only: {names}.")
@@ -213,12 +234,22 @@ def _notes(results: Results, scored: bool) -> list[str]:
             "With under nine tenths of another student's scores in some task, so not over the same "
             f"datapoints or judges: {listed(map(plain, fewer))}."
         )
-    if results.labels:
-        notes.append("[low, high] in label accuracy: 95 % Wilson interval.")
+    notes += _of_labels(results, scored)
     if cut := cut_off_sentence(_cut_off(results.students), "of"):
         notes.append(cut)
     notes += _removed(results)
     return notes + [plain(note) for note in results.notes]
+
+
+def _of_labels(results: Results, scored: bool) -> list[str]:
+    notes = []
+    if scored and _only_labelled(results):
+        notes.append(f"({_LABELS}): label accuracy, the share of right answers; in no overall score.")
+    if results.labels:
+        notes.append("[low, high] in label accuracy: 95 % Wilson interval.")
+    if any(label.none for label in results.labels):
+        notes.append(f"{_NO_LABEL}: answers that are none of the task's labels, or several; wrong.")
+    return notes
 
 
 def _cut_off(scores: Sequence[StudentScore]) -> list[CutOff]:
