@@ -84,9 +84,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 def hostile_results() -> Results:
-    score = StudentScore(
-        student=HOSTILE, task=None, mean=0.5, low=0.4, high=0.6, n=3, units=3, failed=0, method="t"
-    )
+    score = StudentScore(student=HOSTILE, task=None, mean=0.5, low=0.4, high=0.6, n=3, units=3, failed=0)
     label = LabelAccuracy(
         task=HOSTILE, student=HOSTILE, attribute=HOSTILE, accuracy=1, low=0.5, high=1, n=3, correct=3
     )
