@@ -126,6 +126,19 @@ def test_labels_are_compared_without_a_judge(tmp_path: Path) -> None:
     assert scored.metrics["mean_score"].value is None
 
 
+def test_the_sampled_nuance_is_shown_though_no_item_stores_it(tmp_path: Path) -> None:
+    prompts = {"test": "{nuanced_attributes}: {input}", "evaluate_single": "{nuanced_attributes}: {response}"}
+    sampling = {"target": [1], "nuance": [1], "total": 2}
+    nuanced = {"tone": ["dry", "warm"]}
+    described = task(prompt_library=prompts, nuanced_attributes=nuanced, sampling=sampling)
+    benchmark = as_task(run_of(tmp_path, described))
+    items = benchmark.items()
+    tones = [item.messages[0].content.partition(": ")[2].partition(":")[0] for item in items]
+    assert sorted(tones) == ["dry", "warm"]
+    (ask,) = benchmark.asks(items[0], Answer(id=items[0].id, response="Once."))
+    assert ask.request(0).messages[-1].content == f"tone: {tones[0]}: Once."
+
+
 def test_tasks_count_alike_and_failed_answers_lose_their_factors(tmp_path: Path) -> None:
     benchmark = as_task(run_of(tmp_path, task("a", total=1), task("b", total=2)))
     items = benchmark.items()

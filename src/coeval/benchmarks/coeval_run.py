@@ -35,8 +35,10 @@ from coeval.core.errors import Unparsable, UsageError
 from coeval.core.records import LEVEL_VALUE, Completion, Datapoint, Level, Message, Request, Schema, by_id
 from coeval.core.text import canonical, fill
 from coeval.judging.verdict import parse_level, parse_levels
+from coeval.pipeline.blueprint import Blueprint
 from coeval.pipeline.config.load import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
+from coeval.pipeline.nuance import KnownNuance
 from coeval.pipeline.planned import planned_names
 from coeval.pipeline.posed import posed
 from coeval.pipeline.prompts import FACTOR_SCORE, evaluation_schema, find_template, render_rubric
@@ -49,11 +51,12 @@ TASK_OPTION = "task"
 
 
 class Posed(NamedTuple):
-    """A datapoint with its task, and the factors that a judge scores."""
+    """A datapoint with its task, the factors that a judge scores, and the template variables it fills."""
 
     task: TaskConfig
     item: Datapoint
     rubric: Mapping[str, str]
+    values: Mapping[str, str]
 
 
 class CoevalRun(Benchmark):
@@ -76,12 +79,15 @@ class CoevalRun(Benchmark):
 
     def items(self) -> Sequence[Item]:
         tasks = {task.name: task for task in self._config.tasks}
+        blueprint = Blueprint(self._config, self._run, follow_file=False)
+        nuances = {t.name: KnownNuance(t, blueprint.known_part(t, "nuanced") or {}) for t in tasks.values()}
         items: list[Item] = []
         for datapoint in _good_datapoints(self._run, self._planned):
             if (task := tasks.get(datapoint.task_id)) is not None:
                 template = find_template(task.prompt_library, "test", self.settings.model)
-                text = fill(template, {**task_fields(task), **posed(datapoint).values})
-                fields = {"posed": Posed(task, datapoint, self._rubrics[task.name])}
+                values = posed(datapoint, nuances[task.name].of(datapoint)).values
+                text = fill(template, {**task_fields(task), **values})
+                fields = {"posed": Posed(task, datapoint, self._rubrics[task.name], values)}
                 items.append(Item(datapoint.id, (Message("user", text),), fields))
         if not items:
             raise UsageError(
@@ -114,10 +120,10 @@ class CoevalRun(Benchmark):
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         """One judgment of all factors, or one of each, as the run's ``evaluation_mode`` has it."""
-        task, datapoint, rubric = _posed(item)
+        task, _, rubric, shown = _posed(item)
         values = {
             **task_fields(task),
-            **posed(datapoint).values,
+            **shown,
             "response": answer.response or "",
             "rubric": render_rubric(rubric),
         }
@@ -240,7 +246,7 @@ def _one_level(factor: str) -> Callable[[Completion], dict[str, Any]]:
 
 def _ask_ids(item: Item) -> dict[str, tuple[str, ...]]:
     """The ids of an item's judgments, each with its factors."""
-    task, _, rubric = _posed(item)
+    task, _, rubric, _ = _posed(item)
     if task.evaluation_mode == "single":
         return {f"{item.id}__rubric": tuple(rubric)} if rubric else {}
     return {f"{item.id}__{factor}": (factor,) for factor in rubric}
@@ -271,7 +277,7 @@ def _answered(
     items: Sequence[Item], answers: Mapping[str, Answer]
 ) -> Iterator[tuple[TaskConfig, Datapoint, str]]:
     for item in items:
-        task, datapoint, _ = _posed(item)
+        task, datapoint, *_ = _posed(item)
         answer = answers.get(item.id)
         if answer is not None and answer.status == "ok":
             yield task, datapoint, answer.response or ""

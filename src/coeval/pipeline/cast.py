@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coeval.core.records import Message, Purpose, Request, Role, Schema
-from coeval.core.text import fill
+from coeval.core.text import fill, placeholders
 from coeval.engine.work import request_seed
 from coeval.models.base import Model
 from coeval.models.catalog import HOSTS
@@ -91,6 +91,11 @@ class Scene:
     def labels(self) -> dict[str, list[str]]:
         """Each label attribute with the values that an answer may give to it."""
         return {name: self.space.target.get(name, []) for name in self.task.label_attributes}
+
+    @property
+    def shows_nuance(self) -> bool:
+        """Whether a student or a judge is shown what nuance an item has."""
+        return any("nuanced_attributes" in placeholders(p.template) for p in (*self.students, *self.judges))
 
     def clippings(self) -> Iterator[str]:
         """What the file asks of sampling beyond the attributes that teachers proposed, a sentence each."""

@@ -77,7 +77,7 @@ class ItemWork:
             "task_id": task.name,
             "teacher_model_id": self.teacher.name,
             "sampled_target_attributes": self.sample.target,
-            "recipe": item_recipe(self.teacher.recipe.hash, self.sample.target),
+            "recipe": item_recipe(self.teacher.recipe.hash, self.sample.target, self.sample.nuance),
             "generated_at": now(),
             **stored,
         }

@@ -23,7 +23,8 @@ class Posed:
     content: str
 
 
-def posed(item: Datapoint) -> Posed:
+def posed(item: Datapoint, nuance: Mapping[str, str]) -> Posed:
+    """``nuance`` is what the teacher was given, whether the item stores it or not."""
     prompt, reference = item.prompt or "", item.reference_response or ""
     return Posed(
         item,
@@ -31,7 +32,7 @@ def posed(item: Datapoint) -> Posed:
             "input": prompt,
             "reference": reference,
             "target_attributes": render_attributes(item.sampled_target_attributes),
-            "nuanced_attributes": render_attributes(item.sampled_nuanced_attributes or {}),
+            "nuanced_attributes": render_attributes(nuance),
         },
         answer_input(prompt),
         item_content(prompt, reference, item.sampled_target_attributes),

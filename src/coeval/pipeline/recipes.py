@@ -74,9 +74,9 @@ def task_fields(task: TaskConfig) -> dict[str, str]:
     }
 
 
-def item_recipe(base: str, attributes: Mapping[str, str]) -> str:
+def item_recipe(base: str, target: Mapping[str, str], nuance: Mapping[str, str]) -> str:
     """Phase 3: the teacher's recipe and the sampled attributes."""
-    return f"{base}-{digest(canonical(dict(attributes)))[:6]}"
+    return f"{base}-{digest(canonical([dict(target), dict(nuance)]))[:6]}"
 
 
 def base_recipe(recorded: str) -> str:

@@ -17,8 +17,9 @@ from coeval.pipeline.cast import Asking, Scene
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.evaluations import EvaluationWork, Judged, LabelWork
 from coeval.pipeline.items import ItemWork
+from coeval.pipeline.nuance import KnownNuance
 from coeval.pipeline.plan import FLOWING, Plan, Slot
-from coeval.pipeline.posed import posed
+from coeval.pipeline.posed import Posed, posed
 from coeval.pipeline.recorded import tried_before
 from coeval.pipeline.responses import ResponseWork
 from coeval.pipeline.sampling import Sample, Samples
@@ -50,6 +51,11 @@ class River:
         self._phases = frozenset(phases)
         self._paths: dict[tuple[str, ...], Path] = {}
         self._scenes: Mapping[str, Scene] = {scene.task.name: scene for scene in plan.scenes}
+        self._nuance = {
+            name: KnownNuance(scene.task, scene.space.nuance)
+            for name, scene in self._scenes.items()
+            if scene.shows_nuance
+        }
 
     async def works(self) -> AsyncIterator[Work]:
         """All work that does not wait for other work, items in order."""
@@ -77,9 +83,10 @@ class River:
         if record.status != "ok":
             return
         match record, work:
-            case Datapoint(), _:
+            case Datapoint(), ItemWork():
                 slot = Slot(record.id, 0, None, record.teacher_model_id)
-                yield from self._of_item(self._scenes[record.task_id], slot, record)
+                item = posed(record, work.sample.nuance)
+                yield from self._of_item(self._scenes[record.task_id], slot, item)
             case Response(), ResponseWork():
                 judged = Judged(work.scene, work.posed, record)
                 yield from self._of_response(judged, renewed=True)
@@ -147,20 +154,25 @@ class River:
             path = self._paths[of.__name__, *names] = of(*names)
         return path
 
-    def _of_item(self, scene: Scene, slot: Slot, new: Datapoint | None) -> Iterator[Work]:
+    def _of_item(self, scene: Scene, slot: Slot, new: Posed | None) -> Iterator[Work]:
         """What is owed of an item that stands (``new`` is None: read it when needed) or was made now."""
-        item = None if new is None else posed(new)
+        item = new
         for student in scene.students:
             key = f"{slot.id}__{student.name}"
             if self._plan.owes_response(key, scene, slot, student, renewed=new is not None):
                 if "response_collection" in self._phases:
-                    item = item or posed(self._recorded.items.load(slot.id, Datapoint))
+                    item = item or self._standing_item(slot)
                     tried = tried_before(self._recorded.responses, key)
                     yield ResponseWork(self._asking, scene, student, key, item, tried)
             elif self._owes_evaluations(scene, slot, key, student.name):
-                item = item or posed(self._recorded.items.load(slot.id, Datapoint))
+                item = item or self._standing_item(slot)
                 response = self._recorded.responses.load(key, Response)
                 yield from self._of_response(Judged(scene, item, response), renewed=False)
+
+    def _standing_item(self, slot: Slot) -> Posed:
+        item = self._recorded.items.load(slot.id, Datapoint)
+        known = self._nuance.get(item.task_id)
+        return posed(item, known.of(item) if known is not None else {})
 
     def _owes_evaluations(self, scene: Scene, slot: Slot, response: str, student: str) -> bool:
         if "evaluation" not in self._phases or not self._plan.has_response(response):

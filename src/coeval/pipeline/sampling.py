@@ -62,14 +62,14 @@ class Samples:
         teacher: str,
         recorded: Mapping[int, Mapping[str, str]] | None = None,
     ) -> None:
-        source = canonical([seed, task, teacher])
+        source = _draws_of(seed, task, teacher)
         self._recorded = recorded or {}
         self._targets: CrossProduct | Balanced
         if space.chosen_range is None:
             self._targets = CrossProduct(space.target, f"{source} target")
         else:
             self._targets = Balanced(space.target, space.chosen_range, f"{source} target", space.labels)
-        self._nuances = Balanced(space.nuance, space.nuance_range, f"{source} nuance")
+        self._nuances = Nuances(space.nuance, space.nuance_range, seed=seed, task=task, teacher=teacher)
         self._next = 1
 
     def item(self, n: int) -> Sample:
@@ -83,10 +83,39 @@ class Samples:
             else:
                 for _ in numbers:
                     self._targets.next_item(None)
-        for _ in between:
-            self._nuances.next_item(None)
         self._next = n + 1
-        return Sample(n, self._targets.next_item(self._recorded.get(n)), self._nuances.next_item(None))
+        return Sample(n, self._targets.next_item(self._recorded.get(n)), self._nuances.of(n))
+
+
+class Nuances:
+    """The sampled nuance of one teacher's items at one task, in any order.
+
+    What items exist makes no difference to it: it is a function of the attributes, the seed and the names.
+    """
+
+    def __init__(
+        self,
+        attributes: Mapping[str, Sequence[str]],
+        sizes: tuple[int, int],
+        *,
+        seed: int,
+        task: str,
+        teacher: str,
+    ) -> None:
+        self._plan = Balanced(attributes, sizes, f"{_draws_of(seed, task, teacher)} nuance")
+        self._drawn: list[dict[str, str]] = []
+        self._alike: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+
+    def of(self, n: int) -> dict[str, str]:
+        """The nuance of item ``n`` (from 1)."""
+        while len(self._drawn) < n:
+            nuance = self._plan.next_item(None)
+            self._drawn.append(self._alike.setdefault(tuple(nuance.items()), nuance))
+        return self._drawn[n - 1]
+
+
+def _draws_of(seed: int, task: str, teacher: str) -> str:
+    return canonical([seed, task, teacher])
 
 
 def clipping(asked: tuple[int, int], there: Sequence[str]) -> str:
