@@ -128,6 +128,14 @@ def test_ctrl_c_at_any_moment_of_the_first_second(slow_lab: Lab, here: Path) -> 
     assert "Interrupted" in stages, "no interruption came early enough"
 
 
+def test_ctrl_c_while_the_results_are_shown(here: Path) -> None:
+    words = ["coeval", "run", "--overwrite", "--config", str(Lab(here, [model("ann")]).file)]
+    events = int(at_an_event(0, words).err.split()[-2])
+    ended = at_an_event(int(0.97 * events), words)
+    assert ended.code == 130, ended
+    assert ended.err.splitlines()[-2:-1] == [ALL_SAVED], ended
+
+
 @pytest.mark.slow
 def test_a_second_ctrl_c_ends_at_once_and_says_how_to_go_on(slow_lab: Lab) -> None:
     slow_lab.models[0]["parameters"]["latency_s"] = 600

@@ -13,6 +13,8 @@ from coeval.core.options import CONTINUE
 
 T = TypeVar("T")
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 async def interruptible(
     begin: Callable[[asyncio.Event], Coroutine[Any, Any, T]], note: Callable[[str], None]
@@ -29,15 +31,20 @@ async def interruptible(
         note("stopping: waiting a few seconds for requests on the wire (again: stop at once)")
         interrupt.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-            loop.add_signal_handler(number, stop)
+    answered = [
+        number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN
+    ]  # as nohup has it
+    for number in answered:
+        loop.add_signal_handler(number, stop)
     try:
         return await begin(interrupt)
     except asyncio.CancelledError:
         raise KeyboardInterrupt(
             f"Stopped at once; what was finished is on disk, and {CONTINUE} goes on from there."
         ) from None
+    finally:
+        for number in answered:  # uvloop would leave handlers that do nothing, and results may take a while
+            loop.remove_signal_handler(number)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
