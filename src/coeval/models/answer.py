@@ -132,7 +132,7 @@ class Answer:
             raise NotHttp("bytes after the answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if b"\0" in value:
+        if 0 in value:
             raise NotHttp("a NUL in a header")
         size = len(name) + len(value)
         self._head_size += size

@@ -17,6 +17,8 @@ LARGEST_BODY = 1 << 26
 """Bytes of a body, both as it comes and unpacked; the longest answers with log-probabilities have a tenth."""
 
 _PIECE = 1 << 20
+_JSON_IN_BYTES = (b'{"', b"{\n", b"{ ")
+"""How JSON begins in UTF-8 and what is like it, so not in UTF-16."""
 _PLAIN = frozenset({"", "identity", "none"})
 _CHARSET = re.compile(r'charset\s*=\s*["\']?([\w.:-]+)', re.IGNORECASE)
 _CHARSETS_READ = ("utf-16", "utf-32", "iso8859", "cp125", "koi8", "gb", "big5", "euc", "shift_jis")
@@ -70,11 +72,14 @@ class Body:
         """The body, unpacked; text in UTF-8 without a byte order mark. Raises NotHttp when that cannot be."""
         if not self._received:
             return b""
-        if not self._fault and not all(coding.at_end for coding in self._codings):
-            self._fault = "its compressed body is cut off"
+        if self._codings and not all(coding.at_end for coding in self._codings):
+            self._fault = self._fault or "its compressed body is cut off"
         if self._fault:
             raise NotHttp(self._fault)
-        return _in_utf8(bytes(self._content), content_type)
+        content = self._content if isinstance(self._content, bytes) else bytes(self._content)
+        if content.startswith(_JSON_IN_BYTES) and _charset(content_type) is None:
+            return content  # as nearly all are
+        return _in_utf8(content, _charset(content_type))
 
     def _too_large(self, what: str) -> NotHttp:
         self._content = b""  # whoever holds the error holds this too, by its traceback
@@ -133,14 +138,13 @@ class _Inflating:
         return zlib.MAX_WBITS if first & 15 == zlib.DEFLATED else -zlib.MAX_WBITS
 
 
-def _in_utf8(body: bytes, content_type: str) -> bytes:
+def _in_utf8(body: bytes, named: str | None) -> bytes:
     """A text in UTF-8 without a byte order mark; as it is where its charset cannot be told.
 
     JSON is UTF-8 (RFC 8259), and what reads as such is taken for it, whatever its header claims.
     """
     charset: str = json.detect_encoding(body)
     if charset == "utf-8":
-        named = _charset(content_type) if content_type else None
         if named is None or _is_utf8(body):
             return body
         charset = named
