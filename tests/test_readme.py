@@ -16,15 +16,17 @@ import pytest
 import typer
 from cli.terminal import on_terminal
 
+from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
 from coeval.cli.eval_framework.main import app as eval_framework
 from coeval.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PYTHON = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
 def command_lines() -> list[list[str]]:
@@ -61,6 +63,22 @@ def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> No
     shown = capsys.readouterr().out
     assert "exit code 0" in shown
     assert re.search(r"^sim-large: 0\.\d\d \[0\.\d\d, [01]\.\d\d\], n=72$", shown, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("workplace")
+def test_the_page_on_python_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
+    code = "\n".join(blocks("python", PYTHON))
+    exec(compile(code, "python.md", "exec"), {})  # noqa: S102  as above
+    shown = capsys.readouterr().out
+    assert re.findall(r"^print\(run\)  # (.*)$", code, re.MULTILINE) == shown.splitlines()[:1]
+    assert re.search(r"^config  models\[0\]\.roles\[0\]  V-05  ", shown, re.MULTILINE)
+    assert all(f"sim-{size}" in shown for size in ("large", "medium", "small"))
+
+
+def test_the_page_on_python_names_every_field_of_the_results() -> None:
+    kinds = (Results, StudentScore, LabelAccuracy)
+    unnamed = {name for kind in kinds for name in kind.__struct_fields__ if f"`{name}`" not in PYTHON}
+    assert unnamed == set()
 
 
 def test_the_table_of_the_readme_is_what_the_demo_prints(workplace: Path) -> None:

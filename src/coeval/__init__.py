@@ -9,10 +9,15 @@ from __future__ import annotations
 TYPE_CHECKING = False  # as typing has it, which takes longer to load than all of this
 
 if TYPE_CHECKING:
+    from coeval.api import CoevalError as CoevalError
     from coeval.api import Config as Config
+    from coeval.api import ConfigError as ConfigError
+    from coeval.api import ModelUnavailable as ModelUnavailable
     from coeval.api import Records as Records
     from coeval.api import Run as Run
+    from coeval.api import StoreError as StoreError
     from coeval.api import Summary as Summary
+    from coeval.api import UsageError as UsageError
     from coeval.api import Watcher as Watcher
     from coeval.api import arun as arun
     from coeval.api import load_config as load_config
@@ -20,14 +25,14 @@ if TYPE_CHECKING:
     from coeval.api import run as run
 
 __version__ = "0.1.0"
-_API = ("Config", "Records", "Run", "Summary", "Watcher", "arun", "load_config", "open_run", "run")
 __all__ = [
-    "Config", "Records", "Run", "Summary", "Watcher", "__version__", "arun", "load_config", "open_run", "run",
+    "CoevalError", "Config", "ConfigError", "ModelUnavailable", "Records", "Run", "StoreError", "Summary",
+    "UsageError", "Watcher", "__version__", "arun", "load_config", "open_run", "run",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    if name in _API:
+    if name in __all__:
         from coeval import api
 
         return getattr(api, name)
@@ -36,4 +41,4 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """What there is to be used, whether or not it is loaded yet."""
-    return sorted({*globals(), *_API})
+    return sorted({*globals(), *__all__})

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 from coeval.api.progress import shown
 from coeval.api.reading import Records, Run, open_run
 from coeval.api.waiting import wait_for
-from coeval.core.errors import UsageError
+from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, StoreError, UsageError
 from coeval.core.options import CONTINUE, OVERWRITE
 from coeval.engine.progress import Watcher
 from coeval.models.keys import Keys
@@ -30,7 +30,10 @@ from coeval.pipeline.recorded import Stance
 from coeval.pipeline.run import arun as _arun
 from coeval.pipeline.running import Options
 
-__all__ = ["Config", "Records", "Run", "Summary", "Watcher", "arun", "load_config", "open_run", "run"]
+__all__ = [
+    "CoevalError", "Config", "ConfigError", "ModelUnavailable", "Records", "Run", "StoreError", "Summary",
+    "UsageError", "Watcher", "arun", "load_config", "open_run", "run",
+]  # fmt: skip
 
 Experiment: TypeAlias = Config | Mapping[str, Any] | str | Path
 """A loaded configuration, the sections of an experiment file as a mapping, or the path of such a file."""
