@@ -175,6 +175,7 @@ def test_an_arena_hard_checkout(tmp_path: Path) -> None:
         (["--tasks", "coeval:nowhere", "--model", "m"], "config.yaml"),
         (["--tasks", "ifeval", "--model", "m", "--base-url", "ftp://h"], "http://"),
         (["--tasks", "ifeval", "--model", "m", "--num-threads", "0"], "num-threads"),
+        (["--tasks", "ifeval", "--model", "./typo", "--local"], "there is no folder ./typo"),
         (["--tasks", "ifeval", "--model", "m", "--base-url", "https://api.openai.com/v1"], "OPENAI_API_KEY"),
         (["--bogus"], "--bogus"),
     ],
