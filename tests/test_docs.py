@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+import pytest
+from pipeline.experiments import Lab, listen, model, task
 from ruamel.yaml import YAML
 
+from coeval.core.errors import UsageError
 from coeval.judging.labels import score_labels
 
 TASKS = (Path(__file__).resolve().parents[1] / "docs" / "tasks.md").read_text(encoding="utf-8")
@@ -20,3 +24,67 @@ def test_answers_become_the_labels_that_the_page_says() -> None:
     for answer, value in rows:
         predicted = score_labels(answer, {"kind": "crash"}, declared)["kind"].predicted
         assert (predicted or "none of the labels") == value, answer
+
+
+FACTORS = json.loads(re.findall(r"```json\n(.*?)```", TASKS, re.DOTALL)[0])
+OWN = {"brevity": FACTORS["brevity"]}
+
+
+@pytest.fixture
+def proposed(tmp_path: Path) -> Lab:
+    """A run whose rubric a teacher wrote."""
+    lab = Lab(tmp_path, [model("ann")], [task(rubric="auto", evaluation_mode="per_factor")])
+    assert lab.run().exit_code == 0
+    return lab
+
+
+def rubric(lab: Lab) -> Path:
+    return lab.path / "phase2_rubric" / "story.rubric.json"
+
+
+@pytest.mark.parametrize("where", ["artifact", "file"])
+def test_a_factor_added_to_a_proposed_rubric_is_all_that_is_asked_for(
+    proposed: Lab, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    factors = json.loads(rubric(proposed).read_text()) | OWN
+    if where == "artifact":
+        rubric(proposed).write_text(json.dumps(factors))
+    else:
+        proposed.tasks[0]["rubric"] = factors
+    asked = listen(monkeypatch)
+    assert proposed.run(continue_run=True).exit_code == 0
+    assert asked.phases() == (0, 0, 0, 0, 3)
+    assert all(OWN["brevity"] in request.messages[-1].content for _, request in asked.requests)
+    assert all(line["scores"].keys() == factors.keys() for line in proposed.records("evaluation").values())
+    del factors["brevity"]
+    asked.clear()
+    if where == "artifact":
+        rubric(proposed).write_text(json.dumps(factors))
+    else:
+        proposed.tasks[0]["rubric"] = factors
+    assert proposed.run(continue_run=True).exit_code == 0
+    assert asked.requests == []
+
+
+def test_a_reworded_factor_is_named_and_scored_again_when_told_so(
+    proposed: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    factors = json.loads(rubric(proposed).read_text())
+    name = next(iter(factors))
+    rubric(proposed).write_text(json.dumps(factors | {name: "Something else altogether."}))
+    with pytest.raises(UsageError, match=rf"tasks\.story\.rubric\.{name}"):
+        proposed.run(continue_run=True)
+    asked = listen(monkeypatch)
+    assert proposed.run(continue_run=True, changed="redo").exit_code == 0
+    assert asked.phases() == (0, 0, 0, 0, 3)
+
+
+def test_teachers_add_to_a_rubric_in_a_run_that_extends_it(proposed: Lab, tmp_path: Path) -> None:
+    shown = YAML(typ="safe").load(re.findall(r"```yaml\n(.*?)```", TASKS, re.DOTALL)[1])
+    settings = {"resume_from": "exp", "phases": shown["experiment"]["phases"]}
+    tasks = [proposed.tasks[0] | {"rubric": shown["tasks"][0]["rubric"]}]
+    lab = Lab(tmp_path, [model("ann"), model("ben", "teacher")], tasks, settings, id="exp-v2")
+    assert lab.run().exit_code == 0
+    before, after = (list(json.loads(rubric(run).read_text())) for run in (proposed, lab))
+    assert after[: len(before)] == before
+    assert len(after) > len(before)

@@ -168,7 +168,11 @@ def test_each_foreign_exception_has_its_class_and_a_clean_message(
         (OSError(errno.EMFILE, "Too many open files"), True, "ulimit -n"),
     ],
 )
-def test_what_another_attempt_cannot_mend_is_not_advised(error: Exception, advised: bool, words: str) -> None:
+def test_what_another_attempt_cannot_mend_is_not_advised(
+    error: Exception, advised: bool, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
     told = from_exception(error, WHERE, 60)
     assert told.retry_advised is advised
     assert words in str(told)

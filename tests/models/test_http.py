@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import ssl
+from pathlib import Path
 
 import pytest
 import trustme
@@ -188,7 +189,15 @@ async def test_tls_spoken_to_a_plain_server_is_told_at_once() -> None:
     assert (error.attempts, error.retry_advised) == (1, False)
 
 
-async def test_a_certificate_that_is_not_trusted_says_what_to_set() -> None:
+@pytest.mark.parametrize("name", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"])
+async def test_a_certificate_that_is_not_trusted_names_the_variable_in_force(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for other in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(other, raising=False)
+    bundle = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(bundle)
+    monkeypatch.setenv(name, str(bundle))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     fake = Server([OK])
@@ -198,7 +207,7 @@ async def test_a_certificate_that_is_not_trusted_says_what_to_set() -> None:
         await asking.http.aclose()
     assert isinstance(error, ConnectionFailed)
     assert "the server's certificate was refused" in str(error)
-    assert "SSL_CERT_FILE" in str(error)
+    assert f"certificates are held against {name}={bundle}" in str(error)
     assert (error.attempts, fake.asked) == (1, [])
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -73,6 +74,31 @@ async def test_every_model_that_cannot_be_asked_is_named_at_once() -> None:
     assert "OPENAI_API_KEY in the environment" in lines[1]
     assert "http://" in lines[2]
     assert KEY not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("https://example.invalid/v1#usage", "a fragment (from # on)"),
+        ("https://example.invalid/v1#", "a fragment (from # on)"),
+        (" https://example.invalid/v1", "a blank or another character that cannot be seen (number 1 of 27)"),
+        (
+            "https://example.invalid/v1\n",
+            "a blank or another character that cannot be seen (number 27 of 27)",
+        ),
+        ("https://exa mple.invalid/v1", "a blank"),
+        ("https://example.invalid/v 1", "a blank"),
+        ("https://example.invalid/\N{ZERO WIDTH SPACE}v1", "a character that cannot be seen"),
+        ("https://example.invalid/v1?", "no user name, password or query"),
+        ("https://example.invalid:http/v1", "its port as a number"),
+        ("https://example.invalid:99999/v1", "its port as a number"),
+    ],
+)
+async def test_what_is_wrong_with_a_base_url_is_named(url: str, words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words.removeprefix("a character"))) as raised:
+        async with Models([spec("m", base_url=url)], keys()):
+            pass
+    assert "(model m): parameters.base_url" in str(raised.value)
 
 
 async def test_models_of_one_url_and_key_share_one_limiter() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +11,8 @@ import sys
 import pytest
 from raw_server import OK, Client, hang, reply, reset, server
 
-from coeval.core.errors import AccessDenied, ConnectionFailed, RateLimited, RequestTimeout
+from coeval.core.errors import AccessDenied, ConnectionFailed, RateLimited, RequestTimeout, Unreadable
+from coeval.models import body as body_module
 
 TARGET = "http://api.invalid/v1"
 
@@ -43,6 +46,28 @@ async def test_failures_have_the_same_names(
         asking = Client(TARGET)
         assert type(await asking.error(timeout_s=0.05)) is kind
         await asking.http.aclose()
+
+
+async def test_bodies_are_unpacked_bounded_and_read_as_on_the_straight_wire(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(body_module, "LARGEST_BODY", 1 << 20)
+    said = json.dumps({"text": "Grüße"}, ensure_ascii=False)
+    answers = [
+        reply(200, gzip.compress(said.encode("utf-8-sig")), Content_Encoding="gzip"),
+        reply(200, said.encode("latin-1"), Content_Type="application/json; charset=latin-1"),
+        reply(200, said.encode(), Content_Encoding="none"),
+    ]
+    async with server(*answers, reply(200, bytes(1 << 21))) as fake:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{fake.port}")
+        asking = Client(TARGET)
+        assert [(await asking.post()).value for _ in answers] == ["Grüße"] * 3
+        assert {asked.headers["accept-encoding"] for asked in fake.asked} == {"identity"}
+        error = await asking.error()
+        await asking.http.aclose()
+        assert isinstance(error, Unreadable)
+        assert "a body of more than 1 MiB" in str(error)
+        assert len(fake.asked) == 3 + 2
 
 
 @pytest.mark.parametrize("target", [TARGET, TARGET.replace("http", "https")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -30,6 +31,7 @@ async def test_a_request_is_as_asked_and_its_answer_whole() -> None:
         assert fake.asked[0].headers == {
             "host": f"127.0.0.1:{fake.port}",
             "accept": "*/*",
+            "accept-encoding": "identity",
             "authorization": "Bearer x",
             "content-length": "2",
             "": "",
@@ -192,6 +194,29 @@ async def test_an_answer_before_the_request_is_written_is_an_answer() -> None:
         await until(lambda: client.wire.connections == 0)
 
 
+@pytest.mark.parametrize("size", [LARGE_BODY // 2, 2 * LARGE_BODY, 64 * LARGE_BODY])
+async def test_an_answer_is_read_though_its_server_hangs_up_on_the_rest_of_the_request(size: int) -> None:
+    turns = 20
+
+    def refuse_and_leave() -> None:
+        for _ in range(turns):
+            accepted, _ = listener.accept()
+            with accepted:
+                while b"\r\n\r\n" not in accepted.recv(1 << 16):
+                    pass
+                accepted.sendall(reply(413, b"too large", Connection="close"))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+        # In a thread, so that it leaves at any moment.
+        refusing = asyncio.create_task(asyncio.to_thread(refuse_and_leave))
+        async with asking(f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
+            for _ in range(turns):
+                assert (await client.send(bytes(size))).body == b"too large"
+            await until(lambda: client.wire.connections == 0)
+        await refusing
+
+
 # Time
 
 
@@ -222,10 +247,10 @@ async def test_each_request_on_a_connection_has_its_own_time() -> None:
         writer.write(OK)
 
     async with server(OK, when_told, OK, hang) as fake, asking(fake.url) as client:
-        await client.send(timeout_s=0.02)
+        await client.send(timeout_s=0.3)
         second = asyncio.create_task(client.send(timeout_s=LONG_S))
         await until(lambda: len(fake.asked) == 2)
-        await asyncio.sleep(0.03)  # the time of the first is over
+        await asyncio.sleep(0.31)  # the time of the first is over
         answer.set()
         assert (await second).body == b"fine"
         await client.send(timeout_s=LONG_S)
@@ -307,6 +332,7 @@ async def test_what_a_common_server_sends_is_read() -> None:
         partial(test_a_connection_lost_on_the_way, then_closing(OK[:-1]), begun=True),
         test_large_bodies_go_both_ways_and_the_event_loop_goes_on,
         test_an_answer_before_the_request_is_written_is_an_answer,
+        partial(test_an_answer_is_read_though_its_server_hangs_up_on_the_rest_of_the_request, 2 * LARGE_BODY),
         partial(test_the_time_of_an_attempt_ends_it, hang),
         test_a_body_that_nobody_reads_ends_in_time,
         test_each_request_on_a_connection_has_its_own_time,

@@ -1,40 +1,49 @@
 """One answer on its way in: from bytes, however they are cut, to a `Reply`.
 
 llhttp does the parsing (by ``httptools``). What stands here is what a parser leaves to its user:
-limits, interim answers, answers that end with the connection, and content codings.
+limits, interim answers, and answers that end with the connection.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from coeval.models.body import Body
 from coeval.models.wire_errors import NotHttp
 
-__all__ = ["LARGEST_BODY", "LARGEST_HEAD", "LONGEST_LINE", "Answer", "Reply"]
+__all__ = ["LARGEST_HEAD", "LONGEST_LINE", "Answer", "Reply"]
 
 LONGEST_LINE = 1 << 16
 LARGEST_HEAD = 1 << 18
-LARGEST_BODY = 1 << 28
-"""In bytes. A body's limit holds before and after decoding."""
+"""In bytes."""
 
 _LISTS = frozenset({"content-encoding", "transfer-encoding"})
 """Headers that are one list when they are repeated; of all others the first counts."""
 
 
 class Reply(NamedTuple):
-    """A whole answer. Header names are lower-case; the body is decoded."""
+    """A whole answer. Header names are lower-case; the body is unpacked, and UTF-8 if it is a text."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
+    @classmethod
+    def read(cls, status: int, headers: Mapping[str, str], body: Body) -> Reply:
+        """The answer that has come whole. Raises NotHttp when it cannot be unpacked.
 
-class _Unusable(Exception):
-    """Raised through the parser, which ends with it."""
+        An error that cannot be has no body: its status says what matters.
+        """
+        try:
+            content = body.whole(headers.get("content-type", ""))
+        except NotHttp:
+            if 200 <= status < 300:
+                raise
+            content = b""
+        return cls(status, headers, content)
 
 
 class Answer:
@@ -51,7 +60,7 @@ class Answer:
 
     __slots__ = (
         "_body",
-        "_body_size",
+        "_fed",
         "_head_done",
         "_head_size",
         "_headers",
@@ -65,12 +74,16 @@ class Answer:
 
     def __init__(self) -> None:
         # A parser of its own: one that is used again hands trailers on to the next answer.
-        self._parser = HttpResponseParser(self)
+        self._parser = parser = HttpResponseParser(self)
+        # Servers in the field need these; aiohttp and, in the main, browsers read answers so too.
+        parser.set_dangerous_leniencies(
+            lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        )
         self._status = 0
         self._headers: dict[str, str] = {}
-        self._body: list[bytes] = []
-        self._body_size = self._head_size = self._idle_bytes = 0
-        self._head_done = self._whole = self.begun = self.keep_alive = False
+        self._body: Body
+        self._head_size = self._idle_bytes = 0
+        self._head_done = self._whole = self._fed = self.begun = self.keep_alive = False
 
     def feed(self, data: bytes) -> bool:
         """Take in what arrived; True once the answer is whole.
@@ -80,7 +93,7 @@ class Answer:
         NotHttp
             this is no answer, or a larger one than we take.
         """
-        size_before = self._body_size
+        self._fed = False
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
@@ -88,13 +101,13 @@ class Answer:
         except HttpParserError as error:
             if not self._whole:
                 cause = error.__context__
-                raise NotHttp(str(cause if isinstance(cause, _Unusable) else error)) from None
+                raise NotHttp(str(cause if isinstance(cause, NotHttp) else error)) from None
             self.keep_alive = False
         if self._whole:
             return True
         self.begun = True
         # What brings no body is kept by the parser, or read over: a header, a trailer, an extension.
-        self._idle_bytes = self._idle_bytes + len(data) if self._body_size == size_before else 0
+        self._idle_bytes = 0 if self._fed else self._idle_bytes + len(data)
         if self._idle_bytes > LARGEST_HEAD:
             raise NotHttp(f"more than {LARGEST_HEAD >> 10} KiB of headers")
         return False
@@ -104,12 +117,8 @@ class Answer:
         return self._head_done and not self._headers.keys() & {"content-length", "transfer-encoding"}
 
     def reply(self) -> Reply:
-        """The answer, once it is whole. Raises NotHttp when its coding cannot be undone."""
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        coding = self._headers.get("content-encoding")
-        if coding is not None and body:
-            body = _decoded(body, coding)
-        return Reply(self._status, self._headers, body)
+        """The answer, once it is whole. Raises NotHttp when a good answer cannot be unpacked."""
+        return Reply.read(self._status, self._headers, self._body)
 
     def drop(self) -> None:
         """Let go of the parser, which holds on to this answer as this answer does to it: the last call."""
@@ -120,13 +129,15 @@ class Answer:
     def on_message_begin(self) -> None:
         if self._whole:
             self.keep_alive = False
-            raise _Unusable("bytes after the answer")
+            raise NotHttp("bytes after the answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if 0 in value:
+            raise NotHttp("a NUL in a header")
         size = len(name) + len(value)
         self._head_size += size
         if size > LONGEST_LINE or self._head_size > LARGEST_HEAD:
-            raise _Unusable(
+            raise NotHttp(
                 f"a header of more than {LONGEST_LINE >> 10} KiB, or {LARGEST_HEAD >> 10} KiB of them"
             )
         if self._head_done:
@@ -140,15 +151,14 @@ class Answer:
     def on_headers_complete(self) -> None:
         self._status = self._parser.get_status_code()
         self._head_done = True
+        self._body = Body(self._headers.get("content-encoding"))
         transfer = self._headers.get("transfer-encoding")
         if transfer is not None and transfer.lower() != "chunked":
-            raise _Unusable(f"the transfer coding {transfer[:40]!r} is not one we read")
+            raise NotHttp(f"the transfer coding {transfer[:40]!r} is not one we read")
 
     def on_body(self, data: bytes) -> None:
-        self._body_size += len(data)
-        if self._body_size > LARGEST_BODY:
-            raise _Unusable(f"a body of more than {LARGEST_BODY >> 20} MiB")
-        self._body.append(data)
+        self._fed = True
+        self._body.take(data)
 
     def on_message_complete(self) -> None:
         if self._status < 200:  # an interim answer (RFC 9110 §15.2); the one that counts follows
@@ -157,38 +167,3 @@ class Answer:
             return
         self._whole = True
         self.keep_alive = self._parser.should_keep_alive()
-
-
-def _decoded(body: bytes, coding: str) -> bytes:
-    """A body without the codings it was sent in. We ask for none, but some hosts compress all the same."""
-    for name in reversed(coding.lower().split(",")):
-        match name.strip():
-            case "identity" | "":
-                pass
-            case "gzip" | "x-gzip":
-                body = _inflated(body, 16 + zlib.MAX_WBITS)
-            case "deflate":
-                # Both spellings of deflate are about: with the header of RFC 1950 and without.
-                zlib_header = body[0] & 15 == 8 and int.from_bytes(body[:2]) % 31 == 0
-                body = _inflated(body, zlib.MAX_WBITS if zlib_header else -zlib.MAX_WBITS)
-            case other:
-                raise NotHttp(f"the content coding {other[:40]!r} is not one we read")
-    return body
-
-
-def _inflated(body: bytes, wbits: int) -> bytes:
-    parts: list[bytes] = []
-    left = LARGEST_BODY
-    try:
-        while body:  # a gzip body may consist of several members
-            stream = zlib.decompressobj(wbits)
-            parts.append(stream.decompress(body, left + 1))
-            left -= len(parts[-1])
-            if left < 0:
-                raise NotHttp(f"a body that unpacks to more than {LARGEST_BODY >> 20} MiB")
-            if not stream.eof:
-                raise NotHttp("its compressed body is cut off")
-            body = stream.unused_data
-    except zlib.error as error:
-        raise NotHttp(f"its compressed body is damaged ({error})") from None
-    return b"".join(parts)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio.trsock import TransportSocket
 from collections import deque
+from contextlib import suppress
 from typing import cast
 
 from coeval.models.answer import Answer, Reply
@@ -138,6 +140,8 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and self._answer is not None:
+            self._read_what_is_left()
         self._over(exc)
         if self._timer is not None:
             self._timer.cancel()
@@ -152,6 +156,23 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._paused = False
         self._wake_writer()
+
+    def _read_what_is_left(self) -> None:
+        """Writing met with a reset: the answer may have come before it.
+
+        A server that refuses a large body answers and hangs up. asyncio closes the socket unread then;
+        uvloop does not. What came by TLS is lost: only the event loop could decrypt it.
+        """
+        unread = self._transport.get_extra_info("socket")
+        if (
+            not isinstance(unread, TransportSocket)
+            or self._transport.get_extra_info("sslcontext") is not None
+        ):
+            return
+        self._pouring = True  # whatever comes, no other request can follow
+        with suppress(OSError), unread.dup() as rest:
+            while self._answer is not None and (data := rest.recv(_PIECE)):
+                self.data_received(data)
 
     # How a request ends
 

@@ -28,6 +28,7 @@ from coeval.core.errors import (
     Unreadable,
 )
 from coeval.models.dial import CONNECT_TIMEOUT_S
+from coeval.models.network import trust_in_force
 from coeval.models.wire_errors import Closed, ConnectTimeout, Lost, NoConnection, NotHttp, WireError
 
 __all__ = ["foreign", "from_exception", "from_garbage", "from_status", "place", "said"]
@@ -179,10 +180,14 @@ def from_garbage(status: int, body: bytes, cause: Exception, where: str) -> Unre
 def _from_tls(error: Exception, where: str) -> ConnectionFailed:
     if isinstance(error, ssl.SSLCertVerificationError):
         cause = getattr(error, "verify_message", "") or "not trusted"
+        trust = trust_in_force()
+        way_out = (
+            f"certificates are held against {trust}: name a bundle there that vouches for this host"
+            if trust
+            else "name your certificate bundle in SSL_CERT_FILE if the host is your own"
+        )
         return ConnectionFailed(
-            f"{where}: the server's certificate was refused ({cause}); name your certificate bundle in "
-            "SSL_CERT_FILE if the host is your own",
-            retry_advised=False,
+            f"{where}: the server's certificate was refused ({cause}); {way_out}", retry_advised=False
         )
     if isinstance(error, _TRANSIENT_TLS):
         return ConnectionFailed(f"{where}: the connection was cut during the TLS handshake")

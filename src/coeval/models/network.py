@@ -12,9 +12,12 @@ from yarl import URL
 
 from coeval.core.errors import UsageError
 
-__all__ = ["proxy_for", "raise_open_file_limit", "trusted_certificates"]
+__all__ = ["proxy_for", "raise_open_file_limit", "trust_in_force", "trusted_certificates"]
 
 _ENOUGH_FILES = 65_536
+_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""The first that is set takes the place of the default, the system's or OpenSSL's own variables."""
+_OPENSSLS = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 def proxy_for(url: URL) -> URL | None:
@@ -40,7 +43,7 @@ def trusted_certificates() -> ssl.SSLContext | bool:
 
     ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` are part of the default: OpenSSL reads them.
     """
-    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+    for name in _BUNDLES:
         bundle = os.environ.get(name)
         if not bundle:
             continue
@@ -55,6 +58,19 @@ def trusted_certificates() -> ssl.SSLContext | bool:
                 "correct it or unset it"
             ) from error
     return True
+
+
+def trust_in_force() -> str:
+    """Which variables of the environment say whose certificates are trusted, as ``NAME=path``; "" if none."""
+    set_here = [name for name in _BUNDLES if os.environ.get(name)][:1]
+    set_here = set_here or [name for name in _OPENSSLS if os.environ.get(name)]
+    return " and ".join(_with_path(name) for name in set_here)
+
+
+def _with_path(name: str) -> str:
+    path = os.environ[name]
+    # OpenSSL passes over what is not there, and trusts nobody.
+    return f"{name}={path}" if Path(path).exists() else f"{name}={path} (which does not exist)"
 
 
 def raise_open_file_limit() -> None:

@@ -193,13 +193,26 @@ def _address(spec: ModelSpec, host: Host, keys: Keys) -> _Address:
 
 def _normalised(url: str, who: str) -> str:
     """A base URL as given, without a trailing slash or the path that we add ourselves."""
+    odd = next((at for at, char in enumerate(url, 1) if char.isspace() or not char.isprintable()), None)
+    if odd is not None:
+        raise UsageError(
+            f"{who}: parameters.base_url holds a blank or another character that cannot be seen "
+            f"(number {odd} of {len(url)}); take it out."
+        )
     try:
         parsed = URL(url)
     except ValueError:
         parsed = URL()
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise UsageError(f"{who}: parameters.base_url must begin with http:// or https:// and name a host.")
-    if parsed.user is not None or parsed.password is not None or parsed.query_string:
+        raise UsageError(
+            f"{who}: parameters.base_url must begin with http:// or https:// and name a host, "
+            "with its port as a number if it has one."
+        )
+    if "#" in url:
+        raise UsageError(
+            f"{who}: parameters.base_url has a fragment (from # on), which no server is sent; take it out."
+        )
+    if parsed.user is not None or parsed.password is not None or "?" in url:
         # A base_url is part of a run's snapshot and of messages; credentials must not be.
         raise UsageError(
             f"{who}: parameters.base_url may hold no user name, password or query; "

@@ -10,10 +10,11 @@ import io
 import aiohttp
 
 from coeval.models.answer import LONGEST_LINE, Reply
+from coeval.models.body import Body
 from coeval.models.connection import LARGE_BODY
 from coeval.models.dial import CONNECT_TIMEOUT_S
 from coeval.models.network import trusted_certificates
-from coeval.models.route import Route
+from coeval.models.route import UNPACKED, Route
 
 __all__ = ["ProxiedWire"]
 
@@ -25,6 +26,8 @@ class ProxiedWire:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=trusted_certificates()),
             cookie_jar=aiohttp.DummyCookieJar(),
+            headers=UNPACKED,
+            auto_decompress=False,  # it knows no bound; `Body` does
             max_line_size=LONGEST_LINE,
             max_field_size=LONGEST_LINE,
         )
@@ -43,11 +46,13 @@ class ProxiedWire:
             proxy=route.proxy,
             timeout=aiohttp.ClientTimeout(total=timeout_s, connect=CONNECT_TIMEOUT_S),
         ) as response:
-            content = await response.read()
-        headers: dict[str, str] = {}
-        for name, value in response.headers.items():
-            headers.setdefault(name.lower(), value)
-        return Reply(response.status, headers, content)
+            headers: dict[str, str] = {}
+            for name, value in response.headers.items():
+                headers.setdefault(name.lower(), value)
+            content = Body(", ".join(response.headers.getall("Content-Encoding", ())) or None)
+            async for piece in response.content.iter_any():
+                content.take(piece)
+        return Reply.read(response.status, headers, content)
 
     async def aclose(self) -> None:
         await self._session.close()

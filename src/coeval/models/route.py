@@ -9,7 +9,10 @@ from typing import NamedTuple
 from multidict import CIMultiDict
 from yarl import URL
 
-__all__ = ["Origin", "Route"]
+__all__ = ["UNPACKED", "Origin", "Route"]
+
+UNPACKED = {"Accept-Encoding": "identity"}
+"""Answers of models are short, and unpacking them costs more than it saves."""
 
 
 class Origin(NamedTuple):
@@ -41,7 +44,7 @@ class Route:
         host, port = url.raw_host, url.port
         if not host or port is None:
             raise ValueError(f"{url.scheme}: no host and port to connect to")
-        fields = CIMultiDict({"Host": url.host_port_subcomponent or host, "Accept": "*/*"})
+        fields = CIMultiDict({"Host": url.host_port_subcomponent or host, "Accept": "*/*", **UNPACKED})
         fields.update(headers)
         lines = [f"{method} {url.raw_path_qs} HTTP/1.1", *(f"{n}: {value}" for n, value in fields.items())]
         if any("\r" in line or "\n" in line for line in lines):

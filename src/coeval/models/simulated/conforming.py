@@ -22,6 +22,8 @@ _DEEPEST_SCHEMA = 64
 _MOST_VALUES = 10_000
 _MOST_ITEMS = 1000
 _LONGEST_STRING = 100_000
+_MOST_CHARACTERS = 1_000_000
+_MOST_BRANCHES = 100
 
 _GRADES = re.compile(r"scor|rating|grade|rank|quality|point|confiden|probab", re.IGNORECASE)
 _STRINGS = {
@@ -79,15 +81,12 @@ class _Writer:
         self._root = root
         self._seen = seen
         self._marked = False
-        self._values = 0
+        self._values = self._characters = 0
 
     def value(self, place: _Place) -> Any:
         self._values += 1
-        if place.depth > _DEEPEST_SCHEMA or self._values > _MOST_VALUES:
-            raise _unwritable(
-                place.path,
-                f"it is nested more than {_DEEPEST_SCHEMA} deep, or holds over {_MOST_VALUES:,} values",
-            )
+        if self._values > _MOST_VALUES:
+            raise _unwritable(place.path, f"it holds more than {_MOST_VALUES:,} values")
         schema = self._resolved(place)
         if "const" in schema:
             return schema["const"]
@@ -95,7 +94,8 @@ class _Writer:
             return self._one_of(schema["enum"], place.path)
         for name in ("anyOf", "oneOf"):
             if schema.get(name):
-                return self.value(place._replace(schema=self._branch(schema[name], place)))
+                branches = _listed(schema, name, place.path)[:_MOST_BRANCHES]
+                return self.value(place.below(self._branch(branches, place), ""))
         kind = _kind(schema)
         match kind:
             case "object":
@@ -127,6 +127,8 @@ class _Writer:
 
     def _resolved(self, place: _Place) -> dict[str, Any]:
         """The schema with its reference followed and the parts of ``allOf`` laid together."""
+        if place.depth > _DEEPEST_SCHEMA:
+            raise _unwritable(place.path, f"it is nested more than {_DEEPEST_SCHEMA} deep")
         schema = place.schema
         for _ in range(_DEEPEST_SCHEMA):
             if schema is True:
@@ -139,8 +141,8 @@ class _Writer:
         else:
             raise _unwritable(place.path, "its references go round in a circle")
         laid: dict[str, Any] = {}
-        for part in schema.get("allOf") or ():
-            other = self._resolved(_Place(part, place.path, place.depth))
+        for part in _listed(schema, "allOf", place.path)[:_MOST_BRANCHES]:
+            other = self._resolved(_Place(part, place.path, place.depth + 1))
             laid = {**laid, **other, **_joined(laid, other)}
         return {**laid, **schema, **_joined(laid, schema)} if laid else schema
 
@@ -155,10 +157,8 @@ class _Writer:
             found = found[key]
         return found
 
-    def _branch(self, branches: Any, place: _Place) -> Any:
+    def _branch(self, branches: list[Any], place: _Place) -> Any:
         """The first that is a value; the one that ends soonest where it is deep already."""
-        if not isinstance(branches, list):
-            raise _unwritable(place.path, "anyOf and oneOf take a list")
         if self._is_much(place):
             kinds = [_kind(self._resolved(place._replace(schema=branch))) for branch in branches]
             simple = [i for i, kind in enumerate(kinds) if kind not in ("object", "array")]
@@ -195,7 +195,11 @@ class _Writer:
         if least > _LONGEST_STRING:
             raise _unwritable(path, f"minLength is above {_LONGEST_STRING}")
         text = self.text(path)
-        return (text * (least // len(text) + 1) if len(text) < least else text)[:most]
+        text = (text * (least // len(text) + 1) if len(text) < least else text)[:most]
+        self._characters += len(text)
+        if self._characters > _MOST_CHARACTERS:
+            raise _unwritable(path, f"its texts take more than {_MOST_CHARACTERS:,} characters")
+        return text
 
     def _number(self, schema: dict[str, Any], path: str, *, whole: bool) -> int | float:
         step = _real(schema, "multipleOf", 1.0 if whole else 0.0, path)
@@ -252,6 +256,13 @@ def _joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
         "properties": {**(one.get("properties") or {}), **(other.get("properties") or {})},
         "required": [*dict.fromkeys([*(one.get("required") or ()), *(other.get("required") or ())])],
     }
+
+
+def _listed(schema: Mapping[str, Any], name: str, path: str) -> list[Any]:
+    value = schema.get(name) or []
+    if not isinstance(value, list):
+        raise _unwritable(path, f"{name} takes a list")
+    return value
 
 
 def _whole(schema: Mapping[str, Any], name: str, default: int, path: str) -> int:

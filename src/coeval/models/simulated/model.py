@@ -7,7 +7,7 @@ from itertools import islice
 from math import log
 from typing import Any
 
-from coeval.core.errors import ServerFault
+from coeval.core.errors import BadRequest, ServerFault
 from coeval.core.records import Completion, Request, TokenLogprob, Usage
 from coeval.models.base import Model, ModelSpec
 from coeval.models.simulated.ask import Ask, Choice
@@ -17,6 +17,8 @@ from coeval.models.simulated.spoiled import spoil, written
 from coeval.models.simulated.traits import traits_of
 
 CHARACTERS_PER_TOKEN = 4
+CONTEXT_TOKENS = 500_000
+"""Longer prompts are refused, as hosts refuse them: what is read for marks and demands takes time."""
 _LEAST_CHANCE = 1e-300
 _OTHER_TOKENS = (
     "The", "It", "A", "In", "This", "So", "We", "1", "2", "\n", " a", " of", " to", " is", " in", " and",
@@ -50,7 +52,7 @@ class SimulatedModel(Model):
         ServerFault
             the share ``failure_rate`` of requests.
         BadRequest
-            the request's schema asks for what a simulated model cannot write.
+            the prompt is longer than the context, or the schema asks for what a simulated model cannot write.
         """
         if self.traits.latency_s:
             await asyncio.sleep(self.traits.latency_s)
@@ -62,6 +64,12 @@ class SimulatedModel(Model):
 
     def answer(self, request: Request) -> Completion:
         """What `complete` answers, at once."""
+        taken = token_count(sum(len(m.content) for m in request.messages))
+        if taken > CONTEXT_TOKENS:
+            raise BadRequest(
+                f"the context of a simulated model is {CONTEXT_TOKENS:,} tokens; the messages take {taken:,}",
+                status=400,
+            )
         draws = Draws(self.model, request)
         if draws.uniform("failure") < self.traits.failure_rate:
             raise ServerFault("simulated failure", status=500)
@@ -75,7 +83,7 @@ class SimulatedModel(Model):
         kept = whole if limit is None else whole[: limit * CHARACTERS_PER_TOKEN]
         cut = len(kept) < len(whole)
         chances = reply.chances if isinstance(reply, Choice) and not spoiled else None
-        usage = Usage(token_count(sum(len(m.content) for m in request.messages)), token_count(len(kept)))
+        usage = Usage(taken, token_count(len(kept)))
         pace = self.traits.tokens_per_s
         return Completion(
             text=kept,

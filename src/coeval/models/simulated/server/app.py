@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
+import re
 import signal
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from coeval.core.errors import ModelError, ServerFault
 from coeval.core.records import Completion, Request
@@ -28,6 +32,11 @@ from coeval.models.simulated.server.responses import read_responses, responses_b
 
 STATUS_HEADER = "x-simulate-status"
 _LONGEST_BODY_BYTES = 64 * 2**20
+_HOST = re.compile(r"(?P<name>[A-Za-z0-9.-]{1,255}|\[[0-9a-fA-F:.]{2,45}\])(?::\d{1,5})?")
+_LONG = 50_000
+"""Characters of a prompt above which reading it takes a moment."""
+_SOME = 100
+"""Answers to one request after which others have their turn."""
 _DONE = b"data: [DONE]\n\n"
 
 T = TypeVar("T")
@@ -64,6 +73,7 @@ async def serve(app: web.Application, host: str, port: int, ready: Callable[[int
     with suppress(NotImplementedError):
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopped.set)
+    logging.getLogger("aiohttp.server").addFilter(_is_our_fault)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -74,17 +84,28 @@ async def serve(app: web.Application, host: str, port: int, ready: Callable[[int
         await runner.cleanup()
 
 
+def _is_our_fault(record: logging.LogRecord) -> bool:
+    """Whether an error is worth a word here: a client that speaks no HTTP has been told so."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+
+
 @web.middleware
 async def _in_their_shape(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
     """Every error as OpenAI writes them, those of the router included."""
+    if not _is_here(request.host):
+        reason = "simulated models are served under the names of this machine only"
+        return Refusal(reason, status=403).response
     try:
         return await handler(request)
     except Refusal as refusal:
         return refusal.response
     except web.HTTPRequestEntityTooLarge:
         return Refusal(f"the request is larger than {_LONGEST_BODY_BYTES >> 20} MiB", status=413).response
+    except web.RequestPayloadError:
+        return Refusal("the request body cannot be read as its headers announce it").response
     except web.HTTPNotFound:
         return Refusal(
             f"unknown URL: {request.method} {request.path}", status=404, code="unknown_url"
@@ -94,6 +115,17 @@ async def _in_their_shape(
         return Refusal(
             f"{request.method} is not allowed here; use {allowed}", status=405, headers={"Allow": allowed}
         ).response
+
+
+def _is_here(host: str) -> bool:
+    """Whether a Host header names this machine: another name is a page that was led here (DNS rebinding)."""
+    found = _HOST.fullmatch(host)
+    if found is None or found["name"] == "localhost":
+        return found is not None
+    try:
+        return ip_address(found["name"].strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 class _Desk:
@@ -154,7 +186,7 @@ class _Desk:
         self._limit()
         try:
             return read(await request.read())
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             reason = "it is nested too deep" if isinstance(error, RecursionError) else f"{error}"
             raise Refusal(f"the request body is wrong: {reason}", param=_field(reason)) from None
 
@@ -187,7 +219,14 @@ class _Desk:
 async def _first_tokens(model: SimulatedModel, requests: list[Request]) -> list[Completion]:
     """The answers, at the moment at which the first token of each would be there."""
     try:
-        answers = [model.answer(request) for request in requests]
+        answers = []
+        for request in requests:
+            if sum(len(message.content) for message in request.messages) < _LONG:
+                answers.append(model.answer(request))
+            else:  # others are served meanwhile
+                answers.append(await asyncio.to_thread(model.answer, request))
+            if len(answers) % _SOME == 0:
+                await asyncio.sleep(0)
     except ServerFault as fault:
         # The header keeps clients from asking again what would fail again.
         raise Refusal(

@@ -18,6 +18,7 @@ from coeval.models.simulated.server.problems import Refusal
 
 DEFAULT_LIMIT = 16
 """Tokens, where the body gives no limit: OpenAI's own default."""
+MOST_ANSWERS = 2048
 
 
 class CompletionsBody(msgspec.Struct):
@@ -44,6 +45,8 @@ class CompletionsBody(msgspec.Struct):
         prompts = [self.prompt] if isinstance(self.prompt, str) else self.prompt
         limit = DEFAULT_LIMIT if self.max_tokens is None else self.max_tokens
         sampling: dict[str, Any] = {"max_tokens": limit} | ({"stop": self.stop} if self.stop else {})
+        if len(prompts) * (self.n or 1) > MOST_ANSWERS:
+            raise Refusal(f"prompt and n ask for more than {MOST_ANSWERS:,} answers at once", param="prompt")
         made = []
         for prompt in prompts:
             if not isinstance(prompt, str):

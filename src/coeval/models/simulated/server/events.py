@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,6 +37,14 @@ async def stream(
     request: web.Request, events: Iterable[Timed], tokens_per_s: float, *, done: bytes = b""
 ) -> web.StreamResponse:
     """Send the events, each as soon as its token is there; 0 tokens a second is without waiting."""
+    with suppress(ConnectionError):  # a client may leave at any moment, and nobody is left to be told
+        return await _sent(request, events, tokens_per_s, done)
+    return web.StreamResponse()
+
+
+async def _sent(
+    request: web.Request, events: Iterable[Timed], tokens_per_s: float, done: bytes
+) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
     await response.prepare(request)
     loop = asyncio.get_running_loop()
