@@ -58,6 +58,7 @@ assets: $(MADE)/dev  ## Fetch the benchmarks' data for the tests that hold us to
 lock: $(LOCK)/bin/uv  ## Write the lock files anew (UPGRADE=--upgrade takes the newest versions)
 	$(call compile,--group build,requirements.lock)
 	$(call compile,--group dev --constraints requirements.lock,requirements-dev.lock)
+	$(call pinned,requirements-local.in --no-deps,requirements-local.lock)
 
 # --- set-up ----------------------------------------------------------------------------------
 
@@ -69,7 +70,8 @@ define install
 	@mkdir -p $(@D) && touch $@
 endef
 
-compile = $(LOCK)/bin/uv pip compile pyproject.toml $(1) --output-file $(2) --quiet $(UPGRADE) \
+compile = $(call pinned,pyproject.toml $(1),$(2))
+pinned = $(LOCK)/bin/uv pip compile $(1) --output-file $(2) --quiet $(UPGRADE) \
 	--universal --fork-strategy fewest --generate-hashes --no-emit-index-url --system-certs \
 	--custom-compile-command "make lock"
 
@@ -79,9 +81,9 @@ $(MADE)/run: requirements.lock pyproject.toml $(VENV)/pyvenv.cfg
 $(MADE)/dev: requirements-dev.lock pyproject.toml $(VENV)/pyvenv.cfg
 	$(install)
 
-$(MADE)/local: requirements-local.txt $(MADE)/dev
+$(MADE)/local: requirements-local.lock requirements-torch.txt $(MADE)/dev
 	@echo "installing $< into $(VENV)"
-	$(PIP) --requirement $<
+	$(PIP) --no-deps --require-hashes --requirement $< --requirement requirements-torch.txt
 	@touch $@
 
 $(VENV)/pyvenv.cfg:
