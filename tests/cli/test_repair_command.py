@@ -65,4 +65,4 @@ def test_repairing_says_where_the_records_went_and_how_to_go_on(lab: Lab) -> Non
 def test_wrong_requests_exit_with_1_and_the_way_out(lab: Lab) -> None:
     assert "the phases are attribute_mapping" in repair(lab, "--phase", "judging", code=1)
     lab.id = "other"
-    assert "is not a run folder" in repair(lab, code=1)
+    assert "there is no folder" in repair(lab, code=1)

@@ -65,6 +65,28 @@ class Planned(msgspec.Struct, frozen=True):
         return names is None or name in names
 
 
+Removed: TypeAlias = tuple[Literal["student", "task", "label"], ...]
+"""Which of a figure's names the run's configuration no longer holds; empty for what is planned."""
+
+
+def removed_names(
+    planned: Planned | None, student: str, task: str | None = None, label: str | None = None
+) -> Removed:
+    """Of these names; ``planned`` None: all that is on record counts."""
+    if planned is None:
+        return ()
+    removed: list[Literal["student", "task", "label"]] = []
+    if planned.students is not None and student not in planned.students:
+        removed.append("student")
+    if task is not None:
+        plan = planned.tasks.get(task)
+        if plan is None:
+            removed.append("task")
+        elif label is not None and plan.labels is not None and label not in plan.labels:
+            removed.append("label")
+    return tuple(removed)
+
+
 class LeftOut(msgspec.Struct, frozen=True):
     """Somebody or something on record in a planned task that the plan no longer holds: not in any mean."""
 

@@ -14,19 +14,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence, Set
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from coeval.analysis.intervals import Floats, Interval, clustered_mean, mean_over_strata, wilson
 from coeval.analysis.load import RunReader
-from coeval.analysis.planned import BeyondTotal, LeftOut, Planned
+from coeval.analysis.planned import BeyondTotal, LeftOut, Planned, Removed, removed_names
 from coeval.analysis.results_html import results_html, with_interval
 from coeval.core.columns import Columns, columns
-
-Removed: TypeAlias = tuple[Literal["student", "task", "label"], ...]
-"""Which of a figure's names the run's configuration no longer holds; empty for what is planned."""
 
 
 class StudentScore(msgspec.Struct, frozen=True):
@@ -118,12 +115,13 @@ class Results(msgspec.Struct, frozen=True):
         return results_html(self)
 
 
-def results(reader: RunReader) -> Results:
+def results(reader: RunReader, notes: Sequence[str] = ()) -> Results:
+    """The scores of what is read; ``notes``: what else is to be known of them."""
     return Results(
         students=student_scores(reader),
         labels=label_accuracies(reader),
         simulated=reader.simulated,
-        notes=reader.notes(),
+        notes=(*reader.notes(), *notes),
         left_out=reader.left_out,
         beyond_total=reader.beyond_total,
     )
@@ -150,14 +148,14 @@ def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
         means = items.get((task, student), _NOTHING)
         interval = clustered_mean(means, np.arange(len(means)))
         counts = _Counts(units.get((task, student), 0), *counted)
-        score = _score(student, task, interval, counts, _removed(reader.planned, student, task))
+        score = _score(student, task, interval, counts, removed_names(reader.planned, student, task))
         by_task.append(score)
         tasks_of[student].append(score)
     overall = []
     for student, scores in tasks_of.items():
         planned = [score for score in scores if "task" not in score.removed]
         interval = mean_over_strata([items.get((score.task or "", student), _NOTHING) for score in planned])
-        overall.append(_score(student, None, interval, _sum(planned), _removed(reader.planned, student)))
+        overall.append(_score(student, None, interval, _sum(planned), removed_names(reader.planned, student)))
     absent = _planned_students(reader.planned) - tasks_of.keys() if tasks_of else ()
     overall += [_score(student, None, mean_over_strata([]), _sum([]), ()) for student in absent]
     return tuple(sorted(overall, key=_rank) + sorted(by_task, key=_rank))
@@ -172,7 +170,7 @@ def label_accuracies(reader: RunReader) -> tuple[LabelAccuracy, ...]:
     accuracies = []
     for task, student, attribute, correct, none, n in reader.rows(_LABELS):
         share = wilson(correct, n)
-        removed = _removed(reader.planned, student, task, attribute)
+        removed = removed_names(reader.planned, student, task, attribute)
         figures = (share.mean, share.low, share.high, n, correct)
         accuracies.append(LabelAccuracy(task, student, attribute, *figures, removed, none))
     return tuple(
@@ -213,23 +211,6 @@ SELECT task_id, student_model_id, attribute, count(*) FILTER (match),
        count(*) FILTER (predicted IS NULL), count(*)
 FROM labels GROUP BY ALL
 """
-
-
-def _removed(
-    planned: Planned | None, student: str, task: str | None = None, label: str | None = None
-) -> Removed:
-    if planned is None:
-        return ()
-    removed: list[Literal["student", "task", "label"]] = []
-    if planned.students is not None and student not in planned.students:
-        removed.append("student")
-    if task is not None:
-        plan = planned.tasks.get(task)
-        if plan is None:
-            removed.append("task")
-        elif label is not None and plan.labels is not None and label not in plan.labels:
-            removed.append("label")
-    return tuple(removed)
 
 
 def _sum(scores: Sequence[StudentScore]) -> _Counts:

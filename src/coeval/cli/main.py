@@ -10,7 +10,9 @@ from coeval import __version__
 from coeval.cli import datasets
 from coeval.cli.ending import run_to_exit
 from coeval.cli.repair import repair
+from coeval.cli.results import results
 from coeval.cli.run import run
+from coeval.cli.show import show
 from coeval.cli.simulate import simulate
 from coeval.cli.starting import begin
 from coeval.cli.status import status
@@ -28,6 +30,8 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(status)
+app.command()(results)
+app.command()(show)
 app.command()(repair)
 app.command()(simulate)
 app.add_typer(datasets.app)

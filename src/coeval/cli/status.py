@@ -34,12 +34,9 @@ def status(
       coeval status --run ./runs/quickstart
     """
     from coeval.cli import streams
-    from coeval.core.errors import UsageError
-    from coeval.store.rundir import RunDir
+    from coeval.cli.run_folder import run_folder
 
-    folder = RunDir(run)
-    if not folder.is_run():
-        raise UsageError(f"{run} is not a run folder: it holds no meta.json and no artifacts")
+    folder = run_folder(run)
     console = streams.results()
     _show_meta(folder, console)
     _show_phases(folder, console)

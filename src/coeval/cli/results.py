@@ -1,0 +1,58 @@
+"""`coeval results`: a run's scores, again and in other shapes; nobody is asked."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Part(StrEnum):
+    FACTOR = "factor"
+    ATTRIBUTE = "attribute"
+    JUDGE = "judge"
+    TEACHER = "teacher"
+
+
+def results(
+    run: Annotated[Path, typer.Option("--run", help="The run folder. Example: --run ./runs/quickstart")],
+    by: Annotated[
+        Part | None, typer.Option("--by", help="What scores are made of, in place of the scores.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="One line per score, for a spreadsheet.")] = False,
+) -> None:
+    """Show the scores of a run, finished or not; nobody is asked, and nothing is written.
+
+    Every score has its number of datapoints (n) and its 95 % interval.
+
+    \b
+    Examples:
+      coeval results --run ./runs/quickstart
+      coeval results --run ./runs/quickstart --by judge
+      coeval results --run ./runs/quickstart --json > scores.json
+      coeval results --run ./runs/quickstart --by attribute --csv > attributes.csv
+    """
+    from coeval.cli.run_folder import run_folder
+    from coeval.core.errors import UsageError
+
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other; give one of them")
+    folder = run_folder(run)
+    # Here, because they load duckdb and numpy.
+    from coeval.analysis.breakdown import breakdown
+    from coeval.analysis.scores import results as scores_of
+    from coeval.cli import results_view, streams
+    from coeval.pipeline.reading import reading
+
+    with reading(folder) as (reader, notes):
+        found = scores_of(reader, notes)
+        parts = breakdown(reader, by.value) if by is not None else None
+    if as_json:
+        results_view.print_json(found, parts)
+    elif as_csv:
+        results_view.print_csv(found, parts)
+    else:
+        results_view.print_tables(found, parts, streams.results())

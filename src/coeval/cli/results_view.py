@@ -1,0 +1,102 @@
+"""A run's scores as tables, as JSON and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from coeval.cli.json_text import json_text
+from coeval.cli.plain import escaped, plain
+from coeval.cli.result_table import SIMULATED, _bracketed, render
+from coeval.cli.say import say
+
+if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
+    from coeval.analysis.breakdown import PartScore
+    from coeval.analysis.scores import Results
+
+Parts = Sequence["PartScore"]
+
+
+def print_tables(results: Results, parts: Parts | None, console: Console) -> None:
+    if parts is None:
+        render(results, console)
+        return
+    if results.simulated:
+        console.print(Text(SIMULATED, style="bold yellow"))
+    if not parts:
+        say(console, "no scores yet: no answer has been judged")
+    for task, of_task in groupby(parts, key=lambda score: score.task):
+        console.print(_table(task, list(of_task), repeated=not console.file.isatty()))
+    if parts:
+        say(
+            console,
+            "Scores run from 0 to 1, with the 95 % interval of the mean over datapoints (n), each the mean "
+            f"of its scores of that {parts[0].by}; failed: what has no score, and is in no mean.",
+            "dim",
+        )
+    for note in results.notes:
+        say(console, note, "dim")
+
+
+def _table(task: str | None, parts: Parts, *, repeated: bool) -> Table:
+    """A row for each part and student; a part's name stands once, or on every row for whoever searches."""
+    by = parts[0].by
+    where = f"in {plain(task)}" if task is not None else "over all tasks"
+    title = Text(f"Scores {where} by {by}")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+    table.add_column(by, overflow="fold")
+    table.add_column("student", overflow="fold")
+    for heading in ("score", "n", "failed"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    before = None
+    for score in parts:
+        name = "" if score.part == before and not repeated else plain(score.part)
+        before = score.part
+        student = f"{plain(score.student)} (removed)" if "student" in score.removed else plain(score.student)
+        figures = (_bracketed(score.mean, score.low, score.high), f"{score.n:,}", f"{score.failed:,}")
+        table.add_row(*map(Text, (name, student, *figures)), style="dim" if score.removed else None)
+    return table
+
+
+def print_json(results: Results, parts: Parts | None) -> None:
+    found = results.as_dict() if parts is None else {**results.as_dict(), "by": msgspec.to_builtins(parts)}
+    sys.stdout.write(json_text(found, indent=2) + "\n")
+
+
+def print_csv(results: Results, parts: Parts | None) -> None:
+    """The parts; or else scores and label accuracies, told apart by their ``measure``."""
+    rows = list(_rows(results)) if parts is None else [_row(score) for score in parts]
+    columns = dict.fromkeys(column for row in rows for column in row)
+    writer = csv.DictWriter(sys.stdout, list(columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def _rows(results: Results) -> Iterator[Mapping[str, Any]]:
+    for score in results.students:
+        yield {"measure": "score", **_row(score)}
+    for label in results.labels:
+        row = _row(label)
+        mean = row.pop("accuracy")
+        yield {"measure": "label accuracy", **row, "mean": mean}
+
+
+def _row(record: msgspec.Struct) -> dict[str, Any]:
+    return {field: _cell(value) for field, value in msgspec.structs.asdict(record).items()}
+
+
+def _cell(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula is marked as the text it is."""
+    text = ", ".join(value) if isinstance(value, tuple) else value
+    if not isinstance(text, str):
+        return text
+    return escaped(f"'{text}" if text.startswith(("=", "+", "-", "@")) else text)

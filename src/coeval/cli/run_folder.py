@@ -1,0 +1,55 @@
+"""The run folder that ``--run`` names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coeval.cli.plain import plain
+from coeval.core.errors import UsageError
+from coeval.store.rundir import RunDir
+
+_MOST_NAMED = 8
+
+
+def run_folder(path: Path) -> RunDir:
+    """
+    Raises
+    ------
+    UsageError
+        there is no run; the message says what there is, and names runs close by.
+    """
+    folder = RunDir(path)
+    if folder.is_run():
+        return folder
+    if path.name == "meta.json" and RunDir(path.parent).is_run():
+        return RunDir(path.parent)
+    raise UsageError(plain(f"{_what_there_is(path)}{_way_out(path)}"))
+
+
+def _what_there_is(path: Path) -> str:
+    if not path.exists():
+        return f"there is no folder {path}"
+    if not path.is_dir():
+        return f"{path} is a file; a run is a folder"
+    if (path / "summary.json").is_file():
+        return (
+            f"{path} is not a run folder but results of eval-framework, whose figures are in its summary.json"
+        )
+    return f"{path} is not a run folder: it holds no meta.json and no artifacts"
+
+
+def _way_out(path: Path) -> str:
+    """Where runs are: below the folder itself, below ``runs/`` where an id was given, or beside it."""
+    for place in (path, Path("runs"), path.parent):
+        if found := _runs_below(place):
+            wanted = [run for run in found if run.name == path.name] or found
+            shown = ", ".join(map(str, wanted[:_MOST_NAMED])) + (", …" if len(wanted) > _MOST_NAMED else "")
+            return f"; there {'is' if len(wanted) == 1 else 'are'}: {shown}"
+    return ""
+
+
+def _runs_below(place: Path) -> list[Path]:
+    try:
+        return sorted(path for path in place.iterdir() if RunDir(path).is_run())
+    except OSError:  # it is no folder, or none of ours to look into
+        return []
