@@ -37,7 +37,10 @@ LINE_OF = {part: line for line, parts in enumerate(LAYERS) for part in parts}
 
 LATE_IMPORTS = {
     "__init__.py": {"coeval.api": "importing the package costs nothing until it is used"},
-    "api/reading.py": {"coeval.analysis": "duckdb, numpy and scipy are loaded when results are asked for"},
+    "api/reading.py": {
+        "coeval.analysis": "duckdb, numpy and scipy are loaded when results are asked for",
+        "coeval.pipeline.reading": "the same",
+    },
     "api/progress.py": {"IPython": "loaded already where there is a notebook, and wanted nowhere else"},
     "core/text.py": {"json_repair": "most replies need no repair"},
     "store/rundir.py": {"ruamel": "only a start writes YAML"},

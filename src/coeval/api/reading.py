@@ -8,20 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-import msgspec
-
 from coeval.core.columns import Columns, columns
-from coeval.core.errors import ConfigError, StoreError, UsageError
+from coeval.core.errors import StoreError, UsageError
 from coeval.core.html_table import html_table
 from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.outcome import Summary
-from coeval.pipeline.planned import planned_names
 from coeval.store.journal import Index, RecordPart
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
-    from coeval.analysis.planned import Planned
     from coeval.analysis.scores import Results
 
 R = TypeVar("R", bound=Record, covariant=True)
@@ -104,19 +100,11 @@ class Run:
         What the run's ``config.yaml`` no longer names is marked ``removed``, or ``left_out`` of the means;
         items ``beyond_total`` are in none either.
         """
-        from coeval.analysis.load import RunReader  # numpy, scipy and duckdb: only when asked for
-        from coeval.analysis.scores import results
+        from coeval.analysis.scores import results  # numpy, scipy and duckdb: only when asked for
+        from coeval.pipeline.reading import reading
 
-        planned: Planned | None = None
-        notes: tuple[str, ...] = ()
-        try:
-            planned = planned_names(RunDir(self.path))
-        except (ConfigError, StoreError) as error:
-            reason = str(error).splitlines()[0]
-            notes = (f"what was removed from the configuration cannot be told and counts in full: {reason}",)
-        with RunReader(self.path, planned) as reader:
-            found = results(reader)
-        return msgspec.structs.replace(found, notes=found.notes + notes)
+        with reading(RunDir(self.path)) as (reader, notes):
+            return results(reader, notes)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}{f', {self.summary!r}' if self.summary else ''})"

@@ -115,7 +115,7 @@ def _label_columns(results: Results, students: Sequence[str]) -> list[Column]:
     for label in results.labels:
         if label.task in only and "label" not in label.removed:
             cells = by_label.setdefault((label.task, label.attribute, "task" in label.removed), {})
-            cells[label.student] = _bracketed(label.accuracy, label.low, label.high)
+            cells[label.student] = bracketed(label.accuracy, label.low, label.high)
     several = {task for task, count in Counter(task for task, _, _ in by_label).items() if count > 1}
     return [
         (
@@ -128,7 +128,7 @@ def _label_columns(results: Results, students: Sequence[str]) -> list[Column]:
 
 def _label_table(labels: Sequence[LabelAccuracy], width: int) -> Table:
     columns = [
-        ("accuracy", [_bracketed(label.accuracy, label.low, label.high) for label in labels]),
+        ("accuracy", [bracketed(label.accuracy, label.low, label.high) for label in labels]),
         ("right", [f"{label.correct} of {label.n}" for label in labels]),
     ]
     if any(label.none for label in labels):
@@ -205,10 +205,10 @@ def _widest(texts: Sequence[str]) -> int:
 
 
 def _cell(score: StudentScore | None) -> str:
-    return NOTHING if score is None else _bracketed(score.mean, score.low, score.high)
+    return NOTHING if score is None else bracketed(score.mean, score.low, score.high)
 
 
-def _bracketed(mean: float | None, low: float | None, high: float | None) -> str:
+def bracketed(mean: float | None, low: float | None, high: float | None) -> str:
     """``0.93 [.86, .97]``: without their leading zeros, two tasks fit beside the overall score."""
     if mean is None or low is None or high is None:
         return NOTHING

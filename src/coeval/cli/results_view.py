@@ -16,7 +16,7 @@ from rich.text import Text
 
 from coeval.cli.json_text import json_text
 from coeval.cli.plain import escaped, plain
-from coeval.cli.result_table import SIMULATED, _bracketed, render
+from coeval.cli.result_table import SIMULATED, bracketed, render
 from coeval.cli.say import say
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
@@ -62,7 +62,7 @@ def _table(task: str | None, parts: Parts, *, repeated: bool) -> Table:
         name = "" if score.part == before and not repeated else plain(score.part)
         before = score.part
         student = f"{plain(score.student)} (removed)" if "student" in score.removed else plain(score.student)
-        figures = (_bracketed(score.mean, score.low, score.high), f"{score.n:,}", f"{score.failed:,}")
+        figures = (bracketed(score.mean, score.low, score.high), f"{score.n:,}", f"{score.failed:,}")
         table.add_row(*map(Text, (name, student, *figures)), style="dim" if score.removed else None)
     return table
 
