@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pipeline.experiments import PHASES, Lab, model, quiz, task
 
 import coeval
 from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
+from coeval.api.progress import shown
 from coeval.pipeline.outcome import Summary
 
 
@@ -104,6 +106,16 @@ def test_what_models_and_files_say_is_text_in_a_notebook(tmp_path: Path) -> None
             results, students=(msgspec.structs.replace(results.students[0], student="\x1b[2J"),)
         )
     )
+
+
+async def test_lines_of_progress_are_plain(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    await lab.arun(continue_run=True)
+    assert capsys.readouterr().err == "", "nobody asked"
+    await lab.arun(continue_run=True, progress=True)
+    assert "evaluation: 248/248 records" in capsys.readouterr().err
+    async with shown(True, None, asyncio.Event()) as watching:
+        watching.warn(f"the host says \x1b[2J and\n{HOSTILE}")
+    assert capsys.readouterr().err == f"warning: the host says \ufffd[2J and\n{HOSTILE}\n"
 
 
 def test_results_as_plain_data(run: coeval.Run) -> None:

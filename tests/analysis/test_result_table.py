@@ -9,8 +9,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from coeval.analysis.planned import LeftOut
+from coeval.analysis.results_html import SIMULATED
 from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
-from coeval.cli.result_table import SIMULATED, render
+from coeval.cli.result_table import render
 
 HOSTILE = "[red]evil[/red]\x1b[31m\n\u202e"
 LONG = "very-long-student-name-" * 4

@@ -10,7 +10,7 @@ from coeval.core.html_table import html_lines, html_table
 if TYPE_CHECKING:
     from coeval.analysis.scores import Results
 
-SIMULATED = "Simulated models: numbers show the tool, not any real model."
+SIMULATED = "simulated models: numbers show the tool, not any real model"
 
 
 def with_interval(mean: float | None, low: float | None, high: float | None) -> str | None:

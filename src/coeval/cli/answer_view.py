@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from coeval.cli.json_text import json_text
-from coeval.cli.plain import escaped_lines, plain
+from coeval.core.plain import escaped_lines, plain
 from coeval.core.records import Datapoint, Evaluation, Kept, Level, Response
 from coeval.store.jsonl import UNREADABLE
 

@@ -10,9 +10,9 @@ import sys
 import typer
 
 from coeval.cli.entry import INTERRUPTED
-from coeval.cli.plain import plain_lines
 from coeval.core.errors import CoevalError, ModelUnavailable
 from coeval.core.options import Face, spoken_by
+from coeval.core.plain import plain_lines
 
 UNAVAILABLE = 2
 ALL_SAVED = "Interrupted; what was finished is on disk."

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from coeval.cli.plain import is_shown
+from coeval.core.plain import is_shown
 
 _OTHER = re.compile(r"[^\x20-\x7e\n]")
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from coeval.cli.starting import nothing_begun
 from coeval.core.options import CONTINUE
+from coeval.engine.progress import STOPPING
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ async def interruptible(
         if interrupt.is_set() and task is not None:
             task.cancel()
             return
-        note("stopping: waiting a few seconds for requests on the wire (again: stop at once)")
+        note(STOPPING)
         interrupt.set()
 
     answered = [

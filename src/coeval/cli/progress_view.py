@@ -15,8 +15,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from coeval.cli.plain import plain
 from coeval.cli.say import say, warn
+from coeval.core.plain import plain
 from coeval.engine.figures import HEADINGS, Figures, clock, figures, sentence
 from coeval.engine.progress import Board, PhaseCount
 

@@ -132,7 +132,7 @@ def _show_reasons(report: Report, console: Console) -> None:
 def _show_lines(title: str, lines: list[Line], folder: Path, console: Console) -> None:
     from rich.text import Text
 
-    from coeval.cli.plain import plain
+    from coeval.core.plain import plain
 
     if lines:
         console.print(Text(f"{title}:", style="bold"))

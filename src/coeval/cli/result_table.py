@@ -17,14 +17,14 @@ from rich.table import Table
 from rich.text import Text
 
 from coeval.analysis.cut_off import CutOff, cut_off_sentence, warning_of_cut_off
-from coeval.cli.plain import plain
+from coeval.analysis.results_html import SIMULATED
 from coeval.cli.say import warn
+from coeval.core.plain import plain
 from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
 
-SIMULATED = "simulated models: numbers show the tool, not any real model"
 NOTHING = "–"
 
 Column: TypeAlias = tuple[str, list[str]]

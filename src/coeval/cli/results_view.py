@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from coeval.analysis.results_html import SIMULATED
 from coeval.cli.json_text import json_text
-from coeval.cli.plain import escaped, plain
-from coeval.cli.result_table import SIMULATED, bracketed, render
+from coeval.cli.result_table import bracketed, render
 from coeval.cli.say import say
+from coeval.core.plain import escaped, plain
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.breakdown import PartScore

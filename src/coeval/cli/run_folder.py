@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coeval.cli.plain import plain
 from coeval.core.errors import UsageError
+from coeval.core.plain import plain
 from coeval.store.rundir import RunDir
 
 _MOST_NAMED = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from coeval.cli.plain import plain_lines
+from coeval.core.plain import plain_lines
 
 
 def say(console: Console, sentence: str, style: str = "") -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coeval.cli.plain import plain
+from coeval.core.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

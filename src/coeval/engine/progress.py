@@ -171,6 +171,10 @@ class Board:
         return max(own, self.remaining_s(feeder) or 0.0)
 
 
+STOPPING = "stopping: waiting a few seconds for requests on the wire (again: stop at once)"
+"""What whoever looks on is told at the first interruption."""
+
+
 class Watcher(Protocol):
     """Somebody who looks on: told what happens, and shown the board once there is something to count."""
 

@@ -1,4 +1,4 @@
-"""Foreign text on a terminal: names, model output and hosts' messages obey no terminal and move no cursor."""
+"""Foreign text where it is shown: names, model output and hosts' messages move no cursor."""
 
 from __future__ import annotations
 
