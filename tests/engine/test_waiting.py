@@ -10,8 +10,9 @@ import pytest
 
 from coeval.core.errors import Draining
 from coeval.engine.waiting import AGAIN_AFTER_S, telling_waits, unless_interrupted
+from coeval.models.call import Call
 from coeval.models.endpoint import Endpoint
-from coeval.models.http import TOLD_AFTER_S, Call, Http
+from coeval.models.http import TOLD_AFTER_S, Http
 from coeval.models.limits import Limiter
 
 CALL: Call[bytes] = Call(
@@ -86,7 +87,7 @@ async def test_a_host_that_is_slow_to_fail_is_in_trouble_while_it_is_asked_again
     await endpoint.limiter.acquire(0, again=True)  # on the wire again, and nobody naps
     endpoint.troubled("answered 503", 16.0)
     seen.append(endpoint.trouble)
-    endpoint.succeeded()
+    endpoint.succeeded(17.0)
     seen.append(endpoint.trouble)
     assert seen == [None, (8.0, "answered 503"), None]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,20 @@ async def test_kills_and_restarts_never_pass_the_ceiling(tmp_path: Path) -> None
         shown = (await process.communicate())[0].decode()
         assert process.returncode == 0, shown
     assert set(good_lines(folder_of(file)).values()) == {1}
+
+
+async def test_a_host_that_is_not_there_uses_up_nothing(tmp_path: Path) -> None:
+    async with hosted() as host:
+        port = int(host.url.rpartition(":")[2].removesuffix("/v1"))
+        quota = {name: {"max_calls": calls} for name, calls in (("teacher", 10), (MODEL, 10))}
+        file = experiment(tmp_path, host.url, settings={"quota": quota})
+    summary = await run(file)  # nobody listens there any more
+    assert summary.phases["data_generation"].failed == {"connection": 10}
+    used = json.loads(folder_of(file).usage.read_text())["models"]["teacher"]
+    assert (used["requests"], used["reserved"]) == (0, 0)
+    async with hosted(port=port) as host:
+        assert (await run(file, continue_run=True)).exit_code == 0
+        assert host.count("teacher") == host.count(MODEL) == 10
 
 
 async def test_probes_and_retries_count_too(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from coeval.core.errors import ModelError
-from coeval.models.http import Answered, Call, Endpoint, Http
+from coeval.models.call import Answered, Call
+from coeval.models.http import Endpoint, Http
 from coeval.models.limits import Limiter
 
 KEY = "sk-very-secret-1234567890"
@@ -176,6 +177,13 @@ class Client:
     async def post(self, body: bytes = b"{}", **changes: Any) -> Answered[str]:
         changes = {"permit": self.permit} | changes
         return await self.http.post(self.endpoint, "/chat", body, call(**changes))
+
+    async def while_time_passes(self, *tasks: asyncio.Task[Answered[str]]) -> None:
+        """Wait for answers, a hundredth of a second at a time."""
+        while not all(task.done() for task in tasks):
+            self.time.now += 0.01
+            await asyncio.sleep(0.001)
+        await asyncio.gather(*tasks)
 
     async def get(self, **changes: Any) -> Answered[str]:
         return await self.http.get(self.endpoint, "/models", call(**({"permit": self.permit} | changes)))

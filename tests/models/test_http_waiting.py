@@ -18,12 +18,13 @@ from raw_server import (
 )
 
 from coeval.core.errors import (
+    ConnectionFailed,
     Draining,
     ModelError,
     QuotaExhausted,
     RateLimited,
 )
-from coeval.models.http import ATTEMPTS, BACKOFF_S
+from coeval.models.retries import ATTEMPTS, BACKOFF_S, TURNED_AWAY
 
 
 async def test_eight_attempts_and_at_most_a_minute_of_waiting() -> None:
@@ -87,7 +88,7 @@ async def test_overload_news_cut_concurrency_and_successes_raise_it() -> None:
         fake.answers = [reply(429), OK]
         asking.time.now = 1.0
         await asking.post()
-        assert asking.limiter.limit == grown // 2
+        assert asking.limiter.limit == grown - 1
         assert (asking.limiter.in_flight, asking.limiter.waiting) == (0, 0)
 
 
@@ -102,17 +103,34 @@ async def test_a_limit_with_nothing_left_holds_new_requests_until_its_reset() ->
         assert (await second).value == "fine"
 
 
+@pytest.mark.parametrize("status", [200, 429])
+async def test_a_spent_limit_of_one_model_holds_that_model_and_no_other(status: int) -> None:
+    headers = {"x_ratelimit_remaining_requests": "0", "x_ratelimit_reset_requests": "20ms"}
+    async with server(reply(status, {"text": "a"}, **headers), OK) as fake, client(fake) as asking:
+        spent, other = (asking.endpoint.lane(model) for model in ("spent", "other"))
+        asking.time.gate.clear()
+        first = asyncio.create_task(asking.post(lane=spent))
+        await until(lambda: len(fake.asked) == 1 and asking.limiter.in_flight == 0)
+        held = asyncio.create_task(asking.post(lane=spent))
+        await until(lambda: asking.limiter.waiting == 1)
+        asking.time.now += 0.015  # a host that refused is not sent the next request at once
+        assert (await asking.post(lane=other)).value == "fine"
+        assert not held.done()
+        asking.time.gate.set()
+        await asking.while_time_passes(first, held)
+        assert asking.time.now >= 0.02
+
+
 async def test_a_server_away_for_a_while_is_left_alone_by_all() -> None:
     async with server(reply(503, Retry_After="120"), OK) as fake, client(fake) as asking:
         asking.time.gate.clear()
         first = asyncio.create_task(asking.post())
         await until(lambda: len(fake.asked) == 1 and asking.limiter.in_flight == 0)
-        second = asyncio.create_task(asking.post())
+        second = asyncio.create_task(asking.post(lane=asking.endpoint.lane("another model")))
         await until(lambda: asking.limiter.waiting == 1)
         asking.time.now = 121.0
         asking.time.gate.set()
-        await asyncio.gather(first)
-        await second
+        await asking.while_time_passes(first, second)
         assert len(fake.asked) == 3
 
 
@@ -131,6 +149,48 @@ async def fail_for(asking: Client, seconds: float) -> ModelError:
     await asking.error()
     asking.time.now += seconds
     return await asking.error()
+
+
+async def test_time_outs_count_towards_an_outage_and_any_answer_ends_it() -> None:
+    async with server(hang) as fake, client(fake) as asking:
+        first = await asking.error(timeout_s=0.02)
+        asking.time.now += 30
+        last = await asking.error(timeout_s=0.02)
+        assert (first.attempts, last.attempts) == (2, 1)
+        assert "no answer within 0.02 s" in str(last)
+        assert "nothing but errors for" in str(last)
+        fake.answers = [OK, hang]
+        assert (await asking.post()).value == "fine"
+        assert (await asking.error(timeout_s=0.02)).attempts == 2
+
+
+async def test_a_time_out_while_others_succeed_is_no_outage_and_lowers_concurrency() -> None:
+    async with server(OK) as fake, client(fake) as asking:
+        for _ in range(3):
+            fake.answers = [OK, hang, OK]
+            await asking.post()
+            asking.time.now += 0.5
+            limit = asking.limiter.limit
+            assert (await asking.post(timeout_s=0.02)).attempts == 2
+            assert asking.limiter.limit == limit // 2
+            asking.time.now += 31
+        assert asking.endpoint.down_s == 0
+
+
+async def test_a_request_that_breaks_connections_itself_fails_while_others_succeed() -> None:
+    async def by_what_is_asked(writer: asyncio.StreamWriter) -> None:
+        if fake.asked[-1].body == b"poison":
+            await reset(writer)
+        else:
+            writer.write(OK)
+
+    async with server(by_what_is_asked) as fake, client(fake) as asking:
+        poison = asyncio.create_task(asking.post(b"poison"))
+        while not poison.done():
+            await asking.while_time_passes(asyncio.create_task(asking.post()))
+        with pytest.raises(ConnectionFailed) as caught:
+            await poison
+        assert caught.value.attempts <= ATTEMPTS + TURNED_AWAY
 
 
 @pytest.mark.parametrize("fault", [reply(502), reset])
@@ -209,6 +269,23 @@ async def test_a_slot_granted_in_the_turn_of_the_drain_sends_nothing() -> None:
         with pytest.raises(Draining):
             await waiting
         assert (fake.asked, asking.permits, asking.limiter.in_flight) == ([], 0, 0)
+
+
+async def test_a_permit_whose_request_was_not_sent_comes_back() -> None:
+    async with server(OK) as fake:
+        pass  # nobody listens there any more
+    async with client(fake) as asking:
+        unsent = 0
+
+        def came_back() -> None:
+            nonlocal unsent
+            unsent += 1
+
+        assert (await asking.error(unsent=came_back)).attempts == 8
+        assert (asking.permits, unsent) == (8, 8)
+    async with server(reset) as fake, client(fake) as asking:
+        await asking.error(unsent=came_back)
+        assert (asking.permits, unsent) == (8, 8), "what was cut off was sent"
 
 
 async def test_a_refused_permit_sends_nothing_and_keeps_no_slot() -> None:

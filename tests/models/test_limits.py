@@ -1,52 +1,19 @@
-"""The limiter in virtual time: a loop that jumps to its next timer, and fails where nothing can happen."""
+"""The limiter in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import selectors
-from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coeval.core.errors import Draining, QuotaExhausted
-from coeval.models.limits import Limiter, Pace, unrefused
-
-T = TypeVar("T")
-
-
-class JumpingSelector(selectors.DefaultSelector):
-    """Instead of waiting, moves the clock; waiting without end is a lost wakeup."""
-
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        if timeout is None:
-            raise RuntimeError("deadlock: somebody waits, and nothing will ever happen")
-        self.now += max(0.0, timeout)
-        return super().select(0)
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self._jumping = JumpingSelector()
-        super().__init__(self._jumping)
-
-    def time(self) -> float:
-        return self._jumping.now
-
-
-def in_virtual_time(work: Coroutine[Any, Any, T]) -> T:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(work)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
+from coeval.models.limits import Lane, Limiter, unrefused
+from perf.virtual import in_virtual_time, now
 
 
 def limiter(ceiling: int, **options: Any) -> Limiter:
@@ -90,26 +57,81 @@ def test_the_start_is_the_ceiling_where_that_is_lower_or_asked_for() -> None:
     assert Limiter(64, start=64).limit == 64
 
 
-def test_an_overload_halves_once_per_round_trip_and_growth_is_additive_after() -> None:
-    async def work() -> None:
-        limits = limiter(256, start=64)
-        await asyncio.sleep(1)
-        for _ in range(10):
-            limits.overloaded(sent_at=0.5)
-        assert limits.limit == 32
-        limits.overloaded(sent_at=0.9)  # older than the cut: old news
-        assert limits.limit == 32
-        await asyncio.sleep(1)
-        limits.overloaded(sent_at=1.5)
-        assert limits.limit == 16
-        await asyncio.gather(*(call(limits, 1) for _ in range(16 + 17 + 18)))
-        assert limits.limit in (18, 19)
-        for _ in range(20):
-            await asyncio.sleep(1)
-            limits.overloaded(sent_at=now())
-        assert limits.limit == 1
+def test_a_short_burst_of_refusals_is_one_cut_and_soon_made_up_for() -> None:
+    async def work() -> list[int]:
+        limits = limiter(256, start=139)
 
-    in_virtual_time(work())
+        async def ask() -> None:
+            while True:
+                await limits.acquire(0)
+                sent_at = now()
+                if 10.0 <= sent_at < 10.2:
+                    await asyncio.sleep(0.03)
+                    limits.refused(sent_at)
+                    limits.release()
+                else:
+                    await asyncio.sleep(10)
+                    limits.succeeded(0, 10)
+                    limits.release()
+                    return
+
+        asking = [asyncio.create_task(ask()) for _ in range(1000)]
+        limit_at = []
+        for moment in (9.9, 10.3, 15.0, 51.0):
+            await asyncio.sleep(moment - now())
+            limit_at.append(limits.limit)
+        await asyncio.gather(*asking)
+        return limit_at
+
+    before, after, in_flight_still, later = in_virtual_time(work())
+    assert before == 139
+    assert after == in_flight_still >= before // 2
+    assert later > before // 2
+
+
+def test_a_host_that_refuses_everything_is_asked_once_a_second_and_then_at_once_as_before() -> None:
+    async def work() -> tuple[int, float]:
+        limits = limiter(64, start=64)
+        refused, taken = 0, list[float]()
+
+        async def ask() -> None:
+            nonlocal refused
+            while True:
+                await limits.acquire(0)
+                sent_at = now()
+                if sent_at < 60:
+                    await asyncio.sleep(0.05)
+                    refused += 1
+                    limits.refused(sent_at)
+                    limits.release()
+                else:
+                    taken.append(sent_at)
+                    await asyncio.sleep(5)
+                    limits.succeeded(0, 5)
+                    limits.release()
+                    return
+
+        await asyncio.gather(*(ask() for _ in range(200)))
+        return refused - 64, sorted(taken)[20]
+
+    refused_later, twentieth = in_virtual_time(work())
+    assert 50 <= refused_later <= 70
+    assert twentieth < 63
+
+
+def test_after_reopening_nothing_is_kept_apart() -> None:
+    async def work() -> float:
+        limits = limiter(64)
+        for _ in range(10):
+            await limits.acquire(0)
+            limits.refused(now())
+            limits.release()
+        limits.reopen()
+        began = now()
+        await asyncio.gather(*(call(limits, 1) for _ in range(16)))
+        return now() - began
+
+    assert in_virtual_time(work()) == pytest.approx(1.0)
 
 
 def test_growth_stops_while_latency_does_not_hold_and_resumes_when_it_recovers() -> None:
@@ -217,6 +239,7 @@ class Job:
     rank: int
     seconds: float
     fate: str
+    lane: int
     cancelled_after: float | None
 
 
@@ -225,7 +248,8 @@ JOBS = st.builds(
     arrives=st.integers(0, 20).map(lambda n: n / 4),
     rank=st.integers(0, 2),
     seconds=st.integers(0, 8).map(lambda n: n / 4),
-    fate=st.sampled_from(["ok", "ok", "overload", "hold", "fault"]),
+    fate=st.sampled_from(["ok", "ok", "refused", "late", "hold", "fault"]),
+    lane=st.integers(0, 2),
     cancelled_after=st.none() | st.integers(0, 12).map(lambda n: n / 4),
 )
 
@@ -237,12 +261,13 @@ def test_never_over_the_limit_no_slot_or_wakeup_lost(
 ) -> None:
     async def work() -> None:
         limits = limiter(ceiling, requests_per_minute=per_minute)
+        lanes = [None, Lane(), Lane()]
         running = 0
 
         async def do(job: Job) -> None:
             nonlocal running
             await asyncio.sleep(job.arrives)
-            await limits.acquire(job.rank)
+            await limits.acquire(job.rank, lane=lanes[job.lane])
             sent_at = now()
             running += 1
             assert running <= ceiling
@@ -250,10 +275,12 @@ def test_never_over_the_limit_no_slot_or_wakeup_lost(
                 await asyncio.sleep(job.seconds)
                 if job.fate == "ok":
                     limits.succeeded(job.rank, job.seconds)
-                elif job.fate == "overload":
-                    limits.overloaded(sent_at)
+                elif job.fate == "refused":
+                    limits.refused(sent_at)
+                elif job.fate == "late":
+                    limits.timed_out(sent_at, alone=job.rank == 0)
                 elif job.fate == "hold":
-                    limits.hold(0.5)
+                    limits.hold(0.5, lanes[job.lane])
             finally:
                 running -= 1
                 limits.release()
@@ -365,6 +392,54 @@ def test_a_hold_keeps_new_requests_back_at_most_ten_minutes() -> None:
     assert second == pytest.approx(361 + 600)
 
 
+def test_a_held_lane_waits_alone_and_takes_its_old_place_again() -> None:
+    async def work() -> list[tuple[str, float]]:
+        limits, held = limiter(2), Lane()
+        sent: list[tuple[str, float]] = []
+
+        async def ask(name: str, lane: Lane | None, rank: int = 0) -> None:
+            await limits.acquire(rank, lane=lane)
+            sent.append((name, now()))
+            await asyncio.sleep(1)
+            limits.release()
+
+        limits.hold(10, held)
+        limits.hold(3, held)  # the longer one stands
+        async with asyncio.TaskGroup() as asking:
+            for n in range(3):
+                asking.create_task(ask(f"held {n}", held))
+                asking.create_task(ask(f"free {n}", None))
+            await asyncio.sleep(9.5)
+            asking.create_task(ask("late and first", None, rank=1))
+            asking.create_task(ask("late", None))
+            asking.create_task(ask("later", None))
+        assert (limits.in_flight, limits.waiting) == (0, 0)
+        return sent
+
+    assert in_virtual_time(work()) == [
+        *[("free 0", 0.0), ("free 1", 0.0), ("free 2", 1.0)],
+        *[("late and first", 9.5), ("late", 9.5)],
+        *[("held 0", 10.5), ("held 1", 10.5), ("held 2", 11.5), ("later", 11.5)],
+    ]
+
+
+def test_those_in_a_held_lane_can_be_cancelled_and_are_closed_with_the_rest() -> None:
+    async def work() -> None:
+        limits, held = limiter(4), Lane()
+        limits.hold(600, held)
+        first, second = (asyncio.create_task(limits.acquire(0, lane=held)) for _ in range(2))
+        await asyncio.sleep(1)
+        first.cancel()
+        await asyncio.sleep(1)
+        assert limits.waiting == 1
+        limits.close(Draining("stop"))
+        with pytest.raises(Draining):
+            await second
+        assert (limits.in_flight, limits.waiting) == (0, 0)
+
+    in_virtual_time(work())
+
+
 def test_closing_ends_waiting_and_later_requests_and_lets_slots_come_back() -> None:
     async def work() -> None:
         limits = limiter(1)
@@ -386,12 +461,3 @@ def test_closing_ends_waiting_and_later_requests_and_lets_slots_come_back() -> N
 def test_impossible_limits_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"at least 1|above 0"):
         Limiter(**options)
-
-
-def test_a_pace_waits_off_what_was_charged_after_the_fact() -> None:
-    pace = Pace(per_minute=60, burst_s=2)
-    pace.charge(10.0, 5)
-    assert pace.wait_s(10.0) == pytest.approx(3.0)
-    pace.charge(10.0, -1)
-    assert pace.wait_s(10.0) == pytest.approx(2.0)
-    assert pace.wait_s(12.0) == pytest.approx(0.0)

@@ -14,7 +14,8 @@ ASKING = r"""
 import asyncio, json, re, resource, sys
 
 from coeval.core.errors import ModelError
-from coeval.models.http import Call, Endpoint, Http
+from coeval.models.call import Call
+from coeval.models.http import Endpoint, Http
 from coeval.models.limits import Limiter
 
 def peak_mib():

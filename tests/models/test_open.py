@@ -39,6 +39,23 @@ async def test_a_model_at_a_base_url_is_asked_there_with_its_key() -> None:
     assert server.bodies == [{"model": "m-id", "messages": [{"role": "user", "content": "hello"}]}]
 
 
+async def test_a_spent_limit_of_one_model_holds_no_other_of_its_url_and_key() -> None:
+    spent = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1h"}
+    async with (
+        fake(Answer(headers=spent)) as server,
+        Models([spec(name, base_url=server.url) for name in "ab"], keys()) as models,
+    ):
+        await models["a"].complete(HELLO)
+        held = asyncio.create_task(models["a"].complete(HELLO))
+        for _ in range(3):
+            assert (await models["b"].complete(HELLO)).text == "ok"
+        assert not held.done()
+        models.drain()
+        with pytest.raises(Draining):
+            await held
+    assert [body["model"] for body in server.bodies] == ["a-id", "b-id", "b-id", "b-id"]
+
+
 @pytest.mark.parametrize("interface", ["anthropic", "azure_openai", "huggingface", "vllm", "simulated"])
 async def test_with_a_base_url_any_interface_is_asked_as_an_openai_shaped_host(interface: str) -> None:
     async with fake() as server:

@@ -88,7 +88,8 @@ def test_without_a_proxy_its_library_is_not_loaded() -> None:
     code = """
 import asyncio, sys
 from coeval.core.errors import ModelError
-from coeval.models.http import Call, Endpoint, Http
+from coeval.models.call import Call
+from coeval.models.http import Endpoint, Http
 from coeval.models.limits import Limiter
 
 async def main():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from coeval.core.errors import QuotaExhausted, StoreError
 from coeval.core.records import Usage
 from coeval.models import quota
-from coeval.models.quota import UsageLedger
+from coeval.models.quota import Permits, UsageLedger
 
 
 def content(path: Path) -> dict[str, Any]:
@@ -23,7 +23,9 @@ def content(path: Path) -> dict[str, Any]:
 
 
 STEPS = st.lists(
-    st.sampled_from(["permit", "permit", "permit", "many", "flush", "crash", "restart", "full disk"]),
+    st.sampled_from(
+        ["permit", "permit", "permit", "many", "unsent", "flush", "crash", "restart", "full disk"]
+    ),
     max_size=60,
 )
 
@@ -45,6 +47,11 @@ def test_never_more_than_max_calls_over_any_crashes(steps: list[str], ceiling: i
                     assert sent + crashes * block + count > ceiling, "refused while some were left"
                 else:
                     sent += count
+            elif step == "unsent":
+                on_the_way = [permits for _ in range(40) if (permits := permitted(ledger)) is not None]
+                for permits in on_the_way:
+                    permits.give_back()
+                assert len(on_the_way) == 40 or sent + len(on_the_way) + crashes * block >= ceiling
             elif step == "flush":
                 ledger.flush()
             elif step == "full disk":
@@ -66,6 +73,15 @@ def test_never_more_than_max_calls_over_any_crashes(steps: list[str], ceiling: i
             assert ledger.sent("m") >= sent
         ledger.close()
         assert sent <= UsageLedger(path, {"m": ceiling}).sent("m") <= sent + crashes * block
+
+
+def permitted(ledger: UsageLedger) -> Permits | None:
+    permits = ledger.permits("m")
+    try:
+        permits.permit()
+    except QuotaExhausted:
+        return None
+    return permits
 
 
 def no_space(path: Path, _: object) -> None:
@@ -121,6 +137,20 @@ def test_a_batch_takes_all_its_permits_or_none(tmp_path: Path) -> None:
     assert permits.remaining == 10
     permits.permit(10)
     assert UsageLedger(path, {"m": 100}).sent("m") == 100
+
+
+def test_permits_that_come_back_are_not_left_to_a_crash(tmp_path: Path) -> None:
+    path = tmp_path / "usage.json"
+    permits = UsageLedger(path, {"m": 1000}).permits("m")
+    for _ in range(300):
+        permits.permit()
+    for left in range(299, -1, -1):
+        permits.give_back()
+        row = content(path)["m"]
+        assert left <= row["requests"] + row["reserved"]
+    assert permits.remaining == 1000
+    assert row["requests"] + row["reserved"] <= 32
+    assert row["reserved"] <= 32
 
 
 def test_models_without_a_ceiling_are_counted_and_written_when_asked(tmp_path: Path) -> None:

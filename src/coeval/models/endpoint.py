@@ -6,6 +6,7 @@ import asyncio
 import re
 from base64 import b64encode
 from collections.abc import Coroutine, Mapping
+from itertools import count
 from typing import Any, NamedTuple
 
 from multidict import CIMultiDict
@@ -13,15 +14,19 @@ from yarl import URL
 
 from coeval import __version__
 from coeval.core.errors import UsageError
-from coeval.models.limits import LONGEST_HOLD_S, Limiter
+from coeval.models.limits import LONGEST_HOLD_S, Lane, Limiter
 from coeval.models.network import proxy_for
 from coeval.models.route import Route
 
 __all__ = ["OUTAGE_AFTER_S", "Endpoint", "Trouble"]
 
 OUTAGE_AFTER_S = 30.0
-"""Only 5xx and connection errors for so long: what is left gets one attempt each."""
+"""Only 5xx, connection errors and time-outs for so long: what is left gets one attempt each."""
 
+_LATELY_S = 1.0
+_REMEMBERED_FATES = 32
+_CROWDED_SHARE = 1 / 16
+"""Connections that break: fewer are the network's, more are the host's word that there are too many."""
 _REMEMBERED_ROUTES = 256
 _SECRET_NAME = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 _SHORTEST_SECRET = 4
@@ -64,8 +69,13 @@ class Endpoint:
             value.rpartition(" ")[2] for name, value in self.headers.items() if _SECRET_NAME.search(name)
         )
         self._secrets = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
+        self._lanes: dict[str, Lane] = {}
         self._down_since: float | None = None
         self._failed_at = 0.0
+        self._succeeded_at = float("-inf")
+        self._lost_share = 0.0
+        self._on_the_way: dict[int, float] = {}
+        self._numbers = count()
         self._naps: set[asyncio.Future[None]] = set()
         self._trouble: Trouble | None = None
 
@@ -105,30 +115,70 @@ class Endpoint:
             text = text.replace(secret, "[key]")
         return text
 
+    def lane(self, model: str) -> Lane:
+        """What is shared by the requests for one model (the provider's name for it)."""
+        return self._lanes.setdefault(model, Lane())
+
+    def sent(self, now: float) -> int:
+        """A request goes out; the number is for `ended`."""
+        number = next(self._numbers)
+        self._on_the_way[number] = now
+        return number
+
+    def ended(self, number: int) -> None:
+        """That request is over, however it went; told before its fate is."""
+        del self._on_the_way[number]
+
     def answered(self) -> None:
-        """It gave something else than a 5xx or a broken connection."""
+        """It gave something else than a 5xx, a broken connection or silence."""
         self._down_since = None
 
     def failed(self, now: float) -> None:
-        """It gave a 5xx or a connection error; silence of over ten minutes begins a new count."""
+        """It gave a 5xx, a broken connection or silence; over ten minutes without any begin a new count."""
         if self._down_since is None or now - self._failed_at > LONGEST_HOLD_S:
             self._down_since = now
         self._failed_at = now
         if self.is_down:
+            self.limiter.reopen()
             self.wake()
+
+    def lost(self, sent_at: float, now: float) -> bool:
+        """A connection was refused, or broke. True: for there are too many, as others fare well."""
+        self._lost_share += (1 - self._lost_share) / _REMEMBERED_FATES
+        if self._has_succeeded(sent_at, now) or self._holds_another(sent_at):
+            return self._lost_share > _CROWDED_SHARE
+        self.failed(now)
+        return False
+
+    def timed_out(self, sent_at: float, now: float) -> bool:
+        """A request had no answer in time. True: nor had any other, lately."""
+        if self._has_succeeded(sent_at, now):
+            return False
+        self.failed(now)
+        return True
+
+    def _has_succeeded(self, sent_at: float, now: float) -> bool:
+        """Whether others were answered while a request was under way that failed, lately at least."""
+        return now - self._succeeded_at <= max(_LATELY_S, (now - sent_at) / 2)
+
+    def _holds_another(self, sent_at: float) -> bool:
+        """Whether a request is on its way that was sent well before this one, which has failed already."""
+        return sent_at - next(iter(self._on_the_way.values()), sent_at) > _LATELY_S
 
     @property
     def down_s(self) -> float:
-        """For how long it has given only 5xx and connection errors."""
+        """For how long it has given only 5xx, connection errors and time-outs."""
         return 0.0 if self._down_since is None else self._failed_at - self._down_since
 
     @property
     def is_down(self) -> bool:
         return self.down_s >= OUTAGE_AFTER_S
 
-    def succeeded(self) -> None:
+    def succeeded(self, now: float) -> None:
         """It gave what it was asked for."""
         self._down_since = self._trouble = None
+        self._succeeded_at = now
+        self._lost_share -= self._lost_share / _REMEMBERED_FATES
 
     def troubled(self, reason: str, now: float) -> None:
         """A request failed, and is sent again."""

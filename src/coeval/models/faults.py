@@ -31,7 +31,7 @@ from coeval.models.dial import CONNECT_TIMEOUT_S
 from coeval.models.network import trust_in_force
 from coeval.models.wire_errors import Closed, ConnectTimeout, Lost, NoConnection, NotHttp, WireError
 
-__all__ = ["foreign", "from_exception", "from_garbage", "from_status", "place", "said"]
+__all__ = ["foreign", "from_exception", "from_garbage", "from_status", "never_sent", "place", "said"]
 
 _EXCERPT = 300
 _TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
@@ -48,6 +48,17 @@ def foreign() -> tuple[type[Exception], ...]:
     from aiohttp.http_exceptions import HttpProcessingError
 
     return WireError, OSError, ClientError, HttpProcessingError, EofStream
+
+
+def never_sent(error: Exception) -> bool:
+    """Whether one of `foreign` means that nothing of the request went out: there was no connection."""
+    if isinstance(error, NoConnection | ConnectTimeout | socket.gaierror | ssl.SSLError):
+        return True
+    if "aiohttp" not in sys.modules:
+        return False
+    from aiohttp import ClientConnectorError, ClientHttpProxyError, ConnectionTimeoutError
+
+    return isinstance(error, ClientConnectorError | ClientHttpProxyError | ConnectionTimeoutError)
 
 
 def place(method: str, url: URL) -> str:

@@ -1,8 +1,7 @@
-"""How many requests an endpoint is given at once, in which order, and how fast.
+"""Which request is sent next, and when: one `Limiter` per endpoint (base URL and key).
 
-One `Limiter` per endpoint (base URL and key), shared by every model and stage that asks there.
-Concurrency adapts to the host: it grows while answers keep their pace and halves when the host
-says it is too much. It is never guessed from the model's name.
+Every model and stage that asks there shares it. How many may be in flight adapts to the host
+(`models.window`); it is never guessed from the model's name.
 """
 
 from __future__ import annotations
@@ -11,72 +10,31 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable
-from itertools import count
+from itertools import chain, count
 
 from coeval.core.errors import CoevalError
+from coeval.models.pace import Pace, Spacing
+from coeval.models.window import Window
 
-__all__ = ["Limiter", "Pace"]
+__all__ = ["LONGEST_HOLD_S", "Lane", "Limiter", "unrefused"]
 
 LONGEST_HOLD_S = 600.0
-_WARM_UP = 16
 _SMOOTHING = 1 / 16
-_DRIFT_ROUNDS = 64.0
-_SLACK_S = 0.05
 _SHORTEST_TIMER_S = 0.001
 
 
-class Pace:
-    """At most ``per_minute`` units a minute, with bursts of ``burst_s`` seconds' worth.
+class Lane:
+    """The requests of one model among those of an endpoint: a host may hold them alone."""
 
-    What is charged is waited off, also after it was spent; a charge below zero is a refund. This is
-    the generic cell rate algorithm: one number, the time at which everything charged is paid for.
-    """
-
-    __slots__ = ("_burst_s", "_paid_at", "_seconds_each")
-
-    def __init__(self, per_minute: float, burst_s: float) -> None:
-        self._seconds_each = 60.0 / per_minute
-        self._burst_s = burst_s
-        self._paid_at = 0.0
-
-    def charge(self, now: float, units: float) -> None:
-        self._paid_at = max(self._paid_at, now) + units * self._seconds_each
-
-    def wait_s(self, now: float) -> float:
-        """Seconds until the next may go; zero or less: now."""
-        return self._paid_at - self._burst_s - now
-
-
-class _Latency:
-    """Whether answers of one rank still take about as long as they did with less in flight."""
-
-    __slots__ = ("_base_s", "_seen", "_smoothed_s")
+    __slots__ = ("held_until",)
 
     def __init__(self) -> None:
-        self._seen = 0
-        self._smoothed_s = self._base_s = 0.0
-
-    def holds_after(self, latency_s: float, limit: float) -> bool:
-        """Take in one latency; True while the smoothed one is at most about twice the base.
-
-        The base is the mean of the first answers. It follows a faster host at once and a slower
-        one over dozens of round trips, so that longer answers do not end growth for good. The
-        slack keeps the jitter of our own event loop out of the judgment of a very fast host.
-        """
-        self._seen += 1
-        if self._seen <= _WARM_UP:
-            self._smoothed_s += (latency_s - self._smoothed_s) / self._seen
-            self._base_s = self._smoothed_s
-            return True
-        self._smoothed_s += (latency_s - self._smoothed_s) * _SMOOTHING
-        change = self._smoothed_s - self._base_s
-        self._base_s += change * (_SMOOTHING if change < 0 else 1 / (_DRIFT_ROUNDS * limit))
-        return self._smoothed_s <= 2 * self._base_s + _SLACK_S
+        self.held_until = float("-inf")
 
 
 _Refusal = Callable[[], CoevalError | None]
-_Waiter = tuple[int, int, int, "asyncio.Future[None]", _Refusal]
-"""(−rank, 0 for a retry and 1 for new work, order of arrival, what to wake, why it need not be woken)."""
+_Waiter = tuple[int, int, int, "asyncio.Future[None]", _Refusal, Lane]
+"""(−rank, 0 for a retry and 1 for new work, order of arrival, what to wake, why it need not be, its lane)."""
 
 
 def unrefused() -> None:
@@ -112,8 +70,8 @@ class Limiter:
             raise ValueError(f"concurrency must be at least 1, not ceiling={ceiling}, start={start}")
         if any(rate is not None and rate <= 0 for rate in (requests_per_minute, tokens_per_minute)):
             raise ValueError("requests_per_minute and tokens_per_minute must be above 0")
-        self._ceiling = float(ceiling)
-        self._limit = float(min(start, ceiling))
+        self._window = Window(ceiling, start)
+        self._spacing = Spacing()
         self._clock = clock
         self._requests = self._tokens = None
         if requests_per_minute is not None:
@@ -123,14 +81,13 @@ class Limiter:
             self._tokens = Pace(tokens_per_minute, 6.0)
         self._mean_tokens = self._charged_ahead = 0.0
         self._settled = False
-        self._held_until = 0.0
-        self._gated = self._requests is not None or self._tokens is not None
+        self._host = Lane()  # of requests that name no lane of their own
+        self._held_until = self._lanes_held_until = float("-inf")
+        self._gated = self._is_paced = self._requests is not None or self._tokens is not None
         self._in_flight = self._waiting = 0
         self._queue: list[_Waiter] = []
+        self._parked: dict[Lane, list[_Waiter]] = {}
         self._order = count()
-        self._latency: dict[int, _Latency] = {}
-        self._doubling = True
-        self._cut_at = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._closed: CoevalError | None = None
@@ -138,7 +95,7 @@ class Limiter:
     @property
     def limit(self) -> int:
         """Requests that may be in flight now."""
-        return int(self._limit)
+        return int(self._window.size)
 
     @property
     def in_flight(self) -> int:
@@ -148,7 +105,9 @@ class Limiter:
     def waiting(self) -> int:
         return self._waiting
 
-    async def acquire(self, rank: int, *, again: bool = False, refusal: _Refusal = unrefused) -> None:
+    async def acquire(
+        self, rank: int, *, again: bool = False, refusal: _Refusal = unrefused, lane: Lane | None = None
+    ) -> None:
         """Take a slot, which `release` gives back: higher ranks first, then first come first served.
 
         A retry (``again``) goes ahead of new work of its rank. Does not suspend when a slot is
@@ -157,11 +116,12 @@ class Limiter:
         """
         if self._closed is not None:
             raise self._closed.with_traceback(None)
-        if not self._waiting and self._in_flight + 1 <= self._limit and not self._gated:
+        if not self._waiting and self._in_flight + 1 <= self._window.size and not self._gated:
             self._in_flight += 1
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._queue, (-rank, 0 if again else 1, next(self._order), granted, refusal))
+        place = (-rank, 0 if again else 1, next(self._order))
+        heapq.heappush(self._queue, (*place, granted, refusal, lane or self._host))
         self._waiting += 1
         self._grant()
         if granted.done():
@@ -174,6 +134,7 @@ class Limiter:
                 self._waiting -= 1  # its place in the queue is skipped when it comes up
                 if not self._waiting:
                     self._queue.clear()
+                    self._parked.clear()
             elif granted.exception() is None:
                 self.release()  # granted and cancelled in the same turn of the loop
             raise
@@ -187,43 +148,45 @@ class Limiter:
             self._grant()
 
     def succeeded(self, rank: int, latency_s: float, tokens: int = 0) -> None:
-        """An answer came; called before its slot is released.
-
-        While nothing was ever too much, each answer adds one (doubling per round trip); after a
-        cut, a round trip adds one. A limit that is not being used is not raised.
-        """
-        latency = self._latency.get(rank)
-        if latency is None:
-            latency = self._latency[rank] = _Latency()
-        holds = latency.holds_after(latency_s, self._limit)
-        if holds and self._limit < self._ceiling and self._in_flight * 2 >= self._limit:
-            self._limit = min(self._ceiling, self._limit + (1.0 if self._doubling else 1.0 / self._limit))
+        """An answer came; called before its slot is released."""
+        self._window.answered(rank, latency_s, self._in_flight, self._clock())
         if self._tokens is not None:
             self._settle(self._tokens, tokens)
             self._settled = True
             self._mean_tokens += (tokens - self._mean_tokens) * (_SMOOTHING if self._mean_tokens else 1.0)
 
-    def overloaded(self, sent_at: float) -> None:
-        """The host said a request sent at ``sent_at`` was too much: halve, once per round trip.
+    def refused(self, sent_at: float) -> None:
+        """The host would not take a request sent at ``sent_at``, because it has too many."""
+        now = self._clock()
+        if self._window.refused(sent_at, now, again=not self._spacing.open):
+            self._spacing.refused(sent_at, now)
+            self._gated = True
 
-        News of requests sent before the last cut are about the concurrency that was cut then.
-        """
-        if sent_at <= self._cut_at:
-            return
-        self._doubling = False
-        self._cut_at = self._clock()
-        self._limit = max(1.0, self._limit / 2)
+    def timed_out(self, sent_at: float, *, alone: bool) -> None:
+        """A request sent at ``sent_at`` was not answered in time; ``alone``: nor was any other, lately."""
+        self._window.timed_out(sent_at, self._clock(), alone=alone)
 
-    def hold(self, seconds: float) -> None:
-        """Grant nothing for so long (at most ten minutes): the host named the time itself."""
-        self._held_until = max(self._held_until, self._clock() + min(seconds, LONGEST_HOLD_S))
+    def reopen(self) -> None:
+        """What was refused says nothing more: the host is down for another reason than load."""
+        self._window.reopen()
+        self._spacing.forget()
+
+    def hold(self, seconds: float, lane: Lane | None = None) -> None:
+        """Grant nothing (of a lane) for so long, at most ten minutes: the host named the time itself."""
+        until = self._clock() + min(seconds, LONGEST_HOLD_S)
+        if lane is None:
+            self._held_until = max(self._held_until, until)
+        else:
+            lane.held_until = max(lane.held_until, until)
+            self._lanes_held_until = max(self._lanes_held_until, until)
         self._gated = True
 
     def close(self, error: CoevalError) -> None:
         """From now on waiters and later acquires raise ``error``; slots taken may be released."""
         self._closed = error
-        queue, self._queue, self._waiting = self._queue, [], 0
-        for *_, granted, _ in queue:
+        waiters = [*self._queue, *chain.from_iterable(self._parked.values())]
+        self._queue, self._parked, self._waiting = [], {}, 0
+        for *_, granted, _, _ in waiters:
             if not granted.done():
                 granted.set_exception(error)
         if self._timer is not None:
@@ -231,9 +194,9 @@ class Limiter:
             self._timer = None
 
     def _grant(self) -> None:
-        """Hand free slots to those who wait, as far as limit and pace allow."""
-        while self._queue and self._in_flight + 1 <= self._limit:
-            *_, granted, refusal = self._queue[0]
+        """Hand free slots to those who wait, as far as the window and the gate allow."""
+        while self._queue and self._in_flight + 1 <= self._window.size:
+            *_, granted, refusal, lane = self._queue[0]
             if granted.done():  # cancelled
                 heapq.heappop(self._queue)
                 continue
@@ -244,15 +207,15 @@ class Limiter:
                 continue
             if self._gated:
                 now = self._clock()
+                if lane.held_until > now:
+                    self._parked.setdefault(lane, []).append(heapq.heappop(self._queue))
+                    self._look_again_in(lane.held_until - now)
+                    continue
                 wait_s = self._gate_s(now)
                 if wait_s > 0:
-                    self._grant_later(wait_s)
+                    self._look_again_in(wait_s)
                     return
-                if self._requests is not None:
-                    self._requests.charge(now, 1)
-                if self._tokens is not None:
-                    self._tokens.charge(now, self._mean_tokens)
-                    self._charged_ahead += self._mean_tokens
+                self._passed(now)
             heapq.heappop(self._queue)
             self._waiting -= 1
             self._in_flight += 1
@@ -261,13 +224,25 @@ class Limiter:
     def _gate_s(self, now: float) -> float:
         """Seconds until pace and host allow the next request; opens the gate when nothing keeps it."""
         wait_s = self._held_until - now
+        if not self._spacing.open:
+            wait_s = max(wait_s, self._spacing.wait_s(now))
         if self._requests is not None:
             wait_s = max(wait_s, self._requests.wait_s(now))
         if self._tokens is not None:
             wait_s = max(wait_s, self._tokens.wait_s(now))
         if wait_s <= 0:
-            self._gated = self._requests is not None or self._tokens is not None
+            self._gated = self._is_paced or not self._spacing.open or self._lanes_held_until > now
         return wait_s
+
+    def _passed(self, now: float) -> None:
+        """One request goes through the gate."""
+        if not self._spacing.open:
+            self._spacing.sent(now)
+        if self._requests is not None:
+            self._requests.charge(now, 1)
+        if self._tokens is not None:
+            self._tokens.charge(now, self._mean_tokens)
+            self._charged_ahead += self._mean_tokens
 
     def _settle(self, pace: Pace, tokens: int) -> None:
         """Charge what one request took in place of its share of what was charged ahead."""
@@ -275,7 +250,7 @@ class Limiter:
         self._charged_ahead -= share
         pace.charge(self._clock(), tokens - share)
 
-    def _grant_later(self, wait_s: float) -> None:
+    def _look_again_in(self, wait_s: float) -> None:
         loop = asyncio.get_running_loop()
         at = loop.time() + max(wait_s, _SHORTEST_TIMER_S)
         if self._timer is not None:
@@ -286,5 +261,12 @@ class Limiter:
         self._timer = loop.call_at(at, self._timer_fired)
 
     def _timer_fired(self) -> None:
+        """Those whose lane is held no more take their old places in the queue."""
         self._timer = None
+        now = self._clock()
+        for lane in [lane for lane in self._parked if lane.held_until <= now]:
+            for waiter in self._parked.pop(lane):
+                heapq.heappush(self._queue, waiter)
+        if self._parked:
+            self._look_again_in(min(lane.held_until for lane in self._parked) - now)
         self._grant()

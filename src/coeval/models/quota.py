@@ -73,6 +73,23 @@ class Permits:
             row.reserved -= requests
         row.requests += requests
 
+    def give_back(self) -> None:
+        """Take back the permit of a request that was not sent.
+
+        What the file counts is not lowered before it is next written, so it never counts less than was
+        sent. It is written as soon as a crash would waste more than a block.
+
+        Raises
+        ------
+        StoreError
+            the counts could not be written.
+        """
+        row = self._row
+        row.requests -= 1
+        if self._ceiling is not None:
+            row.reserved += 1
+            self._ledger.trim(row)
+
     def _words(self, requests: int) -> str:
         key = f"experiment.quota.{self._name}.max_calls"
         wanted = "" if requests == 1 else f"; {requests} more were asked for at once"
@@ -159,6 +176,12 @@ class UsageLedger:
         except StoreError:
             row.reserved = before
             raise
+
+    def trim(self, row: _Row) -> None:
+        """Reserve half a block, where permits that came back have made it more than a whole one."""
+        if row.reserved > self._block:
+            row.reserved = self._block // 2
+            self.flush()
 
     def _row(self, name: str) -> _Row:
         row = self._rows.get(name)

@@ -32,6 +32,11 @@ class Standing:
         if self._permits is not None:
             self._permits.permit()
 
+    def unsent(self) -> None:
+        """The request was not sent after all, for want of a connection: its permit can be used again."""
+        if self._permits is not None:
+            self._permits.give_back()
+
     def refusal(self) -> Gap | None:
         """What `permit` would raise now, for those who wait for their turn; it counts nothing."""
         if self._reason is not None:

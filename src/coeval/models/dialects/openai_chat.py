@@ -17,9 +17,10 @@ import msgspec
 from coeval.core.errors import ModelError
 from coeval.core.records import Completion, Request, Schema
 from coeval.models.base import Model, ModelSpec
+from coeval.models.call import Answered, Call
 from coeval.models.catalog import LABELS_KEY, Host
 from coeval.models.dialects.openai_answer import FieldRejected, SchemaRejected, astray, decode, explain
-from coeval.models.http import Answered, Call, Endpoint, Http
+from coeval.models.http import Endpoint, Http
 from coeval.models.standing import Standing
 
 __all__ = ["OpenAIChat", "encode"]
@@ -94,14 +95,16 @@ class OpenAIChat(Model):
         call = self._calls.get(rank)
         if call is None:
             call = self._calls[rank] = Call(
-                decode,
-                self._explain,
-                self._spec.timeout_s,
-                rank,
-                self._standing.permit,
-                _tokens,
-                self._standing.ended,
-                self._standing.refusal,
+                decode=decode,
+                explain=self._explain,
+                timeout_s=self._spec.timeout_s,
+                rank=rank,
+                permit=self._standing.permit,
+                unsent=self._standing.unsent,
+                tokens=_tokens,
+                ended=self._standing.ended,
+                refusal=self._standing.refusal,
+                lane=self._endpoint.lane(self._spec.model),
             )
         return call
 

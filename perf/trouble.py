@@ -1,0 +1,256 @@
+"""Hosts in trouble, in virtual time: what our limits and retries make of them, beside the least possible.
+
+The real `Http` and `Limiter` ask a host that exists on the event loop only, whose clock jumps. So hours
+take seconds, and the same seed gives the same figures.
+
+    python -m perf.trouble                      every trouble
+    python -m perf.trouble burst storm          some of them
+    python -m perf.trouble --spread 0 --seed 2  answers that all take equally long; another seed
+
+Ends with 1 when one takes longer than it may, or meets with more than twice as many refusals as before
+windows grew back quickly (`Trouble.refusals_before`; `docs/performance.md` has the table).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from coeval.core.errors import ModelError
+from coeval.models.answer import Reply
+from coeval.models.call import Call
+from coeval.models.http import Endpoint, Http
+from coeval.models.limits import Limiter
+from coeval.models.route import Route
+from coeval.models.wire_errors import Lost, NoConnection
+from perf.virtual import in_virtual_time, now
+
+CEILING = 256
+REFUSAL_S = 0.05
+
+
+class Treatment(NamedTuple):
+    """What a host does with a request: a status, after so many seconds. 0: it resets the connection, −1: it
+    refuses one, −2: it never answers."""
+
+    status: int
+    seconds: float = REFUSAL_S
+
+
+RESET, REFUSE, IGNORE = (Treatment(status) for status in (0, -1, -2))
+
+
+class Host:
+    """What `models.wire.Wire` is to `Http`, with a host behind it."""
+
+    def __init__(self, trouble: Trouble, spread: float, rng: random.Random) -> None:
+        self.rng = rng
+        self.serving = 0
+        self.refusals = 0
+        self._trouble = trouble
+        self._spread = spread
+
+    async def send(self, route: Route, body: bytes | None, timeout_s: float) -> Reply:
+        status, seconds = self._trouble.treat(self, now())
+        if status != 200:
+            self.refusals += 1
+            return await self._refuse(status, timeout_s)
+        self.serving += 1
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.sleep(seconds * self.rng.uniform(1 - self._spread, 1 + self._spread))
+        finally:
+            self.serving -= 1
+        return Reply(200, {}, b"")
+
+    async def _refuse(self, status: int, timeout_s: float) -> Reply:
+        if status == IGNORE.status:
+            await asyncio.sleep(timeout_s)
+            raise TimeoutError
+        await asyncio.sleep(REFUSAL_S * self.rng.uniform(0.5, 1.5))
+        if status == RESET.status:
+            raise Lost(begun=False)
+        if status == REFUSE.status:
+            raise NoConnection(ConnectionRefusedError())
+        return Reply(status, {}, b"")
+
+    async def aclose(self) -> None:
+        pass
+
+
+Treat = Callable[[Host, float], Treatment]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A host, and what is asked of it.
+
+    Attributes
+    ----------
+    told:
+        what is wrong with it.
+    treat:
+        what it does with a request, at a time in seconds.
+    ideal_s:
+        what a client would take that knows everything beforehand.
+    refusals_before:
+        429s, resets and time-outs with the limits that halved at every refusal and grew by one per round
+        trip; None where that version gave requests up instead.
+    at_most:
+        how many times the ideal it may take.
+    """
+
+    told: str
+    calls: int
+    treat: Treat
+    ideal_s: float
+    refusals_before: int | None
+    start: int = 16
+    timeout_s: float = 600.0
+    at_most: float = 1.5
+
+
+class Outcome(NamedTuple):
+    """In virtual seconds; ``failed``: calls given up."""
+
+    took_s: float
+    refusals: int
+    failed: int
+
+
+def between(begin_s: float, end_s: float, instead: Treatment, answer_s: float) -> Treat:
+    def treat(_: Host, at: float) -> Treatment:
+        return instead if begin_s <= at < end_s else Treatment(200, answer_s)
+
+    return treat
+
+
+def at_once(most: int, instead: Treatment, answer_s: float) -> Treat:
+    def treat(host: Host, _: float) -> Treatment:
+        return instead if host.serving >= most else Treatment(200, answer_s)
+
+    return treat
+
+
+def slower_beyond(most: int, answer_s: float) -> Treat:
+    """It never gives more than ``most`` answers in ``answer_s``."""
+
+    def treat(host: Host, _: float) -> Treatment:
+        return Treatment(200, answer_s * max(1.0, (host.serving + 1) / most))
+
+    return treat
+
+
+def at_random(share: float, instead: Treatment, answer_s: float) -> Treat:
+    def treat(host: Host, _: float) -> Treatment:
+        return instead if host.rng.random() < share else Treatment(200, answer_s)
+
+    return treat
+
+
+TOO_MANY = Treatment(429)
+TROUBLES = {
+    "burst": Trouble(
+        "0.2 s of 429 while 128 answers of 10 s are due",
+        10_000,
+        between(30.0, 30.2, TOO_MANY, 10),
+        10_000 / CEILING * 10 + 0.2,
+        4,
+    ),
+    "storm": Trouble(
+        "10 s of 429, answers of 1 s", 20_000, between(20, 30, TOO_MANY, 1), 20_000 / CEILING + 10, 281
+    ),
+    "storm-long": Trouble(
+        "10 s of 429, answers of 10 s", 10_000, between(60, 70, TOO_MANY, 10), 10_000 / CEILING * 10 + 10, 24
+    ),
+    "cap": Trouble("64 at once, 429 for the rest", 10_000, at_once(64, TOO_MANY, 1), 10_000 / 64, 13),
+    "cap-full": Trouble(
+        "the same, all 256 sent at once", 10_000, at_once(64, TOO_MANY, 1), 10_000 / 64, 263, start=CEILING
+    ),
+    "slow-down": Trouble("64 answers a second and no more", 10_000, slower_beyond(64, 1), 10_000 / 64, 0),
+    "outage-429": Trouble(
+        "50 s of 429, answers of 1 s", 20_000, between(20, 70, TOO_MANY, 1), 20_000 / CEILING + 50, 1_098
+    ),
+    "outage-silent": Trouble(
+        "50 s without answers, timeout_s: 20",
+        20_000,
+        between(20, 70, IGNORE, 1),
+        20_000 / CEILING + 50,
+        448,
+        timeout_s=20,
+    ),
+    "outage-away": Trouble(
+        "50 s of refused connections; known after 30 s", 6_000, between(12, 62, REFUSE, 1), 12 + 30, 28_640
+    ),
+    "connections": Trouble(
+        "8 connections, the rest reset, answers of 1 s", 2_000, at_once(8, RESET, 1), 2_000 / 8, None
+    ),
+    "connections-long": Trouble(
+        "8 connections, the rest reset, answers of 60 s", 500, at_once(8, RESET, 60), 500 / 8 * 60, None
+    ),
+    "random": Trouble(
+        "1 % of 429 at random", 20_000, at_random(0.01, TOO_MANY, 1), 20_000 / CEILING, 214, at_most=5
+    ),
+}
+
+
+async def ask_all(trouble: Trouble, *, spread: float, seed: int) -> Outcome:
+    """Ask for everything at once, as a run does, and wait until nothing is left."""
+    rng = random.Random(seed)
+    host = Host(trouble, spread, rng)
+    http = Http(clock=now, rng=rng, wire=host)
+    limiter = Limiter(CEILING, start=trouble.start, clock=now)
+    endpoint = Endpoint("http://host.invalid/v1", {}, limiter)
+    call = Call(
+        decode=bytes,
+        explain=lambda status, body: None,
+        timeout_s=trouble.timeout_s,
+        rank=0,
+        permit=lambda: None,
+    )
+    asking = (http.post(endpoint, "/chat/completions", b"{}", call) for _ in range(trouble.calls))
+    results = await asyncio.gather(*asking, return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    for failure in failures:
+        if not isinstance(failure, ModelError):
+            raise failure
+    return Outcome(now(), host.refusals, len(failures))
+
+
+def measure(trouble: Trouble, *, spread: float = 0.05, seed: int = 1) -> Outcome:
+    """``spread``: answers take so much longer or shorter than they should, at most."""
+    return in_virtual_time(ask_all(trouble, spread=spread, seed=seed))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="TROUBLE", help=f"any of {', '.join(TROUBLES)}")
+    parser.add_argument("--spread", type=float, default=0.05, help="of answer times (default 0.05)")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    if unknown := set(arguments.names) - TROUBLES.keys():
+        parser.error(f"no trouble {', '.join(sorted(unknown))}; there are {', '.join(TROUBLES)}")
+    too_much = False
+    for name in arguments.names or TROUBLES:
+        trouble = TROUBLES[name]
+        took_s, refusals, failed = measure(trouble, spread=arguments.spread, seed=arguments.seed)
+        ratio = took_s / trouble.ideal_s
+        before = trouble.refusals_before
+        too_much |= ratio > trouble.at_most or (before is not None and refusals > 2 * before)
+        print(
+            f"{name:17} {trouble.told:50} ideal {trouble.ideal_s:6,.0f} s, took {took_s:6,.0f} s: "
+            f"× {ratio:.2f}; {refusals:,} refused, {failed:,} of {trouble.calls:,} calls failed",
+            flush=True,
+        )
+    return 1 if too_much else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""Whether a host is down, overrun, or only unlucky once: told by hand what becomes of requests, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from coeval.models.endpoint import OUTAGE_AFTER_S, Endpoint
+from coeval.models.limits import Limiter
+
+
+@pytest.fixture
+def endpoint() -> Endpoint:
+    return Endpoint("http://127.0.0.1:9/v1", {}, Limiter())
+
+
+def test_connections_that_break_while_others_succeed_are_too_many(endpoint: Endpoint) -> None:
+    crowded = []
+    for n in range(10):
+        endpoint.succeeded(n / 10)
+        crowded.append(endpoint.lost(n / 10, n / 10 + 0.01))
+    assert crowded[-1]
+    assert endpoint.down_s == 0
+
+
+def test_a_connection_that_breaks_once_in_a_while_is_not_the_hosts_word(endpoint: Endpoint) -> None:
+    crowded = []
+    for n in range(2_000):
+        endpoint.succeeded(n / 10)
+        if n % 50 == 0:
+            crowded.append(endpoint.lost(n / 10, n / 10 + 0.01))
+    assert not any(crowded)
+
+
+def test_connections_refused_while_others_are_held_are_too_many_though_none_has_succeeded(
+    endpoint: Endpoint,
+) -> None:
+    """Eight answers of a minute each: for that minute nothing succeeds, and the host is not down."""
+    for _ in range(8):
+        endpoint.sent(0.0)
+    crowded = [endpoint.lost(float(n), n + 0.01) for n in range(3, 60)]
+    assert crowded[-1]
+    assert endpoint.down_s == 0
+
+
+def test_connections_refused_and_nothing_else_are_an_outage(endpoint: Endpoint) -> None:
+    for n in range(32):
+        together = [endpoint.sent(float(n)) for _ in range(8)]
+        for number in together:
+            endpoint.ended(number)
+            assert not endpoint.lost(float(n), n + 0.9)
+    assert endpoint.is_down
+
+
+def test_a_host_that_dies_is_down_half_a_minute_later(endpoint: Endpoint) -> None:
+    endpoint.succeeded(100.0)
+    now = 100.0
+    while not endpoint.is_down:
+        now += 0.5
+        endpoint.lost(now, now + 0.01)
+    assert now == pytest.approx(100 + OUTAGE_AFTER_S, abs=2)
+
+
+def test_time_outs_are_alone_where_nothing_came_in_the_second_half_of_their_time(endpoint: Endpoint) -> None:
+    endpoint.succeeded(40.0)
+    assert endpoint.timed_out(0.0, 100.0)
+    endpoint.succeeded(160.0)
+    assert not endpoint.timed_out(100.0, 200.0)
+    assert endpoint.down_s == 0
+
+
+def test_a_host_found_down_is_given_its_first_concurrency_back(endpoint: Endpoint) -> None:
+    for n in range(20):
+        endpoint.limiter.timed_out(n * 10 + 1.0, alone=False)
+    assert endpoint.limiter.limit < 16
+    for n in range(32):
+        endpoint.failed(1000.0 + n)
+    assert endpoint.limiter.limit == 16
+
+
+def test_a_model_has_one_lane_however_many_ask_for_it(endpoint: Endpoint) -> None:
+    assert endpoint.lane("gpt") is endpoint.lane("gpt")
+    assert endpoint.lane("gpt") is not endpoint.lane("other")

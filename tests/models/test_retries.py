@@ -1,0 +1,65 @@
+"""How often one request is sent."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from coeval.core.errors import ConnectionFailed, ModelError, RateLimited, RequestTimeout, Unreadable
+from coeval.models.retries import ATTEMPTS, TURNED_AWAY, Fault, Tries
+
+PASSING = Fault(RateLimited("429"), again=True)
+CROWDED = Fault(ConnectionFailed("reset"), again=True, crowded=True)
+
+
+def attempts(*faults: Fault) -> int:
+    """How many attempts a request gets that meets with these, and then with the last one for ever."""
+    tries, made = Tries(), 1
+    while tries.failed(faults[min(made, len(faults)) - 1]):
+        made += 1
+    return made
+
+
+@pytest.mark.parametrize(
+    ("error", "most"), [(RateLimited, 8), (ConnectionFailed, 8), (RequestTimeout, 2), (Unreadable, 2)]
+)
+def test_each_failure_has_its_number_of_attempts(error: type[ModelError], most: int) -> None:
+    assert attempts(Fault(error("x"), again=True)) == most
+
+
+def test_what_may_not_be_sent_again_is_not() -> None:
+    assert attempts(Fault(ConnectionFailed("certificate"), again=False)) == 1
+    assert attempts(PASSING, Fault(ConnectionFailed("certificate"), again=False, crowded=True)) == 2
+
+
+def test_a_mixture_has_eight_attempts_and_two_time_outs() -> None:
+    late = Fault(RequestTimeout("late"), again=True)
+    assert attempts(late, *[PASSING] * 20) == ATTEMPTS
+    assert attempts(PASSING, late, PASSING, late, PASSING) == 4
+
+
+def test_an_item_whose_time_outs_are_spent_is_not_asked_anew() -> None:
+    late = Fault(RequestTimeout("late"), again=True)
+    assert attempts(late) == 2
+    assert late.error.retry_advised is False
+
+
+def test_being_turned_away_is_no_attempt_but_has_an_end() -> None:
+    assert attempts(*[CROWDED] * 40, PASSING) == 40 + ATTEMPTS
+    assert attempts(CROWDED) == TURNED_AWAY
+
+
+def test_who_is_turned_away_comes_back_soon_and_obeys_the_host_all_the_same() -> None:
+    tries, rng = Tries(), random.Random(0)
+    waits = []
+    for _ in range(20):
+        tries.failed(CROWDED)
+        waits.append(tries.wait_s(CROWDED, rng))
+    assert 0.25 <= waits[0] <= 0.5
+    assert max(waits) <= 4.0
+    tries.failed(PASSING)
+    assert tries.wait_s(PASSING, rng) <= 0.5, "the first that counts"
+    asked = Fault(RateLimited("429", retry_after_s=30.0), again=True)
+    tries.failed(asked)
+    assert 30 <= tries.wait_s(asked, rng) <= 31
