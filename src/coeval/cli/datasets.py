@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="datasets",
-    help="List, fetch and verify the data and judges' prompts of the benchmarks.",
+    help="List, fetch and verify the benchmarks' data.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

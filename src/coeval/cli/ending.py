@@ -10,6 +10,7 @@ import sys
 import typer
 
 from coeval.cli.entry import INTERRUPTED
+from coeval.cli.log_warnings import show_log_warnings
 from coeval.core.errors import CoevalError, ModelUnavailable
 from coeval.core.options import Face, spoken_by
 from coeval.core.plain import plain_lines
@@ -24,6 +25,7 @@ def run_to_exit(app: typer.Typer, face: Face) -> None:
     Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 130 interrupted.
     """
     _open_streams()
+    show_log_warnings()
     try:
         with spoken_by(face):
             app()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from coeval import __version__
-from coeval.cli import datasets
+from coeval.cli import datasets, later
 from coeval.cli.ending import run_to_exit
 from coeval.cli.repair import repair
 from coeval.cli.results import results
@@ -35,6 +35,7 @@ app.command()(show)
 app.command()(repair)
 app.command()(simulate)
 app.add_typer(datasets.app)
+later.add_to(app)
 
 
 def _version(wanted: bool) -> None:

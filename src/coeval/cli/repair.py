@@ -29,13 +29,13 @@ def repair(
     ] = None,
     show_valid: Annotated[int, typer.Option(min=0, metavar="N", help="Show N valid lines of each file.")] = 0,
 ) -> None:
-    """Set invalid records aside, so that the next --continue makes them again.
+    """Set invalid records aside, to be made again.
 
-    A line is invalid if it is torn or no JSON, lacks fields, has an id that does not fit what it is
-    about, is good without a value, holds a score other than High, Medium, Low or for a factor that
-    the rubric does not have, or was made from a record that is not there. It is moved, byte for
-    byte, to repaired/TIME/ in the run folder. All other lines stay as they are. Failed records are
-    valid, and owed anyway.
+    The next --continue makes them. A line is invalid if it is torn or no JSON, lacks fields, has an id
+    that does not fit what it is about, is good without a value, holds a score other than High, Medium,
+    Low or for a factor that the rubric does not have, or was made from a record that is not there. It is
+    moved, byte for byte, to repaired/TIME/ in the run folder. All other lines stay as they are. Failed
+    records are valid, and owed anyway.
 
     \b
     Examples:

@@ -24,9 +24,10 @@ def results(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="One line per score, for a spreadsheet.")] = False,
 ) -> None:
-    """Show the scores of a run, finished or not; nobody is asked, and nothing is written.
+    """Show the scores of a run again, finished or not.
 
-    Every score has its number of datapoints (n) and its 95 % interval.
+    Nobody is asked, and nothing is written. Every score has its number of datapoints (n) and its 95 %
+    interval.
 
     \b
     Examples:

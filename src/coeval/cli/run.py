@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coeval.cli.later import ESTIMATE, not_yet
 from coeval.cli.starting import nothing_begun
 
 if TYPE_CHECKING:
@@ -72,8 +73,13 @@ def run(
     phase_barriers: Annotated[
         bool, typer.Option("--phase-barriers", help="Finish each phase before the next begins.")
     ] = False,
+    estimate_only: Annotated[bool, typer.Option("--estimate-only", hidden=True)] = False,
+    estimate_samples: Annotated[int | None, typer.Option("--estimate-samples", hidden=True)] = None,
 ) -> None:
-    """Run an experiment: write items, collect answers, judge them, print the scores.
+    """Run an experiment and print its scores.
+
+    Teachers write items, students answer them, judges score the answers. The scores go to standard
+    output, progress and messages to standard error.
 
     \b
     Examples:
@@ -90,6 +96,9 @@ def run(
 
     if log_level is LogLevel.DEBUG:
         logging.getLogger("coeval").setLevel(logging.DEBUG)  # what shows a traceback, see cli.main
+    for flag, given in (("--estimate-only", estimate_only), ("--estimate-samples", estimate_samples)):
+        if given is not None and given is not False:
+            raise not_yet(flag, ESTIMATE)
     for one, other, first, second in (
         ("--continue", "--overwrite", continue_run, overwrite),
         ("--continue", "--resume", continue_run, resume is not None),

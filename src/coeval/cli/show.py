@@ -49,11 +49,12 @@ def show(
         bool, typer.Option("--json", help="One JSON line per answer, with all it has.")
     ] = False,
 ) -> None:
-    """Show items with their answers and judgments: prompt, reference, answers, scores, judges' words.
+    """Show items with their answers and judgments.
 
-    What models wrote is shown as text: control characters are escaped, and nothing is obeyed. The score
-    of an answer is the mean over its judges and factors; the disagreement is how far the highest score
-    lies above the lowest, in the mean over its factors.
+    That is prompt, reference, answers, every judge's scores, and what else judges said. What models
+    wrote is shown as text: control characters are escaped, and nothing is obeyed. The score of an answer
+    is the mean over its judges and factors; the disagreement is how far the highest score lies above the
+    lowest, in the mean over its factors.
 
     \b
     Examples:

@@ -47,7 +47,9 @@ def simulate(
         typer.Option(min=2, help="Answer each Nth request with 429 once. Example: --rate-limit-every 100"),
     ] = None,
 ) -> None:
-    """Serve simulated models as an OpenAI-compatible server, until interrupted.
+    """Serve simulated models on this machine.
+
+    They stand behind an OpenAI-compatible server, for any client, until it is interrupted.
 
     Example: coeval simulate --port 8000 --model sim-large:skill=0.85 --model sim-small:skill=0.35
     """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coeval.cli.later import FETCH_BATCHES, not_yet
 from coeval.core.plain import plain
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _EXCERPT = 200
 
 def status(
     run: Annotated[Path, typer.Option("--run", help="The run folder. Example: --run ./runs/quickstart")],
+    fetch_batches: Annotated[bool, typer.Option("--fetch-batches", hidden=True)] = False,
 ) -> None:
     """Show a run's phases, artifact counts and recent errors.
 
@@ -36,6 +38,8 @@ def status(
     from coeval.cli import streams
     from coeval.cli.run_folder import run_folder
 
+    if fetch_batches:
+        raise not_yet("--fetch-batches", FETCH_BATCHES)
     folder = run_folder(run)
     console = streams.results()
     _show_meta(folder, console)

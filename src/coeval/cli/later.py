@@ -1,0 +1,44 @@
+"""Commands and options of the guides that this version does not have: each says what to use instead."""
+
+from __future__ import annotations
+
+import typer
+
+from coeval.core.errors import UsageError
+
+INSTEAD = {
+    "plan": "coeval run --config FILE --dry-run counts records and calls, without prices",
+    "probe": "coeval run --config FILE tries the models before anything is asked of them",
+    "generate": "write the file yourself, beginning with a copy of examples/quickstart.yaml; with "
+    "target_attributes: auto and rubric: auto the teachers propose the rest",
+    "models": "docs/configuration.md lists the interfaces; a provider's own pages list its models",
+    "analyze": "coeval results --run RUN, also with --by factor, attribute, judge or teacher",
+    "describe": "coeval run --config FILE --dry-run shows models, tasks and modes, coeval status --run RUN "
+    "what a run holds",
+    "ingest": "write the items yourself, one JSON line each with id, prompt and reference_response, to "
+    "phase3_datapoints/TASK.TEACHER.datapoints.jsonl in the run folder",
+    "wizard": "begin with a copy of examples/quickstart.yaml, which explains each key",
+    "view": "coeval results --run RUN and coeval show --run RUN",
+    "compare": "coeval results --run RUN --csv for each run, side by side in a spreadsheet",
+    "sweep": "eval-framework once for each checkpoint, each with its own --output-dir",
+}
+"""Command → what there is in its place."""
+
+ESTIMATE = "this version knows no prices; --dry-run counts records and calls"
+FETCH_BATCHES = "this version submits no batch jobs, so that there are none to fetch"
+
+
+def not_yet(what: str, instead: str) -> UsageError:
+    return UsageError(f"{what}: not in this version; {instead}")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Let the commands that come later be understood with any options, and left out of the help."""
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+    for name in INSTEAD:
+        app.command(name, hidden=True, context_settings=settings)(_refuse)
+
+
+def _refuse(context: typer.Context) -> None:
+    name = context.info_name or ""
+    raise not_yet(f"coeval {name}", INSTEAD[name])
