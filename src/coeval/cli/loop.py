@@ -32,9 +32,8 @@ async def interruptible(
         note(STOPPING)
         interrupt.set()
 
-    answered = [
-        number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN
-    ]  # as nohup has it
+    # What is ignored stays so, as nohup has it.
+    answered = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
     for number in answered:
         loop.add_signal_handler(number, stop)
     try:
