@@ -132,6 +132,30 @@ def test_an_extended_rubric_may_bring_nothing_new(
     assert low <= made <= high
 
 
+def test_a_rubric_drawn_anew_may_be_what_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--overwrite asks the teachers again, and the judgments stay."""
+    lab = Lab(tmp_path, tasks=[task(rubric="auto")])
+    lab.run()
+    lab.settings["phases"] = EXTENDING
+    assert foretold(lab, overwrite=True) == [(0, 0), (2, 2), (0, 0), (0, 0), (0, 24)]
+    asked = listen(monkeypatch)
+    assert lab.run(overwrite=True).exit_code == 0
+    assert asked.phases() == (0, 2, 0, 0, 0)
+
+
+def test_of_a_file_that_a_run_has_itself_nothing_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Lab(tmp_path, id="old").run()
+    lab = Lab(tmp_path, settings={"resume_from": "old", "phases": EXTENDING})
+    lab.run()
+    lab.lose("response_collection", "story__ann__00002__ben")
+    assert foretold(lab, overwrite=True) == exactly(0, 0, 0, 1, 2)
+    asked = listen(monkeypatch)
+    assert lab.run(overwrite=True).exit_code == 0
+    assert asked.phases() == (0, 0, 0, 1, 2)
+
+
 def test_what_was_proposed_before_a_crash_is_known(tmp_path: Path) -> None:
     """One of two teachers was heard before the run was cut short."""
     lab = Lab(tmp_path, tasks=[task(total=2, rubric="auto", evaluation_mode="per_factor")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -77,34 +78,51 @@ def look_ahead(config: Config, options: Options) -> Outlook:
     recorded = _records(config, options, folder, source)
     blueprint = _Foreseen(config, options, folder, source)
     unsettled: set[str] = set()
-    most, least = [], []
+    least, most = [], []
     for task in config.tasks:
         drawn = blueprint.known(task)
         if drawn is None:
             unsettled.add(task.name)
-            target, nuanced = (blueprint.known_part(task, kind) or {} for kind in KINDS[:2])
-            small, large = _rubric_bounds(task, blueprint)
-            drawn = TaskBlueprint(target, nuanced, large)
-            least.append(build_scene(config, task, replace(drawn, rubric=small)))
+            small, large = _bounds(config, task, blueprint, recorded)
         else:
-            least.append(build_scene(config, task, drawn))
-        most.append(build_scene(config, task, drawn))
+            small = large = build_scene(config, task, drawn)
+        least.append(small)
+        most.append(large)
     plan = make_plan(config, options, most, recorded)
     found = survey(plan)
-    bounded = [(scene.criteria, other.criteria) for scene, other in zip(most, least, strict=True)]
-    lower = found if all(a == b for a, b in bounded) else survey(make_plan(config, options, least, recorded))
+    settled = all(small is large for small, large in zip(least, most, strict=True))
+    lower = found if settled else survey(make_plan(config, options, least, recorded))
     return Outlook(blueprint, plan, found, lower, frozenset(unsettled), source or folder)
 
 
-def _rubric_bounds(task: TaskConfig, blueprint: Blueprint) -> tuple[dict[str, str], dict[str, str]]:
-    """The smallest rubric and the largest that may come of what teachers are still to propose."""
-    known = blueprint.known_part(task, "rubric")
-    if known is not None:
-        return known, known
+def _bounds(
+    config: Config, task: TaskConfig, blueprint: Blueprint, recorded: Recorded
+) -> tuple[Scene, Scene]:
+    """A task whose blueprint is open, with the smallest and with the largest rubric that may come of what
+    teachers are still to propose."""
+    target, nuanced = (blueprint.known_part(task, kind) or {} for kind in KINDS[:2])
+
+    def scene(rubric: dict[str, str]) -> Scene:
+        return build_scene(config, task, TaskBlueprint(target, nuanced, rubric))
+
+    if (known := blueprint.known_part(task, "rubric")) is not None:
+        settled = scene(known)
+        return settled, settled
     heard = blueprint.heard_rubric(task)
     proposals = len(blueprint.owed_proposals(task, "rubric"))
     proposed = {f"(proposed {n})": "" for n in range(1, MOST_NAMES * proposals + 1)}
-    return heard or dict(islice(proposed.items(), 1)), heard | proposed
+    least = scene(heard) if heard else _as_judged(scene(dict(islice(proposed.items(), 1))), recorded)
+    return least, scene(heard | proposed)
+
+
+def _as_judged(scene: Scene, recorded: Recorded) -> Scene:
+    """A task whose teachers propose just what the most judgments on record have scored already."""
+    scored: Counter[tuple[str, str]] = Counter()
+    for key in recorded.evaluations:
+        entry = recorded.evaluations.get(key)
+        if entry is not None and entry.good and key.startswith(f"{scene.task.name}__"):
+            scored.update(entry.scored)
+    return replace(scene, criteria=dict([scored.most_common(1)[0][0]])) if scored else scene
 
 
 def _records(config: Config, options: Options, folder: RunDir, source: RunDir | None) -> Recorded:
@@ -113,12 +131,24 @@ def _records(config: Config, options: Options, folder: RunDir, source: RunDir | 
     if options.continue_run:
         return recorded.read(folder)
     if source is not None:
-        recorded.read(source, inherited_phases(config))
+        recorded.read(_Taken(source.path, folder), inherited_phases(config))
     recorded.read(cleared(config, folder), FLOWING)
     for task in config.tasks:
         for teacher in item_sources(config, task):
             recorded.assume_items(task.name, teacher, task.sampling.total)
     return recorded
+
+
+class _Taken(RunDir):
+    """A source as a run takes it over: of files that the run's own folder has, its own are used."""
+
+    def __init__(self, path: Path, own: RunDir) -> None:
+        super().__init__(path)
+        self._own = own
+
+    def files(self, phase: str) -> list[Path]:
+        own = self._own.folder(phase)
+        return [path for path in super().files(phase) if not (own / path.name).exists()]
 
 
 class _Foreseen(Blueprint):
