@@ -87,11 +87,15 @@ def warnings(err: str) -> list[str]:
 
 def test_what_has_no_effect_is_told_and_the_run_goes_on(here: Path, coeval: Command) -> None:
     lab = Lab(here, settings={"estimate_cost": True, "quota": {"anne": {"max_calls": 1}}})
+    told = [
+        "experiment.quota.anne limits nothing: no model is named 'anne'; did you mean 'ann'?",
+        "experiment.estimate_cost has no effect: this version knows no prices",
+    ]
     for ended in (coeval("run", "--config", lab.file, "--dry-run"), coeval("run", "--config", lab.file)):
         assert ended.code == 0
-        told = warnings(ended.err)
-        assert "experiment.quota.anne limits nothing: no model is named 'anne'; did you mean 'ann'?" in told
-        assert "experiment.estimate_cost has no effect: this version knows no prices" in told
+        assert warnings(ended.err) == told
+    logged = (lab.path / "run.log").read_text()
+    assert all(logged.count(sentence) == 1 for sentence in told)
 
 
 def test_a_range_beyond_the_proposed_attributes_is_told_once_these_are_known(

@@ -77,11 +77,14 @@ async def arun(
     StoreError
         the run folder cannot be read or written; what was recorded stays.
     """
-    options, watcher = options or Options(), _Logged(watcher or Unwatched())
-    for sentence in doubts(config):
-        watcher.warn(sentence)
+    options, told = options or Options(), watcher or Unwatched()
+    watcher, doubtful = _Logged(told), list(doubts(config))
+    for sentence in doubtful:
+        told.warn(sentence)  # at once; there is no log yet
     try:
         async with begun(config, options, keys, watcher, interrupt or asyncio.Event(), http) as start:
+            for sentence in doubtful:
+                log.warning(sentence)
             watcher.begin(start.running.board)
             with _noted_if_cancelled(start):
                 plan, found = await _phases(start, watcher)

@@ -290,6 +290,12 @@ def test_labels_alone_are_enough_to_score(check: Check, valid: str) -> None:
     assert check(valid.replace("    rubric:\n      clarity: It is clear.", labelled)) == []
 
 
+def test_a_misspelt_key_is_not_reported_as_missing_too(check: Check, valid: str) -> None:
+    labelled = "    labels: [tone]\n    rubric: {}"
+    (problem,) = check(valid.replace("    rubric:\n      clarity: It is clear.", labelled))
+    assert "'label_attributes'" in problem
+
+
 def test_parameters_of_the_usual_types_are_taken(check: Check, valid: str) -> None:
     usual = "temperature: 1, top_p: null, stop: [a, b], stop_sequences: c, max_tokens: 3, logprobs: 5"
     assert check(valid.replace("temperature: 0.7", usual)) == []

@@ -85,7 +85,7 @@ def _seeds(draft: Draft, index: int) -> Iterator[Finding]:
 
 
 def _scored(draft: Draft, index: int) -> Iterator[Finding]:
-    path = ("tasks", index, "rubric")
-    if draft.get(*path) == {} and not draft.raw("tasks", index, "label_attributes"):
+    path, labels = ("tasks", index, "rubric"), ("tasks", index, "label_attributes")
+    if draft.get(*path) == {} and not draft.raw(*labels) and draft.sound(*labels):
         message = "is empty, and there are no label_attributes: nothing would be scored; add a factor"
         yield Finding(path, "V-29", message)
