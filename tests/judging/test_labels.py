@@ -31,6 +31,7 @@ def said(response: str, declared: dict[str, list[str]]) -> str | None:
         "The text is warm.\n\nSentiment: positive",
         "Answer: positive",
         "It is warm.\nFinal answer: **positive**",
+        "Few words are negative.\n**The correct answer is: positive**",
         "Review sentiment: positive",
         "Positive or negative: positive",
         '{"sentiment": "Positive"}',

@@ -17,17 +17,11 @@ from coeval.judging.label_values import LabelValues, label_values, normalise
 
 _ANSWER_NAMES = frozenset(
     {
-        "label",
-        "answer",
-        "final answer",
-        "prediction",
-        "predicted label",
-        "class",
-        "classification",
-        "category",
-        "output",
-        "result",
-        "response",
+        *("label", "final label", "correct label", "predicted label", "prediction"),
+        *("answer", "final answer", "correct answer", "my answer", "response", "output"),
+        *("the answer is", "the final answer is", "the correct answer is"),
+        *("class", "classification", "predicted class", "category", "predicted category"),
+        *("result", "verdict", "decision", "conclusion", "choice"),
     }
 )
 """What an answer to a single label is called when it is not called by the label's name (folded)."""
