@@ -23,6 +23,7 @@ from coeval.analysis.pairwise_models import (
     switched_order,
 )
 from coeval.benchmarks.alpaca_published import DIFFICULTY, GAMED, published_lengths
+from coeval.benchmarks.alpaca_remarks import remarks_on
 from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.folder import file_name
@@ -148,6 +149,7 @@ class AlpacaEval(Benchmark):
             n_scored=outcomes.scored + draws,
             n_failed=outcomes.failed,
             reasons=self._reasons(control),
+            remarks=remarks_on(control, alpaca_win_rate(known).win_rate),
             tables=_tables(items, answers, preferences, control),
             items={
                 item: {"win_rate": 100 * (preference - 1)}

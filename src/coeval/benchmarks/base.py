@@ -98,8 +98,9 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
     ``metrics`` have the benchmark's official names, the headline first. ``n_expected`` and
     ``n_scored`` count the benchmark's unit of scoring (prompts, or judgments where a judge scores),
     ``n_failed`` the others by reason. ``reasons`` say why the figures cannot be compared with
-    published ones; empty: they can. ``tables`` hold figures per type, theme, domain and the like;
-    ``items`` the scores of each item by metric, which intervals over items and runs are made of.
+    published ones; empty: they can. ``remarks`` say what else to know of them. ``tables`` hold figures
+    per type, theme, domain and the like; ``items`` the scores of each item by metric, which intervals
+    over items and runs are made of.
     """
 
     metrics: dict[str, Metric]
@@ -107,6 +108,7 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
     n_scored: int
     n_failed: dict[str, int] = {}
     reasons: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     tables: dict[str, Any] = {}
     items: dict[str, dict[str, float | None]] = {}
 

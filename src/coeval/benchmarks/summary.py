@@ -49,7 +49,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     ``complete`` says that nothing is owed any more; ``missing`` counts records without a value by
     reason. ``given`` is there where the responses come from a file. ``comparable`` is false where
-    ``reasons`` say why the figures are not those of the published setup.
+    ``reasons`` say why the figures are not those of the published setup; ``remarks`` say what else to
+    know of them.
     """
 
     task: str
@@ -60,6 +61,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     n_failed: dict[str, int]
     comparable: bool
     reasons: tuple[str, ...]
+    remarks: tuple[str, ...]
     complete: bool
     missing: dict[str, int]
     given: GivenCounts | None
@@ -91,6 +93,7 @@ def summarise(
         n_failed=scored.n_failed if scored is not None else {},
         comparable=not why,
         reasons=why,
+        remarks=scored.remarks if scored is not None else (),
         complete=not missing and scored is not None,
         missing=missing,
         given=job.given,

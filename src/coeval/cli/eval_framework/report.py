@@ -95,6 +95,8 @@ def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:
         warn(messages, f"{task.label}: {_missing(task.summary)}")
     if task.summary.given is not None and (said := _misfits(task.summary.given)):
         warn(messages, f"{task.label}: {said}")
+    for remark in task.summary.remarks:
+        say(results, f"{task.label}: {remark}", "yellow")
     if not task.summary.metrics:
         say(results, f"{task.label}: {OF_INFERENCE}")
     elif not task.summary.comparable:
