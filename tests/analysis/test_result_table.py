@@ -170,7 +170,7 @@ def test_several_labels_of_a_task_are_several_columns() -> None:
 
 
 def test_answers_that_are_none_of_the_labels_are_shown_where_there_are_any() -> None:
-    labels = (accuracy("quiz", "s", none=12), accuracy("quiz", "t"))
+    labels = (accuracy("quiz", "s", none_of_the_labels=12), accuracy("quiz", "t"))
     text = shown(Results((), labels, False), 80)
     [header] = [line for line in text.splitlines() if "accuracy" in line and "student" in line]
     assert header.split()[-2:] == ["no", "label"]

@@ -217,7 +217,7 @@ def test_answers_that_are_none_of_the_labels_are_wrong_and_counted(run: Run) -> 
         label = {"expected": "x", "predicted": predicted, "match": predicted == "x"}
         run.evaluation(n, "s", "exact_match", {}, label_scores={"form": label})
     [label_accuracy] = read(run).labels
-    assert (label_accuracy.correct, label_accuracy.none, label_accuracy.n) == (1, 2, 4)
+    assert (label_accuracy.correct, label_accuracy.none_of_the_labels, label_accuracy.n) == (1, 2, 4)
 
 
 def test_results_are_plain_data(run: Run) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from coeval.analysis.label_columns import LABELS, label_columns
 from coeval.core.html_table import html_lines, html_table
 
 if TYPE_CHECKING:
-    from coeval.analysis.scores import Results
+    from coeval.analysis.scores import LabelAccuracy, Results
 
 SIMULATED = "simulated models: numbers show the tool, not any real model"
 
@@ -26,9 +27,8 @@ def results_html(results: Results) -> str:
     if results.students:
         parts.append(_scores(results))
     if results.labels:
-        parts.append(
-            html_table("Label accuracy", ("task", "label", "student", "accuracy", "n"), _labels(results))
-        )
+        columns = ("task", "label", "student", "accuracy", "n", "no label")
+        parts.append(html_table("Label accuracy", columns, _labels(results)))
     return "".join(parts) + html_lines(results.notes)
 
 
@@ -41,11 +41,13 @@ def _scores(results: Results) -> str:
         dict.fromkeys(task for (_, task), cell in cells.items() if task is not None and cell is not None)
     )
     removed = {task for score in results.students if "task" in score.removed and (task := score.task)}
+    labelled = label_columns(results)
     rows = [
         [
             _named(score.student, bool(score.removed)),
             cells[score.student, None],
             *(cells.get((score.student, task)) for task in tasks),
+            *(_accuracy(column.accuracies.get(score.student)) for column in labelled),
             score.n,
             score.failed,
         ]
@@ -53,6 +55,7 @@ def _scores(results: Results) -> str:
         if score.task is None
     ]
     columns = [_named(task, task in removed) for task in tasks]
+    columns += [_named(f"{column.name} ({LABELS})", column.removed) for column in labelled]
     return html_table(
         "Mean scores, 0 to 1, with 95 % intervals", ("student", "overall", *columns, "n", "failed"), rows
     )
@@ -64,9 +67,14 @@ def _labels(results: Results) -> Iterator[list[object]]:
             _named(label.task, "task" in label.removed),
             _named(label.attribute, "label" in label.removed),
             _named(label.student, "student" in label.removed),
-            with_interval(label.accuracy, label.low, label.high),
+            _accuracy(label),
             label.n,
+            label.none_of_the_labels,
         ]
+
+
+def _accuracy(label: LabelAccuracy | None) -> str | None:
+    return None if label is None else with_interval(label.accuracy, label.low, label.high)
 
 
 def _named(name: str, removed: bool) -> str:

@@ -52,7 +52,7 @@ class StudentScore(msgspec.Struct, frozen=True):
 class LabelAccuracy(msgspec.Struct, frozen=True):
     """Share of a student's n answers whose label is the datapoint's, with its Wilson interval.
 
-    ``none`` of them were none of the task's labels, and are wrong.
+    ``none_of_the_labels`` counts those that stated no label, or several, and are wrong.
     """
 
     task: str
@@ -64,7 +64,7 @@ class LabelAccuracy(msgspec.Struct, frozen=True):
     n: int
     correct: int
     removed: Removed = ()
-    none: int = 0
+    none_of_the_labels: int = 0
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -83,6 +83,12 @@ class Results(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     beyond_total: tuple[BeyondTotal, ...] = ()
+
+    @property
+    def only_labelled(self) -> frozenset[str]:
+        """The tasks in which labels were compared and nothing was scored."""
+        scored = {score.task for score in self.students if score.mean is not None}
+        return frozenset(label.task for label in self.labels) - scored
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON: a key for each field, a list of mappings for each tuple of records.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from coeval.analysis.length_control import LengthControl
 
 FEW_PREFERENCES = 100
-"""Of the published annotations, the fit leaves length out (weight 0) in a third of samples of 50 and in up to
-one of eight of 100; the rate of samples of 100 is off by 5 to 13 points (`docs/benchmarks.md`)."""
+"""Of samples of the published annotations, the fit leaves length out (weight 0) in up to a third of 50 and an
+eighth of 100; the rate's error is 5 to 13 points in those of 100 (``docs/benchmarks.md``)."""
 
 EXTREME_ODDS_RATIO = 3.0
 """Of the 223 models on the leaderboard of alpaca-eval 0.6.6, two have odds further apart than this: one was

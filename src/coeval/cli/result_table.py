@@ -6,7 +6,6 @@ control characters that could move the cursor or change colours.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -17,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coeval.analysis.cut_off import CutOff, cut_off_sentence, warning_of_cut_off
+from coeval.analysis.label_columns import LABELS, label_columns
 from coeval.analysis.results_html import SIMULATED
 from coeval.cli.say import warn
 from coeval.core.plain import plain
@@ -44,7 +44,6 @@ _EDGES = 2
 """Cells left of the first column and right of the last."""
 _LONGEST_HEADER = 17
 _SHORTEST_NAME = 8
-_LABELS = "labels"
 _NO_LABEL = "no label"
 
 
@@ -72,7 +71,7 @@ def _score_tables(results: Results, width: int) -> list[Table]:
     overall = [score for score in scores if score.task is None]
     by_task: dict[tuple[str, bool], dict[str, StudentScore]] = {}
     judged = {score.task for score in scores if score.mean is not None or score.failed}
-    judged -= _only_labelled(results)
+    judged -= results.only_labelled
     for score in scores:
         if score.task is not None and score.task in judged:
             by_task.setdefault((score.task, "task" in score.removed), {})[score.student] = score
@@ -102,37 +101,23 @@ def _score_tables(results: Results, width: int) -> list[Table]:
     return tables
 
 
-def _only_labelled(results: Results) -> set[str]:
-    """The tasks in which labels were compared and nothing was scored."""
-    scored = {score.task for score in results.students if score.mean is not None}
-    return {label.task for label in results.labels} - scored
-
-
 def _label_columns(results: Results, students: Sequence[str]) -> list[Column]:
-    """The accuracy of each label of the tasks that have only labels, beside the tasks that have scores."""
-    only = _only_labelled(results)
-    by_label: dict[tuple[str, str, bool], dict[str, str]] = {}
-    for label in results.labels:
-        if label.task in only and "label" not in label.removed:
-            cells = by_label.setdefault((label.task, label.attribute, "task" in label.removed), {})
-            cells[label.student] = bracketed(label.accuracy, label.low, label.high)
-    several = {task for task, count in Counter(task for task, _, _ in by_label).items() if count > 1}
     return [
         (
-            _named(f"{task} {attribute}" if task in several else task, removed, _LABELS),
-            [cells.get(student, NOTHING) for student in students],
+            _named(column.name, column.removed, LABELS),
+            [_accuracy(column.accuracies.get(student)) for student in students],
         )
-        for (task, attribute, removed), cells in by_label.items()
+        for column in label_columns(results)
     ]
 
 
 def _label_table(labels: Sequence[LabelAccuracy], width: int) -> Table:
     columns = [
-        ("accuracy", [bracketed(label.accuracy, label.low, label.high) for label in labels]),
+        ("accuracy", [_accuracy(label) for label in labels]),
         ("right", [f"{label.correct} of {label.n}" for label in labels]),
     ]
-    if any(label.none for label in labels):
-        columns.append((_NO_LABEL, [str(label.none) for label in labels]))
+    if any(label.none_of_the_labels for label in labels):
+        columns.append((_NO_LABEL, [str(label.none_of_the_labels) for label in labels]))
     table = Table(title=Text("Label accuracy"), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
     named = {
         "task": [_named(label.task, "task" in label.removed) for label in labels],
@@ -208,6 +193,10 @@ def _cell(score: StudentScore | None) -> str:
     return NOTHING if score is None else bracketed(score.mean, score.low, score.high)
 
 
+def _accuracy(label: LabelAccuracy | None) -> str:
+    return NOTHING if label is None else bracketed(label.accuracy, label.low, label.high)
+
+
 def bracketed(mean: float | None, low: float | None, high: float | None) -> str:
     """``0.93 [.86, .97]``: without their leading zeros, two tasks fit beside the overall score."""
     if mean is None or low is None or high is None:
@@ -243,11 +232,11 @@ def _notes(results: Results, scored: bool) -> list[str]:
 
 def _of_labels(results: Results, scored: bool) -> list[str]:
     notes = []
-    if scored and _only_labelled(results):
-        notes.append(f"({_LABELS}): label accuracy, the share of right answers; in no overall score.")
+    if scored and results.only_labelled:
+        notes.append(f"({LABELS}): label accuracy, the share of right answers; in no overall score.")
     if results.labels:
         notes.append("[low, high] in label accuracy: 95 % Wilson interval.")
-    if any(label.none for label in results.labels):
+    if any(label.none_of_the_labels for label in results.labels):
         notes.append(f"{_NO_LABEL}: answers that are none of the task's labels, or several; wrong.")
     return notes
 
