@@ -10,10 +10,12 @@ import pytest
 from pipeline.experiments import Lab, listen, model, task
 from ruamel.yaml import YAML
 
+import coeval
 from coeval.core.errors import UsageError
 from coeval.judging.labels import score_labels
 
-TASKS = (Path(__file__).resolve().parents[1] / "docs" / "tasks.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+TASKS = (DOCS / "tasks.md").read_text(encoding="utf-8")
 
 
 def test_answers_become_the_labels_that_the_page_says() -> None:
@@ -88,3 +90,17 @@ def test_teachers_add_to_a_rubric_in_a_run_that_extends_it(proposed: Lab, tmp_pa
     before, after = (list(json.loads(rubric(run).read_text())) for run in (proposed, lab))
     assert after[: len(before)] == before
     assert len(after) > len(before)
+
+
+def test_the_items_of_the_page_are_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "items.md").read_text(encoding="utf-8")
+    [config], [items] = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("yaml", "json"))
+    Path("own.yaml").write_text(config)
+    path = Path(re.findall(r"`(runs/\S+\.jsonl)`", page)[0])
+    path.parent.mkdir(parents=True)
+    path.write_text(items)
+    run = coeval.run("own.yaml")
+    assert run.exit_code == 0
+    assert "support__handbook__q-2" in {record.id for record in run.records("data_generation")}
+    assert [score.n for score in run.results().students if score.task] == [3]

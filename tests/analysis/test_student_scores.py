@@ -125,12 +125,12 @@ def test_removed_judges_teachers_and_factors_are_in_no_mean_and_no_failure(run: 
     assert found.notes == (), "what is left out is no orphan"
 
 
-def test_of_ingested_items_the_first_on_record_count_whatever_their_ids(run: Run) -> None:
+def test_of_supplied_items_the_first_on_record_count_whatever_their_ids(run: Run) -> None:
     for n, level in ((9, "High"), (7, "Low"), (1, "High"), (2, "High")):
         run.judged(n, "s", "j", {"a": level})
     run.datapoint(7)  # mended: it keeps its place
     run.datapoint(5, status="failed")
-    plan = PlannedTask(frozenset({"t.1"}), None, None, None, total=2, ingested=True)
+    plan = PlannedTask(frozenset({"t.1"}), None, None, None, total=2, supply=frozenset({"t.1"}))
     found = read(run, Planned(None, {"haiku": plan}))
     score = one(found, "s", "haiku")
     assert (score.mean, score.n, score.answers) == (0.5, 2, 2)

@@ -239,6 +239,41 @@ def test_a_model_that_does_not_answer_the_probe_is_exit_2(lab: Lab, coeval: Comm
     assert coeval("run", "--config", lab.file, "--probe-on-fail", "warn").code == 3
 
 
+def own_items(here: Path, *items: str) -> Lab:
+    """A task whose items are one's own, of which so many are there."""
+    exam = {"name": "exam", "interface": "benchmark", "roles": ["teacher"], "parameters": {"task": "story"}}
+    lab = Lab(here, [exam, model("ann", "student", "judge")])
+    path = lab.path / "phase3_datapoints" / "story.exam.datapoints.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("\n".join(items))
+    return lab
+
+
+def test_items_of_ones_own_are_counted_read_and_what_lacks_is_told(here: Path, coeval: Command) -> None:
+    lab = own_items(here, '{"id": 1, "prompt": "One?"}', "", '{"id": 2, "prompt": "Two?", "answer": "2"}')
+    counted = coeval("run", "--config", lab.file, "--dry-run")
+    ended = coeval("run", "--config", lab.file)
+    assert (counted.code, ended.code) == (0, 3)
+    assert "4 calls, without probes" in counted.out
+    for shown in (counted.err, ended.err):
+        assert "story.exam.datapoints.jsonl:2: the line is blank" in shown
+        assert "story.exam.datapoints.jsonl:3: the field `answer` is not used" in shown
+        assert "story.exam.datapoints.jsonl holds 2 of the 3 items that sampling.total asks for" in shown
+    assert re.search(r"data_generation +3 +2 +1 +1 not supplied", ended.err)
+    assert "ann" in ended.out
+
+
+def test_items_that_cannot_be_used_end_a_run_before_it_starts(here: Path, coeval: Command) -> None:
+    lab = own_items(here, '{"id": 1, "task_id": "essay", "prompt": "One?"}')
+    for words in ([], ["--dry-run"]):
+        ended = coeval("run", "--config", lab.file, *words)
+        assert ended.code == 1
+        assert 'story.exam.datapoints.jsonl:1: its `task_id` is "essay"' in ended.err
+        assert "--overwrite" not in ended.err
+    shown = coeval("status", "--run", lab.path)
+    assert "items of one's own are read when the run starts" in shown.out
+
+
 def test_status_of_what_is_no_run(here: Path, coeval: Command) -> None:
     ended = coeval("status", "--run", here)
     assert ended.code == 1

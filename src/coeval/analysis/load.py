@@ -211,7 +211,7 @@ class RunReader:
 
     def _find_beyond(self) -> None:
         limits = [
-            (task, teacher, plan.total, plan.ingested)
+            (task, teacher, plan.total, teacher in plan.supply)
             for task, plan in (self.planned.tasks.items() if self.planned is not None else ())
             if plan.total is not None
             for teacher in plan.teachers or ()

@@ -20,7 +20,7 @@ class PlannedTask(msgspec.Struct, frozen=True):
     """Whose items and judgments of a task count, by which factors, and what is compared as a label.
 
     Of each teacher ``total`` items are planned (None: all there are): by the number that ends the ids
-    of what a model wrote, or, where items were ``ingested``, the first ones on record.
+    of what a model wrote, or, of those who ``supply`` items, the first ones on record.
     """
 
     teachers: Names
@@ -28,7 +28,7 @@ class PlannedTask(msgspec.Struct, frozen=True):
     factors: Names
     labels: Names
     total: int | None = None
-    ingested: bool = False
+    supply: frozenset[str] = frozenset()
 
     def names(self, kind: Literal["teacher", "judge", "factor", "label"]) -> Names:
         match kind:
@@ -46,7 +46,7 @@ class PlannedTask(msgspec.Struct, frozen=True):
         if self.teachers is not None and teacher not in self.teachers:
             return False
         number = item.rpartition("__")[2]
-        if not self.ingested:
+        if teacher not in self.supply:
             place = int(number) if number.isdecimal() else 0
         return self.total is None or place <= self.total
 

@@ -135,7 +135,7 @@ BEYOND = """
 CREATE TABLE beyond AS
 SELECT key, task, failed FROM (
     SELECT d.key, d.task, d.failed, p.total,
-           CASE WHEN p.ingested THEN row_number() OVER (PARTITION BY d.task, d.teacher ORDER BY d.first)
+           CASE WHEN p.supplied THEN row_number() OVER (PARTITION BY d.task, d.teacher ORDER BY d.first)
                 ELSE try_cast(regexp_extract(d.id, '__([0-9]+)$', 1) AS BIGINT) END AS place
     FROM (
         SELECT key, any_value(id) AS id, any_value(task) AS task, any_value(teacher) AS teacher,
@@ -143,7 +143,7 @@ SELECT key, task, failed FROM (
         FROM datapoint GROUP BY key
     ) d JOIN (
         SELECT unnest(?::VARCHAR[]) AS task, unnest(?::VARCHAR[]) AS teacher, unnest(?::BIGINT[]) AS total,
-               unnest(?::BOOLEAN[]) AS ingested
+               unnest(?::BOOLEAN[]) AS supplied
     ) p ON p.task = d.task::VARCHAR AND p.teacher = d.teacher::VARCHAR
 )
 WHERE place > total

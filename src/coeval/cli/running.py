@@ -169,6 +169,8 @@ def _tell_gaps(summary: Summary, messages: Console) -> None:
 def _why(outcome: PhaseOutcome) -> str:
     reasons = [f"{count} failed: {kind}" for kind, count in outcome.failed.most_common()]
     reasons += [f"{count} not asked: {kind}" for kind, count in outcome.gaps.most_common()]
+    if outcome.unsupplied:
+        reasons.append(f"{outcome.unsupplied} not supplied")
     if outcome.incomplete:
         reasons.append(f"{outcome.incomplete} lack factors")
     if outcome.waiting:

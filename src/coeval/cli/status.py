@@ -77,9 +77,10 @@ def _show_phases(folder: RunDir, console: Console) -> None:
     from rich.text import Text
 
     from coeval.pipeline.recorded import Recorded
+    from coeval.pipeline.supplied import waiting_items
 
     meta = folder.read_meta() if folder.meta.exists() else None
-    recorded = Recorded().read(folder)
+    recorded = Recorded().read(folder, supplied=waiting_items(folder))
     counts: dict[str, Index[Entry] | Index[EvaluationEntry]] = {
         "data_generation": recorded.items,
         "response_collection": recorded.responses,
@@ -99,7 +100,10 @@ def _show_phases(folder: RunDir, console: Console) -> None:
     console.print(table)
     if count := len(recorded.damaged):
         lines = "line is no record" if count == 1 else "lines are no records"
-        console.print(Text(f"{count:,} {lines}; see coeval repair --run {folder.path} --dry-run"))
+        waiting = "; items of one's own are read when the run starts"
+        started = meta is not None or folder.config.exists()
+        way = f"; see coeval repair --run {folder.path} --dry-run" if started else waiting
+        console.print(Text(f"{count:,} {lines}{way}"))
 
 
 def _show_errors(folder: RunDir, console: Console) -> None:

@@ -26,7 +26,7 @@ from coeval.pipeline.config.problems import render_path
 from coeval.pipeline.config.resolve import resolve_models
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.config.start import Start, run_folder, start_findings
-from coeval.pipeline.inherit import inherited_phases, source_folder, take_over
+from coeval.pipeline.inherit import inherited_phases, phase_3_source, source_folder, take_over
 from coeval.pipeline.inherited import remember_inherited
 from coeval.pipeline.outcome import ErrorLine
 from coeval.pipeline.outlook import Outlook, look_ahead
@@ -35,7 +35,7 @@ from coeval.pipeline.plan import FED_BY
 from coeval.pipeline.planned import planned_names
 from coeval.pipeline.probing import models_to_probe, probe_models
 from coeval.pipeline.running import Options, Running
-from coeval.pipeline.scenes import item_sources
+from coeval.pipeline.supplied import Supply, read_supply
 from coeval.store.journal import Journal
 from coeval.store.replacing import finish_replacing
 from coeval.store.rundir import FOLDERS, Meta, RunDir, now
@@ -128,10 +128,11 @@ async def begun(
     _refuse_unbuilt(config)
     config = resolve_models(config, lambda interface: keys.credential(interface) is not None)
     folder = run_folder(config)
-    _need_items(config, folder)
+    supply = _checked_supply(config, options, watcher)
     specs = [model.spec() for model in config.models]
     check_askable(specs, keys)
     with folder.locked():
+        supply.put(folder)
         quota = config.experiment.quota
         ledger = UsageLedger(folder.usage, {name: quota[name].max_calls for name in quota})
         permits = {spec.name: ledger.permits(spec.name) for spec in specs}
@@ -180,17 +181,15 @@ def _unchanged_outlook(config: Config, options: Options) -> Outlook | None:
     return outlook
 
 
-def _need_items(config: Config, folder: RunDir) -> None:
-    """A benchmark teacher supplies what was ingested for it, and asks nobody."""
-    inherited = source_folder(config) if "data_generation" in inherited_phases(config) else None
-    places = [folder, *([inherited] if inherited else [])]
-    for task in config.tasks:
-        for teacher in item_sources(config, task):
-            if not any(place.datapoints(task.name, teacher).exists() for place in places):
-                raise UsageError(
-                    f"no items of {teacher} for task {task.name} in {folder.path}; "
-                    f"put them there with: coeval ingest --config FILE (task {task.name}, model {teacher})"
-                )
+def _checked_supply(config: Config, options: Options, watcher: Watcher) -> Supply:
+    """What benchmark teachers supply, once all of it can be used and none of them supplies nothing."""
+    taken = None if options.continue_run else phase_3_source(config)
+    supply = read_supply(config, run_folder(config), taken)
+    supply.refuse_flawed()
+    supply.need_items()
+    for remark in supply.remarks():
+        watcher.warn(remark)
+    return supply
 
 
 def _put_in_place(config: Config, options: Options, folder: RunDir, watcher: Watcher) -> Meta:

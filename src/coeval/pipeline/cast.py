@@ -73,7 +73,7 @@ class Scene:
     """One task with its cast. ``rubric`` and ``space`` are known once phases 1–2 are done.
 
     ``teachers`` are the models that write items for it; ``sources`` the benchmark teachers whose
-    ingested items it uses instead. ``criteria`` maps each factor that judges score to the hash of
+    items it uses as well. ``criteria`` maps each factor that judges score to the hash of
     its criterion; factors named like a label attribute are compared, not judged, and a scene
     without criteria has no judges.
     """

@@ -88,4 +88,5 @@ def expected(config: Config, outlook: Outlook) -> Forecast:
             calls[place] = Calls(least.calls[place], most.calls[place])
             owed[place] = Calls(least.owed[place], most.owed[place])
     warnings = [sentence for scene in outlook.plan.scenes for sentence in scene.clippings()]
+    warnings += outlook.supply.remarks()
     return Forecast(calls, planned, owed, [task.name for task in config.tasks], warnings)

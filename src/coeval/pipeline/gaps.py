@@ -17,6 +17,7 @@ from coeval.pipeline.plan import Plan, Slot
 from coeval.pipeline.recorded import Recorded, Stance
 from coeval.pipeline.running import Options
 from coeval.pipeline.scenes import build_scene
+from coeval.pipeline.supplied import read_supply
 from coeval.store.rundir import RunDir
 
 
@@ -56,9 +57,13 @@ def find_gaps(folder: RunDir, config: Config, without: Without) -> Gaps:
             gaps.unsettled.append(task.name)
         else:
             scenes.append(build_scene(config, task, drawn))
-    recorded = Recorded().read(folder, without=without.lines)
+    supplied = read_supply(config, folder).rewritten
+    recorded = Recorded().read(folder, without=without.lines, supplied=supplied)
     plan = make_plan(config, Options(continue_run=True, stance=Stance.KEEP), scenes, recorded)
     for scene in scenes:
+        for teacher, missing in plan.unsupplied(scene).items():
+            path = folder.datapoints(scene.task.name, teacher)
+            gaps.files[path] = Gap("data_generation", planned=missing)
         for slot in plan.slots(scene):
             for phase, path, there in _records(plan, folder, scene, slot):
                 gap = gaps.files.get(path)

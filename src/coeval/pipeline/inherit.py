@@ -39,6 +39,11 @@ class Taken(NamedTuple):
     left_out: str | None = None
 
 
+def phase_3_source(config: Config) -> RunDir | None:
+    """The run whose items are taken over, if any are."""
+    return source_folder(config) if "data_generation" in inherited_phases(config) else None
+
+
 def take_over(config: Config, source: RunDir, target: RunDir) -> Taken:
     """Copy the inherited artifacts; what the target has already stays.
 

@@ -26,7 +26,10 @@ class ErrorLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(slots=True)
 class PhaseOutcome:
-    """One phase at the end of a run: records planned and there, and why the others are not."""
+    """One phase at the end of a run: records planned and there, and why the others are not.
+
+    ``unsupplied`` items are for benchmark teachers to supply, who are not asked.
+    """
 
     planned: int = 0
     recorded: int = 0
@@ -34,6 +37,7 @@ class PhaseOutcome:
     failed: Counter[str] = field(default_factory=Counter)
     gaps: Counter[str] = field(default_factory=Counter)
     incomplete: int = 0
+    unsupplied: int = 0
 
     @property
     def missing(self) -> int:
@@ -43,7 +47,8 @@ class PhaseOutcome:
     @property
     def waiting(self) -> int:
         """Missing because what they would be made from is missing."""
-        return max(0, self.missing - self.failed.total() - self.gaps.total() - self.incomplete)
+        known = self.failed.total() + self.gaps.total() + self.incomplete + self.unsupplied
+        return max(0, self.missing - known)
 
 
 @dataclass(slots=True, repr=False)

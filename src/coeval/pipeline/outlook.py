@@ -13,12 +13,13 @@ from coeval.pipeline.cast import Scene
 from coeval.pipeline.changes import refuse_changed
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.start import run_folder
-from coeval.pipeline.inherit import inherited_phases, source_folder
+from coeval.pipeline.inherit import inherited_phases, phase_3_source, source_folder
 from coeval.pipeline.overwrite import cleared
 from coeval.pipeline.plan import FLOWING, Plan
 from coeval.pipeline.recorded import Recorded, Stance
 from coeval.pipeline.running import Options
-from coeval.pipeline.scenes import build_scene, item_sources
+from coeval.pipeline.scenes import build_scene
+from coeval.pipeline.supplied import Supply, read_supply
 from coeval.pipeline.survey import Survey, survey
 from coeval.pipeline.teaching import MOST_NAMES
 from coeval.store.rundir import RunDir
@@ -30,7 +31,8 @@ class Outlook:
 
     Teachers may add nothing to the rubric of such a task, or a great deal. ``survey`` (and ``plan``) hold
     the most that may be owed then, ``least`` the least; they are one where every rubric is known.
-    ``standing`` is the folder whose records these are: the run's own, or the one it takes over.
+    ``standing`` is the folder whose records these are: the run's own, or the one it takes over;
+    ``supply`` what benchmark teachers have put there.
     """
 
     blueprint: Blueprint
@@ -39,6 +41,7 @@ class Outlook:
     least: Survey
     unsettled: frozenset[str]
     standing: RunDir
+    supply: Supply
 
     def refuse_changed(self, stance: Stance) -> None:
         """
@@ -72,10 +75,17 @@ def look_ahead(config: Config, options: Options) -> Outlook:
     """Read what there is; nothing is asked, created or changed.
 
     Benchmark teachers without items yet count with ``sampling.total`` of them.
+
+    Raises
+    ------
+    ConfigError
+        items that benchmark teachers supply cannot be used.
     """
     folder = run_folder(config)
     source = None if options.continue_run else source_folder(config)
-    recorded = _records(config, options, folder, source)
+    supply = read_supply(config, folder, None if options.continue_run else phase_3_source(config))
+    supply.refuse_flawed()
+    recorded = _records(config, options, folder, source, supply)
     blueprint = _Foreseen(config, options, folder, source)
     unsettled: set[str] = set()
     least, most = [], []
@@ -92,7 +102,7 @@ def look_ahead(config: Config, options: Options) -> Outlook:
     found = survey(plan)
     settled = all(small is large for small, large in zip(least, most, strict=True))
     lower = found if settled else survey(make_plan(config, options, least, recorded))
-    return Outlook(blueprint, plan, found, lower, frozenset(unsettled), source or folder)
+    return Outlook(blueprint, plan, found, lower, frozenset(unsettled), source or folder, supply)
 
 
 def _bounds(
@@ -125,17 +135,19 @@ def _as_judged(scene: Scene, recorded: Recorded) -> Scene:
     return replace(scene, criteria=dict([scored.most_common(1)[0][0]])) if scored else scene
 
 
-def _records(config: Config, options: Options, folder: RunDir, source: RunDir | None) -> Recorded:
+def _records(
+    config: Config, options: Options, folder: RunDir, source: RunDir | None, supply: Supply
+) -> Recorded:
     """Those of the run that goes on; else what is taken over, and what stands in the folder and stays."""
     recorded = Recorded()
     if options.continue_run:
-        return recorded.read(folder)
-    if source is not None:
-        recorded.read(_Taken(source.path, folder), inherited_phases(config))
-    recorded.read(cleared(config, folder), FLOWING)
-    for task in config.tasks:
-        for teacher in item_sources(config, task):
-            recorded.assume_items(task.name, teacher, task.sampling.total)
+        recorded.read(folder, supplied=supply.rewritten)
+    else:
+        if source is not None:
+            recorded.read(_Taken(source.path, folder), inherited_phases(config), supplied=supply.rewritten)
+        recorded.read(cleared(config, folder), FLOWING, supplied=supply.rewritten)
+    for task, teacher in supply.absent.values():
+        recorded.assume_items(task.name, teacher, task.sampling.total)
     return recorded
 
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from coeval.pipeline.config.schema import PHASES, Config, Phase
+from coeval.pipeline.config.sources import item_files
 from coeval.pipeline.inherited import inherited_by, write_inherited
-from coeval.pipeline.scenes import item_sources
 from coeval.store.replacing import move_to_replaced
 from coeval.store.rundir import RunDir
 
@@ -32,16 +32,7 @@ class Cleared(RunDir):
 
 
 def cleared(config: Config, folder: RunDir) -> Cleared:
-    return Cleared(folder.path, _new_phases(config), own_items(config, folder))
-
-
-def own_items(config: Config, folder: RunDir) -> frozenset[Path]:
-    """Where the items of the configuration's benchmark teachers lie, or are to be put."""
-    return frozenset(
-        folder.datapoints(task.name, teacher)
-        for task in config.tasks
-        for teacher in item_sources(config, task)
-    )
+    return Cleared(folder.path, _new_phases(config), item_files(config, folder))
 
 
 def give_way(config: Config, folder: RunDir) -> Path | None:
@@ -74,7 +65,7 @@ def _new_phases(config: Config) -> list[Phase]:
 def _artifacts(config: Config, folder: RunDir, phase: Phase) -> Iterator[Path]:
     """The phase's folder; where it holds items of one's own, all that it holds beside them."""
     held = sorted(folder.folder(phase).iterdir()) if folder.holds(phase) else []
-    staying = own_items(config, folder).intersection(held)
+    staying = item_files(config, folder).keys() & set(held)
     if held and not staying:
         yield folder.folder(phase)
     else:

@@ -26,7 +26,7 @@ FED_BY: Mapping[str, str] = {
 
 
 class Slot(NamedTuple):
-    """An item of the plan: ``n`` counts from 1; ``teacher`` is None for ingested items."""
+    """An item of the plan: ``n`` counts from 1; ``teacher`` is None for items that are used as they lie."""
 
     id: str
     n: int
@@ -87,6 +87,12 @@ class Plan:
         for n in range(1, total + 1):
             for teacher in teachers:
                 yield Slot(f"{name}__{teacher.name}__{n:05d}", n, teacher, teacher.name)
+
+    def unsupplied(self, scene: Scene) -> dict[str, int]:
+        """How many items of a task each of its benchmark teachers has yet to supply."""
+        name, total = scene.task.name, scene.task.sampling.total
+        there = {s: len(self.recorded.by_teacher.get((name, s), ())) for s in scene.sources}
+        return {s: max(0, total - count) for s, count in there.items() if self.takes_part(s)}
 
     def _standing_teachers(self, scene: Scene) -> list[str]:
         """Teachers whose items are used as they lie on disk: where the mode says that the items are

@@ -10,6 +10,7 @@ from coeval.core.errors import ConfigError
 from coeval.core.records import EXACT_MATCH, Role
 from coeval.pipeline.config.document import read_document
 from coeval.pipeline.config.schema import Config, TaskConfig
+from coeval.pipeline.config.sources import item_sources, item_writers
 from coeval.pipeline.config.structure import check_structure
 from coeval.pipeline.inherited import Name, inherited_by
 from coeval.store.jsonl import read_json
@@ -61,7 +62,7 @@ def _planned_task(
         factors=factors,
         labels=frozenset(task.label_attributes) | _of(mine, "label"),
         total=None if teachers is None or stays else task.sampling.total,
-        ingested=task.category == "benchmark",
+        supply=frozenset(item_sources(config, task)),
     )
 
 
@@ -78,9 +79,7 @@ def _playing(config: Config, role: Role) -> Names:
 
 
 def _teachers(config: Config, task: TaskConfig) -> Names:
-    supplied = task.category == "benchmark"
-    teachers = [m.name for m in config.with_role("teacher") if (m.interface == "benchmark") == supplied]
-    return frozenset(teachers) or None
+    return frozenset((*item_sources(config, task), *item_writers(config, task))) or None
 
 
 def _factors(task: TaskConfig, folder: RunDir) -> Names:

@@ -18,7 +18,7 @@ import msgspec
 from coeval.core.records import LEVELS
 from coeval.pipeline.config.schema import PHASES, Mode, Phase
 from coeval.pipeline.recipes import answer_input, base_recipe, item_content, judged_input
-from coeval.store.journal import NOTHING, Index, RecordPart
+from coeval.store.journal import NO_LINES, NOTHING, Index, RecordPart
 from coeval.store.rundir import RunDir
 
 Change = Literal["", "recipe", "input"]
@@ -113,7 +113,7 @@ class Recorded:
         self.by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
         """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
         self.assumed: set[str] = set()
-        """Items that a count takes to be there, though nothing was ingested yet."""
+        """Items that a count takes to be there, though nobody has supplied them yet."""
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._entries: dict[tuple[bool, str, int, bool], Entry] = {}
         self._evaluation_entries: dict[tuple[str, str, int, bool, bytes, bytes], EvaluationEntry] = {}
@@ -125,11 +125,16 @@ class Recorded:
         folder: RunDir,
         phases: Iterable[Phase] = PHASES[2:],
         without: Mapping[Path, Collection[int]] = NOTHING,
+        supplied: Mapping[Path, list[bytes]] = NO_LINES,
     ) -> Recorded:
-        """Take in what the folder holds of these phases; ``without`` names lines to leave out, by offset."""
+        """Take in what the folder holds of these phases; ``without`` names lines to leave out, by offset.
+
+        ``supplied`` are items as they are to stand in files that do not hold them so yet.
+        """
         wanted = set(phases)
         if "data_generation" in wanted:
-            self.items.read(folder.files("data_generation"), ItemPart, self._note_item, without)
+            files = folder.files("data_generation")
+            self.items.read(files, ItemPart, self._note_item, without, supplied)
         if "response_collection" in wanted:
             answers = folder.files("response_collection")
             self.responses.read(answers, ResponsePart, self._note_response, without)

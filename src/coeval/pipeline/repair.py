@@ -8,10 +8,11 @@ earlier valid record of the same id counts again. Failed records are valid, and 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,8 @@ from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.records import Kept
 from coeval.pipeline.blueprint import PROPOSALS
 from coeval.pipeline.config.load import load_config
-from coeval.pipeline.config.schema import PHASES, Phase
+from coeval.pipeline.config.schema import PHASES, Config, Phase
+from coeval.pipeline.config.sources import Source, item_files
 from coeval.pipeline.gaps import Without, find_gaps
 from coeval.pipeline.outcome import ErrorLine
 from coeval.pipeline.validity import Examiner, Flaw, Reason
@@ -111,30 +113,56 @@ def repair(folder: RunDir, wanted: Wanted) -> Report:
         finish_replacing(folder)
     if not folder.is_run():
         raise UsageError(f"{folder.path} is not a run folder: it holds no meta.json and no artifacts")
+    if not folder.meta.exists() and not folder.config.exists() and not _made_anything(folder):
+        raise UsageError(
+            f"{folder.path} holds only items, which a start reads as they were written by hand; see what is "
+            "wrong with them by coeval run --config FILE --dry-run"
+        )
     if is_legacy(folder.path):
         raise UsageError(
             f"{folder.path} has an older layout, which is read and never changed; start another id with "
             f"experiment.resume_from: {folder.path}, which converts it and leaves out what is no record"
         )
     with nullcontext() if wanted.dry_run else folder.locked():
-        report = examine(folder, wanted)
-        _count_gaps(folder, report, wanted.phases)
+        config = _config_of(folder)
+        report = examine(folder, wanted, {} if isinstance(config, str) else item_files(config, folder))
+        if isinstance(config, str):
+            report.no_plan = config
+        else:
+            _count_gaps(folder, config, report, wanted.phases)
         if not wanted.dry_run and any(file.invalid for file in report.files):
             report.aside = _set_aside(folder, report)
         return report
 
 
+def _made_anything(folder: RunDir) -> bool:
+    return any(folder.holds(phase) for phase in PHASES if phase != "data_generation")
+
+
+def _config_of(folder: RunDir) -> Config | str:
+    """The run's own configuration; a string says why it cannot be used."""
+    try:
+        return load_config(folder.config)
+    except ConfigError as error:
+        return f"the run's config.yaml is not usable: {error.problems[0]}"
+
+
 # --- examining -------------------------------------------------------------------------------
 
 
-def examine(folder: RunDir, wanted: Wanted) -> Report:
-    """The state of the files of the wanted phases. Earlier phases are read too: records refer to them."""
+def examine(folder: RunDir, wanted: Wanted, sources: Mapping[Path, Source]) -> Report:
+    """The state of the files of the wanted phases. Earlier phases are read too: records refer to them.
+
+    ``sources`` names the files of items of one's own.
+    """
     report = Report()
     examiner = Examiner(dict(_rubrics(folder)))
     for phase in PHASES:
         shown = phase in wanted.phases
         for path in _record_files(folder, phase):
-            state = _examine_file(phase, path, examiner, report if shown else Report(), wanted)
+            told = report if shown else Report()
+            examine_line = partial(examiner.examine, phase, source=sources.get(path))
+            state = _examine_file(FileState(phase, path), examine_line, told, wanted)
             if shown:
                 report.files.append(state)
         if shown:
@@ -149,12 +177,13 @@ def _record_files(folder: RunDir, phase: Phase) -> list[Path]:
     return [proposals] if proposals.exists() else []
 
 
-def _examine_file(phase: Phase, path: Path, examiner: Examiner, report: Report, wanted: Wanted) -> FileState:
-    state = FileState(phase, path)
-    valid_shown, shown = 0, Counter[str]()
+def _examine_file(
+    state: FileState, examine_line: Callable[[bytes], Kept | Flaw], report: Report, wanted: Wanted
+) -> FileState:
+    path, valid_shown, shown = state.path, 0, Counter[str]()
     for offset, text in whole_lines(path):
         state.lines += 1
-        found = examiner.examine(phase, text)
+        found = examine_line(text)
         if isinstance(found, Kept):
             state.failed += found.status == "failed"
             if valid_shown < wanted.valid and found.status == "ok":
@@ -239,13 +268,8 @@ def _set_aside_line(file: FileState, aside: Path) -> ErrorLine:
 # --- gaps ------------------------------------------------------------------------------------
 
 
-def _count_gaps(folder: RunDir, report: Report, phases: Collection[Phase]) -> None:
+def _count_gaps(folder: RunDir, config: Config, report: Report, phases: Collection[Phase]) -> None:
     """Hold the valid records against the plan of the run's own configuration."""
-    try:
-        config = load_config(folder.config)
-    except ConfigError as error:
-        report.no_plan = f"the run's config.yaml is not usable: {error.problems[0]}"
-        return
     without = Without(
         {file.path: file.flaws for file in report.files},
         {file.path for file in report.files if file.damaged is not None},

@@ -227,6 +227,9 @@ def _sum_up(start: Begun, plan: Plan, found: Survey) -> None:
         outcome.made, outcome.incomplete = count.done, count.lacking
         outcome.failed, outcome.gaps = count.failed, count.gaps
         log.info("%s: %d planned, %d made, %d missing", phase, outcome.planned, outcome.made, outcome.missing)
+    items = summary.phases["data_generation"]
+    items.unsupplied = found.unsupplied
+    items.planned += found.unsupplied
     summary.notes += _mixed(running, plan)
     meta = start.meta
     elsewhere = _owed_elsewhere(running, plan)
@@ -255,4 +258,5 @@ def _owed_elsewhere(running: Running, plan: Plan) -> set[Phase]:
     if not running.options.only_models:
         return set()
     found = survey(_plan(running, replace(running.options, only_models=()), plan.scenes))
-    return {phase for phase in FLOWING if found.phase(found.owed, phase)}
+    owed = {phase for phase in FLOWING if found.phase(found.owed, phase)}
+    return owed | {"data_generation"} if found.unsupplied else owed

@@ -9,23 +9,17 @@ from coeval.judging.rubric import criterion_hash
 from coeval.pipeline.blueprint import TaskBlueprint
 from coeval.pipeline.cast import Part, Scene, part
 from coeval.pipeline.config.schema import Config, ModelConfig, TaskConfig
+from coeval.pipeline.config.sources import item_sources, item_writers
 from coeval.pipeline.sampling import ItemSpace
 
 UNKNOWN = TaskBlueprint(target={}, nuanced={}, rubric={"(to be proposed)": ""})
 """Stands for what phases 1–2 have yet to propose, where records are only counted."""
 
 
-def item_sources(config: Config, task: TaskConfig) -> tuple[str, ...]:
-    """The benchmark teachers whose ingested items the task uses."""
-    if task.category != "benchmark":
-        return ()
-    return tuple(model.name for model in config.with_role("teacher") if model.interface == "benchmark")
-
-
 def build_scene(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> Scene:
     """A task with its cast, attributes and rubric."""
-    teachers = config.with_role("teacher")
-    writers = [] if task.category == "benchmark" else [m for m in teachers if m.interface != "benchmark"]
+    names = item_writers(config, task)
+    writers = [model for model in config.with_role("teacher") if model.name in names]
     judge_template = "evaluate_per_factor" if task.evaluation_mode == "per_factor" else "evaluate_single"
     labels = set(task.label_attributes)
     settled = task.model_copy(update={"rubric": blueprint.rubric})

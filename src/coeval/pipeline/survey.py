@@ -24,7 +24,8 @@ class Survey:
     """Per (phase, task): records planned, records owed, and the calls that owed ones will make.
 
     ``open`` has one byte per slot of the plan, in order: 1 where something is owed of it.
-    ``examples`` holds the first record of each kind of change.
+    ``examples`` holds the first record of each kind of change. ``unsupplied`` items lack to the totals of
+    benchmark teachers, and are not among the planned ones.
     """
 
     planned: Counter[tuple[Phase, str]] = field(default_factory=Counter)
@@ -34,6 +35,7 @@ class Survey:
     changed: Counter[Changed] = field(default_factory=Counter)
     examples: dict[Changed, str] = field(default_factory=dict)
     open: bytearray = field(default_factory=bytearray)
+    unsupplied: int = 0
 
     def phase(self, counts: Counter[tuple[Phase, str]], phase: Phase) -> int:
         return sum(count for (of, _), count in counts.items() if of == phase)
@@ -47,6 +49,7 @@ def survey(plan: Plan) -> Survey:
         for slot in plan.slots(scene):
             found.open.append(walk.item(slot))
         walk.close()
+        found.unsupplied += sum(plan.unsupplied(scene).values())
     return found
 
 

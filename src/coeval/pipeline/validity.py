@@ -15,13 +15,18 @@ import msgspec
 from coeval.core.records import LEVELS, Datapoint, Evaluation, Kept, Response
 from coeval.pipeline.blueprint import Proposal
 from coeval.pipeline.config.schema import Phase
+from coeval.pipeline.config.sources import Source
+from coeval.pipeline.own_item import read_item
 from coeval.store.jsonl import UNREADABLE
 
-Reason: TypeAlias = Literal["torn", "unreadable", "fields", "id", "value", "level", "factor", "origin"]
+Reason: TypeAlias = Literal[
+    "torn", "unreadable", "fields", "item", "id", "value", "level", "factor", "origin"
+]
 REASONS: dict[Reason, str] = {
     "torn": "the last line was cut off",
     "unreadable": "no JSON",
     "fields": "fields that are missing or of another type",
+    "item": "an item of one's own that cannot be used",
     "id": "an id that does not name what the record is about",
     "value": "a good record without a value",
     "level": "a score that is none of High, Medium, Low",
@@ -59,8 +64,14 @@ class Examiner:
         self._responses: set[str] = set()
         self._decoders = {phase: msgspec.json.Decoder(kind) for phase, kind in _KIND.items()}
 
-    def examine(self, phase: Phase, line: bytes) -> Kept | Flaw:
-        """The record that a whole line holds, or what is wrong with it."""
+    def examine(self, phase: Phase, line: bytes, source: Source | None = None) -> Kept | Flaw:
+        """The record that a whole line holds, or what is wrong with it.
+
+        A benchmark's items (those of ``source``) are read as they were written by hand.
+        """
+        if source is not None:
+            found = read_item(line, source.task.name, source.teacher)
+            return Flaw("item", found) if isinstance(found, str) else self._flaw(found.item) or found.item
         try:
             line.decode()  # the decoder passes over what it does not need, readable or not
             record = self._decoders[phase].decode(line)

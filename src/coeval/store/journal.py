@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from coeval.core.errors import StoreError
-from coeval.store.jsonl import UNREADABLE, Appender, cut_torn_tail, groups_of_lines, line_at, torn_tail
+from coeval.store.jsonl import UNREADABLE, Appender, Lines, cut_torn_tail, groups_of_lines, line_at, torn_tail
 
 SYNC_RECORDS = 256
 """A file is synced when so many of its lines have not been."""
@@ -38,6 +38,7 @@ PartT = TypeVar("PartT", bound=RecordPart)
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 NOTHING: Mapping[Path, Collection[int]] = MappingProxyType({})
+NO_LINES: Mapping[Path, list[bytes]] = MappingProxyType({})
 
 _OFFSET_BITS = 44
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
@@ -85,8 +86,11 @@ class Index(Generic[EntryT]):
         part: type[PartT],
         note: Callable[[PartT], EntryT],
         without: Mapping[Path, Collection[int]] = NOTHING,
+        instead: Mapping[Path, list[bytes]] = NO_LINES,
     ) -> None:
         """Take in files: ``note`` turns the decoded part of each record that counts into its entry.
+
+        Of files in ``instead`` the lines given there are taken for theirs; these cannot be loaded.
 
         A line that is no such record is remembered in ``damaged`` and otherwise left out, as are
         the lines at the offsets that ``without`` names.
@@ -96,8 +100,9 @@ class Index(Generic[EntryT]):
         for path in paths:
             file = len(self._paths) << _OFFSET_BITS
             self._paths.append(path)
-            left_out = without.get(path, ())
-            for end, texts in groups_of_lines(path):
+            left_out = () if path in instead else without.get(path, ())
+            groups = [Lines(0, instead[path])] if path in instead else groups_of_lines(path)
+            for end, texts in groups:
                 for text in texts:  # a million of them: nothing is called here that need not be
                     offset, end = end, end + len(text)
                     if left_out and offset in left_out:

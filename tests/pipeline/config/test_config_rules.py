@@ -262,6 +262,33 @@ def test_benchmark_tasks_and_teachers_belong_together(check: Check, valid: str) 
     assert "tasks[0].category  V-07" in problem
 
 
+def test_a_benchmark_that_names_its_task_serves_it_whatever_its_category(check: Check, valid: str) -> None:
+    models = valid.replace("[teacher, student]", "[student]")
+    arc = "  - {{name: arc, interface: benchmark, roles: [teacher], parameters: {{task: {}}}}}\ntasks:"
+    assert check(models.replace("tasks:", arc.format("news"))) == []
+    problems = check(models.replace("tasks:", arc.format("nws")))
+    assert [" V-07  " in problem for problem in problems] == [True, True]
+    assert "models[2].parameters.task  V-07  no task is named 'nws'; did you mean 'news'?" in problems[0]
+    assert "give one parameters: {task: news}" in problems[1]
+    bench = models.replace("    rubric:", "    category: benchmark\n    rubric:")
+    assert check(bench.replace("tasks:", arc.format("news"))) == []
+    elsewhere = bench.replace("tasks:", arc.format("other")).replace(
+        "experiment:", OTHER_TASK + "experiment:"
+    )
+    (problem,) = check(elsewhere)
+    assert (
+        "tasks[0].category  V-07  is benchmark, and no teacher of the interface benchmark serves" in problem
+    )
+
+
+OTHER_TASK = """  - name: other
+    description: Do it.
+    target_attributes: {tone: [dry, warm]}
+    sampling: {total: 1}
+    rubric: {clarity: It is clear.}
+"""
+
+
 def test_no_judge_is_needed_where_only_labels_are_scored(check: Check, valid: str) -> None:
     text = valid.replace("roles: [judge]", "roles: [student]").replace("clarity: It", "tone: It")
     assert "V-07" in check(text)[0]

@@ -64,15 +64,22 @@ def test_artifacts_of_a_new_phase_refuse_and_name_the_ways_out(run: Path, valid:
     assert start(valid.replace("storage_folder: runs", phases)) == []
 
 
-def test_ingested_items_are_no_obstacle(run: Path, valid: str) -> None:
-    text = valid.replace("tasks:", "  - {name: arc, interface: benchmark, roles: [teacher]}\ntasks:")
-    put(run, "phase3_datapoints/news.arc.datapoints.jsonl", {"teacher_model_id": "arc"})
+def test_items_of_ones_own_are_no_obstacle(run: Path, valid: str) -> None:
+    """However they are written: the run that starts reads them."""
+    arc = "  - {name: arc, interface: benchmark, roles: [teacher], parameters: {task: news}}\ntasks:"
+    text = valid.replace("tasks:", arc)
+    put(run, "phase3_datapoints/news.arc.datapoints.jsonl", {"id": "1", "prompt": "?"})
+    assert start(text) == []
+    (run / "phase3_datapoints/news.arc.datapoints.jsonl").write_text('{"id": 1, "pro')
     assert start(text) == []
     assert "V-11" in start(valid)[0]  # arc is no teacher of this one
     put(run, "phase3_datapoints/news.large.datapoints.jsonl", {"teacher_model_id": "large"})
-    assert "V-11" in start(text)[0]
-    (run / "phase3_datapoints/news.large.datapoints.jsonl").write_text('{"teacher_model_id": "ar')
-    assert "V-11" in start(text)[0]
+    (problem,) = start(text)
+    assert "V-11" in problem
+    assert "news.large.datapoints.jsonl belongs to no benchmark teacher of this file" in problem
+    assert "items are read from runs/exp-1/phase3_datapoints/news.arc.datapoints.jsonl" in problem
+    (run / "meta.json").write_text("{}")
+    assert "overwrite=True" in start(text)[0]
 
 
 def test_continue_wants_the_run_it_names(run: Path, valid: str) -> None:

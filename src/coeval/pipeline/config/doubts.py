@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from coeval.models.simulated.traits import SAMPLING
 from coeval.pipeline.config.problems import listed, way_out
 from coeval.pipeline.config.schema import OPTIONS, Config
+from coeval.pipeline.config.sources import BENCHMARK, item_sources
 from coeval.pipeline.config.values import OUR_KEYS
 
 _NEAR = 0.86
@@ -18,6 +19,7 @@ def doubts(config: Config) -> Iterator[str]:
     """A sentence on each thing that may not be as it was meant."""
     yield from _parameters(config)
     yield from _quotas(config)
+    yield from _idle_benchmarks(config)
     if config.experiment.estimate_cost:
         yield "experiment.estimate_cost has no effect: this version knows no prices"
 
@@ -26,8 +28,8 @@ def _parameters(config: Config) -> Iterator[str]:
     """Parameters that go to a provider as they stand, and look like one that we know, misspelt. None is
     refused: what providers take is theirs to say."""
     for model in config.models:
-        if model.interface == "simulated":
-            continue  # whose parameters are all known, and the others refused
+        if model.interface in ("simulated", BENCHMARK):
+            continue  # the parameters of one are all known, the other has no provider
         known = OUR_KEYS | SAMPLING | OPTIONS.get(model.interface, frozenset())
         roles = {f"role_parameters.{role}": values for role, values in model.role_parameters.items()}
         for section, values in {"parameters": model.parameters, **roles}.items():
@@ -37,6 +39,17 @@ def _parameters(config: Config) -> Iterator[str]:
                         f"models.{model.name}.{section}.{name} is passed on to the provider as it stands; "
                         f"if {meant} is meant, correct it"
                     )
+
+
+def _idle_benchmarks(config: Config) -> Iterator[str]:
+    """Benchmark teachers that serve no task, so that nobody looks for their items."""
+    serving = {teacher for task in config.tasks for teacher in item_sources(config, task)}
+    for model in config.models:
+        if model.interface == BENCHMARK and model.name not in serving:
+            yield (
+                f"models.{model.name} supplies items for no task: give it parameters: {{task: NAME}}, or a "
+                "task the category benchmark"
+            )
 
 
 def _quotas(config: Config) -> Iterator[str]:

@@ -7,9 +7,29 @@ from pathlib import Path
 from typing import Any
 
 from coeval.pipeline.config.draft import Draft
-from coeval.pipeline.config.problems import Finding
+from coeval.pipeline.config.problems import Finding, listed, way_out
 from coeval.pipeline.config.schema import PHASES
+from coeval.pipeline.config.sources import BENCHMARK, supplies
 from coeval.store.rundir import RunDir
+
+
+class Teachers:
+    """The teachers of a draft, as far as they can be read. ``asked``: one of them is a model."""
+
+    def __init__(self, draft: Draft) -> None:
+        models = [("models", index) for index in draft.entries("models")]
+        teachers = [model for model in models if "teacher" in (draft.get(*model, "roles") or ())]
+        self.some = bool(teachers)
+        self.asked = any(draft.get(*model, "interface") != BENCHMARK for model in teachers)
+        self._benchmarks = [
+            (str(draft.get(*model, "name")), draft.get(*model, "parameters", default={}))
+            for model in teachers
+            if draft.get(*model, "interface") == BENCHMARK
+        ]
+
+    def supplying(self, task: str | None, category: str | None) -> list[str]:
+        """The benchmarks that serve a task, by name."""
+        return [name for name, parameters in self._benchmarks if supplies(parameters, task, category)]
 
 
 def missing_roles(draft: Draft) -> Iterator[Finding]:
@@ -20,8 +40,8 @@ def missing_roles(draft: Draft) -> Iterator[Finding]:
     if not all(draft.sound("models", i, key) for i in range(len(models)) for key in ("roles", "interface")):
         return
     roles = {role for model in models for role in model["roles"]}
-    teachers = {model["interface"] == "benchmark" for model in models if "teacher" in model["roles"]}
-    yield from _teachers(draft, asked=False in teachers, benchmarks=True in teachers)
+    yield from _unknown_tasks(draft)
+    yield from _teachers(draft)
     if "student" not in roles and not _stands(draft, "response_collection"):
         yield _missing("student", "phase 4 (response_collection)")
     if "judge" not in roles and not _stands(draft, "evaluation") and _is_judged(draft):
@@ -33,13 +53,28 @@ def _missing(role: str, work: str) -> Finding:
     return Finding(("models",), "V-07", message)
 
 
-def _teachers(draft: Draft, *, asked: bool, benchmarks: bool) -> Iterator[Finding]:
+def _unknown_tasks(draft: Draft) -> Iterator[Finding]:
+    """Benchmark teachers of a task that is not there."""
+    if not draft.all_named("tasks"):
+        return
+    names = list(draft.names("tasks").values())
+    for index, model in enumerate(draft.data["models"]):
+        path = ("models", index, "parameters", "task")
+        if model["interface"] == BENCHMARK and draft.sound(*path):
+            task = draft.get(*path)
+            if task is not None and task not in names:
+                hint = way_out(str(task), names, f"tasks: {listed(names)}")
+                yield Finding(path, "V-07", f"no task is named '{task}'; {hint}")
+
+
+def _teachers(draft: Draft) -> Iterator[Finding]:
+    teachers = Teachers(draft)
     writes = not _stands(draft, "data_generation")
-    if not asked and not benchmarks:
+    if not teachers.some:
         if writes or _proposes(draft):
             yield _missing("teacher", "the work of phases 1–3")
         return
-    if not asked and _proposes(draft):
+    if not teachers.asked and _proposes(draft):
         message = (
             "attributes or rubrics are auto, and a benchmark proposes none; add a teacher that is a model"
         )
@@ -47,16 +82,20 @@ def _teachers(draft: Draft, *, asked: bool, benchmarks: bool) -> Iterator[Findin
         return
     for index in draft.entries("tasks") if writes else []:
         path = ("tasks", index, "category")
-        if not draft.sound(*path):
+        name, category = draft.get("tasks", index, "name"), draft.get(*path, default="synthetic")
+        if not draft.sound(*path) or teachers.supplying(name, category):
             continue
-        if draft.get(*path, default="synthetic") == "benchmark":
-            if not benchmarks:
-                message = (
-                    "is benchmark, and no teacher has the interface benchmark; add one, or use synthetic"
-                )
-                yield Finding(path, "V-07", message)
-        elif not asked:
-            message = "is synthetic, and all teachers are benchmarks; add a teacher that is a model"
+        if category == BENCHMARK:
+            message = (
+                "is benchmark, and no teacher of the interface benchmark serves this task; add one, or use "
+                "synthetic"
+            )
+            yield Finding(path, "V-07", message)
+        elif not teachers.asked:
+            message = (
+                f"is synthetic, and all teachers are benchmarks of other tasks; give one parameters: "
+                f"{{task: {name}}}, or add a teacher that is a model"
+            )
             yield Finding(path, "V-07", message)
 
 

@@ -11,7 +11,8 @@ V-04  names and the experiment's id: letters, digits, ``- _ .``; no ``__``, no `
       either end, not ``.`` or ``..``; no model is named ``exact_match``; short enough for files
 V-05  every model has a role, each one teacher, student or judge; a benchmark only teaches
 V-06  the interface is known
-V-07  there are teachers for the work of phases 1–3, a student for phase 4, a judge for phase 5
+V-07  there are teachers for the work of phases 1–3, a student for phase 4, a judge for phase 5; a task
+      that a benchmark names is there
 V-08  the mode ``Model`` is for phases 3, 4 and 5
 V-09  ``rubric: extend`` needs resume_from
 V-10  the source of resume_from exists

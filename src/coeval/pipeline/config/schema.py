@@ -143,7 +143,9 @@ class TaskConfig(Section):
     output_description: Annotated[str, Field(description="What a good answer looks like.")] = ""
     category: Annotated[
         Literal["benchmark", "synthetic"],
-        Field(description="`benchmark`: items are ingested; `synthetic`: teachers write them."),
+        Field(
+            description="`benchmark`: items are supplied (docs/items.md); `synthetic`: teachers write them."
+        ),
     ] = "synthetic"
     target_attributes: Annotated[
         TargetAttributes,

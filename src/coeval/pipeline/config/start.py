@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from coeval.core.errors import StoreError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.names import is_name
 from coeval.pipeline.config.problems import Finding, listed, way_out
+from coeval.pipeline.config.roles import Teachers
 from coeval.pipeline.config.schema import PHASES, Config
-from coeval.store.jsonl import UNREADABLE
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
 
@@ -40,7 +38,7 @@ def start_findings(draft: Draft, start: Start) -> Iterator[Finding]:
     """Why the run cannot start as asked; nothing where it can.
 
     A folder that holds no artifact of a phase in mode New (say, one with a probe's results only)
-    is free. So is phase 3 when all its datapoints were ingested for benchmark teachers.
+    is free. So is phase 3 where nothing lies but the items of benchmark teachers.
     """
     if draft.all_named("models"):
         yield from _unknown_models(list(draft.names("models").values()), start.only_models)
@@ -97,42 +95,29 @@ def _occupied(run: RunDir, draft: Draft) -> Iterator[Finding]:
     if draft.raw("experiment", "resume_from") is not None and not run.meta.exists():
         # Taking over another run's blueprint was cut short; repeating the start completes it.
         phases = [phase for phase in phases if phase in PHASES[2:] or phase in declared]
-    benchmarks = _benchmark_teachers(draft)
-    standing = [
-        run.folder(phase).name
-        for phase in phases
-        if run.holds(phase) and not (phase == "data_generation" and _ingested(run, benchmarks))
-    ]
-    if standing:
+    supplied = _item_files(run, draft)
+    others = [path for path in run.files("data_generation") if path not in supplied]
+    standing = [phase for phase in phases if run.holds(phase) and (phase != "data_generation" or others)]
+    if supplied and standing == ["data_generation"] and not run.meta.exists():
         message = (
-            f"{run.path} holds {', '.join(standing)} already, and these phases are New; "
+            f"{others[0]} belongs to no benchmark teacher of this file; items are read from "
+            f"{listed(map(str, supplied))}: rename it, or move it away"
+        )
+        yield Finding(("experiment", "id"), "V-11", message)
+    elif standing:
+        names = ", ".join(run.folder(phase).name for phase in standing)
+        message = (
+            f"{run.path} holds {names} already, and these phases are New; "
             f"use {CONTINUE} to go on with it, another id, or {OVERWRITE} to move it to replaced/"
         )
         yield Finding(("experiment", "id"), "V-11", message)
 
 
-class _Origin(msgspec.Struct):
-    teacher_model_id: str
-
-
-def _benchmark_teachers(draft: Draft) -> set[str]:
-    return {
-        name
-        for index, name in draft.names("models").items()
-        if draft.get("models", index, "interface") == "benchmark"
-    }
-
-
-def _ingested(run: RunDir, benchmarks: set[str]) -> bool:
-    """Whether all items were put there for benchmark teachers of the file."""
-    decoder = msgspec.json.Decoder(_Origin)
-    for path in run.files("data_generation"):
-        with path.open("rb") as lines:
-            for line in lines:
-                try:
-                    origin = decoder.decode(line)
-                except UNREADABLE:
-                    return False
-                if origin.teacher_model_id not in benchmarks:
-                    return False
-    return bool(benchmarks)
+def _item_files(run: RunDir, draft: Draft) -> list[Path]:
+    """Where items of benchmark teachers lie, or are to be put."""
+    teachers = Teachers(draft)
+    return [
+        run.datapoints(name, teacher)
+        for index, name in draft.names("tasks").items()
+        for teacher in teachers.supplying(name, draft.get("tasks", index, "category"))
+    ]

@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from coeval.core.text import placeholders
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.problems import Finding, KeyPath, listed, way_out
+from coeval.pipeline.config.roles import Teachers
+from coeval.pipeline.config.sources import BENCHMARK
 from coeval.pipeline.prompts import VARIABLES
 
 
 def task_rules(draft: Draft, index: int) -> Iterator[Finding]:
     yield from _labels(draft, index)
-    yield from _sample_sizes(draft, index)
+    if not _is_supplied(draft, index):
+        yield from _sample_sizes(draft, index)
     yield from _prompt_library(draft, index)
     yield from _seeds(draft, index)
     yield from _scored(draft, index)
@@ -37,6 +40,13 @@ def _labels(draft: Draft, index: int) -> Iterator[Finding]:
             hint = way_out(label, declared, otherwise)
             path: KeyPath = ("tasks", index, "label_attributes", position)
             yield Finding(path, "V-17", f"'{label}' is not a target attribute; {hint}")
+
+
+def _is_supplied(draft: Draft, index: int) -> bool:
+    """Whether nobody samples attributes for the task: benchmarks alone serve it."""
+    name, category = draft.get("tasks", index, "name"), draft.get("tasks", index, "category")
+    teachers = Teachers(draft)
+    return bool(teachers.supplying(name, category)) and (category == BENCHMARK or not teachers.asked)
 
 
 def _sample_sizes(draft: Draft, index: int) -> Iterator[Finding]:

@@ -1,0 +1,99 @@
+"""An item as a person or a script wrote it, made a record: what is missing is filled in, all else is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from coeval.core.records import Datapoint
+
+BOM = b"\xef\xbb\xbf"
+"""What some editors begin a file with; it is no part of the first item."""
+
+_FIELDS = frozenset(Datapoint.__struct_fields__)
+_ENCODER = msgspec.json.Encoder()
+
+
+class OwnItem(NamedTuple):
+    """``line`` holds the record; ``changed``: it is not what was written. ``unused`` are fields that no
+    record has."""
+
+    line: bytes
+    item: Datapoint
+    changed: bool
+    unused: tuple[str, ...]
+
+
+def read_item(text: bytes, task: str, teacher: str) -> OwnItem | str:
+    """The item that a line of a teacher's file for a task holds; a string says why it cannot be used."""
+    text = text.removeprefix(BOM)
+    try:
+        text.decode()  # the decoder passes over what it does not need, readable or not
+        fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except UnicodeDecodeError:
+        return "it is not UTF-8; save the file as UTF-8"
+    except msgspec.ValidationError:
+        return "it is no JSON object"
+    except msgspec.DecodeError as error:
+        return f"it is no JSON: {error}"
+    own = _text(fields.get("id"))
+    if not own:
+        return "it has no `id`, text or a number"
+    values = {"task_id": task, "teacher_model_id": teacher}
+    for name, mine in values.items():
+        if (there := _value(fields, name)) not in (None, mine):
+            return f"its `{name}` is {_shown(there)}; items of this file are of {mine}"
+    filled = {name: mine for name, mine in values.items() if _value(fields, name) is None}
+    start = f"{task}__{teacher}__"
+    full = own if own.startswith(start) and own != start else start + own
+    if _value(fields, "id") != full:
+        filled["id"] = full
+    return _made(text, fields, filled | _texts(fields))
+
+
+def _made(text: bytes, fields: Mapping[str, msgspec.Raw], filled: Mapping[str, Any]) -> OwnItem | str:
+    line = _ENCODER.encode({**fields, **filled}) if filled else text.strip()
+    try:
+        item = msgspec.json.decode(line, type=Datapoint)
+    except msgspec.ValidationError as error:
+        return f"it is no item: {error}"
+    if item.status == "failed":
+        return "it is the record of an item that failed"
+    if not (item.prompt or "").strip():
+        return f"it has no `prompt`, only {', '.join(f'`{name}`' for name in fields)}"
+    unused = tuple(name for name in fields if name not in _FIELDS)
+    return OwnItem(line + b"\n", item, bool(filled), unused)
+
+
+def _texts(fields: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+    """What is read as text where numbers or truth values stand, and attributes where there are none."""
+    filled: dict[str, Any] = {}
+    reference = _value(fields, "reference_response")
+    if reference is not None and not isinstance(reference, str | dict | list):
+        filled["reference_response"] = _text(fields["reference_response"])
+    for name in ("sampled_target_attributes", "sampled_nuanced_attributes"):
+        attributes = _value(fields, name)
+        if attributes is None and name == "sampled_target_attributes":
+            filled[name] = {}
+        elif isinstance(attributes, dict) and not all(isinstance(v, str) for v in attributes.values()):
+            raw = msgspec.json.decode(fields[name], type=dict[str, msgspec.Raw])
+            filled[name] = {key: _text(value) for key, value in raw.items()}
+    return filled
+
+
+def _value(fields: Mapping[str, msgspec.Raw], name: str) -> Any:
+    return msgspec.json.decode(fields[name]) if name in fields else None
+
+
+def _text(raw: msgspec.Raw | None) -> str | None:
+    """A JSON scalar as text, numbers as they were written; None for null, lists and mappings."""
+    value = None if raw is None else msgspec.json.decode(raw)
+    if value is None or isinstance(value, list | dict):
+        return None
+    return value if isinstance(value, str) else bytes(raw or b"").decode().strip()
+
+
+def _shown(value: Any) -> str:
+    return _ENCODER.encode(value).decode()
