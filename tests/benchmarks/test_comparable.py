@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 from fakes.invented_task import JUDGING, Bench, Invented, spec
 from fakes.openai_chat import Answer, Behaviour, Fault, Reply, fake
 from rich.console import Console
 
 from coeval.analysis.scores import Results, StudentScore
-from coeval.benchmarks.base import Item
+from coeval.benchmarks.base import Answer as Given
+from coeval.benchmarks.base import Item, Judgment, Scored
 from coeval.benchmarks.registry import TASKS
 from coeval.cli.eval_framework.report import show
 from coeval.cli.result_table import render
@@ -31,10 +33,21 @@ class Long(Invented):
         return [Item(f"q{n}", (Message("user", f"Prompt {n}"),)) for n in range(200)]
 
 
+class Remarked(Invented):
+    name: ClassVar[str] = "remarked"
+
+    def score(
+        self, items: Sequence[Item], answers: Mapping[str, Given], judgments: Mapping[str, Judgment]
+    ) -> Scored:
+        scored = super().score(items, answers, judgments)
+        return msgspec.structs.replace(scored, remarks=("share_good is to be read with care",))
+
+
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench = Bench(tmp_path / "out", monkeypatch)
-    monkeypatch.setitem(TASKS, Long.name, Long)
+    for kind in (Long, Remarked):
+        monkeypatch.setitem(TASKS, kind.name, kind)
     return bench
 
 
@@ -89,6 +102,16 @@ async def test_both_programs_tell_cut_answers_in_the_same_words(bench: Bench, wi
         said = " ".join(console.export_text().split())
         assert f"Cut off at max_tokens: {cut}." in said
         assert f"More than 1 % of the answers cut off: {names}. Raise max_tokens" in said
+
+
+async def test_a_remark_is_no_reason_and_is_told(bench: Bench) -> None:
+    async with fake(reply=cutting(0)) as server:
+        outcome = await bench.run(server.url, "remarked", judge=spec("official", server.url))
+    found = summary(bench, "remarked")
+    assert (found["comparable"], found["remarks"]) == (True, ["share_good is to be read with care"])
+    console = Console(width=80, record=True)
+    show(outcome, console, console)
+    assert "remarked: share_good is to be read with care\n" in console.export_text()
 
 
 async def test_one_cut_answer_in_a_hundred_is_told_and_no_more(bench: Bench) -> None:
