@@ -186,7 +186,7 @@ def _item_scores(followed: Followed) -> dict[str, float | None]:
 
 
 def _clustered_error(prompts: Sequence[Sequence[bool]]) -> float | None:
-    """That of the share of all verdicts, with prompts as clusters (Liang and Zeger 1986)."""
+    """The standard error of the share of all verdicts, prompts as clusters (Liang and Zeger 1986)."""
     count, n = len(prompts), sum(map(len, prompts))
     if count < 2 or not n:
         return None
