@@ -130,17 +130,16 @@ class Http:
     async def _ask(self, ask: _Ask[T]) -> Answered[T]:
         endpoint, call = ask.endpoint, ask.call
         self._endpoints.add(endpoint)
-        tries = Tries()
+        tries: Tries | None = None
+        sent = 0
         while True:
             self._check_sending()
-            await endpoint.limiter.acquire(
-                call.rank, again=tries.sent > 0, refusal=call.refusal, lane=call.lane
-            )
+            await endpoint.limiter.acquire(call.rank, again=sent > 0, refusal=call.refusal, lane=call.lane)
             try:
                 self._check_sending()  # it may have begun as the slot was granted
                 call.permit()
-                tries.sent += 1
-                outcome = await self._attempt(ask, tries.sent)
+                sent += 1
+                outcome = await self._attempt(ask, sent)
             finally:
                 endpoint.limiter.release()
             if isinstance(outcome, Answered):
@@ -148,7 +147,8 @@ class Http:
                     call.ended(None)
                 return outcome
             error = outcome.error
-            error.attempts = tries.sent
+            error.attempts = sent
+            tries = tries or Tries()
             again = tries.failed(outcome)
             if endpoint.is_down:
                 error.retry_advised = again = False

@@ -34,12 +34,12 @@ class Fault(NamedTuple):
 
 
 class Tries:
-    """The attempts of one request. ``sent`` is how many there were, counted or not."""
+    """What failed attempts of one request have come to."""
 
-    __slots__ = ("_counted", "_met", "_turned_away", "sent")
+    __slots__ = ("_counted", "_met", "_turned_away")
 
     def __init__(self) -> None:
-        self.sent = self._counted = self._turned_away = 0
+        self._counted = self._turned_away = 0
         self._met: Counter[type[ModelError]] = Counter()
 
     def failed(self, fault: Fault) -> bool:
