@@ -119,8 +119,25 @@ def test_labels_have_their_own_table() -> None:
 def test_a_label_table_folds_only_the_names_that_are_too_long() -> None:
     label = LabelAccuracy("ticket_triage", "s", LONG, 0.75, 0.30, 0.95, 4, 3)
     text = shown(Results((), (label,), False), 80)
-    assert " ticket_triage " in text
+    assert "Label accuracy in ticket_triage:" in text
     assert LONG not in text
+    [row] = [line.split() for line in text.splitlines() if line.strip().startswith("s ")]
+    assert row == ["s", "0.75", "[.30,", ".95]", "3", "of", "4"]
+
+
+def test_in_a_narrow_terminal_each_label_has_a_table_and_no_name_is_folded() -> None:
+    labels = tuple(accuracy("ticket_triage", name, "team") for name in ("sim-large", "sim-medium"))
+    assert shown(Results((), labels, False), 80).splitlines()[0].strip() == "Label accuracy"
+    narrow = shown(Results((), labels, False), 50)
+    assert "Label accuracy in ticket_triage: team" in narrow
+    assert row_of("sim-medium", narrow) == ["sim-medium", "0.75", "[.30,", ".95]", "3", "of", "4"]
+
+
+def test_a_long_task_name_is_folded_only_where_it_must_be() -> None:
+    found = Results(scores(["s"], ["a_task_with_a_name_of_some_length", "b"]), (), False)
+    assert "a_task_with_a_name_of_some_length" in shown(found, 100_000)
+    assert "a_task_with_a_name_of_some_length" in shown(found, 120)
+    assert "a_task_with_a_name_of_some_length" not in shown(found, 80)
 
 
 def test_nothing_to_show_is_said() -> None:

@@ -35,27 +35,28 @@ def list_assets(names: Names = None) -> None:
     Example:
       coeval datasets list alpaca-eval
     """
-    from rich.table import Table
     from rich.text import Text
 
     from coeval.benchmarks.assets import Library
     from coeval.cli import streams
+    from coeval.cli.name_table import Column, Row, print_table
 
     library = Library()
     chosen = library.manifest.select(names or ["all"])
     console = streams.results()
-    table = Table(box=None)
-    table.add_column("name", min_width=max(map(len, chosen)))
-    table.add_column("licence", no_wrap=True)
-    table.add_column("size", justify="right", no_wrap=True)
-    table.add_column("records", justify="right", no_wrap=True)
-    table.add_column("there", no_wrap=True)
+    rows = []
     for name in chosen:
         asset = library.manifest.asset(name)
         records = f"{asset.records:,}" if asset.records else ""
-        table.add_row(name, asset.license, _size(asset.bytes), records, library.presence(name)[0])
-    console.print(table)
-    console.print(Text(f"Cache: {library.cache.root} (COEVAL_CACHE names another folder)"))
+        rows.append(Row(name, (asset.license, _size(asset.bytes), records, library.presence(name)[0])))
+    columns = (
+        Column("licence", words=True),
+        Column("size"),
+        Column("records"),
+        Column("there", words=True),
+    )
+    print_table(console, "", "name", columns, rows)
+    console.print(Text(f"Cache: {library.cache.root} (COEVAL_CACHE names another folder)"), soft_wrap=True)
 
 
 @app.command()

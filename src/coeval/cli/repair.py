@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from coeval.cli.name_table import Column
     from coeval.pipeline.config.schema import Phase
     from coeval.pipeline.repair import FileState, Line, Report
 
@@ -86,47 +87,45 @@ def _figures(files: list[FileState]) -> list[str]:
 
 
 def _show_phases(report: Report, phases: tuple[Phase, ...], console: Console) -> None:
-    from rich.table import Table
+    from coeval.cli.name_table import Row, print_table
 
-    table = Table("phase", box=None)
-    for name in ("lines", "failed", "invalid", "planned", "there", "owed"):
-        table.add_column(name, justify="right")
-    for phase in phases:
-        table.add_row(phase, *_figures([file for file in report.files if file.phase == phase]))
-    console.print(table)
+    rows = [Row(phase, _figures([file for file in report.files if file.phase == phase])) for phase in phases]
+    print_table(console, "", "phase", _columns(), rows)
+
+
+def _columns() -> list[Column]:
+    from coeval.cli.name_table import Column
+
+    return [Column(name) for name in ("lines", "failed", "invalid", "planned", "there", "owed")]
 
 
 def _show_files(report: Report, console: Console) -> None:
     """Folders as headings, their files below; documents, which have no lines, only if damaged."""
-    from rich.table import Table
-    from rich.text import Text
+    from coeval.cli.name_table import Row, print_table
 
-    table = Table(title="Files", title_justify="left", box=None)
-    table.add_column("file", overflow="fold", min_width=20)
-    for name in ("lines", "failed", "invalid", "planned", "there", "owed"):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows: list[Row] = []
     folder = ""
     for file in report.files:
         if not file.is_document or file.invalid:
             if file.path.parent.name != folder:
                 folder = file.path.parent.name
-                table.add_row(Text(f"{folder}/", style="bold"))
-            table.add_row(Text(f"  {file.path.name}"), *_figures([file]))
-    console.print(table)
+                rows.append(Row(f"{folder}/", style="bold"))
+            rows.append(Row(f"  {file.path.name}", _figures([file])))
+    print_table(console, "Files", "file", _columns(), rows)
 
 
 def _show_reasons(report: Report, console: Console) -> None:
-    from rich.table import Table
-
+    from coeval.cli.name_table import Column, Row, print_table
     from coeval.pipeline.validity import REASONS
 
     if not report.reasons:
         return
-    table = Table("phase", "reason", "meaning", title="Invalid lines", title_justify="left", box=None)
-    table.add_column("lines", justify="right")
-    for (phase, reason), count in report.reasons.most_common():
-        table.add_row(phase, reason, REASONS[reason], f"{count:,}")
-    console.print(table)
+    rows = [
+        Row(reason, (phase, f"{count:,}", REASONS[reason]))
+        for (phase, reason), count in report.reasons.most_common()
+    ]
+    columns = (Column("phase", words=True), Column("lines"), Column("meaning", words=True, free=True))
+    print_table(console, "Invalid lines", "reason", columns, rows)
 
 
 def _show_lines(title: str, lines: list[Line], folder: Path, console: Console) -> None:
@@ -138,7 +137,7 @@ def _show_lines(title: str, lines: list[Line], folder: Path, console: Console) -
         console.print(Text(f"{title}:", style="bold"))
     for line in lines:
         why = f"  {line.flaw.reason}: {line.flaw.detail}" if line.flaw else ""
-        console.print(Text(plain(f"{line.path.relative_to(folder)}:{line.number}{why}")))
+        console.print(Text(plain(f"{line.path.relative_to(folder)}:{line.number}{why}")), soft_wrap=True)
         text = line.text.decode(errors="backslashreplace").rstrip("\n")
         console.print(
             Text("  " + plain(text[:_EXCERPT]) + ("…" if len(text) > _EXCERPT else ""), style="dim")

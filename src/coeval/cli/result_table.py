@@ -56,7 +56,8 @@ def render(results: Results, console: Console) -> None:
         for table in _score_tables(results, console.width):
             console.print(table)
     if results.labels:
-        console.print(_label_table(results.labels, console.width))
+        for table in _label_tables(results.labels, console.width):
+            console.print(table)
     if not scored and not results.labels:
         console.print(Text("no scores yet: no answer has been judged"))
     for note in _notes(results, scored):
@@ -111,41 +112,57 @@ def _label_columns(results: Results, students: Sequence[str]) -> list[Column]:
     ]
 
 
-def _label_table(labels: Sequence[LabelAccuracy], width: int) -> Table:
+def _label_tables(labels: Sequence[LabelAccuracy], width: int) -> list[Table]:
+    """One table if all names fit beside the figures, else one for each label of each task."""
+    names = {
+        "task": [_named(label.task, "task" in label.removed) for label in labels],
+        "label": [_named(label.attribute, "label" in label.removed) for label in labels],
+        "student": [_named(label.student, "student" in label.removed) for label in labels],
+    }
+    dim = [bool(label.removed) for label in labels]
+    columns = _label_figures(labels)
+    leading = [(header, cells) for header, cells in names.items() if header != "student"]
+    rows = [Row(name, off) for name, off in zip(names["student"], dim, strict=True)]
+    wanted = sum(_widest([header, *cells]) + _GAP for header, cells in names.items()) - _GAP
+    if wanted + _wide(columns) <= width:
+        return [_table("Label accuracy", rows, columns, width, leading)]
+    tables = []
+    places = list(zip(names["task"], names["label"], strict=True))
+    for task, label in dict.fromkeys(places):
+        at = [n for n, place in enumerate(places) if place == (task, label)]
+        figures = _label_figures([labels[n] for n in at])
+        title = f"Label accuracy in {task}: {label}"
+        tables.append(_table(title, [rows[n] for n in at], figures, width))
+    return tables
+
+
+def _label_figures(labels: Sequence[LabelAccuracy]) -> list[Column]:
     columns = [
         ("accuracy", [_accuracy(label) for label in labels]),
         ("right", [f"{label.correct} of {label.n}" for label in labels]),
     ]
     if any(label.none_of_the_labels for label in labels):
         columns.append((_NO_LABEL, [str(label.none_of_the_labels) for label in labels]))
-    table = Table(title=Text("Label accuracy"), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
-    named = {
-        "task": [_named(label.task, "task" in label.removed) for label in labels],
-        "label": [_named(label.attribute, "label" in label.removed) for label in labels],
-        "student": [_named(label.student, "student" in label.removed) for label in labels],
-    }
-    wanted = [_widest([header, *names]) for header, names in named.items()]
-    shares = _shares(wanted, width - _wide(columns) - _GAP * (len(named) - 1))
-    for header, share in zip(named, shares, strict=True):
-        table.add_column(header, width=share, overflow="fold")
-    for header, cells in columns:
-        table.add_column(header, width=_widest([header, *cells]), justify="right")
-    for row, label in enumerate(labels):
-        texts = [*(names[row] for names in named.values()), *(cells[row] for _, cells in columns)]
-        table.add_row(*map(Text, texts), style="dim" if label.removed else None)
-    return table
+    return columns
 
 
-def _table(title: str, rows: Sequence[Row], columns: Sequence[Column], width: int) -> Table:
+def _table(
+    title: str, rows: Sequence[Row], columns: Sequence[Column], width: int, leading: Sequence[Column] = ()
+) -> Table:
+    """Students and their figures; ``leading`` columns, of names that fit, stand before."""
     table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
-    room = max(_name_width(rows, width), width - _wide(columns))
+    for header, cells in leading:
+        table.add_column(Text(header), width=_widest([header, *cells]), no_wrap=True)
+    before = sum(_widest([header, *cells]) + _GAP for header, cells in leading)
+    headers = _longest_header(columns, width - before - _name_width(rows, width))
+    room = max(_name_width(rows, width), width - before - _wide(columns, headers))
     table.add_column("student", width=min(_longest_name(rows), room), overflow="fold")
     for header, cells in columns:
-        table.add_column(Text(header), width=_column_width(header, cells), justify="right", overflow="fold")
+        wide = _column_width(header, cells, headers)
+        table.add_column(Text(header), width=wide, justify="right", overflow="fold")
     for n, row in enumerate(rows):
-        table.add_row(
-            Text(row.name), *(Text(cells[n]) for _, cells in columns), style="dim" if row.dim else None
-        )
+        cells = [*(cells[n] for _, cells in leading), row.name, *(cells[n] for _, cells in columns)]
+        table.add_row(*map(Text, cells), style="dim" if row.dim else None)
     return table
 
 
@@ -163,26 +180,20 @@ def _longest_name(rows: Sequence[Row]) -> int:
     return _widest(["student", *(row.name for row in rows)])
 
 
-def _column_width(header: str, cells: Sequence[str]) -> int:
+def _longest_header(columns: Sequence[Column], free: int) -> int:
+    """To how many cells headers are folded: not at all where there is room for them as they are."""
+    whole = _widest([header for header, _ in columns])
+    return whole if _wide(columns, whole) <= free else _LONGEST_HEADER
+
+
+def _column_width(header: str, cells: Sequence[str], longest_header: int) -> int:
     """A long header is folded, a cell never."""
-    return max(min(cell_len(header), _LONGEST_HEADER), _widest(cells))
+    return max(min(cell_len(header), longest_header), _widest(cells))
 
 
-def _shares(wanted: Sequence[int], free: int) -> list[int]:
-    """Widths of columns that want so many cells each: short ones get theirs, long ones share what is left."""
-    share = max(wanted, default=0)
-    for position, want in enumerate(sorted(wanted)):
-        left = free // (len(wanted) - position)
-        if want > left:
-            share = max(_SHORTEST_NAME, left)
-            break
-        free -= want
-    return [min(want, share) for want in wanted]
-
-
-def _wide(columns: Sequence[Column]) -> int:
+def _wide(columns: Sequence[Column], longest_header: int = _LONGEST_HEADER) -> int:
     """Cells that columns take beside a first one."""
-    return _EDGES + sum(_column_width(header, cells) + _GAP for header, cells in columns)
+    return _EDGES + sum(_column_width(header, cells, longest_header) + _GAP for header, cells in columns)
 
 
 def _widest(texts: Sequence[str]) -> int:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from coeval.api import Run, arun, find_keys
 from coeval.cli import streams
 from coeval.cli.loop import interruptible, run_async
+from coeval.cli.name_table import Column, Row, print_table
 from coeval.cli.progress_view import Terminal
 from coeval.cli.result_table import render
 from coeval.cli.say import say, warn
@@ -41,42 +41,47 @@ def count_calls(config: Config, how: dict[str, Any]) -> int:
     config = _resolved(config, how["keys"], messages)
     for sentence in doubts(config):
         warn(messages, sentence)
-    models = Table("model", "interface", "roles", title="Models", title_justify="left", box=None)
-    for model in config.models:
-        models.add_row(Text(model.name), model.interface, ", ".join(model.roles))
-    results.print(models)
     foreseen = forecast(config, options)
     for sentence in foreseen.warnings:
         warn(messages, sentence)
+    _show_models(config, results)
     results.print()
-    results.print(_phase_table(config, options, foreseen))
+    _show_phases(config, options, foreseen, results)
     results.print()
-    results.print(_task_table(config, foreseen))
-    say(results, f"\n{foreseen.total} calls, without probes and retries. Nothing was asked or written.")
+    _show_tasks(config, foreseen, results)
+    results.print()
+    say(results, f"{foreseen.total} calls, without probes and retries. Nothing was asked or written.")
     return 0
 
 
-def _phase_table(config: Config, options: Options, foreseen: Forecast) -> Table:
-    table = Table("phase", "mode", title="What is owed", title_justify="left", box=None)
-    for heading in ("records", "calls"):
-        table.add_column(heading, justify="right")
+def _show_models(config: Config, results: Console) -> None:
+    columns = (Column("interface", words=True), Column("roles", words=True, free=True))
+    rows = [Row(model.name, (model.interface, ", ".join(model.roles))) for model in config.models]
+    print_table(results, "Models", "model", columns, rows)
+
+
+def _show_phases(config: Config, options: Options, foreseen: Forecast, results: Console) -> None:
+    rows = []
     for phase in PHASES:
-        records, calls = foreseen.owed_of_phase(phase), foreseen.calls_of_phase(phase)
-        table.add_row(phase, _mode(config, options, phase), str(records), str(calls))
-    table.add_row("total", "", str(foreseen.total_owed), str(foreseen.total), style="bold")
-    return table
+        counts = (str(foreseen.owed_of_phase(phase)), str(foreseen.calls_of_phase(phase)))
+        rows.append(Row(phase, (_mode(config, options, phase), *counts)))
+    rows.append(Row("total", ("", str(foreseen.total_owed), str(foreseen.total)), "bold"))
+    columns = (Column("mode", words=True), Column("records"), Column("calls"))
+    print_table(results, "What is owed", "phase", columns, rows)
 
 
-def _task_table(config: Config, foreseen: Forecast) -> Table:
-    table = Table("task", title="By task", title_justify="left", box=None)
-    for heading in ("items per teacher", "target", "nuance", "evaluation"):
-        table.add_column(heading)
-    table.add_column("calls", justify="right")
+def _show_tasks(config: Config, foreseen: Forecast, results: Console) -> None:
+    rows = []
     for task in config.tasks:
         sampling = task.sampling
-        settings = (str(sampling.total), _span(sampling.target), _span(sampling.nuance), task.evaluation_mode)
-        table.add_row(Text(task.name), *settings, str(foreseen.calls_of_task(task.name)))
-    return table
+        settings = (_span(sampling.target), _span(sampling.nuance), task.evaluation_mode)
+        rows.append(Row(task.name, (str(sampling.total), *settings, str(foreseen.calls_of_task(task.name)))))
+    columns = (
+        Column("items"),
+        *(Column(heading, words=True) for heading in ("target", "nuance", "evaluation")),
+        Column("calls"),
+    )
+    print_table(results, "By task (items: of each teacher)", "task", columns, rows)
 
 
 def _span(count: str | tuple[int, int]) -> str:
@@ -158,12 +163,13 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
 
 def _tell_gaps(summary: Summary, messages: Console) -> None:
     warn(messages, "Not all that was asked for is there:")
-    table = Table("phase", "planned", "there", "missing", "why", box=None)
+    rows = []
     for phase, outcome in summary.phases.items():
         if outcome.missing:
             counts = (outcome.planned, outcome.planned - outcome.missing, outcome.missing)
-            table.add_row(phase, *(f"{count:,}" for count in counts), Text(_why(outcome)))
-    messages.print(table)
+            rows.append(Row(phase, (*(f"{count:,}" for count in counts), _why(outcome))))
+    columns = (*map(Column, ("planned", "there", "missing")), Column("why", words=True, free=True))
+    print_table(messages, "", "phase", columns, rows)
 
 
 def _why(outcome: PhaseOutcome) -> str:

@@ -56,7 +56,8 @@ def _show_meta(folder: RunDir, console: Console) -> None:
         console.print(Text(f"{folder.path}: not started yet (no meta.json)"))
         return
     kind = " (simulated models)" if meta.simulated else ""
-    console.print(Text(plain(f"{meta.experiment_id}: {_standing(folder, meta)}{kind}")), style="bold")
+    standing = plain(f"{meta.experiment_id}: {_standing(folder, meta)}{kind}")
+    console.print(Text(standing, style="bold"), soft_wrap=True)
     console.print(Text(f"created {meta.created_at}, updated {meta.updated_at}", style="dim"))
     if meta.resume_from:
         console.print(Text(plain(f"resumed from {meta.resume_from}")))
@@ -73,9 +74,9 @@ def _standing(folder: RunDir, meta: Meta) -> str:
 
 
 def _show_phases(folder: RunDir, console: Console) -> None:
-    from rich.table import Table
     from rich.text import Text
 
+    from coeval.cli.name_table import Column, Row, print_table
     from coeval.pipeline.recorded import Recorded
     from coeval.pipeline.supplied import waiting_items
 
@@ -86,31 +87,31 @@ def _show_phases(folder: RunDir, console: Console) -> None:
         "response_collection": recorded.responses,
         "evaluation": recorded.evaluations,
     }
-    table = Table("phase", "complete", "files", "records", "failed", box=None)
+    rows = []
     for phase in ("attribute_mapping", "rubric_mapping", *counts):
         complete = "yes" if meta is not None and phase in meta.phases_completed else "no"
         if (index := counts.get(phase)) is not None:
             good = sum(1 for key in index if (entry := index.get(key)) is not None and entry.good)
-            table.add_row(
-                phase, complete, str(len(folder.files(phase))), f"{good:,}", f"{len(index) - good:,}"
-            )
+            figures = [len(folder.files(phase)), good, len(index) - good]
         else:
-            files = len(list(folder.folder(phase).glob("*.json")))
-            table.add_row(phase, complete, str(files), "", "")
-    console.print(table)
+            figures = [len(list(folder.folder(phase).glob("*.json")))]
+        rows.append(Row(phase, (complete, *(f"{figure:,}" for figure in figures))))
+    columns = (Column("complete", words=True), *map(Column, ("files", "records", "failed")))
+    print_table(console, "", "phase", columns, rows)
     if count := len(recorded.damaged):
         lines = "line is no record" if count == 1 else "lines are no records"
         waiting = "; items of one's own are read when the run starts"
         started = meta is not None or folder.config.exists()
         way = f"; see coeval repair --run {folder.path} --dry-run" if started else waiting
-        console.print(Text(f"{count:,} {lines}{way}"))
+        console.print(Text(f"{count:,} {lines}{way}"), soft_wrap=True)
 
 
 def _show_errors(folder: RunDir, console: Console) -> None:
     from collections import Counter, deque
 
-    from rich.table import Table
     from rich.text import Text
+
+    from coeval.cli.name_table import Column, Row, print_table
 
     groups: Counter[tuple[str, str, str]] = Counter()
     last: deque[ErrorLine] = deque(maxlen=_LAST)
@@ -119,18 +120,19 @@ def _show_errors(folder: RunDir, console: Console) -> None:
         last.append(error)
     if not last:
         return
-    table = Table("phase", "model", "error", title="Errors so far", title_justify="left", box=None)
-    table.add_column("times", justify="right")
-    for (phase, model, kind), times in groups.most_common(_MOST_GROUPS):
-        table.add_row(phase, Text(plain(model)), Text(plain(kind)), f"{times:,}")
-    console.print(table)
+    rows = [
+        Row(phase, (model, kind, f"{times:,}"))
+        for (phase, model, kind), times in groups.most_common(_MOST_GROUPS)
+    ]
+    columns = (Column("model", words=True), Column("error", words=True), Column("times"))
+    print_table(console, "Errors so far", "phase", columns, rows)
     if (left_out := len(groups) - _MOST_GROUPS) > 0:
         console.print(f"… and {left_out:,} more kinds")
     of_all = f" of {groups.total():,}" if groups.total() > len(last) else ""
     console.print(Text(f"Last {len(last)}{of_all}:"), style="bold")
     for error in last:
         about = error.id or error.phase or folder.errors.name
-        console.print(Text(plain(f"{error.at}  {error.kind}  {about}")))
+        console.print(Text(plain(f"{error.at}  {error.kind}  {about}")), soft_wrap=True)
         message = error.message if len(error.message) <= _EXCERPT else f"{error.message[:_EXCERPT]}…"
         console.print(Text(plain(f"  {message}")), style="dim")
 

@@ -1,0 +1,136 @@
+"""Whatever a message, a page, an example or a help text tells somebody to type can be typed."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from coeval.cli.eval_framework.main import app as eval_framework
+from coeval.cli.main import app
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("README.md", "Makefile", "docs/**/*.md", "examples/*", "benchmark/*", "Config/*")
+
+CALL = re.compile(r"(?<![\w./-])coeval ((?:datasets )?[a-z][a-z-]*)((?:(?! coeval )[^`\n;)])*)")
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+PROSE = {"import", "puts"}
+"""Words that follow the package's name and are no command."""
+OTHERS = {
+    "--check": "python -m coeval.pipeline.config.json_schema",
+    "--dest": "pip download",
+    "--no-deps": "pip download",
+    "--no-input": "pip download",
+    "--only-binary": "pip download",
+    "--progress-bar": "pip download",
+    "--served-model-name": "vllm serve",
+}
+"""Options of other programs, and whose they are."""
+
+
+class Told(NamedTuple):
+    """A text that somebody may follow, and where it stands."""
+
+    where: str
+    text: str
+
+
+def strings(tree: ast.AST) -> Iterator[ast.Constant | ast.JoinedStr]:
+    """The outermost string literals; the pieces of one that is put together stay together."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.JoinedStr) or (
+            isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ):
+            yield node
+        else:
+            yield from strings(node)
+
+
+def written(node: ast.Constant | ast.JoinedStr) -> str:
+    """A literal's text, with a word in place of each value."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
+
+
+def told() -> list[Told]:
+    messages = [
+        Told(f"{path.relative_to(ROOT)}:{node.lineno}", written(node))
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        for node in strings(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    pages = [path for pattern in PAGES for path in sorted(ROOT.glob(pattern)) if path.is_file()]
+    return messages + [Told(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in pages]
+
+
+def options(command: Any) -> set[str]:
+    return {"--help", *(flag for parameter in command.params for flag in parameter.opts)}
+
+
+def commands(group: Any, path: str = "") -> dict[str, Any]:
+    """Every command by its words, groups included."""
+    found = {}
+    for name, command in getattr(group, "commands", {}).items():
+        found[f"{path}{name}"] = command
+        found |= commands(command, f"{path}{name} ")
+    return found
+
+
+COEVAL: Any = typer.main.get_command(app)
+COMMANDS = {name: command for name, command in commands(COEVAL).items() if not command.hidden}
+EVALUATE: Any = typer.main.get_command(eval_framework)
+KNOWN_OPTIONS = options(EVALUATE) | options(COEVAL).union(*map(options, COMMANDS.values()))
+
+
+def wrong_calls(texts: list[Told]) -> list[str]:
+    wrong = []
+    for where, text in texts:
+        for call in CALL.finditer(text):
+            name = call[1]
+            if name not in COMMANDS:
+                if name.split()[0] not in PROSE:
+                    wrong.append(f"{where}: there is no command coeval {name}")
+                continue
+            allowed = options(COMMANDS[name])
+            shown = call[2].partition(" #")[0]
+            wrong += [
+                f"{where}: coeval {name} takes no {flag}"
+                for flag in FLAG.findall(shown)
+                if flag not in allowed
+            ]
+    return wrong
+
+
+def unknown_options(texts: list[Told]) -> list[str]:
+    return [
+        f"{where}: {flag} is no option of coeval or eval-framework"
+        for where, text in texts
+        for flag in FLAG.findall(text)
+        if flag not in KNOWN_OPTIONS and flag not in OTHERS
+    ]
+
+
+def test_every_command_that_is_named_exists_and_takes_what_it_is_given() -> None:
+    texts = [each for each in told() if not each.where.startswith("src/coeval/cli/later.py")]
+    assert len(texts) > 1000
+    assert wrong_calls(texts) == []
+
+
+def test_every_option_that_a_message_names_exists() -> None:
+    assert unknown_options([each for each in told() if each.where.startswith("src/")]) == []
+
+
+def test_what_does_not_exist_is_found() -> None:
+    planted = [Told("a", "see `coeval plan --config x`; coeval run --confg FILE, coeval datasets frob x")]
+    assert wrong_calls(planted) == [
+        "a: there is no command coeval plan",
+        "a: coeval run takes no --confg",
+        "a: there is no command coeval datasets frob",
+    ]
+    assert unknown_options([Told("a", "with --confg or --continue")]) == [
+        "a: --confg is no option of coeval or eval-framework"
+    ]
