@@ -63,7 +63,7 @@ def _help(command: Any, path: str, parent: Any = None) -> str:
     text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
     sections = [f"## `{path}`\n\n```text\n{text}\n```\n"]
     below = getattr(command, "commands", {})
-    sections += [_help(below[name], f"{path} {name}", context) for name in below]
+    sections += [_help(part, f"{path} {name}", context) for name, part in below.items() if not part.hidden]
     return "\n".join(sections)
 
 
