@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -262,6 +264,24 @@ def test_from_prompts_to_a_table(
     used = found["assets"]["ifeval/prompts"]
     assert (used["official"], len(used["sha256"])) == (False, 64)
     assert found["coeval_version"]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_bars_go_to_the_terminal_and_only_figures_into_a_pipe(
+    host: str, prompts: Path, tmp_path: Path, columns: int
+) -> None:
+    command = [sys.executable, "-m", "coeval.cli.eval_framework", "--tasks", "ifeval", "--model", "sim-a"]
+    words = [*command, "--base-url", host, "--ifeval-input", prompts]
+    seen = on_terminal(words, columns, cwd=tmp_path, out_piped=True)
+    assert seen.code == 0
+    assert any(re.match(r"ifeval .* 2/2 +2/2 ", line) for line in seen.written)
+    assert "…" not in "\n".join(seen.written)
+    assert seen.screen[-2] == "Results: outputs/ifeval"
+    assert not re.search(r"[\x1b\r━]|records|Results", seen.piped)
+    assert re.search(r"^  instruction_level_strict_accuracy +\d\.\d{3}  \[", seen.piped, re.MULTILINE)
+    whole = on_terminal(words, columns, cwd=tmp_path)
+    assert max(map(len, whole.screen)) <= columns
+    assert "  instruction_level_strict_accuracy" in "\n".join(whole.screen)
 
 
 def test_options_of_tasks_that_are_not_asked_for_are_told(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coeval.core.plain import plain
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -135,7 +137,11 @@ def verify(names: Names = None) -> None:
 
 @contextmanager
 def fetch_bar(console: Console) -> Iterator[Progress]:
-    """A progress bar for each thing that is fetched while this is entered."""
+    """A progress bar for each thing that is fetched while this is entered; a line elsewhere than on a
+    terminal."""
+    if not console.file.isatty():
+        yield _Lines(console)
+        return
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
 
@@ -145,7 +151,7 @@ def fetch_bar(console: Console) -> Iterator[Progress]:
         DownloadColumn(),
         TransferSpeedColumn(),
     )
-    with Bars(*columns, console=console) as bars:
+    with Bars(*columns, console=console, redirect_stdout=False) as bars:
         shown = {}
 
         def tell(what: str, taken: int, size: int | None) -> None:
@@ -154,6 +160,19 @@ def fetch_bar(console: Console) -> Iterator[Progress]:
             bars.update(shown[what], completed=taken)
 
         yield tell
+
+
+class _Lines:
+    """Says once of each thing that it is being fetched."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._told: set[str] = set()
+
+    def __call__(self, what: str, _taken: int, size: int | None) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            self._console.print(f"fetching {plain(what)} ({_size(size)})")
 
 
 def _size(number: int | None) -> str:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from coeval.analysis.cut_off import CutOff, cut_off_sentence, warning_of_cut_off
@@ -16,6 +15,7 @@ from coeval.benchmarks.conclusion import Outcome, Spread, TaskOutcome, over_runs
 from coeval.benchmarks.given import GivenCounts
 from coeval.benchmarks.job import RecordCounts
 from coeval.benchmarks.summary import Summary
+from coeval.cli.name_table import Column, Row, print_table
 from coeval.cli.say import say, warn
 
 _NONE = "–"
@@ -29,10 +29,10 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         return
     if results.file.isatty():
         results.print()
-    results.print(_table(outcome))
+    _show_figures(outcome, results)
     results.print()
     if spreads := over_runs(outcome.tasks):
-        results.print(_table_over_runs(spreads))
+        _show_over_runs(spreads, results)
         results.print()
     for task in outcome.tasks:
         _remark(task, results, messages)
@@ -52,36 +52,32 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
     messages.print(Text(f"Results: {folders}"), soft_wrap=True)
 
 
-def _table(outcome: Outcome) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("task and metric", overflow="fold")
-    for heading in ("value", "95 % interval", "n", "failed"):
-        table.add_column(heading, justify="right", no_wrap=True)
+def _show_figures(outcome: Outcome, console: Console) -> None:
+    rows = []
     for task in outcome.tasks:
         summary = task.summary
         if summary is None:
             state = "no result" if task.left_at is None else "stopped"
-            table.add_row(Text(task.label, style="bold"), Text(state, style="red"))
+            rows.append(Row(task.label, (state,), "bold red"))
             continue
         counts = f"{summary.n_expected:,}", f"{sum(summary.n_failed.values()):,}"
         state = "" if summary.metrics else "not judged"
-        table.add_row(Text(task.label, style="bold"), state, "", *counts)
+        rows.append(Row(task.label, (state, "", *counts), "bold"))
         for name, metric in summary.metrics.items():
-            table.add_row(Text(f"  {name}"), _value(metric), _interval(metric), f"{metric.n:,}")
-    return table
+            rows.append(Row(f"  {name}", (_value(metric), _interval(metric), f"{metric.n:,}")))
+    columns = [Column(heading) for heading in ("value", "95 % interval", "n", "failed")]
+    print_table(console, "", "task and metric", columns, rows)
 
 
-def _table_over_runs(spreads: Mapping[str, Mapping[str, Spread]]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("task and metric, over runs", overflow="fold")
-    for heading in ("mean", "std", "runs"):
-        table.add_column(heading, justify="right", no_wrap=True)
+def _show_over_runs(spreads: Mapping[str, Mapping[str, Spread]], console: Console) -> None:
+    rows = []
     for task, metrics in spreads.items():
-        table.add_row(Text(task, style="bold"))
+        rows.append(Row(task, style="bold"))
         for name, spread in metrics.items():
             std = _NONE if spread.std is None else _number(spread.std, spread.unit)
-            table.add_row(Text(f"  {name}"), _number(spread.mean, spread.unit), std, f"{spread.n_runs:,}")
-    return table
+            rows.append(Row(f"  {name}", (_number(spread.mean, spread.unit), std, f"{spread.n_runs:,}")))
+    columns = [Column(heading) for heading in ("mean", "std", "runs")]
+    print_table(console, "", "task and metric, over runs", columns, rows)
 
 
 def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:

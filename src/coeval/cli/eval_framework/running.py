@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from rich.console import Console
 
 from coeval.benchmarks.assets import Progress
@@ -20,6 +19,7 @@ from coeval.cli import streams
 from coeval.cli.datasets import fetch_bar
 from coeval.cli.eval_framework.asked import Flags, evaluation_of, idle_options
 from coeval.cli.eval_framework.report import show
+from coeval.cli.json_text import json_text
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.progress_view import Terminal
 from coeval.cli.starting import begin
@@ -44,7 +44,7 @@ def run_and_report(flags: Flags) -> int:
             )
             outcome = conclude(prepared, ended)
     if flags["as_json"]:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(_plain(outcome))) + b"\n")
+        sys.stdout.write(json_text(_plain(outcome), indent=2) + "\n")
     else:
         show(outcome, streams.results(), messages)
     return outcome.exit_code
