@@ -106,6 +106,14 @@ def test_a_folder_that_is_no_run_is_told_with_the_runs_close_by(lab: Lab, coeval
         assert coeval(*command, "--run", other).err.startswith(f"{other} is not a run folder: it holds no")
 
 
+def test_labels_alone_have_no_parts(here: Path, coeval: Command) -> None:
+    lab = Lab(here, [model("ann")], [quiz()])
+    lab.run()
+    shown = coeval("results", "--run", lab.path, "--by", "factor")
+    assert shown.code == 0
+    assert "labels are compared here" in shown.out
+
+
 def test_a_run_without_any_score_says_so(here: Path, coeval: Command) -> None:
     lab = Lab(here, [model("ann", failure_rate=1)], settings={"probe_mode": "disable"})
     assert lab.run().exit_code == 3

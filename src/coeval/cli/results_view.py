@@ -33,7 +33,9 @@ def print_tables(results: Results, parts: Parts | None, console: Console) -> Non
         return
     if results.simulated:
         console.print(Text(SIMULATED, style="bold yellow"))
-    if not parts:
+    if not parts and results.labels:
+        say(console, "nothing to show by parts: labels are compared here, and no judge has scored anything")
+    elif not parts:
         say(console, "no scores yet: no answer has been judged")
     for task, of_task in groupby(parts, key=lambda score: score.task):
         console.print(_table(task, list(of_task), repeated=not console.file.isatty()))
