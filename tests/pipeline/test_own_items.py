@@ -168,12 +168,20 @@ def test_many_lines_of_one_kind_are_told_once(lab: Lab) -> None:
     assert "(also on 39 more lines: 2, 3, 4, 5, 6, …)" in str(refused.value)
 
 
+def test_a_file_full_of_mistakes_is_told_in_a_screenful(lab: Lab) -> None:
+    put(lab, *({"id": n, f"question {n}": "?"} for n in range(400)))
+    with pytest.raises(UsageError, match=r"jsonl: … and 380 more of the kind") as refused:
+        lab.run()
+    assert len(str(refused.value).splitlines()) == 22
+
+
 def test_what_is_worth_a_look_is_told(lab: Lab) -> None:
-    lab.tasks = [quiz("story", total=3)]
+    lab.tasks = [quiz("story", total=4)]
     path = put(
         lab,
         {"id": 1, "prompt": "Sky?", "sampled_target_attributes": {"colour": "blue"}},
-        {"id": "1", "prompt": "Rose?", "sampled_target_attributes": {"colour": "red"}},
+        {"id": "1", "prompt": "Rose?", "sampled_target_attributes": {"colour": " RED"}},
+        {"id": 3, "prompt": "Snow?", "sampled_target_attributes": {"colour": "white"}},
         {"id": 2, "prompt": "Leaf?", "refrence_response": "green"},
     )
     told = Told()
@@ -181,9 +189,10 @@ def test_what_is_worth_a_look_is_told(lab: Lab) -> None:
     assert run.exit_code == 3
     assert told.warnings == [
         f"{path}:2: the id story__exam__1 stood on line 1 already; the last one counts",
-        f"{path}:3: the field `refrence_response` is not used; is `reference_response` meant?",
-        f"{path}:3: the label colour has no value in `sampled_target_attributes`, and is not compared",
-        f"{path} holds 2 of the 3 items that sampling.total asks for",
+        f"{path}:3: the label colour is white, which target_attributes does not declare",
+        f"{path}:4: the field `refrence_response` is not used; is `reference_response` meant?",
+        f"{path}:4: the label colour has no value in `sampled_target_attributes`, and is not compared",
+        f"{path} holds 3 of the 4 items that sampling.total asks for",
     ]
     assert list(forecast(load_config(lab.file), Options(continue_run=True)).warnings)[-1] == told.warnings[-1]
 

@@ -6,13 +6,16 @@ worth a look a remark; each names file and line.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import Datapoint
+from coeval.judging.label_values import normalise
 from coeval.pipeline.config.load import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.sources import Source, item_files
@@ -22,22 +25,24 @@ from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
 
 _FORM = "one JSON object a line, with `id`, `prompt` and, if there is one, `reference_response`"
-HOW = f"{_FORM} (see docs/items.md)"
+_HOW = f"{_FORM} (see docs/items.md)"
 _LISTED = 5
-_MOST_PROBLEMS = 20
+_MOST = 20
 
 
 class Told(dict[str, list[int]]):
-    """What is said of lines: each sentence with the numbers of its lines, from 1."""
+    """What is said of a file's lines: each sentence with the numbers of its lines, from 1."""
 
     def note(self, sentence: str, number: int) -> None:
         self.setdefault(sentence, []).append(number)
 
     def of(self, path: Path) -> Iterator[str]:
-        for sentence, (first, *others) in self.items():
+        for sentence, (first, *others) in islice(self.items(), _MOST):
             listed = ", ".join(map(str, others[:_LISTED])) + (", …" if len(others) > _LISTED else "")
             lines = f"line {listed}" if len(others) == 1 else f"{len(others):,} more lines: {listed}"
             yield f"{path}:{first}: {sentence}" + (f" (also on {lines})" if others else "")
+        if len(self) > _MOST:
+            yield f"{path}: … and {len(self) - _MOST:,} more of the kind"
 
 
 @dataclass(slots=True)
@@ -45,8 +50,7 @@ class ItemFile:
     """What one benchmark teacher supplies for one task.
 
     ``lines`` are its records as they are to stand, ``rewritten`` says that the file holds something else.
-    ``ids`` maps each record's id to the line where it stood first; ``flaws`` says why a line cannot be
-    used, by its offset.
+    ``ids`` maps each record's id to the line where it stood first.
     """
 
     path: Path
@@ -54,7 +58,6 @@ class ItemFile:
     lines: list[bytes] = field(default_factory=list)
     rewritten: bool = False
     ids: dict[str, int] = field(default_factory=dict)
-    flaws: dict[int, str] = field(default_factory=dict)
     problems: Told = field(default_factory=Told)
     remarks: Told = field(default_factory=Told)
 
@@ -64,17 +67,15 @@ class ItemFile:
         return max(0, self.source.task.sampling.total - len(self.ids))
 
     def read(self) -> ItemFile:
-        offset = 0
         try:
             with self.path.open("rb") as file:
                 for number, text in enumerate(file, 1):
-                    self._take(text, number, offset)
-                    offset += len(text)
+                    self._take(text, number)
         except OSError as error:
             raise store_error("read", self.path, error) from error
         return self
 
-    def _take(self, text: bytes, number: int, offset: int) -> None:
+    def _take(self, text: bytes, number: int) -> None:
         if text.startswith(BOM):
             self.rewritten = True
             self.remarks.note("a byte order mark is left out", number)
@@ -84,25 +85,35 @@ class ItemFile:
             return
         found = read_item(text, self.source.task.name, self.source.teacher)
         if isinstance(found, str):
-            self.flaws[offset] = found
             self.problems.note(found, number)
             return
         self.lines.append(found.line)
         self.rewritten |= found.changed
-        for remark in _remarks(found, self.source.task, self.ids.setdefault(found.item.id, number), number):
+        first = self.ids.setdefault(found.item.id, number)
+        if first != number:
+            self.remarks.note(
+                f"the id {found.item.id} stood on line {first} already; the last one counts", number
+            )
+        for remark in _remarks(found, self.source.task):
             self.remarks.note(remark, number)
 
 
-def _remarks(found: OwnItem, task: TaskConfig, first: int, number: int) -> Iterator[str]:
-    item = found.item
-    if first != number:
-        yield f"the id {item.id} stood on line {first} already; the last one counts"
+def _remarks(found: OwnItem, task: TaskConfig) -> Iterator[str]:
+    attributes, declared = found.item.sampled_target_attributes, task.target_attributes
     for name in found.unused:
-        near = difflib.get_close_matches(name, Datapoint.__struct_fields__, n=1)
-        yield f"the field `{name}` is not used" + (f"; is `{near[0]}` meant?" if near else "")
+        yield f"the field `{name}` is not used" + _meant(name)
     for label in task.label_attributes:
-        if label not in item.sampled_target_attributes:
+        values = declared.get(label) if isinstance(declared, dict) else None
+        if label not in attributes:
             yield f"the label {label} has no value in `sampled_target_attributes`, and is not compared"
+        elif values is not None and normalise(attributes[label]) not in map(normalise, values):
+            yield f"the label {label} is {attributes[label]}, which target_attributes does not declare"
+
+
+@lru_cache
+def _meant(name: str) -> str:
+    near = get_close_matches(name, Datapoint.__struct_fields__, n=1)
+    return f"; is `{near[0]}` meant?" if near else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +144,7 @@ class Supply:
         """
         problems = [problem for file in self.files for problem in file.problems.of(file.path)]
         if problems:
-            more = (
-                [f"… and {len(problems) - _MOST_PROBLEMS:,} more"] if len(problems) > _MOST_PROBLEMS else []
-            )
-            raise ConfigError([*problems[:_MOST_PROBLEMS], *more, f"An item is {HOW}."])
+            raise ConfigError([*problems, f"An item is {_HOW}."])
 
     def need_items(self) -> None:
         """
@@ -148,7 +156,7 @@ class Supply:
         empty = self.absent | {file.path: file.source for file in self.files if not file.ids}
         if empty:
             names = "\n".join(f"  {path} ({s.teacher} for task {s.task.name})" for path, s in empty.items())
-            raise UsageError(f"there are no items in\n{names}\nWrite them there: {HOW}.")
+            raise UsageError(f"there are no items in\n{names}\nWrite them there: {_HOW}.")
 
     def put(self, folder: RunDir) -> None:
         """Write what is to stand otherwise than it was written into the run's folder."""
