@@ -6,7 +6,7 @@ import codecs
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from coeval.models.wire_errors import NotHttp
@@ -38,35 +38,22 @@ class Body:
     __slots__ = ("_codings", "_content", "_fault", "_received", "_unpacked")
 
     def __init__(self, coding: str | None = None) -> None:
-        self._codings: list[_Inflating] = []
+        self._codings: Sequence[_Inflating] = ()
         self._fault = ""
         self._content: bytes | bytearray = b""
         self._received = self._unpacked = 0
         if coding is not None:
-            self._read_codings(coding)
+            self._codings = self._read(coding)
 
     def take(self, data: bytes) -> None:
         """Take in what arrived. Raises NotHttp when it is more than `LARGEST_BODY`."""
         self._received += len(data)
         if self._received > LARGEST_BODY:
             raise self._too_large("a body of")
-        if self._fault:
-            return
-        if not self._codings:
+        if self._codings:
+            self._unpack(data)
+        elif not self._fault:
             self._append(data)
-            return
-        pieces: Iterable[bytes] = (data,)
-        for coding in self._codings:
-            pieces = coding.unpacked(pieces)
-        try:
-            for piece in pieces:
-                self._unpacked += len(piece)
-                if self._unpacked > LARGEST_BODY:
-                    raise self._too_large("a body that unpacks to")
-                self._append(piece)
-        except zlib.error as error:
-            self._fault = f"its compressed body is damaged ({error})"
-            self._content = b""
 
     def whole(self, content_type: str = "") -> bytes:
         """The body, unpacked; text in UTF-8 without a byte order mark. Raises NotHttp when that cannot be."""
@@ -81,6 +68,22 @@ class Body:
             return content  # as nearly all are
         return _in_utf8(content, _charset(content_type))
 
+    def _unpack(self, data: bytes) -> None:
+        if self._fault:
+            return
+        pieces: Iterable[bytes] = (data,)
+        for coding in self._codings:
+            pieces = coding.unpacked(pieces)
+        try:
+            for piece in pieces:
+                self._unpacked += len(piece)
+                if self._unpacked > LARGEST_BODY:
+                    raise self._too_large("a body that unpacks to")
+                self._append(piece)
+        except zlib.error as error:
+            self._fault = f"its compressed body is damaged ({error})"
+            self._content = b""
+
     def _too_large(self, what: str) -> NotHttp:
         self._content = b""  # whoever holds the error holds this too, by its traceback
         return NotHttp(f"{what} more than {LARGEST_BODY >> 20} MiB")
@@ -93,15 +96,17 @@ class Body:
             self._content = bytearray(self._content)
         self._content += data
 
-    def _read_codings(self, header: str) -> None:
+    def _read(self, header: str) -> list[_Inflating]:
+        codings = []
         for name in reversed(header.lower().split(",")):
             match name.strip():
                 case "gzip" | "x-gzip":
-                    self._codings.append(_Inflating(gzip=True))
+                    codings.append(_Inflating(gzip=True))
                 case "deflate":
-                    self._codings.append(_Inflating(gzip=False))
+                    codings.append(_Inflating(gzip=False))
                 case other if other not in _PLAIN:
                     self._fault = f"the content coding {other[:40]!r} is not one we read"
+        return codings
 
 
 class _Inflating:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from asyncio.trsock import TransportSocket
-from collections import deque
 from contextlib import suppress
-from typing import cast
+from typing import Protocol, cast
 
 from coeval.models.answer import Answer, Reply
 from coeval.models.wire_errors import Closed, Lost, NotHttp
 
-__all__ = ["LARGE_BODY", "Connection"]
+__all__ = ["LARGE_BODY", "Connection", "Home"]
 
 LARGE_BODY = 1 << 20
 """Bytes above which a body is written piece by piece, so that the event loop goes on."""
@@ -20,24 +19,32 @@ _PIECE = 1 << 18
 _TICK_S = 0.001
 
 
+class Home(Protocol):
+    """Who is told what becomes of a connection: `models.pool.Pool` says what each word means."""
+
+    def opened(self, connection: Connection) -> None: ...
+    def asked_first(self, connection: Connection) -> None: ...
+    def heard_first(self, connection: Connection) -> None: ...
+    def rests(self, connection: Connection) -> None: ...
+    def leaves(self, connection: Connection) -> None: ...
+    def gone(self, connection: Connection) -> None: ...
+
+
 class Connection(asyncio.Protocol):
     """A keep-alive connection with at most one request on it.
 
-    Parameters
-    ----------
-    idle:
-        where the connection stands while it may be used again; whoever takes it out clears ``resting``.
-    alive:
-        where it stands as long as its socket is open.
+    It may be used again while it stands at its home, which keeps ``resting`` and ``at_rest_since`` (the
+    loop's time).
     """
 
     __slots__ = (
-        "_alive",
         "_answer",
         "_deadline",
         "_gone",
-        "_idle",
+        "_heard",
+        "_home",
         "_loop",
+        "_open",
         "_paused",
         "_pouring",
         "_timer",
@@ -49,18 +56,15 @@ class Connection(asyncio.Protocol):
         "resting",
     )
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, idle: deque[Connection], alive: set[Connection]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, home: Home) -> None:
         self._loop = loop
-        self._idle = idle
-        self._alive = alive
+        self._home = home
         self._transport: asyncio.Transport
         self._answer: Answer | None = None
         self._waiter: asyncio.Future[Reply] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._gone: asyncio.Future[None] | None = None
-        self._paused = self._pouring = self.resting = False
+        self._heard = self._paused = self._pouring = self.resting = self._open = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = self._deadline = self.at_rest_since = 0.0
 
@@ -79,6 +83,8 @@ class Connection(asyncio.Protocol):
         # The timer of an earlier request serves if it comes no later: it looks again when it fires.
         if self._timer is None or deadline < self._timer_at:
             self._arm()
+        if not self._heard:
+            self._home.asked_first(self)
         self._transport.write(data)
         return waiter
 
@@ -114,7 +120,7 @@ class Connection(asyncio.Protocol):
     async def aclose(self) -> None:
         """As `end`; returns when the socket is gone."""
         self.end()
-        if self in self._alive:
+        if self._open:
             self._gone = self._loop.create_future()
             await self._gone
 
@@ -122,9 +128,13 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._alive.add(self)
+        self._open = True
+        self._home.opened(self)
 
     def data_received(self, data: bytes) -> None:
+        if not self._heard:
+            self._heard = True
+            self._home.heard_first(self)
         answer = self._answer
         if answer is None:
             self.end()  # nothing was asked: whatever this is, it must not answer the next request
@@ -146,7 +156,8 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._alive.discard(self)
+        self._open = False
+        self._home.gone(self)
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
 
@@ -181,9 +192,7 @@ class Connection(asyncio.Protocol):
         reply = answer.reply()
         waiter = self._take()
         if answer.keep_alive and not self._pouring and not self._paused:
-            self.at_rest_since = self._loop.time()
-            self.resting = True
-            self._idle.append(self)
+            self._home.rests(self)
         else:
             self._transport.abort()
         if waiter is not None and not waiter.done():
@@ -212,7 +221,7 @@ class Connection(asyncio.Protocol):
     def _leave(self) -> None:
         if self.resting:
             self.resting = False
-            self._idle.remove(self)
+            self._home.leaves(self)
 
     def _take(self) -> asyncio.Future[Reply] | None:
         """The waiter of the request on this connection, which is over now."""

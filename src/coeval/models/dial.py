@@ -13,7 +13,7 @@ from aiohappyeyeballs import AddrInfoType, start_connection
 
 from coeval.models.network import trusted_certificates
 from coeval.models.route import Origin
-from coeval.models.wire_errors import Closed, ConnectTimeout, NoConnection
+from coeval.models.wire_errors import ConnectTimeout, NoConnection
 
 __all__ = ["CONNECT_TIMEOUT_S", "Dialler"]
 
@@ -45,54 +45,33 @@ class Dialler:
 
     def __init__(self) -> None:
         self._lookups: dict[tuple[str, int], tuple[asyncio.Task[list[AddrInfoType]], float]] = {}
-        self._dialling: set[asyncio.Timeout] = set()
         self._tls: ssl.SSLContext | None = None
-        self._quiet = asyncio.Event()
-        self._closed = False
 
-    async def dial(self, origin: Origin, protocol: Callable[[], P], deadline: float) -> P:
-        """Connect, by ``deadline`` (the loop's time) and within `CONNECT_TIMEOUT_S`.
+    async def dial(self, origin: Origin, protocol: Callable[[], P]) -> P:
+        """Connect, within `CONNECT_TIMEOUT_S`.
 
         Raises
         ------
-        WireError, TimeoutError, socket.gaierror, ssl.SSLError
+        NoConnection, ConnectTimeout, socket.gaierror, ssl.SSLError
             as `models.wire_errors` says.
         """
-        loop = asyncio.get_running_loop()
-        timeout = asyncio.timeout_at(min(deadline, loop.time() + CONNECT_TIMEOUT_S))
-        self._dialling.add(timeout)
+        timeout = asyncio.timeout(CONNECT_TIMEOUT_S)
         try:
             async with timeout:
-                return await self._connect(loop, origin, protocol)
+                return await self._connect(asyncio.get_running_loop(), origin, protocol)
         except (socket.gaierror, ssl.SSLError):
             raise
-        except TimeoutError as error:
-            if not timeout.expired():
-                raise NoConnection(error) from None  # the system's own, not ours
-            if self._closed:
-                raise Closed from None
-            if loop.time() < deadline:
-                raise ConnectTimeout from None
-            raise
         except OSError as error:
-            raise NoConnection(error) from None
-        finally:
-            self._dialling.discard(timeout)
-            if self._closed and not self._dialling:
-                self._quiet.set()
+            if timeout.expired():
+                raise ConnectTimeout from None
+            raise NoConnection(error) from None  # a TimeoutError too, if it is the system's own
 
     async def aclose(self) -> None:
-        """End what is still connecting."""
-        self._closed = True
-        now = asyncio.get_running_loop().time()
-        for timeout in self._dialling:
-            timeout.reschedule(now)
+        """End the look-ups of names that nobody waits for any more."""
         lookups = [lookup for lookup, _ in self._lookups.values()]
         for lookup in lookups:
             lookup.cancel()
         await asyncio.gather(*lookups, return_exceptions=True)
-        if self._dialling:
-            await self._quiet.wait()
 
     async def _connect(self, loop: asyncio.AbstractEventLoop, origin: Origin, protocol: Callable[[], P]) -> P:
         addresses = await self._addresses(loop, origin.host, origin.port)

@@ -8,39 +8,30 @@ that have to go through a proxy take `models.proxied` instead.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
-from functools import partial
 
 from coeval.models.answer import Reply
-from coeval.models.connection import LARGE_BODY, Connection
+from coeval.models.connection import LARGE_BODY
 from coeval.models.dial import Dialler
+from coeval.models.pool import Pool
 from coeval.models.route import Origin, Route
-from coeval.models.wire_errors import Closed, Lost
+from coeval.models.wire_errors import Closed
 
-__all__ = ["KEPT_IDLE_S", "Wire"]
-
-KEPT_IDLE_S = 60.0
-"""A connection at rest for longer is not trusted to be there."""
+__all__ = ["Wire"]
 
 
 class Wire:
-    """Sends requests of one event loop, each on a connection of its own while it is under way.
-
-    The connection used last is used next, so that those which a smaller load does not need grow old
-    and are closed.
-    """
+    """Sends requests of one event loop, each on a connection of its own while it is under way."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._dialler = Dialler()
-        self._idle: defaultdict[Origin, deque[Connection]] = defaultdict(deque)
-        self._alive: set[Connection] = set()
+        self._pools: dict[Origin, Pool] = {}
         self._closed = False
 
     @property
     def connections(self) -> int:
         """Open sockets, at rest or not."""
-        return len(self._alive)
+        return sum(len(pool.open) for pool in self._pools.values())
 
     async def send(self, route: Route, body: bytes | None, timeout_s: float) -> Reply:
         """Send one request, once, and bring its answer; redirects and errors are answers too.
@@ -53,9 +44,12 @@ class Wire:
         WireError, TimeoutError, socket.gaierror, ssl.SSLError
             there is no answer; see `models.wire_errors`.
         """
+        if self._closed:
+            raise Closed
         now = self._loop.time()
         deadline = now + timeout_s
-        connection = self._rested(route.origin, now) or await self._connect(route.origin, deadline)
+        pool = self._pools.get(route.origin) or self._open_pool(route.origin)
+        connection = pool.take(now) or await pool.wait(deadline)
         if body is None:
             data, large = route.head + b"\r\n", False
         else:
@@ -71,26 +65,14 @@ class Wire:
             raise
 
     async def aclose(self) -> None:
-        """End every connection, those still connecting included; returns when their sockets are closed."""
+        """End every connection, those still connecting included; returns when their sockets are closed.
+
+        It is for good: what is under way, and whatever is sent later, gets `Closed`.
+        """
         self._closed = True
+        await asyncio.gather(*(pool.aclose() for pool in self._pools.values()))
         await self._dialler.aclose()
-        await asyncio.gather(*(connection.aclose() for connection in list(self._alive)))
 
-    def _rested(self, origin: Origin, now: float) -> Connection | None:
-        """The connection that was used last, if there is one at rest that can be used."""
-        idle = self._idle[origin]
-        while idle and idle[0].at_rest_since < now - KEPT_IDLE_S:
-            idle[0].end()
-        while idle:
-            connection = idle.pop()
-            connection.resting = False
-            if connection.usable:
-                return connection
-        return None
-
-    async def _connect(self, origin: Origin, deadline: float) -> Connection:
-        make = partial(Connection, self._loop, self._idle[origin], self._alive)
-        connection = await self._dialler.dial(origin, make, deadline)
-        if not connection.usable:
-            raise Closed if self._closed else Lost(begun=False)
-        return connection
+    def _open_pool(self, origin: Origin) -> Pool:
+        pool = self._pools[origin] = Pool(origin, self._dialler)
+        return pool
