@@ -26,7 +26,7 @@ from coeval.core.errors import (
     Unreadable,
 )
 from coeval.models.faults import foreign, from_exception, from_status, place
-from coeval.models.wire_errors import Closed, ConnectTimeout, Lost, NoConnection, NotHttp, WireError
+from coeval.models.wire_errors import Closed, ConnectTimeout, Lost, NoConnection, NotHttp, NoTurn, WireError
 
 WHERE = "POST host/v1/chat"
 URL_WITH_KEY = URL("http://host/v1/chat?key=hidden")
@@ -50,7 +50,8 @@ MAPPED: dict[Exception, type[ModelError]] = {
     Lost(begun=True): ConnectionFailed,
     Lost(begun=False): ConnectionFailed,
     Lost(begun=False, cause=ConnectionResetError(errno.ECONNRESET, "reset")): ConnectionFailed,
-    Closed(): ConnectionFailed,
+    NoTurn(): RequestTimeout,
+    Closed(sent=True): ConnectionFailed,
     NotHttp("Invalid character"): Unreadable,
     socket.gaierror(-2, "unknown"): ConnectionFailed,
     aiohttp.ClientError(): ConnectionFailed,

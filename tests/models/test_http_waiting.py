@@ -259,6 +259,36 @@ async def test_draining_lets_the_wire_finish_and_nothing_else() -> None:
         assert len(fake.asked) == asking.permits == 2
 
 
+@pytest.mark.parametrize("proxied", [False, True], ids=["straight", "by proxy"])
+async def test_closing_is_for_good_and_nothing_is_sent_again(
+    proxied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with server(reply(500), hang) as fake:
+        if proxied:
+            monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{fake.port}")
+            monkeypatch.setenv("no_proxy", "other.invalid")
+        asking = Client("http://api.invalid/v1" if proxied else fake.url, ceiling=3)
+        asking.time.gate.clear()
+        retrying = asyncio.create_task(asking.post())
+        await until(lambda: len(fake.asked) == 1 and asking.limiter.in_flight == 0)
+        on_the_wire = [asyncio.create_task(asking.post()) for _ in range(3)]
+        await until(lambda: len(fake.asked) == 4)
+        waiting = asyncio.create_task(asking.post())
+        await until(lambda: asking.limiter.waiting == 1)
+        await asking.http.aclose()
+        for sent in on_the_wire:
+            with pytest.raises(ConnectionFailed, match="because the run ends") as caught:
+                await sent
+            assert caught.value.attempts == 1
+        for unsent in (retrying, waiting):
+            with pytest.raises(Draining, match="the models are closed"):
+                await unsent
+        with pytest.raises(Draining):
+            await asking.post()
+        await asking.http.aclose()
+        assert len(fake.asked) == asking.permits == 4
+
+
 async def test_a_slot_granted_in_the_turn_of_the_drain_sends_nothing() -> None:
     async with server(OK) as fake, client(fake, ceiling=1) as asking:
         await asking.limiter.acquire(0)

@@ -128,6 +128,15 @@ async def test_closing_ends_what_is_under_way() -> None:
         assert [type(result) for result in results] == [Closed] * 3
 
 
+async def test_a_wire_that_was_closed_sends_nothing() -> None:
+    async with server(OK) as fake, asking(fake.url) as client:
+        await client.send()
+        await client.wire.aclose()
+        with pytest.raises(Closed):
+            await client.send()
+        assert len(fake.asked) == fake.connections == 1
+
+
 # Answers
 
 

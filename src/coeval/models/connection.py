@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
     def end(self) -> None:
         """Close; a request that is on the way gets `Closed`."""
         self._leave()
-        self._fail(Closed())
+        self._fail(Closed(sent=True))
 
     async def aclose(self) -> None:
         """As `end`; returns when the socket is gone."""

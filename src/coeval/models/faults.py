@@ -29,7 +29,7 @@ from coeval.core.errors import (
 )
 from coeval.models.dial import CONNECT_TIMEOUT_S
 from coeval.models.network import trust_in_force
-from coeval.models.wire_errors import Closed, ConnectTimeout, Lost, NoConnection, NotHttp, WireError
+from coeval.models.wire_errors import Closed, ConnectTimeout, Lost, NoConnection, NotHttp, NoTurn, WireError
 
 __all__ = ["foreign", "from_exception", "from_garbage", "from_status", "never_sent", "place", "said"]
 
@@ -52,8 +52,10 @@ def foreign() -> tuple[type[Exception], ...]:
 
 def never_sent(error: Exception) -> bool:
     """Whether one of `foreign` means that nothing of the request went out: there was no connection."""
-    if isinstance(error, NoConnection | ConnectTimeout | socket.gaierror | ssl.SSLError):
+    if isinstance(error, NoConnection | ConnectTimeout | NoTurn | socket.gaierror | ssl.SSLError):
         return True
+    if isinstance(error, Closed):
+        return not error.sent
     if "aiohttp" not in sys.modules:
         return False
     from aiohttp import ClientConnectorError, ClientHttpProxyError, ConnectionTimeoutError
@@ -83,8 +85,14 @@ def from_exception(error: Exception, where: str, timeout_s: float) -> ModelError
             return _no_answer(where)
         case Lost():
             return ConnectionFailed(f"{where}: the connection failed ({_cause(error.cause)})")
+        case NoTurn():
+            return RequestTimeout(
+                f"{where}: no connection within {timeout_s:g} s; lower max_concurrency if it keeps but a few"
+            )
         case Closed():
-            return ConnectionFailed(f"{where}: the connection was closed, because the run ends")
+            return ConnectionFailed(
+                f"{where}: the connection was closed, because the run ends", retry_advised=False
+            )
         case NotHttp():
             return _not_http(where, str(error))
         case ssl.SSLError():

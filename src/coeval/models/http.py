@@ -85,7 +85,7 @@ class Http:
         self._straight = wire
         self._proxied: ProxiedWire | None = None
         self._endpoints: set[Endpoint] = set()
-        self._draining = False
+        self._over: Draining | None = None
 
     def post(
         self, endpoint: Endpoint, path: str, body: bytes, call: Call[T]
@@ -116,16 +116,20 @@ class Http:
 
     def drain(self) -> None:
         """From now on nothing new is sent: who waits, and who asks later, gets Draining."""
-        self._draining = True
-        for endpoint in self._endpoints:
-            endpoint.limiter.close(draining())
-            endpoint.wake()
+        self._send_no_more(draining())
 
     async def aclose(self) -> None:
+        """End it for good: what is under way fails, and who waits, or asks later, gets Draining."""
+        self._send_no_more(draining("the models are closed"))
         for wire in (self._straight, self._proxied):
             if wire is not None:
                 await wire.aclose()
-        self._straight = self._proxied = None
+
+    def _send_no_more(self, reason: Draining) -> None:
+        self._over = self._over or reason
+        for endpoint in self._endpoints:
+            endpoint.limiter.close(reason)
+            endpoint.wake()
 
     async def _ask(self, ask: _Ask[T]) -> Answered[T]:
         endpoint, call = ask.endpoint, ask.call
@@ -162,8 +166,8 @@ class Http:
             await endpoint.nap(self._sleep(tries.wait_s(outcome, self._rng)))
 
     def _check_sending(self) -> None:
-        if self._draining:
-            raise draining()
+        if self._over is not None:
+            raise Draining(str(self._over))
 
     async def _attempt(self, ask: _Ask[T], attempt: int) -> Answered[T] | Fault:
         """Send once, holding a slot, and tell endpoint and limiter how it went."""
@@ -267,5 +271,5 @@ class Http:
         return self._proxied
 
 
-def draining() -> Draining:
-    return Draining("the run is being interrupted; nothing new is sent")
+def draining(why: str = "the run is being interrupted") -> Draining:
+    return Draining(f"{why}; nothing new is sent")

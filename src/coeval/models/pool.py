@@ -10,7 +10,7 @@ from typing import NamedTuple
 from coeval.models.connection import Connection
 from coeval.models.dial import Dialler
 from coeval.models.route import Origin
-from coeval.models.wire_errors import Closed, ConnectTimeout
+from coeval.models.wire_errors import Closed, ConnectTimeout, NoTurn
 
 __all__ = ["KEPT_IDLE_S", "Pool"]
 
@@ -80,16 +80,19 @@ class Pool:
             none came about; see `models.wire_errors`.
         """
         if self._closed:
-            raise Closed
+            raise Closed(sent=False)
         waiter: _Waiter = self._loop.create_future()
         self._waiters.append(waiter)
         self._dial()
         try:
             async with asyncio.timeout_at(deadline):
                 connection = await waiter
-        except (asyncio.CancelledError, TimeoutError):
+        except asyncio.CancelledError:
             self._withdraw(waiter)
             raise
+        except TimeoutError:
+            self._withdraw(waiter)
+            raise NoTurn from None
         return connection if connection.usable else await self.wait(deadline)
 
     async def aclose(self) -> None:
@@ -98,7 +101,7 @@ class Pool:
         if self._making_room is not None:
             self._making_room.cancel()
         while (waiter := self._next_waiter()) is not None:
-            waiter.set_exception(Closed())
+            waiter.set_exception(Closed(sent=False))
         for dial in list(self._dials):
             dial.cancel()
         await asyncio.gather(*self._dials, return_exceptions=True)

@@ -15,6 +15,7 @@ from coeval.models.connection import LARGE_BODY
 from coeval.models.dial import CONNECT_TIMEOUT_S
 from coeval.models.network import trusted_certificates
 from coeval.models.route import UNPACKED, Route
+from coeval.models.wire_errors import Closed
 
 __all__ = ["ProxiedWire"]
 
@@ -33,9 +34,20 @@ class ProxiedWire:
         )
         # aiohttp would send a GET a second time by itself, unseen by quota and attempts.
         self._session._retry_connection = False
+        self._closed = False
 
     async def send(self, route: Route, body: bytes | None, timeout_s: float) -> Reply:
-        """As `models.wire.Wire.send`; raises aiohttp's exceptions and the sockets'."""
+        """As `models.wire.Wire.send`; raises aiohttp's exceptions and the sockets' as well."""
+        if self._closed:
+            raise Closed(sent=False)
+        try:
+            return await self._exchange(route, body, timeout_s)
+        except (aiohttp.ClientError, OSError):
+            if self._closed:
+                raise Closed(sent=True) from None
+            raise
+
+    async def _exchange(self, route: Route, body: bytes | None, timeout_s: float) -> Reply:
         large = body is not None and len(body) > LARGE_BODY
         async with self._session.request(
             route.method,
@@ -55,4 +67,6 @@ class ProxiedWire:
         return Reply.read(response.status, headers, content)
 
     async def aclose(self) -> None:
+        """As `models.wire.Wire.aclose`."""
+        self._closed = True
         await self._session.close()

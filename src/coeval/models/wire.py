@@ -45,7 +45,7 @@ class Wire:
             there is no answer; see `models.wire_errors`.
         """
         if self._closed:
-            raise Closed
+            raise Closed(sent=False)
         now = self._loop.time()
         deadline = now + timeout_s
         pool = self._pools.get(route.origin) or self._open_pool(route.origin)

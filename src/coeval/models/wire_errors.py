@@ -7,7 +7,7 @@ in our error tree.
 
 from __future__ import annotations
 
-__all__ = ["Closed", "ConnectTimeout", "Lost", "NoConnection", "NotHttp", "WireError"]
+__all__ = ["Closed", "ConnectTimeout", "Lost", "NoConnection", "NoTurn", "NotHttp", "WireError"]
 
 
 class WireError(Exception):
@@ -26,6 +26,10 @@ class ConnectTimeout(WireError):
     """Connecting took longer than connecting may take."""
 
 
+class NoTurn(WireError, TimeoutError):
+    """The request's time was over before there was a connection for it."""
+
+
 class Lost(WireError):
     """The connection ended before the answer did; ``begun`` says whether some of it had come."""
 
@@ -36,7 +40,11 @@ class Lost(WireError):
 
 
 class Closed(WireError):
-    """We ended the connection ourselves, because the run is over."""
+    """We ended the connection ourselves, because the run is over; ``sent`` says whether the request was."""
+
+    def __init__(self, *, sent: bool) -> None:
+        super().__init__()
+        self.sent = sent
 
 
 class NotHttp(WireError):
