@@ -128,7 +128,7 @@ async def begun(
     _refuse_unbuilt(config)
     config = resolve_models(config, lambda interface: keys.credential(interface) is not None)
     folder = run_folder(config)
-    supply = _checked_supply(config, options, watcher)
+    supply = _checked_supply(config, options)
     specs = [model.spec() for model in config.models]
     check_askable(specs, keys)
     with folder.locked():
@@ -142,6 +142,8 @@ async def begun(
                 telling_waits(models.http, watcher.warn),
             ):
                 with _logged(folder, config.experiment.log_level):
+                    for remark in supply.remarks():
+                        watcher.warn(remark)
                     outlook = _unchanged_outlook(config, options)
                     probed = models_to_probe(config, outlook, models)
                     await probe_models(config, probed, folder, watcher, interrupt)
@@ -181,14 +183,12 @@ def _unchanged_outlook(config: Config, options: Options) -> Outlook | None:
     return outlook
 
 
-def _checked_supply(config: Config, options: Options, watcher: Watcher) -> Supply:
+def _checked_supply(config: Config, options: Options) -> Supply:
     """What benchmark teachers supply, once all of it can be used and none of them supplies nothing."""
     taken = None if options.continue_run else phase_3_source(config)
     supply = read_supply(config, run_folder(config), taken)
     supply.refuse_flawed()
     supply.need_items()
-    for remark in supply.remarks():
-        watcher.warn(remark)
     return supply
 
 
