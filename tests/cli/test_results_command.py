@@ -106,6 +106,17 @@ def test_a_folder_that_is_no_run_is_told_with_the_runs_close_by(lab: Lab, coeval
         assert coeval(*command, "--run", other).err.startswith(f"{other} is not a run folder: it holds no")
 
 
+def test_items_of_ones_own_have_no_attributes(here: Path, coeval: Command) -> None:
+    lab = Lab(here, [model("own", "teacher"), model("ann", "student", "judge")], [task(category="benchmark")])
+    lab.models[0] = {"name": "own", "interface": "benchmark", "roles": ["teacher"]}
+    items = lab.path / "phase3_datapoints" / "story.own.datapoints.jsonl"
+    items.parent.mkdir(parents=True)
+    items.write_text("".join(json.dumps({"id": n, "prompt": f"Tell {n}."}) + "\n" for n in range(3)))
+    assert lab.run().exit_code == 0
+    assert "without any" in coeval("results", "--run", lab.path, "--by", "attribute").out
+    assert "Tell 2." in coeval("show", "--run", lab.path, "--id", "story__own__2").out
+
+
 def test_labels_alone_have_no_parts(here: Path, coeval: Command) -> None:
     lab = Lab(here, [model("ann")], [quiz()])
     lab.run()

@@ -15,7 +15,7 @@ import numpy as np
 
 from coeval.analysis.intervals import Floats, mean_over_strata
 from coeval.analysis.load import RunReader
-from coeval.analysis.planned import Removed, removed_names
+from coeval.analysis.planned import Planned, Removed, removed_names
 
 By: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]
 BYS: tuple[By, ...] = get_args(By)
@@ -44,7 +44,7 @@ class PartScore(msgspec.Struct, frozen=True):
 
 
 class _Place(NamedTuple):
-    task: str
+    task: str | None
     part: str
     student: str
 
@@ -66,27 +66,21 @@ def breakdown(reader: RunReader, by: By) -> tuple[PartScore, ...]:
     for task, part, student, count in reader.rows(_failures(by)):
         found.setdefault(_Place(task, part, student), _Found(np.empty(0))).failed = count
     planned = reader.planned
-    scores = [
-        _score(by, place.task, place, [one], removed_names(planned, place.student, place.task))
-        for place, one in found.items()
-    ]
+    scores = [_score(planned, by, place, [one]) for place, one in found.items()]
     counting = [place for place in found if planned is None or place.task in planned.tasks]
     if by in ("judge", "teacher") and len({place.task for place in counting}) > 1:
         over_tasks: defaultdict[_Place, list[_Found]] = defaultdict(list)
         for place in counting:
-            over_tasks[place._replace(task="")].append(found[place])
-        scores += [
-            _score(by, None, place, several, removed_names(planned, place.student))
-            for place, several in over_tasks.items()
-        ]
+            over_tasks[_Place(None, place.part, place.student)].append(found[place])
+        scores += [_score(planned, by, place, several) for place, several in over_tasks.items()]
     return tuple(sorted(scores, key=_rank))
 
 
-def _score(by: By, task: str | None, place: _Place, found: Sequence[_Found], removed: Removed) -> PartScore:
+def _score(planned: Planned | None, by: By, place: _Place, found: Sequence[_Found]) -> PartScore:
     interval = mean_over_strata([one.means for one in found])
     return PartScore(
         by=by,
-        task=task,
+        task=place.task,
         part=place.part,
         student=place.student,
         mean=interval.mean,
@@ -95,7 +89,7 @@ def _score(by: By, task: str | None, place: _Place, found: Sequence[_Found], rem
         n=sum(len(one.means) for one in found),
         units=sum(one.units for one in found),
         failed=sum(one.failed for one in found),
-        removed=removed,
+        removed=removed_names(planned, place.student, place.task),
     )
 
 

@@ -33,10 +33,8 @@ def print_tables(results: Results, parts: Parts | None, console: Console) -> Non
         return
     if results.simulated:
         console.print(Text(SIMULATED, style="bold yellow"))
-    if not parts and results.labels:
-        say(console, "nothing to show by parts: labels are compared here, and no judge has scored anything")
-    elif not parts:
-        say(console, "no scores yet: no answer has been judged")
+    if not parts:
+        say(console, _why_nothing(results))
     for task, of_task in groupby(parts, key=lambda score: score.task):
         console.print(_table(task, list(of_task), repeated=not console.file.isatty()))
     if parts:
@@ -48,6 +46,14 @@ def print_tables(results: Results, parts: Parts | None, console: Console) -> Non
         )
     for note in results.notes:
         say(console, note, "dim")
+
+
+def _why_nothing(results: Results) -> str:
+    if any(score.mean is not None for score in results.students):
+        return "nothing to show by attribute: the items that are scored were sampled without any"
+    if results.labels:
+        return "nothing to show by parts: labels are compared here, and no judge has scored anything"
+    return "no scores yet: no answer has been judged"
 
 
 def _table(task: str | None, parts: Parts, *, repeated: bool) -> Table:
