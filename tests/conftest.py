@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from ipaddress import ip_address
 from typing import Any
@@ -12,6 +13,12 @@ from hypothesis import settings
 # Machines are shared and slow at times; how long an example takes is `perf`'s business.
 settings.register_profile("coeval", deadline=None)
 settings.load_profile("coeval")
+
+
+def pytest_configure() -> None:
+    """Who runs the tests in the background may have had Ctrl-C ignored; the commands under test must not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
