@@ -82,6 +82,17 @@ BROAD_EXCEPTS = {
     "benchmarks/following.py": "one verifier's bug must cost neither the answer nor the task",
 }
 """The files that may catch everything, once each, and what for."""
+DECODERS = {
+    "core/foreign.py": "the one way to read foreign JSON",
+    "core/text.py": "finds JSON amid prose, and reads back what it wrote itself",
+    "benchmarks/ifeval/formats.py": "the published verdict on a JSON format is what json.loads says",
+    "benchmarks/assets/library.py": "CSV is read as text",
+    "models/body.py": "a charset that a host names",
+    "models/keys.py": "YAML",
+    "pipeline/config/document.py": "YAML",
+    "pricing/routing.py": "YAML",
+}
+"""Who else reads foreign text, or catches what reading it raises."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 
 HEAVY = {"aiohttp", "altair", "boto3", "duckdb", "numpy", "pandas", "pydantic", "ruamel", "scipy", "torch"}
@@ -232,6 +243,29 @@ def broad_excepts(modules: list[Module]) -> list[str]:
     ]
 
 
+READING = (
+    "msgspec.json.decode", "msgspec.json.Decoder", "msgspec.convert",
+    "json.load", "json.loads", "json.JSONDecoder",
+)  # fmt: skip
+REFUSALS = (
+    "msgspec.MsgspecError", "msgspec.DecodeError", "msgspec.ValidationError", "json.JSONDecodeError",
+    "RecursionError", "UnicodeError", "UnicodeDecodeError", "UnicodeEncodeError",
+)  # fmt: skip
+
+
+def reading_foreign_text(modules: list[Module]) -> list[str]:
+    return [
+        f"{module.path}:{line}"
+        for module in modules
+        if module.path not in DECODERS
+        for line in mentions(module.tree, *READING, *REFUSALS)
+    ]
+
+
+def test_foreign_json_is_read_in_one_place() -> None:
+    assert reading_foreign_text(package()) == []
+
+
 def test_imports_run_one_way() -> None:
     assert against_the_order(package()) == []
 
@@ -264,8 +298,9 @@ def test_a_file_is_named_for_what_it_owns() -> None:
 def test_no_exception_outlives_its_reason() -> None:
     """Every file and function that the tables name is there, and still needs its entry."""
     by_path = {module.path: module for module in package()}
-    named = {*LATE_IMPORTS, *WRITERS, *LOOP_STARTERS, *(key.split()[0] for key in LARGE_FUNCTIONS)}
+    named = {*LATE_IMPORTS, *WRITERS, *DECODERS, *LOOP_STARTERS, *(key.split()[0] for key in LARGE_FUNCTIONS)}
     assert named <= by_path.keys()
+    assert all(mentions(by_path[path].tree, *READING, *REFUSALS, "ValueError") for path in DECODERS)
     for path, listed in LATE_IMPORTS.items():
         late = [found.module for found in imports(by_path[path]) if found.late]
         assert all(any(f"{m}.".startswith(f"{name}.") for m in late) for name in listed), path
@@ -287,6 +322,7 @@ BREACHES = {
     "engine/late.py": "def f():\n    import duckdb",
     "store/loud.py": "import sys\nprint('x')\nsys.stderr.write('y')",
     "judging/loop.py": "import asyncio\nasyncio.run(None)",
+    "store/lenient.py": "import msgspec\ntry:\n    msgspec.convert(1, int)\nexcept RecursionError:\n    pass",
     "pipeline/broad.py": "try:\n    pass\nexcept (OSError, Exception):\n    pass",
     "analysis/long.py": "def f():\n" + "    x = 1\n" * 60,
 }
@@ -304,5 +340,6 @@ def test_breaches_are_found(tmp_path: Path) -> None:
     assert unlisted_late_imports(planted) == ["engine/late.py:2 duckdb"]
     assert speaking_out_of_turn(planted) == ["store/loud.py:2", "store/loud.py:3"]
     assert starting_a_loop(planted) == ["judging/loop.py:2"]
+    assert reading_foreign_text(planted) == ["store/lenient.py:4", "store/lenient.py:3"]
     assert broad_excepts(planted) == ["pipeline/broad.py:3"]
     assert too_large(planted) == ["analysis/long.py f has 61 lines, 0 parameters"]

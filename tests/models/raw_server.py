@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from coeval.core import foreign
 from coeval.core.errors import ModelError
 from coeval.models.call import Answered, Call
 from coeval.models.http import Endpoint, Http
@@ -147,7 +148,7 @@ class Time:
 
 
 def decode(body: bytes) -> str:
-    return str(json.loads(body)["text"])
+    return foreign.decode(body, dict[str, str])["text"]
 
 
 def call(**changes: Any) -> Call[str]:

@@ -7,6 +7,7 @@ import gzip
 import json
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -28,11 +29,13 @@ from raw_server import (
     until,
 )
 
+from coeval.core import foreign
 from coeval.core.errors import (
     AccessDenied,
     BadRequest,
     ConnectionFailed,
     ContentFiltered,
+    Misshapen,
     ModelError,
     NotFound,
     RateLimited,
@@ -121,9 +124,9 @@ async def test_other_faults_between_do_not_add_to_what_cannot_be_read() -> None:
 
 
 def decode_strictly(body: bytes) -> str:
-    content = json.loads(body)
+    content = foreign.decode(body, dict[str, Any])
     if "text" not in content:
-        raise ValueError("no text")
+        raise Misshapen("no text")
     return str(content["text"])
 
 

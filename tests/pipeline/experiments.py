@@ -107,7 +107,7 @@ class Lab:
     def lines(self, phase: Phase) -> list[dict[str, Any]]:
         """Every line of the phase's files as it stands, files by name."""
         files = sorted((self.path / FOLDERS[phase]).glob("*.jsonl"))
-        return [json.loads(line) for path in files for line in path.read_text().splitlines()]
+        return [json.loads(line) for path in files for line in path.read_bytes().split(b"\n") if line.strip()]
 
     def records(self, phase: Phase) -> dict[str, dict[str, Any]]:
         """The last line of each id."""

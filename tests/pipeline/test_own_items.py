@@ -139,7 +139,7 @@ REFUSED: list[tuple[bytes, str]] = [
     (b'{"id": [1], "prompt": "One?"}', "it has no `id`, text or a number"),
     (b"id,prompt", "it is no JSON"),
     (b"[1]", "it is no JSON object"),
-    (b'{"id": 1, "prompt": "caf\xe9"}', "it is not UTF-8"),
+    (b'{"id": 1, "prompt": "caf\xe9"}', "byte 25 is not UTF-8; save the file as UTF-8"),
     (b'{"id": 1, "prompt": "One?", "status": "failed"}', "it is the record of an item that failed"),
 ]  # fmt: skip
 

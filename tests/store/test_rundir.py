@@ -93,5 +93,5 @@ def test_no_credential_reaches_the_snapshot(tmp_path: Path) -> None:
 def test_a_damaged_meta_file_is_an_error_with_a_way_out(tmp_path: Path) -> None:
     folder = RunDir(tmp_path)
     folder.meta.write_text('{"experiment_id": 3}')
-    with pytest.raises(StoreError, match=r"meta\.json is damaged.*restore it or start another run"):
+    with pytest.raises(StoreError, match=r"meta\.json is damaged.*restore it from a copy"):
         folder.read_meta()

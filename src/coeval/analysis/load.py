@@ -129,18 +129,17 @@ class RunReader:
     def simulated(self) -> bool:
         """Whether ``meta.json`` says that simulated models took part; older layouts cannot."""
         try:
-            meta = read_json(self.run.meta)
+            meta = read_json(self.run.meta, dict[str, Any])
         except FileNotFoundError:
             return False
-        return isinstance(meta, dict) and meta.get("simulated") is True
+        return meta.get("simulated") is True
 
     def target_attributes(self, task: str) -> dict[str, list[str]]:
         """The attribute space that phase 1 declared for a task; empty where there is no file."""
         try:
-            declared: dict[str, list[str]] = read_json(target_attrs_file(self.run, task))
+            return read_json(target_attrs_file(self.run, task), dict[str, list[str]])
         except FileNotFoundError:
             return {}
-        return declared
 
     def notes(self) -> tuple[str, ...]:
         """What was left out of the views, one sentence each, for people."""

@@ -29,6 +29,7 @@ from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metri
 from coeval.benchmarks.folder import file_name
 from coeval.benchmarks.outcomes import mean_metric, settle, with_responses, write_lines
 from coeval.core.errors import BadRequest, NotFound
+from coeval.core.foreign import convert
 from coeval.core.records import Completion, Message, Request
 from coeval.core.text import fill
 from coeval.judging.logprobs import answer_logprobs, is_lost_in_reasoning
@@ -235,7 +236,7 @@ def chatml(template: str) -> tuple[Message, ...]:
     for part in template.split(_MARK)[1:]:
         role, _, content = part.partition("\n")
         said = {"role": role.strip(), "content": content.partition(_END)[0].strip()}
-        messages.append(msgspec.convert(said, Message))
+        messages.append(convert(said, Message))
     return tuple(messages)
 
 

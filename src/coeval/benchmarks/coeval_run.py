@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from statistics import variance
 from typing import Any, ClassVar, NamedTuple
-
-import msgspec
 
 from coeval.analysis.intervals import mean_over_strata
 from coeval.analysis.planned import PlannedTask
@@ -31,7 +30,8 @@ from coeval.benchmarks.base import (
 from coeval.benchmarks.coeval_labels import label_tables
 from coeval.benchmarks.outcomes import mean_metric, metric_of
 from coeval.benchmarks.registry import PREFIX
-from coeval.core.errors import Unparsable, UsageError
+from coeval.core.errors import Undecodable, Unparsable, UsageError
+from coeval.core.foreign import decode
 from coeval.core.records import LEVEL_VALUE, Completion, Datapoint, Level, Message, Request, Schema, by_id
 from coeval.core.text import canonical, fill
 from coeval.judging.verdict import parse_level, parse_levels
@@ -97,10 +97,9 @@ class CoevalRun(Benchmark):
 
     def _rubric(self, task: TaskConfig) -> dict[str, str]:
         """The factors that judges score: all but those that are labels, and those that were removed."""
-        try:
-            rubric = read_json(self._run.rubric(task.name))
-        except FileNotFoundError:
-            rubric = task.rubric
+        rubric = task.rubric
+        with suppress(FileNotFoundError):
+            rubric = read_json(self._run.rubric(task.name), dict[str, str])
         if not isinstance(rubric, dict):
             raise UsageError(f"{self._run.path} has no rubric for task {task.name}; finish its phase 2 first")
         factors = self._planned[task.name].factors
@@ -221,8 +220,8 @@ def _datapoints(run: RunDir) -> Iterator[Datapoint]:
     for path in run.files("data_generation"):
         for _, line in whole_lines(path):
             try:
-                yield msgspec.json.decode(line, type=Datapoint)
-            except msgspec.DecodeError as error:
+                yield decode(line, Datapoint)
+            except Undecodable as error:
                 raise UsageError(
                     f"{path} has a damaged line ({error}); mend it with `coeval repair`"
                 ) from error

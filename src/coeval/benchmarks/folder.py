@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from coeval.benchmarks.answers import Party
 from coeval.benchmarks.base import Answer, Judgment
+from coeval.core.errors import Undecodable
+from coeval.core.foreign import decoder
 from coeval.core.records import Kept, by_id
 from coeval.store.jsonl import store_error, whole_lines
 from coeval.store.rundir import RunDir
@@ -118,9 +118,9 @@ def stands(record: Kept | None, recipe: str, input_hash: str) -> bool:
 
 def _records(path: Path, kind: type[RecordT]) -> Iterator[RecordT]:
     """The whole records of a file; a line that is none is owed again, like one that was never written."""
-    decode = msgspec.json.Decoder(kind).decode
+    read = decoder(kind)
     for _, line in whole_lines(path):
         try:
-            yield decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            yield read(line)
+        except Undecodable:
             continue

@@ -17,7 +17,8 @@ from coeval.benchmarks.ifbench.instructions import INSTRUCTIONS as IFBENCH_INSTR
 from coeval.benchmarks.ifeval.instructions import INSTRUCTIONS as IFEVAL_INSTRUCTIONS
 from coeval.benchmarks.instruction import Instruction
 from coeval.benchmarks.language.analysis import Language
-from coeval.core.errors import UsageError
+from coeval.core.errors import Misshapen, UsageError
+from coeval.core.foreign import convert
 
 INSTRUCTIONS: dict[str, type[Instruction]] = {
     kind.id: kind for kind in (*IFEVAL_INSTRUCTIONS, *IFBENCH_INSTRUCTIONS)
@@ -59,8 +60,8 @@ def instruction(instruction_id: str, kwargs: Mapping[str, Any]) -> Instruction:
         raise UsageError(f"there is no instruction type {instruction_id!r}; known: {', '.join(INSTRUCTIONS)}")
     arguments = {name: _whole(value) for name, value in kwargs.items() if value is not None}
     try:
-        return msgspec.convert(arguments, kind)
-    except msgspec.ValidationError as error:
+        return convert(arguments, kind)
+    except Misshapen as error:
         raise UsageError(f"{instruction_id}: {error}; its arguments: {kind.__struct_fields__}") from error
 
 

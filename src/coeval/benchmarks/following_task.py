@@ -32,7 +32,8 @@ from coeval.benchmarks.following import (
 )
 from coeval.benchmarks.language.analysis import RESOURCES, Language
 from coeval.benchmarks.outcomes import metric_of
-from coeval.core.errors import UsageError
+from coeval.core.errors import Misshapen, UsageError
+from coeval.core.foreign import convert
 from coeval.core.records import Message
 from coeval.store.jsonl import write_bytes_atomic
 
@@ -157,10 +158,10 @@ class FollowingTask(Benchmark):
 
 def _prompt(record: dict[str, Any], source: Path) -> FollowingItem:
     try:
-        item = msgspec.convert(record, FollowingItem)
+        item = convert(record, FollowingItem)
         for kind, kwargs in zip(item.instruction_id_list, item.kwargs, strict=True):
             instruction(kind, kwargs)
-    except (msgspec.ValidationError, ValueError, UsageError) as error:
+    except (Misshapen, ValueError, UsageError) as error:
         raise UsageError(f"{source}: the prompt with key {record.get('key')!r} is wrong: {error}") from error
     return item
 

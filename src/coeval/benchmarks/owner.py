@@ -20,7 +20,8 @@ import msgspec
 from coeval.benchmarks.asked import Evaluation, model_of
 from coeval.benchmarks.folder import TaskFolder, first_answer
 from coeval.benchmarks.given import GivenCounts
-from coeval.core.errors import UsageError
+from coeval.core.errors import Undecodable, UsageError
+from coeval.core.foreign import decode
 from coeval.store.jsonl import store_error
 
 __all__ = ["refuse_another_model"]
@@ -89,12 +90,12 @@ class _Summarised(msgspec.Struct):
 def _of_summary(folder: Path) -> Iterator[_Claim]:
     path = TaskFolder(folder).summary
     try:
-        summary = msgspec.json.decode(path.read_bytes(), type=_Summarised)
+        summary = decode(path.read_bytes(), _Summarised)
     except FileNotFoundError:
         return
     except OSError as error:
         raise store_error("read", path, error) from error
-    except msgspec.DecodeError:  # damaged, or another program's
+    except Undecodable:  # damaged, or another program's
         return
     if summary.model:  # which does not say of given responses whether somebody named their model
         yield _Claim(path, summary.model, summary.given is not None)

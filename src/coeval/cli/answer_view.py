@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-import msgspec
 from rich.console import Console
 from rich.text import Text
 
 from coeval.cli.json_text import json_text
+from coeval.core.errors import Undecodable
+from coeval.core.foreign import decode
 from coeval.core.plain import escaped_lines, plain
 from coeval.core.records import Datapoint, Evaluation, Kept, Level, Response
-from coeval.store.jsonl import UNREADABLE
 
 if TYPE_CHECKING:  # the analysis loads numpy and duckdb
     from coeval.analysis.answers import JudgedAnswer
@@ -135,8 +135,8 @@ def _figures(judged: JudgedAnswer, answer: Response) -> Text:
 def _only_scores(judgment: Evaluation) -> bool:
     """Whether what the judge said is its scores and nothing else."""
     try:
-        said = msgspec.json.decode(judgment.raw or "")
-    except UNREADABLE:
+        said = decode(judgment.raw or "")
+    except Undecodable:
         return False
     return bool(said == judgment.scores)
 

@@ -139,12 +139,12 @@ def _show_errors(folder: RunDir, console: Console) -> None:
 
 def read_errors(folder: RunDir) -> Iterator[ErrorLine]:
     """The lines of ``run_errors.jsonl``, oldest first; what is none of ours is left out."""
-    import msgspec
-
+    from coeval.core.errors import Undecodable
+    from coeval.core.foreign import decoder
     from coeval.pipeline.outcome import ErrorLine
-    from coeval.store.jsonl import UNREADABLE, whole_lines
+    from coeval.store.jsonl import whole_lines
 
-    decode = msgspec.json.Decoder(ErrorLine).decode
+    read = decoder(ErrorLine)
     for line in whole_lines(folder.errors):
-        with suppress(*UNREADABLE):
-            yield decode(line.text)
+        with suppress(Undecodable):
+            yield read(line.text)

@@ -5,6 +5,8 @@
     │   └── ConfigError             carries every problem of a configuration at once
     ├── ModelUnavailable            a probed model does not answer: exit 2
     ├── StoreError                  the disk refused (full, read-only, locked, damaged)
+    ├── Undecodable                 JSON from outside that is none, or none that can be held
+    │   └── Misshapen                   JSON of another shape than expected
     ├── Gap                         no answer was sought: the item stays owed, nothing is recorded
     │   ├── QuotaExhausted          a ceiling on calls or money was reached
     │   ├── ModelStopped            the model was given up (credentials, unknown model)
@@ -26,7 +28,8 @@
             └── Unparsable *        not in the form asked for
 
 (* retryable.) Foreign exceptions are mapped to this tree in one place each:
-``models.faults`` for aiohttp and the operating system's sockets, ``store.jsonl`` for files.
+``models.faults`` for aiohttp and the operating system's sockets, ``store.jsonl`` for files,
+``core.foreign`` for what decoding raises.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ __all__ = [
     "Draining",
     "EmptyReply",
     "Gap",
+    "Misshapen",
     "ModelError",
     "ModelStopped",
     "ModelUnavailable",
@@ -55,6 +59,7 @@ __all__ = [
     "RequestTimeout",
     "ServerFault",
     "StoreError",
+    "Undecodable",
     "Unparsable",
     "Unreadable",
     "UsageError",
@@ -94,6 +99,16 @@ class ModelUnavailable(CoevalError):
 
 class StoreError(CoevalError):
     kind = "store"
+
+
+class Undecodable(CoevalError):
+    """Whoever knows where the bytes are from says so, in an error of another class."""
+
+    kind = "undecodable"
+
+
+class Misshapen(Undecodable):
+    kind = "misshapen"
 
 
 class Gap(CoevalError):

@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from coeval.core.errors import Unparsable, UsageError
+from coeval.core.foreign import whole_number
 
 _TEMPLATE_TOKEN = re.compile(r"\{\{|\}\}|\{([^\W\d]\w*)\}")
 
@@ -136,7 +137,7 @@ def _candidates(text: str) -> Iterator[tuple[int, Any]]:
     At most one damaged start is given, and failing attempts are limited in number and in the
     characters they read: so hostile text costs a bounded number of passes.
     """
-    decoder = json.JSONDecoder(parse_int=_whole_number)
+    decoder = json.JSONDecoder(parse_int=whole_number)
     budget = 4 * len(text) + 1000
     false_starts = 0
     gave_damaged = False
@@ -154,11 +155,6 @@ def _candidates(text: str) -> Iterator[tuple[int, Any]]:
                 yield start, None
         else:
             yield start, value
-
-
-def _whole_number(digits: str) -> int | float:
-    """Python refuses to read integers of more than 4,300 digits; as a float they are infinite."""
-    return int(digits) if len(digits) <= 4300 else float(digits)
 
 
 def _repaired(text: str) -> Any:

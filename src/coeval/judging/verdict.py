@@ -10,15 +10,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
-from coeval.core.errors import Unparsable
+from coeval.core.errors import Undecodable, Unparsable
+from coeval.core.foreign import decoder
 from coeval.core.records import LEVELS, Level
 from coeval.core.text import extract_json, fold_name
 
 _LEVEL_OF: dict[str, Level] = {level.casefold(): level for level in LEVELS}
 
-_PLAIN = msgspec.json.Decoder(dict[str, Level])
+_plain = decoder(dict[str, Level])
 
 _FACTOR_KEYS = ("factor", "name", "criterion", "dimension")
 _SCORE_KEYS = ("score", "level", "rating", "value")
@@ -62,8 +61,8 @@ def parse_levels(text: str, factors: Sequence[str]) -> Levels:
 def _as_asked(text: str, factors: Sequence[str]) -> Levels | None:
     """The levels of a reply that is just what was asked for, as nearly all are; None for any other."""
     try:
-        scores = _PLAIN.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+        scores = _plain(text)
+    except Undecodable:
         return None
     if len(scores) != len(factors) or any(factor not in scores for factor in factors):
         return None

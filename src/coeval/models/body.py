@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from coeval.core.errors import Undecodable
+from coeval.core.foreign import utf8
 from coeval.models.wire_errors import NotHttp
 
 __all__ = ["LARGEST_BODY", "Body"]
@@ -162,8 +164,8 @@ def _in_utf8(body: bytes, named: str | None) -> bytes:
 
 def _is_utf8(body: bytes) -> bool:
     try:
-        body.decode()
-    except UnicodeDecodeError:
+        utf8(body)
+    except Undecodable:
         return False
     return True
 

@@ -21,8 +21,8 @@ class Call(Generic[T]):
     Attributes
     ----------
     decode:
-        the value of a 2xx body. ValueError and msgspec's errors mean that it is no answer, which
-        is asked for once more; a ModelError is taken as it is.
+        the value of a 2xx body. Undecodable means that it is no answer, which is asked for once
+        more; a ModelError is taken as it is.
     explain:
         the dialect's reading of an error body, by status; None leaves it to the status alone.
     timeout_s:

@@ -13,7 +13,6 @@ import ssl
 import sys
 from http import HTTPStatus
 
-import msgspec
 from yarl import URL
 
 from coeval.core.errors import (
@@ -25,8 +24,10 @@ from coeval.core.errors import (
     RateLimited,
     RequestTimeout,
     ServerFault,
+    Undecodable,
     Unreadable,
 )
+from coeval.core.foreign import decode
 from coeval.models.dial import CONNECT_TIMEOUT_S
 from coeval.models.network import trust_in_force
 from coeval.models.wire_errors import Closed, ConnectTimeout, Lost, NoConnection, NotHttp, NoTurn, WireError
@@ -239,8 +240,8 @@ def _cause(error: Exception | None) -> str:
 def said(body: bytes) -> str:
     """The provider's words in an error body: its JSON message where there is one, else an excerpt."""
     try:
-        content = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+        content = decode(body)
+    except Undecodable:
         return _excerpt(body)
     for _ in range(2):
         if isinstance(content, dict):

@@ -13,9 +13,14 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-import msgspec
-
-from coeval.core.errors import ConnectionFailed, Draining, ModelError, RateLimited, RequestTimeout
+from coeval.core.errors import (
+    ConnectionFailed,
+    Draining,
+    ModelError,
+    RateLimited,
+    RequestTimeout,
+    Undecodable,
+)
 from coeval.models.answer import Reply
 from coeval.models.call import Answered, Call
 from coeval.models.endpoint import Endpoint
@@ -195,7 +200,7 @@ class Http:
             endpoint.answered()
             error.args = (f"{ask.place}: {error}",)
             return self._fault(ask, error, reply, sent_at)
-        except (ValueError, msgspec.MsgspecError) as error:
+        except Undecodable as error:
             return self._fault(ask, from_garbage(reply.status, reply.body, error, ask.place), reply, sent_at)
         endpoint.succeeded(now)
         endpoint.limiter.succeeded(call.rank, now - sent_at, call.tokens(value) if call.tokens else 0)

@@ -164,7 +164,7 @@ def _read(path: Path) -> Entries:
         content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: the key file cannot be read: {error.strerror}.") from error
-    except (YAMLError, UnicodeDecodeError) as error:
+    except (YAMLError, ValueError, RecursionError) as error:
         # The parser quotes the lines around an error; neither they nor the cause may be shown.
         raise UsageError(f"{path}{_line(error)}: {_fault(error)}.") from None
     return _entries(path, content)

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from coeval.core.errors import QuotaExhausted, StoreError
+from coeval.core.errors import Misshapen, QuotaExhausted, StoreError
+from coeval.core.foreign import convert
 from coeval.core.options import CONTINUE
 from coeval.core.records import Usage
 from coeval.store.jsonl import read_json, write_json_atomic
@@ -128,7 +129,7 @@ class UsageLedger:
         self._set_aside = False
         try:
             self._load()
-        except (StoreError, msgspec.ValidationError) as error:
+        except StoreError as error:
             if any(ceiling is not None for ceiling in self._ceilings.values()):
                 raise StoreError(
                     f"{path} cannot be used ({error}), and experiment.quota depends on the requests it "
@@ -191,8 +192,11 @@ class UsageLedger:
 
     def _load(self) -> None:
         try:
-            content = msgspec.convert(read_json(self._path), dict[str, Any])
+            content = read_json(self._path, dict[str, Any])
         except FileNotFoundError:
             return
-        rows = msgspec.convert(content.get("models", {}), dict[str, _Row])
+        try:
+            rows = convert(content.get("models", {}), dict[str, _Row])
+        except Misshapen as error:
+            raise StoreError(f"{self._path} is damaged: {error}") from error
         self._file, self._rows = content, rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from coeval.core.errors import UsageError
 from coeval.core.options import KEEP_CHANGED, REDO_CHANGED
@@ -69,10 +68,9 @@ def _reasons(
 def known_recipes(folder: RunDir) -> dict[str, dict[str, str]]:
     """The parts of every recipe that made something here, by hash."""
     try:
-        value: Any = read_json(folder.recipes)
+        return read_json(folder.recipes, dict[str, dict[str, str]])
     except FileNotFoundError:
         return {}
-    return value if isinstance(value, dict) else {}
 
 
 def remember_recipes(folder: RunDir, scenes: Sequence[Scene]) -> None:

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from coeval.analysis.planned import NameKind, Planned
-from coeval.core.errors import StoreError
+from coeval.core.errors import Undecodable
+from coeval.core.foreign import decode, decoder
 from coeval.pipeline.config.schema import PHASES, Config, Phase
-from coeval.store.jsonl import UNREADABLE, read_json, whole_lines, write_json_atomic
+from coeval.store.jsonl import read_json, whole_lines, write_json_atomic
 from coeval.store.rundir import RunDir
 
 
@@ -51,13 +52,9 @@ def inherited_by(folder: RunDir) -> frozenset[Name]:
         ``inherited.json`` is damaged.
     """
     try:
-        value = read_json(folder.inherited)
+        tree = read_json(folder.inherited, dict[Phase, dict[str, dict[NameKind, list[str]]]])
     except FileNotFoundError:
         return frozenset()
-    try:
-        tree = msgspec.convert(value, dict[Phase, dict[str, dict[NameKind, list[str]]]])
-    except msgspec.ValidationError as error:
-        raise StoreError(f"{folder.inherited} is damaged: {error}; restore it from a copy") from error
     return frozenset(
         Name(phase, task, kind, name)
         for phase, tasks in tree.items()
@@ -95,17 +92,17 @@ def _rubric_names(config: Config, source: RunDir) -> Iterator[Name]:
     for task in config.tasks:
         declared = task.rubric if isinstance(task.rubric, dict) else {}
         with suppress(FileNotFoundError):
-            for factor in read_json(source.rubric(task.name)).keys() - declared.keys():
+            for factor in read_json(source.rubric(task.name), dict[str, Any]).keys() - declared.keys():
                 yield Name("rubric_mapping", task.name, "factor", factor)
 
 
 def _names_on_record(source: RunDir, phase: Phase) -> set[Name]:
-    decode = msgspec.json.Decoder(_Named).decode
+    read = decoder(_Named)
     names: set[Name] = set()
     for path in source.files(phase):
         for _, line in whole_lines(path):
-            with suppress(*UNREADABLE):
-                record = decode(line)
+            with suppress(Undecodable):
+                record = read(line)
                 names.update(Name(phase, record.task_id, kind, name) for kind, name in _named(record, phase))
     return names
 
@@ -125,4 +122,4 @@ def _named(record: _Named, phase: Phase) -> Iterator[tuple[NameKind, str]]:
 
 @lru_cache(maxsize=4096)  # most of a million judgments are alike
 def _keys(mapping: bytes) -> tuple[str, ...]:
-    return tuple(msgspec.json.decode(mapping, type=dict[str, msgspec.Raw] | None) or ())
+    return () if mapping == b"null" else tuple(decode(mapping, dict[str, msgspec.Raw]))

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from coeval.core.errors import Misshapen, Undecodable
+from coeval.core.foreign import decode, utf8
 from coeval.core.records import Datapoint
 
 BOM = b"\xef\xbb\xbf"
@@ -30,13 +32,14 @@ def read_item(text: bytes, task: str, teacher: str) -> OwnItem | str:
     """The item that a line of a teacher's file for a task holds; a string says why it cannot be used."""
     text = text.removeprefix(BOM)
     try:
-        text.decode()  # the decoder passes over what it does not need, readable or not
-        fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except UnicodeDecodeError:
-        return "it is not UTF-8; save the file as UTF-8"
-    except msgspec.ValidationError:
+        utf8(text)
+    except Undecodable as error:
+        return f"{error}; save the file as UTF-8"
+    try:
+        fields = decode(text, dict[str, msgspec.Raw])
+    except Misshapen:
         return "it is no JSON object"
-    except msgspec.DecodeError as error:
+    except Undecodable as error:
         return f"it is no JSON: {error}"
     own = _text(fields.get("id"))
     if not own:
@@ -56,8 +59,8 @@ def read_item(text: bytes, task: str, teacher: str) -> OwnItem | str:
 def _made(text: bytes, fields: Mapping[str, msgspec.Raw], filled: Mapping[str, Any]) -> OwnItem | str:
     line = _ENCODER.encode({**fields, **filled}) if filled else text.strip()
     try:
-        item = msgspec.json.decode(line, type=Datapoint)
-    except msgspec.ValidationError as error:
+        item = decode(line, Datapoint)
+    except Undecodable as error:
         return f"it is no item: {error}"
     if item.status == "failed":
         return "it is the record of an item that failed"
@@ -78,18 +81,18 @@ def _texts(fields: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
         if attributes is None and name == "sampled_target_attributes":
             filled[name] = {}
         elif isinstance(attributes, dict) and not all(isinstance(v, str) for v in attributes.values()):
-            raw = msgspec.json.decode(fields[name], type=dict[str, msgspec.Raw])
+            raw = decode(fields[name], dict[str, msgspec.Raw])
             filled[name] = {key: _text(value) for key, value in raw.items()}
     return filled
 
 
 def _value(fields: Mapping[str, msgspec.Raw], name: str) -> Any:
-    return msgspec.json.decode(fields[name]) if name in fields else None
+    return decode(fields[name]) if name in fields else None
 
 
 def _text(raw: msgspec.Raw | None) -> str | None:
     """A JSON scalar as text, numbers as they were written; None for null, lists and mappings."""
-    value = None if raw is None else msgspec.json.decode(raw)
+    value = None if raw is None else decode(raw)
     if value is None or isinstance(value, list | dict):
         return None
     return value if isinstance(value, str) else bytes(raw or b"").decode().strip()

@@ -88,7 +88,7 @@ def _factors(task: TaskConfig, folder: RunDir) -> Names:
     rubric = task.rubric
     if not isinstance(rubric, dict):
         try:
-            rubric = read_json(folder.rubric(task.name))
+            rubric = read_json(folder.rubric(task.name), dict[str, str])
         except FileNotFoundError:
             return None
     return frozenset(rubric) - {*task.label_attributes}

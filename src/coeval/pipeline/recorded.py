@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from coeval.core.foreign import decoder
 from coeval.core.records import LEVELS
 from coeval.pipeline.config.schema import PHASES, Mode, Phase
 from coeval.pipeline.recipes import answer_input, base_recipe, item_content, judged_input
@@ -62,7 +63,7 @@ class EvaluationPart(RecordPart, frozen=True, kw_only=True):
     evaluated_at: str = ""
 
 
-_texts = msgspec.json.Decoder(dict[str, str]).decode
+_texts = decoder(dict[str, str])
 
 
 class Entry(msgspec.Struct, frozen=True, eq=False):

@@ -16,8 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.records import Kept
 from coeval.pipeline.blueprint import PROPOSALS
@@ -205,9 +203,8 @@ def _examine_file(
 
 def _rubrics(folder: RunDir) -> Iterator[tuple[str, frozenset[str]]]:
     for path in folder.folder("rubric_mapping").glob("*.rubric.json"):
-        with suppress(StoreError, msgspec.ValidationError):  # reported as a document
-            rubric = msgspec.convert(read_json(path), dict[str, str])
-            yield path.name.removesuffix(".rubric.json"), frozenset(rubric)
+        with suppress(StoreError):  # reported as a document
+            yield path.name.removesuffix(".rubric.json"), frozenset(read_json(path, dict[str, str]))
 
 
 def _documents(folder: RunDir, phase: Phase) -> Iterator[FileState]:
@@ -218,8 +215,8 @@ def _documents(folder: RunDir, phase: Phase) -> Iterator[FileState]:
     for path in sorted(folder.folder(phase).glob("[!.]*.json")):
         state = FileState(phase, path, is_document=True)
         try:
-            msgspec.convert(read_json(path), kind)
-        except (StoreError, msgspec.ValidationError) as error:
+            read_json(path, kind)
+        except StoreError as error:
             state.damaged = str(error)
         yield state
 

@@ -12,12 +12,13 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from coeval.core.errors import Misshapen, Undecodable
+from coeval.core.foreign import decode, decoder, utf8
 from coeval.core.records import LEVELS, Datapoint, Evaluation, Kept, Response
 from coeval.pipeline.blueprint import Proposal
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.config.sources import Source
 from coeval.pipeline.own_item import read_item
-from coeval.store.jsonl import UNREADABLE
 
 Reason: TypeAlias = Literal[
     "torn", "unreadable", "fields", "item", "id", "value", "level", "factor", "origin"
@@ -62,7 +63,7 @@ class Examiner:
         self._rubrics = rubrics
         self._items: set[str] = set()
         self._responses: set[str] = set()
-        self._decoders = {phase: msgspec.json.Decoder(kind) for phase, kind in _KIND.items()}
+        self._read = {phase: decoder(kind) for phase, kind in _KIND.items()}
 
     def examine(self, phase: Phase, line: bytes, source: Source | None = None) -> Kept | Flaw:
         """The record that a whole line holds, or what is wrong with it.
@@ -73,11 +74,11 @@ class Examiner:
             found = read_item(line, source.task.name, source.teacher)
             return Flaw("item", found) if isinstance(found, str) else self._flaw(found.item) or found.item
         try:
-            line.decode()  # the decoder passes over what it does not need, readable or not
-            record = self._decoders[phase].decode(line)
-        except msgspec.ValidationError as error:
+            utf8(line)
+            record = self._read[phase](line)
+        except Misshapen as error:
             return _misfit(line, str(error))
-        except UNREADABLE as error:
+        except Undecodable as error:
             return Flaw("unreadable", str(error))
         return self._flaw(record) or record
 
@@ -135,8 +136,8 @@ class Examiner:
 def _misfit(line: bytes, message: str) -> Flaw:
     """What is wrong with JSON that is no record: a level that is none, or its fields."""
     try:
-        scores = msgspec.json.decode(line, type=_Scores).scores
-    except UNREADABLE:
+        scores = decode(line, _Scores).scores
+    except Undecodable:
         return Flaw("fields", message)
     wrong = [f"{factor}: {level!r}" for factor, level in scores.items() if level not in LEVELS]
     return Flaw("level", ", ".join(wrong)) if wrong else Flaw("fields", message)

@@ -15,7 +15,8 @@ import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from coeval.core.errors import UsageError
+from coeval.core.errors import Misshapen, UsageError
+from coeval.core.foreign import convert
 
 __all__ = ["PricingFile", "Route", "read_pricing", "resolve_auto"]
 
@@ -57,7 +58,7 @@ def read_pricing(folder: Path = Path()) -> PricingFile:
 def _sections(path: Path) -> dict[str, Any]:
     try:
         data = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-    except (YAMLError, UnicodeDecodeError, OSError) as error:
+    except (YAMLError, ValueError, RecursionError, OSError) as error:
         raise UsageError(
             f"{path} cannot be read: {' '.join(str(error).split())}; correct or remove it"
         ) from error
@@ -70,8 +71,8 @@ def _sections(path: Path) -> dict[str, Any]:
 
 def _converted(sections: dict[str, Any], path: Path) -> PricingFile:
     try:
-        return msgspec.convert(sections, PricingFile)
-    except msgspec.ValidationError as error:
+        return convert(sections, PricingFile)
+    except Misshapen as error:
         raise UsageError(
             f"{path} is not as it should be: {error}; see {PACKAGED_FILE.name} of the package"
         ) from error

@@ -15,8 +15,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from coeval.core.errors import StoreError
-from coeval.store.jsonl import UNREADABLE, Appender, Lines, cut_torn_tail, groups_of_lines, line_at, torn_tail
+from coeval.core.errors import StoreError, Undecodable
+from coeval.core.foreign import decode, decoder
+from coeval.store.jsonl import Appender, Lines, cut_torn_tail, groups_of_lines, line_at, torn_tail
 
 SYNC_RECORDS = 256
 """A file is synced when so many of its lines have not been."""
@@ -95,7 +96,7 @@ class Index(Generic[EntryT]):
         A line that is no such record is remembered in ``damaged`` and otherwise left out, as are
         the lines at the offsets that ``without`` names.
         """
-        decode = msgspec.json.Decoder(part).decode
+        read = decoder(part)
         entries, failed, known = self._entries, self._failed, len(self._entries)
         for path in paths:
             file = len(self._paths) << _OFFSET_BITS
@@ -108,13 +109,13 @@ class Index(Generic[EntryT]):
                     if left_out and offset in left_out:
                         continue
                     try:
-                        record = decode(text)
+                        record = read(text)
                         key, is_failed = record.id, record.status == "failed"
                         if is_failed and key in entries and key not in failed:
                             self._in_vain[key] = record.attempts
                             continue
                         entry = note(record)
-                    except UNREADABLE:
+                    except Undecodable:
                         if not text.isspace():
                             self.damaged.append((path, offset))
                         continue
@@ -136,8 +137,8 @@ class Index(Generic[EntryT]):
         position = self._moved.get(key, self._places[key])
         path = self._paths[position >> _OFFSET_BITS]
         try:
-            return msgspec.json.decode(line_at(path, position & _OFFSET_MASK), type=kind)
-        except UNREADABLE as error:
+            return decode(line_at(path, position & _OFFSET_MASK), kind)
+        except Undecodable as error:
             raise StoreError(f"{path}: the record {key} is damaged ({error}); see `coeval repair`") from error
 
 

@@ -13,15 +13,15 @@ import os
 from collections.abc import Container, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, overload
 
 import msgspec
 
-from coeval.core.errors import StoreError
+from coeval.core.errors import StoreError, Undecodable
+from coeval.core.foreign import decode
 from coeval.core.options import CONTINUE
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
-"""What decoding a damaged line raises; a line of another shape raises the first (ValidationError)."""
+T = TypeVar("T")
 
 _ENCODER = msgspec.json.Encoder()
 _CHUNK = 1 << 20
@@ -65,15 +65,19 @@ def write_json_atomic(path: Path, value: Any) -> None:
     write_bytes_atomic(path, msgspec.json.format(_ENCODER.encode(value), indent=2) + b"\n")
 
 
-def read_json(path: Path) -> Any:
-    """The value of a JSON file.
+@overload
+def read_json(path: Path) -> Any: ...
+@overload
+def read_json(path: Path, kind: type[T]) -> T: ...
+def read_json(path: Path, kind: Any = Any) -> Any:
+    """The value of a JSON file, of the shape ``kind``.
 
     Raises
     ------
     FileNotFoundError
         there is no such file.
     StoreError
-        it cannot be read, or holds something else than JSON.
+        it cannot be read, or holds something else.
     """
     try:
         data = Path(path).read_bytes()
@@ -82,8 +86,8 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise store_error("read", path, error) from error
     try:
-        return msgspec.json.decode(data)
-    except UNREADABLE as error:
+        return decode(data, kind)
+    except Undecodable as error:
         raise StoreError(f"{path} is damaged: {error}; move it away or restore it from a copy") from error
 
 
@@ -114,8 +118,8 @@ def is_torn(line: bytes) -> bool:
     if line.endswith(b"\n") or not line or line.isspace():
         return False
     try:
-        msgspec.json.decode(line)
-    except UNREADABLE:
+        decode(line)
+    except Undecodable:
         return True
     return False
 

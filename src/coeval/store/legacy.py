@@ -18,12 +18,13 @@ from typing import Any, assert_never
 
 import msgspec
 
-from coeval.core.errors import StoreError, UsageError
+from coeval.core.errors import Misshapen, StoreError, Undecodable, UsageError
+from coeval.core.foreign import convert as converted
+from coeval.core.foreign import decode, decoder
 from coeval.core.options import OVERWRITE
 from coeval.core.records import LEVELS, Datapoint, Evaluation, Record, Response
 from coeval.store.journal import RecordPart
 from coeval.store.jsonl import (
-    UNREADABLE,
     Appender,
     Line,
     is_torn,
@@ -124,8 +125,8 @@ def read_legacy(folder: Path, phase: str, dropped: list[Dropped]) -> Iterator[Re
             if line.offset not in offsets:
                 continue
             try:
-                yield _current(phase, msgspec.json.decode(line.text), students)
-            except UNREADABLE as error:
+                yield _current(phase, decode(line.text), students)
+            except Undecodable as error:
                 dropped.append(Dropped(str(path), line.offset, str(error)))
 
 
@@ -155,8 +156,8 @@ def convert(source: Path, target: Path, phases: Sequence[str]) -> Converted:
 def _first_record(path: Path) -> dict[str, Any] | None:
     for line in lines(path):
         try:
-            value = msgspec.json.decode(line.text)
-        except UNREADABLE:
+            value = decode(line.text)
+        except Undecodable:
             continue
         if isinstance(value, dict):
             return value
@@ -165,14 +166,14 @@ def _first_record(path: Path) -> dict[str, Any] | None:
 
 def _lines_that_count(files: Sequence[Path], dropped: list[Dropped]) -> list[set[int]]:
     """Per file, the offsets of the lines that hold the record that counts of an id."""
-    decoder = msgspec.json.Decoder(RecordPart)
+    read = decoder(RecordPart)
     places: dict[str, tuple[int, int]] = {}
     good: set[str] = set()
     for number, path in enumerate(files):
         for line in lines(path):
             try:
-                record = decoder.decode(line.text)
-            except UNREADABLE as error:
+                record = read(line.text)
+            except Undecodable as error:
                 reason = "the last line was cut off" if is_torn(line.text) else str(error)
                 dropped.append(Dropped(str(path), line.offset, reason))
                 continue
@@ -189,13 +190,13 @@ def _lines_that_count(files: Sequence[Path], dropped: list[Dropped]) -> list[set
 
 def _students(run: RunDir) -> dict[str, str]:
     """Response id → who gave it."""
-    decoder = msgspec.json.Decoder(_Answered)
+    read = decoder(_Answered)
     students: dict[str, str] = {}
     for path in run.files("response_collection"):
         for line in lines(path):
             try:
-                answered = decoder.decode(line.text)
-            except UNREADABLE:
+                answered = read(line.text)
+            except Undecodable:
                 continue  # reported where the responses themselves are read
             students[answered.id] = sys.intern(answered.student_model_id)
     return students
@@ -206,7 +207,7 @@ def _current(phase: str, fields: dict[str, Any], students: dict[str, str]) -> Re
 
     Raises
     ------
-    msgspec.ValidationError
+    Misshapen
         it lacks what a record needs, or holds something else than a record does.
     """
     if fields.get("status") != "failed":
@@ -220,10 +221,10 @@ def _current(phase: str, fields: dict[str, Any], students: dict[str, str]) -> Re
         if "student_model_id" not in fields and (student := students.get(fields.get("response_id", ""))):
             fields["student_model_id"] = student
         _keep_valid_scores(fields)
-    record = msgspec.convert(fields, _KINDS[phase])
+    record = converted(fields, _KINDS[phase])
     for name in _names(record):
         if not _NAME.fullmatch(name):
-            raise msgspec.ValidationError(f"{name!r} cannot be part of a file name")
+            raise Misshapen(f"{name!r} cannot be part of a file name")
     return record
 
 

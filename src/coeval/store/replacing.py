@@ -12,7 +12,6 @@ from pathlib import Path
 
 import msgspec
 
-from coeval.core.errors import StoreError
 from coeval.store.jsonl import read_json, store_error, write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import RunDir
 
@@ -57,11 +56,9 @@ def finish_replacing(folder: RunDir) -> None:
 
 def _carry_out(folder: RunDir) -> None:
     try:
-        step = msgspec.convert(read_json(folder.replacing), _Step)
+        step = read_json(folder.replacing, _Step)
     except FileNotFoundError:
         return  # another process has finished it meanwhile
-    except msgspec.ValidationError as error:
-        raise StoreError(f"{folder.replacing} is damaged: {error}; remove it") from error
     target = folder.path / step.to
     try:
         for name in step.copy:

@@ -149,11 +149,7 @@ class RunDir:
         StoreError
             it is damaged.
         """
-        value = read_json(self.meta)
-        try:
-            return msgspec.convert(value, Meta)
-        except msgspec.ValidationError as error:
-            raise StoreError(f"{self.meta} is damaged: {error}; restore it or start another run") from error
+        return read_json(self.meta, Meta)
 
     def write_meta(self, meta: Meta) -> None:
         meta.updated_at = now()
@@ -179,8 +175,8 @@ class RunDir:
     def writer(self) -> int | None:
         """The process on this machine that is at work on the run, if one is."""
         try:
-            who = msgspec.convert(read_json(self._holder), _Holder)
-        except (OSError, StoreError, msgspec.ValidationError):
+            who = read_json(self._holder, _Holder)
+        except (OSError, StoreError):
             return None
         if who.host != socket.gethostname():
             return None
@@ -242,9 +238,9 @@ class _Holder(msgspec.Struct, frozen=True):
 
 def _describe(holder: Path) -> str:
     try:
-        who = msgspec.convert(read_json(holder), _Holder)
+        who = read_json(holder, _Holder)
         return f"process {who.pid} on {who.host} since {who.since}"
-    except (OSError, StoreError, msgspec.ValidationError):
+    except (OSError, StoreError):
         return "another process"
 
 

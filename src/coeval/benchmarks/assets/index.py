@@ -21,6 +21,8 @@ import msgspec
 
 from coeval.benchmarks.assets.download import download, read_page, without_password
 from coeval.benchmarks.assets.manifest import Parcel, SourceFailed
+from coeval.core.errors import Undecodable
+from coeval.core.foreign import decode
 
 __all__ = ["download_wheel", "index_urls", "pip_command"]
 
@@ -156,8 +158,8 @@ def _with_user(url: str, page: str) -> str:
 
 def _json_links(content: bytes) -> Iterator[tuple[str, str]]:
     try:
-        page = msgspec.json.decode(content, type=_Page)
-    except msgspec.DecodeError as error:
+        page = decode(content, _Page)
+    except Undecodable as error:
         raise SourceFailed(f"the package index sends no list of files: {error}") from error
     yield from ((file.filename, file.url) for file in page.files)
 

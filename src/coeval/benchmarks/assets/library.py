@@ -8,13 +8,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from coeval.benchmarks.assets.cache import NLTK_DATA, Cache, cache_folder, is_whole, nltk_folders, sha256_of
 from coeval.benchmarks.assets.fetch import Fetcher, Progress
 from coeval.benchmarks.assets.manifest import Asset, AssetMissing, Manifest, SourceFailed, read_manifest
 from coeval.benchmarks.assets.unreachable import Unreachable
-from coeval.core.errors import StoreError, UsageError
+from coeval.core.errors import StoreError, Undecodable, UsageError
+from coeval.core.foreign import decode
 
 __all__ = ["Check", "Library", "Presence", "read_records"]
 
@@ -227,8 +226,8 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
 
 def _decoded(text: str, path: Path, line: int) -> Any:
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+        return decode(text)
+    except Undecodable as error:
         raise UsageError(f"{path}:{line} is no JSON: {error}") from error
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from coeval.core.errors import CoevalError, UsageError
+from coeval.core.foreign import convert
 
 __all__ = [
     "Asset",
@@ -140,4 +141,4 @@ def read_manifest() -> Manifest:
 
 @cache
 def _read(path: Path) -> Manifest:
-    return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Manifest)
+    return convert(tomllib.loads(path.read_text(encoding="utf-8")), Manifest)

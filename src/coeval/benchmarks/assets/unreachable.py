@@ -51,6 +51,6 @@ class Unreachable:
 
     def _read(self) -> dict[str, _Failure]:
         try:
-            return msgspec.convert(read_json(self._path), dict[str, _Failure])
-        except (OSError, StoreError, msgspec.ValidationError):
+            return read_json(self._path, dict[str, _Failure])
+        except (OSError, StoreError):
             return {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
+from coeval.core.foreign import decode
 
 VERB_TAGS = frozenset({"VB", "VBD", "VBG", "VBN", "VBP", "VBZ"})
 
@@ -23,10 +23,10 @@ class FirstWordTagger:
 
     def __init__(self, folder: Path) -> None:
         name = "averaged_perceptron_tagger_eng"
-        self._sure = msgspec.json.decode((folder / f"{name}.tagdict.json").read_bytes(), type=dict[str, str])
-        self._tags = msgspec.json.decode((folder / f"{name}.classes.json").read_bytes(), type=list[str])
+        self._sure = decode((folder / f"{name}.tagdict.json").read_bytes(), dict[str, str])
+        self._tags = decode((folder / f"{name}.classes.json").read_bytes(), list[str])
         weights = (folder / f"{name}.weights.json").read_bytes()
-        self._weights = msgspec.json.decode(weights, type=dict[str, dict[str, float]])
+        self._weights = decode(weights, dict[str, dict[str, float]])
 
     def tag(self, words: Sequence[str]) -> str:
         """The Penn Treebank tag of ``words[0]``; there must be one."""

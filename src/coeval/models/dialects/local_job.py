@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from coeval.core.errors import BadRequest, ModelError
+from coeval.core.errors import BadRequest, Misshapen, ModelError
+from coeval.core.foreign import convert
 from coeval.core.records import Completion, Message, Request, TokenLogprob, Usage
 from coeval.core.text import split_reasoning
 
@@ -98,8 +99,8 @@ def drawing(request: Request) -> Drawing:
         "top": request.top_logprobs,
     }
     try:
-        return msgspec.convert(wanted, Drawing)
-    except msgspec.ValidationError as error:
+        return convert(wanted, Drawing)
+    except Misshapen as error:
         raise BadRequest(f"a local model cannot heed its sampling parameters: {error}") from error
 
 

@@ -10,7 +10,17 @@ from typing import Any
 
 import msgspec
 
-from coeval.core.errors import BadRequest, ContentFiltered, ModelError, NotFound, RateLimited, ServerFault
+from coeval.core import foreign
+from coeval.core.errors import (
+    BadRequest,
+    ContentFiltered,
+    Misshapen,
+    ModelError,
+    NotFound,
+    RateLimited,
+    ServerFault,
+    Undecodable,
+)
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.text import split_reasoning
 from coeval.models.faults import from_status, said
@@ -19,6 +29,9 @@ from coeval.models.keys import redact
 __all__ = ["FieldRejected", "SchemaRejected", "astray", "decode", "explain"]
 
 _LONGEST_MESSAGE = 500
+_MOST_TOKENS = 1 << 24
+"""Of an answer or a prompt: the largest contexts hold 10 million. A body's size does not tell."""
+_MOST_DIGITS = 16
 
 _FINISH = {
     None: "stop",
@@ -102,34 +115,40 @@ class _Choice(msgspec.Struct):
 
 
 class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    """Counted for money and limits, so read with care, and apart: no answer is lost for its sake."""
+
+    prompt_tokens: msgspec.Raw = msgspec.Raw(b"0")
+    completion_tokens: msgspec.Raw = msgspec.Raw(b"0")
 
 
 class _Answer(msgspec.Struct):
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
     error: Any = None
 
 
-_decoder = msgspec.json.Decoder(_Answer)
+_read_usage = foreign.decoder(_Usage)
+_read_answer = foreign.decoder(_Answer)
 
 
 def decode(body: bytes) -> Completion:
-    """The answer in a 200; time and attempts are not known here. Usage left out counts as zero.
+    """The answer in a 200; time and attempts are not known here.
+
+    Usage that is left out counts as zero, and so do counts that cannot be: negative, no whole number, or
+    more than any context holds.
 
     Raises
     ------
     ModelError
         the body holds an error, or the host filtered or broke off the answer.
-    ValueError, msgspec.DecodeError
+    Undecodable
         it is no chat completion.
     """
-    answer = _decoder.decode(body)
+    answer = _read_answer(body)
     if answer.error:
         raise _inner_error(body)
     if not answer.choices:
-        raise ValueError("no choices")
+        raise Misshapen("no choices")
     choice = answer.choices[0]
     finish = _FINISH.get(choice.finish_reason) or choice.finish_reason or "stop"
     if finish in _BROKEN_OFF:
@@ -140,16 +159,38 @@ def decode(body: bytes) -> Completion:
     unclosed = False
     if reasoning is None:
         text, reasoning, unclosed = split_reasoning(text)
-    usage = answer.usage or _Usage()
     return Completion(
         text=text,
-        usage=Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0),
+        usage=_booked(bytes(answer.usage)),
         finish_reason=finish,
         reasoning=reasoning,
         logprobs=_logprobs(choice.logprobs),
         truncated=unclosed or finish == "length",
         refusal=refusal,
     )
+
+
+def _booked(told: bytes) -> Usage:
+    """The token counts of an answer; one that is left out, or cannot be, counts as zero."""
+    try:
+        usage = _read_usage(told)
+    except Undecodable:
+        return Usage()
+    return Usage(_count(bytes(usage.prompt_tokens)), _count(bytes(usage.completion_tokens)))
+
+
+def _count(told: bytes) -> int:
+    if told.isdigit():  # as nearly all are; the length bounds what Python is asked to read
+        return _believable(int(told)) if len(told) <= _MOST_DIGITS else 0
+    try:
+        number = foreign.decode(told, float)
+    except Undecodable:
+        return 0
+    return _believable(int(number)) if number.is_integer() else 0
+
+
+def _believable(count: int) -> int:
+    return count if 0 <= count <= _MOST_TOKENS else 0
 
 
 def _read(said: _Said) -> tuple[str, str | None, str | None]:
@@ -254,8 +295,8 @@ def _field_rejected(about: str, message: str, status: int) -> FieldRejected | No
 
 def _problem(body: bytes) -> _Problem:
     try:
-        trouble = msgspec.json.decode(body, type=_Trouble)
-    except msgspec.DecodeError:
+        trouble = foreign.decode(body, _Trouble)
+    except Undecodable:
         return _Problem()
     if isinstance(trouble.error, str):
         return _Problem(message=trouble.error, code=trouble.code)

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from coeval.core import foreign
 from coeval.core.errors import ModelError
 from coeval.core.records import Completion, Request, Schema
 from coeval.models.base import Model, ModelSpec
@@ -174,7 +175,7 @@ def _response_format(request: Request, schema: Schema, host: Host) -> msgspec.Ra
 @lru_cache(maxsize=256)
 def _json_schema(name: str, body: bytes) -> msgspec.Raw:
     """A schema as OpenAI takes it; encoded once, for a run asks for few schemas many times."""
-    schema = {"name": name, "schema": msgspec.Raw(body), "strict": _is_closed(msgspec.json.decode(body))}
+    schema = {"name": name, "schema": msgspec.Raw(body), "strict": _is_closed(foreign.decode(body))}
     return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "json_schema": schema}))
 
 

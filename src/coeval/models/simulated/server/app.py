@@ -12,11 +12,10 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any, TypeVar
 
-import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from coeval.core.errors import ModelError, ServerFault
+from coeval.core.errors import ModelError, ServerFault, Undecodable
 from coeval.core.records import Completion, Request
 from coeval.models.simulated.model import SimulatedModel
 from coeval.models.simulated.server.asked import seeded
@@ -186,9 +185,8 @@ class _Desk:
         self._limit()
         try:
             return read(await request.read())
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            reason = "it is nested too deep" if isinstance(error, RecursionError) else f"{error}"
-            raise Refusal(f"the request body is wrong: {reason}", param=_field(reason)) from None
+        except Undecodable as error:
+            raise Refusal(f"the request body is wrong: {error}", param=_field(str(error))) from None
 
     def _served(self, name: str) -> SimulatedModel:
         model = self._models.get(name)

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from coeval.core.errors import Undecodable
+from coeval.core.foreign import convert, decode
 from coeval.core.records import Completion, ModelRole, Request, Schema
 from coeval.models.catalog import LABELS_KEY
 from coeval.models.simulated.server.problems import Refusal
@@ -56,8 +58,8 @@ def labels_of(metadata: dict[str, Any] | None) -> dict[str, list[str]]:
     if told is None:
         return {}
     try:
-        return msgspec.json.decode(told, type=dict[str, Annotated[list[str], msgspec.Meta(min_length=1)]])
-    except (msgspec.DecodeError, TypeError):
+        return decode(convert(told, str), dict[str, Annotated[list[str], msgspec.Meta(min_length=1)]])
+    except Undecodable:
         reason = f"metadata.{LABELS_KEY} must be a JSON object that holds lists of labels"
         raise Refusal(reason, param="metadata") from None
 

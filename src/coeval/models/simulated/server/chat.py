@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
+from coeval.core.foreign import decoder
 from coeval.core.records import Completion, Message, Request, Schema, TokenLogprob
 from coeval.models.simulated.server.asked import (
     JSON_MODE,
@@ -122,7 +123,7 @@ class ChatBody(msgspec.Struct):
         )
 
 
-read_chat = msgspec.json.Decoder(ChatBody).decode
+read_chat = decoder(ChatBody)
 
 
 def chat_body(body: ChatBody, completions: list[Completion]) -> dict[str, Any]:

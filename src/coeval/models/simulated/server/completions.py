@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import msgspec
 
+from coeval.core.foreign import decoder
 from coeval.core.records import Completion, Message, Request, TokenLogprob
 from coeval.models.simulated.draws import Draws
 from coeval.models.simulated.model import CHARACTERS_PER_TOKEN, token_logprobs
@@ -62,7 +63,7 @@ class CompletionsBody(msgspec.Struct):
         return made
 
 
-read_completions = msgspec.json.Decoder(CompletionsBody).decode
+read_completions = decoder(CompletionsBody)
 
 
 def completions_body(

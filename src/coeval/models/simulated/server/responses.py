@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
+from coeval.core.foreign import decoder
 from coeval.core.records import Completion, Message, Request, Schema
 from coeval.models.simulated.server.asked import (
     JSON_MODE,
@@ -119,7 +120,7 @@ class ResponsesBody(msgspec.Struct):
         return Schema(wanted.name, wanted.schema) if wanted.type == "json_schema" else None
 
 
-read_responses = msgspec.json.Decoder(ResponsesBody).decode
+read_responses = decoder(ResponsesBody)
 
 
 def responses_body(body: ResponsesBody, completion: Completion) -> dict[str, Any]:

@@ -1,0 +1,93 @@
+"""JSON that others wrote, made ours: one way to read it, one error where it cannot be read.
+
+It comes from hosts, from models, from files that may be damaged. Its bytes may be no UTF-8, its lists
+nested beyond the stack, its numbers without end; msgspec and the standard library each raise other
+exceptions for these, and nothing but this module catches them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+from coeval.core.errors import Misshapen, Undecodable
+
+__all__ = ["convert", "decode", "decoder", "utf8", "whole_number"]
+
+T = TypeVar("T")
+
+_RAISED = (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError)
+"""What decoding raises; ``str`` may hold a lone surrogate, and no integer has more than 4,300 digits."""
+
+_LONGEST_REASON = 300
+"""Characters: msgspec repeats tags and fields of what it reads."""
+
+
+@overload
+def decode(data: bytes | str | msgspec.Raw) -> Any: ...
+@overload
+def decode(data: bytes | str | msgspec.Raw, kind: type[T]) -> T: ...
+def decode(data: bytes | str | msgspec.Raw, kind: Any = Any) -> Any:
+    """The value of a JSON text, of the shape ``kind``.
+
+    Strings in what ``kind`` does not name are passed over unread, be they UTF-8 or not: see `utf8`.
+
+    Raises
+    ------
+    Undecodable
+        it is no JSON, or none that can be held: not UTF-8, nested too deep, numbers too large.
+    Misshapen
+        it is JSON of another shape.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except _RAISED as error:
+        raise _undecodable(error) from error
+
+
+def decoder(kind: type[T]) -> Callable[[bytes | str], T]:
+    """`decode` for one kind: quicker where there are many lines."""
+    read = msgspec.json.Decoder(kind).decode
+
+    def decode_one(data: bytes | str) -> T:
+        try:
+            return read(data)
+        except _RAISED as error:
+            raise _undecodable(error) from error
+
+    return decode_one
+
+
+def whole_number(digits: str) -> int | float:
+    """Python refuses to read integers of more than 4,300 digits; as a float they are infinite."""
+    return int(digits) if len(digits) <= 4300 else float(digits)
+
+
+def convert(value: Any, kind: type[T]) -> T:
+    """Decoded data in the shape ``kind``; raises Misshapen where it has another."""
+    try:
+        return msgspec.convert(value, kind)
+    except _RAISED as error:
+        raise _undecodable(error) from error
+
+
+def utf8(data: bytes) -> str:
+    """The text of bytes; raises Undecodable, naming the place, where they are not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise Undecodable(f"byte {error.start + 1} is not UTF-8") from error
+
+
+def _undecodable(error: Exception) -> Undecodable:
+    match error:
+        case RecursionError():
+            return Undecodable("it is nested too deep")
+        case UnicodeError():
+            return Undecodable("a string in it is not UTF-8")
+        case msgspec.ValidationError():
+            return Misshapen(f"{error}"[:_LONGEST_REASON])
+        case _:
+            return Undecodable(f"{error}"[:_LONGEST_REASON])
