@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -74,9 +75,11 @@ class Server:
 
 
 @asynccontextmanager
-async def server(*answers: bytes | Script) -> AsyncIterator[Server]:
+async def server(*answers: bytes | Script, on: socket.socket | None = None) -> AsyncIterator[Server]:
+    """``on`` is a bound socket to listen on; None: one of its own."""
     fake = Server(list(answers))
-    async with await asyncio.start_server(fake.accept, "127.0.0.1", 0, limit=1 << 22) as listening:
+    bound = on or socket.create_server(("127.0.0.1", 0))
+    async with await asyncio.start_server(fake.accept, sock=bound, limit=1 << 22) as listening:
         fake.port = listening.sockets[0].getsockname()[1]
         try:
             yield fake

@@ -1,18 +1,26 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import raw_server
 from fakes.openai_chat import Answer, Broken, fake
 
 from coeval.core.errors import CoevalError, Draining, QuotaExhausted, RateLimited
 from coeval.core.records import Completion, Failure, Request
+from coeval.models import reach as reach_module
 from coeval.models.base import Model, ModelSpec
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 from coeval.models.probe import ProbeResult, probe
+from coeval.models.quota import UsageLedger
 
 KEY = "sk-test-0123456789abcdef"
 NO_KEYS = Keys.load(None, env={}, cwd=Path("/nonexistent"), home=Path("/nonexistent"))
@@ -74,3 +82,100 @@ async def test_a_failure_is_told_in_one_line(error: CoevalError) -> None:
 async def test_an_interruption_is_not_a_models_failure() -> None:
     with pytest.raises(Draining):
         await probe({"x": Failing(Draining("stop"))})
+
+
+# A host that is away
+
+
+def at(url: str) -> Models:
+    return Models([ModelSpec(name="m", interface="vllm", model="m", base_url=url)], NO_KEYS)
+
+
+async def told(url: str) -> str:
+    """What is said of a model there, which was not asked for want of a connection."""
+    async with at(url) as models:
+        (result,) = await probe(models)
+    assert result.error is not None
+    assert (result.ok, result.error.kind) == (False, "connection")
+    return result.error.message
+
+
+@contextmanager
+def nobody_listening() -> Iterator[tuple[str, socket.socket]]:
+    """A host and port that refuse connections, and that nobody else can get: the socket is bound to them."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}", bound
+
+
+async def test_a_host_that_refuses_is_told_in_seconds() -> None:
+    async with asyncio.timeout(15):  # a request would be sent eight times, over 40 s
+        with nobody_listening() as (host, _):
+            message = await told(f"http://{host}/v1")
+            assert message == f"POST {host}/v1/chat/completions: no connection (Connection refused)"
+
+
+async def test_so_is_one_whose_name_cannot_be_resolved() -> None:
+    async with asyncio.timeout(15):
+        assert "the host name cannot be resolved" in await told("http://nowhere.invalid/v1")
+        assert "cannot be resolved (no host can have this name)" in await told(f"http://{'x' * 64}.invalid")
+
+
+async def test_so_is_one_that_does_not_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach_module, "REACH_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        callers = [socket.socket() for _ in range(8)]  # more than its backlog holds
+        for caller in callers:
+            caller.setblocking(False)
+            caller.connect_ex(full.getsockname())
+        host = f"127.0.0.1:{full.getsockname()[1]}"
+        assert "no connection within 0.3 s" in await told(f"http://{host}/v1")
+        for caller in callers:
+            caller.close()
+
+
+async def test_so_is_a_name_service_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach_module, "REACH_S", 0.3)
+    back = threading.Event()
+
+    def wait(*_: Any, **__: Any) -> list[Any]:
+        back.wait(60)
+        raise socket.gaierror(socket.EAI_NONAME, "unknown")
+
+    monkeypatch.setattr(socket, "getaddrinfo", wait)
+    assert "cannot be resolved (no answer from the name service)" in await told("http://slow.invalid/v1")
+    back.set()
+
+
+async def test_so_is_a_proxy_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "other.invalid")
+    async with asyncio.timeout(30):
+        with nobody_listening() as (host, _):
+            monkeypatch.setenv("http_proxy", f"http://{host}")
+            message = await told("http://api.invalid/v1")
+            assert "no connection to the proxy (Connection refused); check HTTP_PROXY" in message
+        monkeypatch.setenv("http_proxy", "http://nowhere.invalid:3128")
+        assert "no connection to the proxy (Name or service not known)" in await told("http://api.invalid/v1")
+
+
+async def test_a_host_that_comes_up_in_the_meantime_is_asked() -> None:
+    with nobody_listening() as (host, bound):
+        async with at(f"http://{host}/v1") as models:
+            probing = asyncio.create_task(probe(models))
+            await asyncio.sleep(0.2)
+            async with raw_server.server(raw_server.reply(400), on=bound) as server:
+                (result,) = await probing
+                assert len(server.asked) == 1
+    assert result.error is not None
+    assert result.error.kind == "bad_request"
+
+
+async def test_a_model_that_may_not_be_asked_is_not_looked_for(tmp_path: Path) -> None:
+    permits = UsageLedger(tmp_path / "usage.json", {"m": 0}).permits("m")
+    assert permits is not None
+    with nobody_listening() as (host, _):
+        spec = ModelSpec(name="m", interface="vllm", model="m", base_url=f"http://{host}/v1")
+        async with Models([spec], NO_KEYS, permits={"m": permits}) as models:
+            (result,) = await probe(models)
+    assert result.error is not None
+    assert result.error.kind == "quota"

@@ -45,6 +45,16 @@ class Model(ABC):
     name: str
     interface: str
 
+    async def reach(self) -> None:
+        """Find out soon whether its host takes connections, asking nothing; a model in this process is there.
+
+        Raises
+        ------
+        ModelError
+            the host refuses, does not reply, or cannot be resolved.
+        """
+        return
+
     @abstractmethod
     async def complete(self, request: Request) -> Completion:
         """Answer one request.

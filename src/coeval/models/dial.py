@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import TypeVar
 
@@ -21,6 +23,7 @@ CONNECT_TIMEOUT_S = 30.0
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
+_Found = asyncio.Future[list[AddrInfoType]]
 _NAMES_KEPT_S = 10.0
 _NEXT_ADDRESS_AFTER_S = 0.25
 _SOCKET_OPTIONS = (
@@ -44,24 +47,26 @@ class Dialler:
     """
 
     def __init__(self) -> None:
-        self._lookups: dict[tuple[str, int], tuple[asyncio.Task[list[AddrInfoType]], float]] = {}
+        self._lookups: dict[tuple[str, int], tuple[_Found, float]] = {}
         self._tls: ssl.SSLContext | None = None
 
-    async def dial(self, origin: Origin, protocol: Callable[[], P]) -> P:
-        """Connect, within `CONNECT_TIMEOUT_S`.
+    async def dial(self, origin: Origin, protocol: Callable[[], P], within_s: float | None = None) -> P:
+        """Connect, within `CONNECT_TIMEOUT_S` or so many seconds.
 
         Raises
         ------
         NoConnection, ConnectTimeout, socket.gaierror, ssl.SSLError
             as `models.wire_errors` says.
         """
-        timeout = asyncio.timeout(CONNECT_TIMEOUT_S)
+        timeout = asyncio.timeout(CONNECT_TIMEOUT_S if within_s is None else within_s)
         try:
             async with timeout:
                 return await self._connect(asyncio.get_running_loop(), origin, protocol)
         except (socket.gaierror, ssl.SSLError):
             raise
         except OSError as error:
+            if timeout.expired() and self._is_looked_up(origin):
+                raise socket.gaierror(socket.EAI_AGAIN, "no answer from the name service") from None
             if timeout.expired():
                 raise ConnectTimeout from None
             raise NoConnection(error) from None  # a TimeoutError too, if it is the system's own
@@ -95,10 +100,14 @@ class Dialler:
             pass  # a name
         lookup, begun_at = self._lookups.get((host, port), (None, 0.0))
         if lookup is None or (lookup.done() and (_failed(lookup) or loop.time() - begun_at > _NAMES_KEPT_S)):
-            lookup = loop.create_task(_look_up(loop, host, port))
+            lookup = _look_up(loop, host, port)
             lookup.add_done_callback(_failed)
             self._lookups[host, port] = lookup, loop.time()
         return await asyncio.shield(lookup)
+
+    def _is_looked_up(self, origin: Origin) -> bool:
+        lookup, _ = self._lookups.get((origin.host, origin.port), (None, 0.0))
+        return lookup is not None and not lookup.done()
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -108,9 +117,36 @@ class Dialler:
         return self._tls
 
 
-async def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[AddrInfoType]:
-    return list(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> _Found:
+    """Ask the system for a host's addresses, in a thread that nobody waits for when the program ends.
+
+    A name service that is away is asked for half a minute, and the loops' own threads are waited for.
+    """
+    found: _Found = loop.create_future()
+
+    def settle(outcome: list[AddrInfoType] | OSError) -> None:
+        if found.done():
+            return
+        if isinstance(outcome, OSError):
+            found.set_exception(outcome)
+        else:
+            found.set_result(outcome)
+
+    def ask() -> None:
+        outcome: list[AddrInfoType] | OSError = socket.gaierror(socket.EAI_FAIL, "the look-up failed")
+        try:
+            outcome = list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except OSError as error:
+            outcome = error
+        except UnicodeError:
+            outcome = socket.gaierror(socket.EAI_NONAME, "no host can have this name")
+        finally:
+            with suppress(RuntimeError):  # the loop may be closed by now
+                loop.call_soon_threadsafe(settle, outcome)
+
+    threading.Thread(target=ask, name=f"look-up of {host}", daemon=True).start()
+    return found
 
 
-def _failed(lookup: asyncio.Task[list[AddrInfoType]]) -> bool:
+def _failed(lookup: _Found) -> bool:
     return lookup.cancelled() or lookup.exception() is not None

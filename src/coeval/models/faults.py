@@ -32,7 +32,16 @@ from coeval.models.dial import CONNECT_TIMEOUT_S
 from coeval.models.network import trust_in_force
 from coeval.models.wire_errors import Closed, ConnectTimeout, Lost, NoConnection, NotHttp, NoTurn, WireError
 
-__all__ = ["foreign", "from_exception", "from_garbage", "from_status", "never_sent", "place", "said"]
+__all__ = [
+    "foreign",
+    "from_exception",
+    "from_garbage",
+    "from_status",
+    "never_sent",
+    "no_proxy",
+    "place",
+    "said",
+]
 
 _EXCERPT = 300
 _TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
@@ -123,10 +132,7 @@ def _from_aiohttp(error: Exception, where: str, timeout_s: float) -> ModelError 
         case aiohttp.ClientConnectorDNSError():
             return _unresolved(where, error.os_error)
         case aiohttp.ClientProxyConnectionError():
-            return ConnectionFailed(
-                f"{where}: no connection to the proxy ({_cause(error.os_error)}); check HTTP_PROXY, "
-                "HTTPS_PROXY and NO_PROXY"
-            )
+            return no_proxy(where, error.os_error)
         case aiohttp.ClientHttpProxyError():
             return _from_proxy(error.status, error.message, where)
         case aiohttp.ServerFingerprintMismatch():
@@ -145,6 +151,13 @@ def _from_aiohttp(error: Exception, where: str, timeout_s: float) -> ModelError 
             return _not_http(where, error.message)
         case _:
             return None
+
+
+def no_proxy(where: str, cause: OSError) -> ConnectionFailed:
+    """The error for a proxy that cannot be reached."""
+    return ConnectionFailed(
+        f"{where}: no connection to the proxy ({_cause(cause)}); check HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
+    )
 
 
 def _no_connection_in_time(where: str, timeout_s: float) -> ConnectionFailed:
@@ -229,7 +242,8 @@ def _cause(error: Exception | None) -> str:
     if isinstance(error, OSError):
         if error.errno in (errno.EMFILE, errno.ENFILE):
             return "too many open files; raise `ulimit -n` or lower max_concurrency"
-        number = None if isinstance(error, ssl.SSLError) else error.errno  # TLS numbers its errors itself
+        # TLS and the resolver number their errors themselves.
+        number = None if isinstance(error, ssl.SSLError | socket.gaierror) else error.errno
         if number is not None and number in errno.errorcode:
             return os.strerror(number)  # an event loop may put the address in place of the reason
         if error.strerror:

@@ -22,6 +22,7 @@ from coeval.models.call import Answered, Call
 from coeval.models.catalog import LABELS_KEY, Host
 from coeval.models.dialects.openai_answer import FieldRejected, SchemaRejected, astray, decode, explain
 from coeval.models.http import Endpoint, Http
+from coeval.models.reach import reach
 from coeval.models.standing import Standing
 
 __all__ = ["OpenAIChat", "encode"]
@@ -57,6 +58,10 @@ class OpenAIChat(Model):
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
         self._calls: dict[int, Call[Completion]] = {}
+
+    async def reach(self) -> None:
+        if self._standing.refusal() is None:  # else nothing will be asked there
+            await reach(self._endpoint, _PATH)
 
     async def complete(self, request: Request) -> Completion:
         schema = request.schema

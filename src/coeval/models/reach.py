@@ -1,0 +1,75 @@
+"""Whether a host takes connections at all, found out soon and without asking it anything."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from typing import cast
+
+from yarl import URL
+
+from coeval.core.errors import ModelError
+from coeval.models.dial import Dialler
+from coeval.models.endpoint import Endpoint
+from coeval.models.faults import from_exception, no_proxy, place
+from coeval.models.route import Origin
+from coeval.models.wire_errors import ConnectTimeout, NoConnection
+
+__all__ = ["REACH_S", "reach"]
+
+REACH_S = 3.0
+"""How long a host is tried before it is said to be away."""
+_AGAIN_AFTER_S = 0.5
+"""A host may be starting, a name service stumble; each further pause is twice as long."""
+
+
+async def reach(endpoint: Endpoint, path: str) -> None:
+    """Connect to the endpoint, or to the proxy on the way there, and hang up.
+
+    Raises
+    ------
+    ConnectionFailed
+        that was refused, not replied to or not resolved, again and again for `REACH_S`.
+    """
+    loop = asyncio.get_running_loop()
+    dialler = Dialler()
+    target = endpoint.proxy or URL(endpoint.url)
+    origin = Origin(target.raw_host or "", target.port or 0, tls=False)
+    deadline = loop.time() + REACH_S
+    pause_s = _AGAIN_AFTER_S
+    try:
+        while True:
+            try:
+                await dialler.dial(origin, _Caller, deadline - loop.time())
+            except (NoConnection, ConnectTimeout, socket.gaierror) as error:
+                if loop.time() + pause_s > deadline:
+                    raise _told(endpoint, path, error) from None
+            else:
+                return
+            await asyncio.sleep(pause_s)
+            pause_s *= 2
+    finally:
+        await dialler.aclose()
+
+
+class _Caller(asyncio.Protocol):
+    """Hangs up when somebody answers."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast("asyncio.Transport", transport).abort()
+
+
+def _told(
+    endpoint: Endpoint, path: str, error: NoConnection | ConnectTimeout | socket.gaierror
+) -> ModelError:
+    where = place("POST", URL(endpoint.url + path))
+    if endpoint.proxy is None:
+        return from_exception(error, where, REACH_S)
+    match error:
+        case NoConnection():
+            return no_proxy(where, error.cause)
+        case ConnectTimeout():
+            return no_proxy(where, TimeoutError(errno.ETIMEDOUT, "no reply"))
+        case _:
+            return no_proxy(where, error)

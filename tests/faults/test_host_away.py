@@ -1,0 +1,63 @@
+"""A host that is away when a program starts is told at once, by name and reason, and nothing is begun."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from small_runs import command, experiment, folder_of
+
+SOON_S = 25.0
+"""A request is sent eight times, which takes twice as long."""
+
+
+@pytest.fixture(params=["refuses", "cannot be resolved"])
+def host(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """A host that is away, and what is said of it."""
+    if request.param == "refuses":
+        with socket.socket() as bound:
+            bound.bind(("127.0.0.1", 0))
+            yield f"127.0.0.1:{bound.getsockname()[1]}", "no connection (Connection refused)"
+    else:
+        yield "nowhere.invalid", "the host name cannot be resolved"
+
+
+def ended(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=SOON_S, check=False)
+
+
+def test_coeval_run_tells_it_soon(host: tuple[str, str], tmp_path: Path) -> None:
+    where, reason = host
+    file = experiment(tmp_path, f"http://{where}/v1", settings={"probe_mode": "full"})
+    done = ended(command("run", "--config", file), tmp_path)
+    assert done.returncode == 2
+    assert "5 of 5 models do not answer" in done.stderr
+    assert f"teacher: POST {where}/v1/chat/completions: {reason}" in done.stderr.replace("\n", " ")
+    assert not folder_of(file).meta.exists()
+
+
+def test_eval_framework_tells_it_soon(host: tuple[str, str], tmp_path: Path) -> None:
+    where, reason = host
+    prompt = {"key": 1, "prompt": "Why?", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
+    (tmp_path / "prompts.jsonl").write_text(json.dumps(prompt) + "\n")
+    program = [sys.executable, "-m", "coeval.cli.eval_framework", "--tasks", "ifeval"]
+    program += ["--ifeval-input", "prompts.jsonl", "--model", "m", "--base-url", f"http://{where}/v1"]
+    done = ended([*program, "--output-dir", "out"], tmp_path)
+    assert done.returncode == 2
+    assert f"POST {where}/v1/chat/completions: {reason}" in done.stderr.replace("\n", " ")
+
+
+def test_a_name_service_that_is_away_holds_up_no_program(tmp_path: Path) -> None:
+    file = experiment(tmp_path, "http://slow.invalid/v1", settings={"probe_mode": "full"})
+    program = (
+        "import socket, sys, time; socket.getaddrinfo = lambda *_, **__: time.sleep(120)\n"
+        "from coeval.cli.entry import coeval; coeval()"
+    )
+    done = ended([sys.executable, "-c", program, "run", "--config", str(file)], tmp_path)
+    assert done.returncode == 2
+    assert "no answer from the name service" in done.stderr
