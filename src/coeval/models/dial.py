@@ -138,7 +138,7 @@ def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> _Found:
             outcome = list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         except OSError as error:
             outcome = error
-        except UnicodeError:
+        except ValueError:  # IDNA has rules for names
             outcome = socket.gaierror(socket.EAI_NONAME, "no host can have this name")
         finally:
             with suppress(RuntimeError):  # the loop may be closed by now
