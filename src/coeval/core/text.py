@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -116,6 +117,22 @@ def extract_json(text: str) -> Extracted:
     raise Unparsable(f"the reply holds no JSON object; it begins {text[:80]!r}", raw=text)
 
 
+class Pairs(list[tuple[str, Any]]):
+    """A JSON object's keys and values as they stand: a repeated key as often as it does."""
+
+
+def every_json(text: str) -> Iterator[Any]:
+    """Every valid object or array in a reply, from its fence on where it has one; objects as `Pairs`.
+
+    What is nested too deep ends it, as damage does not: see `extract_json` for what counts.
+    """
+    fence = _JSON_FENCE.search(text)
+    with suppress(RecursionError):
+        for _, value in _candidates(text[fence.end() :] if fence else text, Pairs):
+            if value is not None and not _is_deeper(value, _MOST_NESTED):
+                yield value
+
+
 def _first_json(text: str) -> Extracted | None:
     """Valid JSON before damaged JSON, unless the damaged object began first and holds the valid one."""
     weak: Extracted | None = None
@@ -131,13 +148,16 @@ def _first_json(text: str) -> Extracted | None:
     return weak
 
 
-def _candidates(text: str) -> Iterator[tuple[int, Any]]:
+def _candidates(
+    text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
+) -> Iterator[tuple[int, Any]]:
     """Where JSON begins in ``text``, with its value, or None where it is damaged.
 
     At most one damaged start is given, and failing attempts are limited in number and in the
-    characters they read: so hostile text costs a bounded number of passes.
+    characters they read: so hostile text costs a bounded number of passes. ``pairs`` makes an object
+    of its keys and values.
     """
-    decoder = json.JSONDecoder(parse_int=whole_number)
+    decoder = json.JSONDecoder(parse_int=whole_number, object_pairs_hook=pairs)
     budget = 4 * len(text) + 1000
     false_starts = 0
     gave_damaged = False
@@ -182,7 +202,7 @@ def _is_deeper(value: Any, limit: int) -> bool:
         level = [
             child
             for part in level
-            if isinstance(part, dict | list)
+            if isinstance(part, dict | list | tuple)
             for child in (part.values() if isinstance(part, dict) else part)
         ]
         if not level:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from coeval.core.errors import Unparsable
 from coeval.core.text import extract_json
+from coeval.judging.statements import is_contradicted
 
 LOWEST, HIGHEST = 1, 10
 
@@ -37,6 +38,8 @@ def parse_criterion_score(text: str) -> CriterionScore:
             f"the reply holds no whole number from {LOWEST} to {HIGHEST} as its score, but {given!r:.80}",
             raw=text,
         )
+    if is_contradicted(text, "score"):
+        raise Unparsable("the reply holds more than one score", raw=text)
     reason = found.value.get("reason")
     return CriterionScore(score, reason if isinstance(reason, str) else "", found.repaired)
 

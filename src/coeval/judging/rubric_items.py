@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from coeval.core.errors import Unparsable
 from coeval.core.text import extract_json
+from coeval.judging.statements import is_contradicted
 
 
 class RubricItemVerdict(NamedTuple):
@@ -26,6 +27,8 @@ def parse_criteria_met(text: str) -> RubricItemVerdict:
     """
     found = extract_json(text)
     met = found.value.get("criteria_met") if isinstance(found.value, dict) else None
+    if isinstance(met, bool) and is_contradicted(text, "criteria_met"):
+        raise Unparsable("the reply says both that the item is met and that it is not", raw=text)
     if not isinstance(met, bool):
         raise Unparsable(f"the reply holds no criteria_met that is true or false, but {met!r:.80}", raw=text)
     explanation = found.value.get("explanation")

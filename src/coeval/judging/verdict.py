@@ -14,13 +14,9 @@ from coeval.core.errors import Undecodable, Unparsable
 from coeval.core.foreign import decoder
 from coeval.core.records import LEVELS, Level
 from coeval.core.text import extract_json, fold_name
-
-_LEVEL_OF: dict[str, Level] = {level.casefold(): level for level in LEVELS}
+from coeval.judging.statements import FACTOR_KEYS, SCORE_KEYS, as_level, contradicted_factors, levels_in
 
 _plain = decoder(dict[str, Level])
-
-_FACTOR_KEYS = ("factor", "name", "criterion", "dimension")
-_SCORE_KEYS = ("score", "level", "rating", "value")
 
 _AROUND_A_WORD = " \t\r\n\"'`*_.,;:!#>()[]{}“”‘’„«»"
 _LABEL = re.compile(r"[\w-]+(?:[ \t]+[\w-]+){0,2}")
@@ -39,8 +35,8 @@ def parse_levels(text: str, factors: Sequence[str]) -> Levels:
 
     Understood are ``{factor: level}``, ``{factor: {"score": level, …}}``, a list of
     ``{"factor": …, "score": level}``, and any of these one level further in. Factor names may
-    differ in case and in how their words are parted. A factor given two different levels under
-    such spellings is missing.
+    differ in case and in how their words are parted. A factor given two different levels is missing:
+    under such spellings, by a repeated key, further in, or in another object of the reply.
 
     Raises
     ------
@@ -49,12 +45,14 @@ def parse_levels(text: str, factors: Sequence[str]) -> Levels:
     """
     if (levels := _as_asked(text, factors)) is not None:
         return levels
-    found = extract_json(text).value
+    found = extract_json(text)
     scores: dict[str, Level] = {}
-    for part in (found, *_containers_in(found)):
+    for part in (found.value, *_containers_in(found.value)):
         candidate = _scores_of(factors, list(_entries(part)))
         if len(candidate) > len(scores):
             scores = candidate
+    for factor in contradicted_factors(text, factors, repaired=found.repaired):
+        scores.pop(factor, None)
     return Levels(scores, tuple(factor for factor in factors if factor not in scores))
 
 
@@ -65,6 +63,8 @@ def _as_asked(text: str, factors: Sequence[str]) -> Levels | None:
     except Undecodable:
         return None
     if len(scores) != len(factors) or any(factor not in scores for factor in factors):
+        return None
+    if text.count('"') != 4 * len(scores):  # more than a pair for each key and level: a key stands twice
         return None
     return Levels({factor: scores[factor] for factor in factors}, ())
 
@@ -86,6 +86,8 @@ def parse_level(text: str) -> Level:
             level = _only_level(extract_json(text).value)
         except Unparsable:
             level = None
+        if len(levels_in(text)) > 1:
+            level = None
     if level is None:
         raise Unparsable(f"the reply is not one of {', '.join(LEVELS)}; it begins {text[:80]!r}", raw=text)
     return level
@@ -95,19 +97,17 @@ def _bare_level(text: str) -> Level | None:
     body = text.strip(_AROUND_A_WORD)
     label, colon, value = body.rpartition(":")
     if colon and _LABEL.fullmatch(label.strip(_AROUND_A_WORD)):
+        if as_level(label.strip(_AROUND_A_WORD)) is not None:  # "High: Low" says two things
+            return None
         body = value.strip(_AROUND_A_WORD)
-    return _LEVEL_OF.get(body.casefold())
+    return as_level(body)
 
 
 def _only_level(value: Any) -> Level | None:
     """The level in JSON that holds one value, however deep it stands in objects and lists of one."""
     while isinstance(value, dict | list) and len(value) == 1:
         value = next(iter(value.values())) if isinstance(value, dict) else value[0]
-    return _as_level(value)
-
-
-def _as_level(value: Any) -> Level | None:
-    return _LEVEL_OF.get(value.strip().casefold()) if isinstance(value, str) else None
+    return as_level(value)
 
 
 def _containers_in(value: Any) -> Iterator[Any]:
@@ -120,18 +120,18 @@ def _entries(part: Any) -> Iterator[tuple[str, Level | None]]:
     if isinstance(part, list):
         for entry in part:
             if isinstance(entry, dict):
-                name = next((entry[key] for key in _FACTOR_KEYS if isinstance(entry.get(key), str)), None)
+                name = next((entry[key] for key in FACTOR_KEYS if isinstance(entry.get(key), str)), None)
                 if name is None:
                     yield from _entries(entry)
                 else:
                     yield name, _stated_level(entry)
     elif isinstance(part, dict):
         for name, value in part.items():
-            yield name, _stated_level(value) if isinstance(value, dict) else _as_level(value)
+            yield name, _stated_level(value) if isinstance(value, dict) else as_level(value)
 
 
 def _stated_level(entry: dict[str, Any]) -> Level | None:
-    return _as_level(next((entry[key] for key in _SCORE_KEYS if key in entry), None))
+    return as_level(next((entry[key] for key in SCORE_KEYS if key in entry), None))
 
 
 def _scores_of(factors: Sequence[str], entries: list[tuple[str, Level | None]]) -> dict[str, Level]:
