@@ -137,11 +137,11 @@ def at_once(most: int, instead: Treatment, answer_s: float) -> Treat:
     return treat
 
 
-def slower_beyond(most: int, answer_s: float) -> Treat:
-    """It never gives more than ``most`` answers in ``answer_s``."""
+def slower_beyond(most: int, answer_s: float, power: float = 1.0) -> Treat:
+    """It gives at most so many answers in ``answer_s``; beyond, with a ``power`` above 1, fewer and fewer."""
 
     def treat(host: Host, _: float) -> Treatment:
-        return Treatment(200, answer_s * max(1.0, (host.serving + 1) / most))
+        return Treatment(200, answer_s * max(1.0, (host.serving + 1) / most) ** power)
 
     return treat
 
@@ -173,6 +173,9 @@ TROUBLES = {
         "the same, all 256 sent at once", 10_000, at_once(64, TOO_MANY, 1), 10_000 / 64, 263, start=CEILING
     ),
     "slow-down": Trouble("64 answers a second and no more", 10_000, slower_beyond(64, 1), 10_000 / 64, 0),
+    "slow-down-steep": Trouble(
+        "64 a second, with 128 in flight 32", 10_000, slower_beyond(64, 1, 2.0), 10_000 / 64, 0
+    ),
     "outage-429": Trouble(
         "50 s of 429, answers of 1 s", 20_000, between(20, 70, TOO_MANY, 1), 20_000 / CEILING + 50, 1_098
     ),

@@ -141,7 +141,7 @@ def test_growth_stops_while_latency_does_not_hold_and_resumes_when_it_recovers()
 
         async def served() -> None:
             await limits.acquire(0)
-            seconds = slowness * (1.0 if limits.in_flight <= 32 else 5.0)
+            seconds = slowness * max(1.0, limits.in_flight / 32)
             await asyncio.sleep(seconds)
             limits.succeeded(0, seconds)
             limits.release()

@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
+from coeval.models.slowness import Slowness
+
 __all__ = ["Window"]
 
-_WARM_UP = 16
 _SMOOTHING = 1 / 16
-_DRIFT_ROUNDS = 64.0
-_SLACK_S = 0.05
-_MOST_PATIENCE = 32
+_MOST_DOUBLINGS = 5
 _FEW = 16
-
-
-class _Latency:
-    """Whether answers of one rank still take about as long as they did with less in flight."""
-
-    __slots__ = ("_base_s", "_seen", "_smoothed_s")
-
-    def __init__(self) -> None:
-        self._seen = 0
-        self._smoothed_s = self._base_s = 0.0
-
-    def holds_after(self, latency_s: float, size: float) -> bool:
-        """Take in one latency; True while the smoothed one is at most about twice the base.
-
-        The base is the mean of the first answers. It follows a faster host at once and a slower
-        one over dozens of round trips, so that longer answers do not end growth for good. The
-        slack keeps the jitter of our own event loop out of the judgment of a very fast host.
-        """
-        self._seen += 1
-        if self._seen <= _WARM_UP:
-            self._smoothed_s += (latency_s - self._smoothed_s) / self._seen
-            self._base_s = self._smoothed_s
-            return True
-        self._smoothed_s += (latency_s - self._smoothed_s) * _SMOOTHING
-        change = self._smoothed_s - self._base_s
-        self._base_s += change * (_SMOOTHING if change < 0 else 1 / (_DRIFT_ROUNDS * size))
-        return self._smoothed_s <= 2 * self._base_s + _SLACK_S
 
 
 class Window:
@@ -46,7 +18,8 @@ class Window:
     most half in an answer's time; where they go on (the request sent next was refused as well), and on a
     time-out, it is half at once. After a round trip without any the size doubles back to what was good
     before. From there it probes: one more, and while nothing is refused two, four, eight more; a probe
-    that fails is taken back, and the next one waits twice as many round trips.
+    that fails is taken back, and the next one waits twice as many round trips. While answers are slow
+    there is no growth, and half is good where half gives more (`models.slowness`).
     """
 
     __slots__ = (
@@ -55,12 +28,13 @@ class Window:
         "_floor",
         "_good",
         "_held_for",
-        "_latency",
         "_patience",
         "_raised",
         "_refused_at",
         "_round_at",
         "_size",
+        "_slowed",
+        "_slowness",
         "_start",
         "_step",
     )
@@ -76,7 +50,8 @@ class Window:
         self._refused_at = float("-inf")
         self._round_at: float | None = None
         self._answer_s: float | None = None
-        self._latency: dict[int, _Latency] = {}
+        self._slowness = Slowness()
+        self._slowed = 0  # times in a row that half of them gave more
 
     @property
     def size(self) -> float:
@@ -85,13 +60,22 @@ class Window:
 
     def answered(self, rank: int, latency_s: float, in_flight: int, now: float) -> None:
         """An answer came. A size that is not used, or at which answers take longer, is not raised."""
-        latency = self._latency.get(rank)
-        if latency is None:
-            latency = self._latency[rank] = _Latency()
-        holds = latency.holds_after(latency_s, self._size)
+        slow = self._slowness.after(rank, latency_s, self._size)
         known_s = latency_s if self._answer_s is None else self._answer_s
         self._answer_s = known_s + (latency_s - known_s) * _SMOOTHING
-        if not holds or self._size >= self._ceiling or in_flight * 2 < self._size:
+        if in_flight * 2 < self._size:
+            self._slowness.abandon()
+            return
+        if slow or self._slowness.trying:
+            tried = self._slowness.half_tried(self._size, now)
+            self._size = tried.size
+            if tried.gained:
+                self._slowed += 1
+                self._take_back(self._size, 2 ** min(self._slowed, _MOST_DOUBLINGS))
+            elif tried.share is not None:
+                self._slowed = 0
+            return
+        if self._size >= self._ceiling:
             return
         if now - latency_s <= self._refused_at:
             return  # it was sent before that refusal was known, and says nothing about the time after it
@@ -114,10 +98,9 @@ class Window:
             return False
         self._refused_at = now
         self._step = 1.0
+        self._slowness.abandon()
         if self._size > self._good:
-            self._patience = min(2 * self._patience, _MOST_PATIENCE)
-            self._held_for = 0
-            self._size = self._good
+            self._take_back(self._good, min(2 * self._patience, 2**_MOST_DOUBLINGS))
             self._begin_round(now, self._size)
             return False
         if self._is_round_over(now):
@@ -139,6 +122,7 @@ class Window:
             return
         self._refused_at = now
         self._step = 1.0
+        self._slowness.abandon()
         self._raised = False
         if alone:
             self._size = max(min(self._size, self._start, _FEW), self._size / 2)
@@ -149,6 +133,13 @@ class Window:
     def reopen(self) -> None:
         """Be at least as large as in the beginning."""
         self._size = max(self._size, self._start)
+
+    def _take_back(self, good: float, patience: int) -> None:
+        """A larger size was too much; the next probe waits for so many round trips."""
+        self._size = self._good = good
+        self._step = 1.0
+        self._patience = patience
+        self._held_for = 0
 
     def _begin_round(self, now: float, floor: float) -> None:
         """From now on, for as long as an answer takes, the size falls no lower."""
