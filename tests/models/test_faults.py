@@ -25,7 +25,7 @@ from coeval.core.errors import (
     ServerFault,
     Unreadable,
 )
-from coeval.models.faults import foreign, from_exception, from_status, place
+from coeval.models.faults import foreign, from_exception, from_status, never_sent, place
 from coeval.models.wire_errors import Closed, ConnectTimeout, Lost, NoConnection, NotHttp, NoTurn, WireError
 
 WHERE = "POST host/v1/chat"
@@ -123,6 +123,26 @@ def test_no_exception_of_aiohttp_is_without_a_place() -> None:
 
 def test_no_exception_of_the_wire_is_without_a_place() -> None:
     assert set(family(WireError)) - {type(error) for error in MAPPED} == set()
+
+
+def test_what_found_no_connection_was_never_sent_and_whatever_may_have_been_was() -> None:
+    """A permit of ``max_calls`` comes back for these, and for nothing else."""
+    assert {type(error) for error in MAPPED if never_sent(error)} == {
+        NoConnection,
+        ConnectTimeout,
+        NoTurn,
+        socket.gaierror,
+        ssl.SSLError,
+        aiohttp.ClientConnectorError,
+        aiohttp.ClientConnectorDNSError,
+        aiohttp.ClientProxyConnectionError,
+        aiohttp.ClientConnectorCertificateError,
+        aiohttp.ClientConnectorSSLError,
+        aiohttp.ClientSSLError,
+        aiohttp.ClientHttpProxyError,
+        aiohttp.ConnectionTimeoutError,
+    }
+    assert never_sent(Closed(sent=False))
 
 
 @pytest.mark.parametrize(("error", "ours"), MAPPED.items(), ids=[type(error).__name__ for error in MAPPED])

@@ -1,7 +1,8 @@
-"""What a provider says about time: when to ask again, and until when to send nothing.
+"""What a provider says about time: when to ask again, and until when to ask a model nothing.
 
 ``Retry-After`` is RFC 9110 §10.2.3 (seconds or a date); the ``…-remaining-…`` and ``…-reset-…``
-headers are OpenAI's, which most hosts copy, and Anthropic's. Names are asked for in lower case.
+headers are OpenAI's, which most hosts copy, and Anthropic's; they are about the model that was asked.
+Names are asked for in lower case.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def asked_retry(headers: Mapping[str, str]) -> bool | None:
 
 
 def asked_hold_s(headers: Mapping[str, str]) -> float:
-    """Seconds for which the provider will take nothing more: the reset of a limit with nothing left."""
+    """Seconds for which the provider will take nothing more for this model: the reset of a limit with
+    nothing left."""
     longest = 0.0
     for remaining, reset in _LIMITS:
         if headers.get(remaining) == "0":
