@@ -207,6 +207,34 @@ def test_labels_of_a_remade_answer_are_compared_again_with_barriers_too(
     assert (run.exit_code, lab.meta()["status"]) == (0, "completed")
 
 
+@pytest.mark.parametrize("barriers", [False, True])
+@pytest.mark.parametrize("mode", ["single", "per_factor"])
+def test_a_lost_answer_that_comes_again_the_same_keeps_its_judgments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, barriers: bool
+) -> None:
+    """They were made from its words, which are the same; only what else was lost is judged."""
+    lab = finished(tmp_path, tasks=[task(evaluation_mode=mode)])
+    before = content(lab)
+    (path,) = lab.path.glob("phase4_responses/*.ann.*")
+    lines = path.read_bytes().splitlines(keepends=True)
+    last = json.loads(lines[-1])["id"]
+    path.write_bytes(b"".join(lines)[:-40])
+    asked = listen(monkeypatch)
+    run = lab.run(continue_run=True, phase_barriers=barriers)
+    assert run.exit_code == 0
+    assert [request.purpose for _, request in asked.requests] == ["response_collection"]
+    assert content(lab) == before
+    assert run.summary is not None
+    judged = run.summary.phases["evaluation"]
+    assert (judged.missing, judged.made) == (0, 0)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    lab.models[1]["parameters"]["skill"] = 0.1
+    asked.clear()
+    assert lab.run(continue_run=True, changed="redo", phase_barriers=barriers).exit_code == 0
+    assert "evaluation" in {request.purpose for _, request in asked.requests}, "another answer is judged anew"
+    assert lab.records("response_collection")[last]["response"] != before[last]["response"]
+
+
 def test_answers_older_than_their_item_are_owed_without_a_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,10 +149,11 @@ def test_of_a_file_that_a_run_has_itself_nothing_is_taken_over(
     lab = Lab(tmp_path, settings={"resume_from": "old", "phases": EXTENDING})
     lab.run()
     lab.lose("response_collection", "story__ann__00002__ben")
-    assert foretold(lab, overwrite=True) == exactly(0, 0, 0, 1, 2)
+    judgments = (0, 2)  # the lost answer may come again the same, and does
+    assert foretold(lab, overwrite=True) == [*exactly(0, 0, 0, 1), judgments]
     asked = listen(monkeypatch)
     assert lab.run(overwrite=True).exit_code == 0
-    assert asked.phases() == (0, 0, 0, 1, 2)
+    assert asked.phases() == (0, 0, 0, 1, 0)
 
 
 def test_what_was_proposed_before_a_crash_is_known(tmp_path: Path) -> None:

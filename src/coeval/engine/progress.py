@@ -126,6 +126,13 @@ class Board:
         count.owed += records
         count.expected += Calls(records, records)
 
+    def stands(self, phase: str, records: int, calls: int) -> None:
+        """So many records that were to be made are there already; their calls are not made."""
+        count = self.phases[phase]
+        count.recorded += records
+        count.owed -= records
+        count.expected += Calls(-calls, -calls)
+
     def begun(self, phase: str) -> None:
         """A work of the phase is about to be asked for."""
         count = self.phases[phase]

@@ -85,7 +85,7 @@ def expected(config: Config, outlook: Outlook) -> Forecast:
             planned[place] += proposals
         for phase in FLOWING:
             place = (phase, task.name)
-            calls[place] = Calls(least.calls[place], most.calls[place])
+            calls[place] = Calls(least.calls[place] - least.spared[place], most.calls[place])
             owed[place] = Calls(least.owed[place], most.owed[place])
     warnings = [sentence for scene in outlook.plan.scenes for sentence in scene.clippings()]
     warnings += outlook.supply.remarks()

@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from coeval.core.records import EXACT_MATCH, Datapoint, Evaluation, Kept, Response
 from coeval.engine.work import Work
@@ -26,6 +27,13 @@ from coeval.pipeline.sampling import Sample, Samples
 from coeval.store.rundir import RunDir
 
 _BREATH = 256  # slots walked before other tasks get their turn
+
+
+class Spared(NamedTuple):
+    """How many records need not be made after all, and the calls for them not."""
+
+    records: int
+    calls: int
 
 
 class River:
@@ -118,19 +126,43 @@ class River:
             count += self._plan.owes_labels(f"{response}__{EXACT_MATCH}", scene, names, renewed=True)
         return count
 
-    def replaces(self, record: Kept) -> bool:
+    def spared(self, work: Work, record: Kept) -> Spared:
+        """The judgments that a new answer was to be given anew, and has already."""
+        records = calls = 0
+        if not isinstance(work, ResponseWork) or not isinstance(record, Response):
+            return Spared(0, 0)
+        plan, scene, judged = self._plan, work.scene, Judged(work.scene, work.posed, record)
+        names = (record.teacher_model_id, record.student_model_id)
+        for judge in scene.judges:
+            key = f"{record.id}__{judge.name}"
+            if self._judged_before(key, judged):
+                foreseen = plan.owed_factors(key, scene, names, judge, renewed=True)
+                owed = plan.owed_factors(key, scene, names, judge, renewed=False)
+                spared = bool(foreseen) - bool(owed)
+                records += spared
+                calls += len(foreseen) - len(owed) if scene.task.evaluation_mode == "per_factor" else spared
+        key = f"{record.id}__{EXACT_MATCH}"
+        if scene.task.label_attributes and self._judged_before(key, judged):
+            foreseen_labels = plan.owes_labels(key, scene, names, renewed=True)
+            records += foreseen_labels - plan.owes_labels(key, scene, names, renewed=False)
+        return Spared(records, calls)
+
+    def replaces(self, work: Work, record: Kept) -> bool:
         """Whether records stand that followed from what the new ``record`` stands in place of."""
         recorded = self._recorded
-        match record:
-            case Datapoint():
+        match record, work:
+            case Datapoint(), _:
                 students = self._scenes[record.task_id].students
                 return any(f"{record.id}__{student.name}" in recorded.responses for student in students)
-            case Response():
-                judges = [judge.name for judge in self._scenes[record.task_id].judges]
-                judged = any(
-                    f"{record.id}__{name}" in recorded.evaluations for name in (*judges, EXACT_MATCH)
+            case Response(), ResponseWork():
+                judged = Judged(work.scene, work.posed, record)
+                keys = [
+                    f"{record.id}__{name}" for name in (*(j.name for j in work.scene.judges), EXACT_MATCH)
+                ]
+                outdated = any(
+                    key in recorded.evaluations and not self._judged_before(key, judged) for key in keys
                 )
-                return judged or record.datapoint_id in self._plan.renewed
+                return outdated or record.datapoint_id in self._plan.renewed
             case _:
                 return False
 
@@ -193,19 +225,31 @@ class River:
         scene, response = judged.scene, judged.response
         names = (response.teacher_model_id, response.student_model_id)
         key = f"{response.id}__{EXACT_MATCH}"
-        if scene.task.label_attributes and self._plan.owes_labels(key, scene, names, renewed=renewed):
+        anew = renewed and not self._judged_before(key, judged)
+        if scene.task.label_attributes and self._plan.owes_labels(key, scene, names, renewed=anew):
             yield LabelWork(judged, key)
         for judge in scene.judges:
             key = f"{response.id}__{judge.name}"
-            factors = self._plan.owed_factors(key, scene, names, judge, renewed=renewed)
+            anew = renewed and not self._judged_before(key, judged)
+            factors = self._plan.owed_factors(key, scene, names, judge, renewed=anew)
             if not factors:
                 continue
             about = judged
-            if self._plan.completes(key, judge, renewed=renewed):
+            if self._plan.completes(key, judge, renewed=anew):
                 earlier = self._recorded.evaluations.load(key, Evaluation)
                 about = Judged(scene, judged.posed, response, earlier)
             tried = tried_before(self._recorded.evaluations, key)
             yield EvaluationWork(self._asking, about, judge, key, factors, tried)
+
+    def _judged_before(self, key: str, judged: Judged) -> bool:
+        """Whether a recorded judgment was made from just this content, and the answer to it was lost.
+
+        Whoever has good answers made again wants them judged again.
+        """
+        answer, entry = self._recorded.responses.get(judged.response.id), self._recorded.evaluations.get(key)
+        if (answer is not None and answer.good) or entry is None or not entry.good:
+            return False
+        return self._recorded.evaluations.load(key, Evaluation).input_hash == judged.input_hash
 
 
 class _Sampled:

@@ -206,8 +206,11 @@ async def _flow(
         if done.record is None or done.record.status != "ok":
             for phase, records in river.cut_off(done.work).items():
                 running.board.cut_off(phase, records)
-        elif renewed is not None and river.replaces(done.record):
+            continue
+        if renewed is not None and river.replaces(done.work, done.record):
             renewed.add(done.record.id)
+        elif (spared := river.spared(done.work, done.record)).records:
+            running.board.stands("evaluation", *spared)
 
 
 def _sum_up(start: Begun, plan: Plan, found: Survey) -> None:

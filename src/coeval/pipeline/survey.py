@@ -23,6 +23,9 @@ from coeval.pipeline.standing import SETTLED, Changed, Standing, Standings
 class Survey:
     """Per (phase, task): records planned, records owed, and the calls that owed ones will make.
 
+    ``spared`` are those among the calls that are not made where a lost answer comes again the same, and so
+    keeps its judgments.
+
     ``open`` has one byte per slot of the plan, in order: 1 where something is owed of it.
     ``examples`` holds the first record of each kind of change. ``unsupplied`` items lack to the totals of
     benchmark teachers, and are not among the planned ones.
@@ -31,6 +34,7 @@ class Survey:
     planned: Counter[tuple[Phase, str]] = field(default_factory=Counter)
     owed: Counter[tuple[Phase, str]] = field(default_factory=Counter)
     calls: Counter[tuple[Phase, str]] = field(default_factory=Counter)
+    spared: Counter[tuple[Phase, str]] = field(default_factory=Counter)
     owed_of_model: Counter[str] = field(default_factory=Counter)
     changed: Counter[Changed] = field(default_factory=Counter)
     examples: dict[Changed, str] = field(default_factory=dict)
@@ -58,6 +62,7 @@ class _Tally:
     planned: int = 0
     owed: int = 0
     calls: int = 0
+    spared: int = 0
 
 
 class _Made(NamedTuple):
@@ -129,6 +134,8 @@ class _Walk:
         self._answers.planned += 1
         if standing.changed:
             self._note(key, standing)
+        if owed and (entry is None or not entry.good):
+            self._spare(key)
         if owed and not self._selective:
             self._fresh_answers += 1
             return True
@@ -144,6 +151,15 @@ class _Walk:
         if self._scene.task.label_attributes:
             opened |= self._compare(f"{key}__{EXACT_MATCH}", names, renewed=anew)
         return opened
+
+    def _spare(self, answer: str) -> None:
+        """Count the calls that a lost answer may do without: those for judgments of it that are recorded."""
+        for judge in self._judges:
+            entry = self._recorded.evaluations.get(answer + judge.suffix)
+            if entry is not None and entry.good:
+                foreseen, left = judge.standings[None].factors, judge.standings[entry].factors
+                spared = len(foreseen) - len(left) if self._per_factor else bool(foreseen) - bool(left)
+                self._verdicts.spared += spared
 
     def _judge(self, key: str, names: tuple[str, str], judge: _Made, entry: Entry | None) -> bool:
         """Count an evaluation; whether it is owed."""
@@ -203,3 +219,4 @@ class _Walk:
             survey.planned[phase, task] += tally.planned
             survey.owed[phase, task] += tally.owed
             survey.calls[phase, task] += tally.calls
+            survey.spared[phase, task] += tally.spared
