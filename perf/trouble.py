@@ -229,8 +229,8 @@ async def ask_all(trouble: Trouble, *, spread: float, seed: int) -> Outcome:
     limiter = Limiter(CEILING, start=trouble.start, clock=now)
     endpoint = Endpoint("http://host.invalid/v1", {}, limiter)
     call = Call(
-        decode=bytes,
-        explain=lambda status, body: None,
+        decode=lambda body, redactor: body,
+        explain=lambda status, body, redactor: None,
         timeout_s=trouble.timeout_s,
         rank=0,
         permit=lambda: None,

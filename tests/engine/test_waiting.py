@@ -16,7 +16,11 @@ from coeval.models.http import TOLD_AFTER_S, Http
 from coeval.models.limits import Limiter
 
 CALL: Call[bytes] = Call(
-    decode=bytes, explain=lambda status, body: None, timeout_s=5.0, rank=0, permit=lambda: None
+    decode=lambda body, redactor: body,
+    explain=lambda status, body, redactor: None,
+    timeout_s=5.0,
+    rank=0,
+    permit=lambda: None,
 )
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from coeval.core import foreign
 from coeval.core.errors import ModelError
+from coeval.core.redaction import Redactor
 from coeval.models.call import Answered, Call
 from coeval.models.http import Endpoint, Http
 from coeval.models.limits import Limiter
@@ -150,14 +151,14 @@ class Time:
             await self.gate.wait()
 
 
-def decode(body: bytes) -> str:
+def decode(body: bytes, redactor: Redactor) -> str:
     return foreign.decode(body, dict[str, str])["text"]
 
 
 def call(**changes: Any) -> Call[str]:
     plain: dict[str, Any] = {
         "decode": decode,
-        "explain": lambda status, body: None,
+        "explain": lambda status, body, redactor: None,
         "timeout_s": 20.0,
         "rank": 0,
         "permit": lambda: None,

@@ -25,6 +25,7 @@ from coeval.core.errors import (
     ServerFault,
     Unreadable,
 )
+from coeval.core.redaction import Redactor
 from coeval.models.faults import foreign, from_exception, from_status, never_sent, place
 from coeval.models.wire_errors import Closed, ConnectTimeout, Lost, NoConnection, NotHttp, NoTurn, WireError
 
@@ -218,7 +219,7 @@ def test_a_proxy_that_wants_credentials_says_so() -> None:
     ],
 )
 def test_an_error_repeats_the_providers_words(body: bytes, said: str) -> None:
-    assert str(from_status(429, body, WHERE)) == f"{WHERE} answered 429 Too Many Requests{said}"
+    assert str(from_status(429, body, WHERE, Redactor())) == f"{WHERE} answered 429 Too Many Requests{said}"
 
 
 @pytest.mark.parametrize(
@@ -227,7 +228,7 @@ def test_an_error_repeats_the_providers_words(body: bytes, said: str) -> None:
 def test_statuses_without_a_row_of_their_own_are_read_by_their_hundred(
     status: int, kind: type[ModelError]
 ) -> None:
-    error = from_status(status, b"", WHERE)
+    error = from_status(status, b"", WHERE, Redactor())
     assert type(error) is kind
     assert error.status == status
 

@@ -43,6 +43,7 @@ from coeval.core.errors import (
     Unreadable,
     UsageError,
 )
+from coeval.core.redaction import Redactor
 from coeval.models.http import Endpoint, Http
 from coeval.models.limits import Limiter
 
@@ -123,7 +124,7 @@ async def test_other_faults_between_do_not_add_to_what_cannot_be_read() -> None:
         assert (await asking.error(decode=decode_strictly)).attempts == len(fake.asked) == 5
 
 
-def decode_strictly(body: bytes) -> str:
+def decode_strictly(body: bytes, redactor: Redactor) -> str:
     content = foreign.decode(body, dict[str, Any])
     if "text" not in content:
         raise Misshapen("no text")
@@ -231,7 +232,7 @@ async def test_a_coding_that_nobody_asked_for_is_named() -> None:
 
 
 async def test_the_dialects_reading_of_an_error_decides() -> None:
-    def explain(status: int, body: bytes) -> ModelError | None:
+    def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
         return ContentFiltered(json.loads(body)["reason"]) if status == 500 else None
 
     async with server(reply(500, {"reason": "blocked by policy"})) as fake, client(fake) as asking:
@@ -242,7 +243,7 @@ async def test_the_dialects_reading_of_an_error_decides() -> None:
 
 
 async def test_an_error_found_in_a_good_body_is_taken_as_it_is() -> None:
-    def decode_envelope(body: bytes) -> str:
+    def decode_envelope(body: bytes, redactor: Redactor) -> str:
         content = json.loads(body)
         if "error" in content:
             raise RateLimited(content["error"], status=429)
@@ -257,7 +258,7 @@ async def test_no_message_repeats_a_key_a_query_or_a_header() -> None:
     echo = reply(401, {"error": {"message": f"Bearer {KEY} is not a key"}})
     filtered = reply(400, f"you sent {KEY}".encode())
 
-    def explain(status: int, body: bytes) -> ModelError | None:
+    def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
         return BadRequest(body.decode()) if status == 400 else None
 
     async with server(echo, filtered, reset) as fake, client(fake) as asking:

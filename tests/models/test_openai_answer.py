@@ -18,6 +18,7 @@ from coeval.core.errors import (
     Undecodable,
 )
 from coeval.core.records import Usage
+from coeval.core.redaction import Redactor
 from coeval.models.dialects.openai_answer import decode, explain
 
 
@@ -52,12 +53,12 @@ def reply(message: dict[str, Any], finish_reason: str | None = "stop", **body: A
 def test_reasoning_is_kept_apart_from_the_answer(
     message: dict[str, Any], text: str, reasoning: str | None
 ) -> None:
-    completion = decode(reply(message))
+    completion = decode(reply(message), Redactor())
     assert (completion.text, completion.reasoning, completion.truncated) == (text, reasoning, False)
 
 
 def test_a_refusal_in_parts_is_a_refusal() -> None:
-    completion = decode(reply({"content": [{"type": "refusal", "refusal": "No."}]}))
+    completion = decode(reply({"content": [{"type": "refusal", "refusal": "No."}]}), Redactor())
     assert (completion.text, completion.refusal) == ("", "No.")
 
 
@@ -74,12 +75,12 @@ def test_a_refusal_in_parts_is_a_refusal() -> None:
     ],
 )
 def test_finish_reasons_have_one_spelling(given_: str | None, finish: str, truncated: bool) -> None:
-    completion = decode(reply({"content": "x"}, given_))
+    completion = decode(reply({"content": "x"}, given_), Redactor())
     assert (completion.finish_reason, completion.truncated) == (finish, truncated)
 
 
 def test_reasoning_that_never_ends_is_a_truncated_answer() -> None:
-    completion = decode(reply({"content": "<think>and then"}))
+    completion = decode(reply({"content": "<think>and then"}), Redactor())
     assert (completion.text, completion.truncated, completion.reasoning) == ("", True, "and then")
 
 
@@ -93,7 +94,7 @@ def test_reasoning_that_never_ends_is_a_truncated_answer() -> None:
     ],
 )
 def test_what_a_host_leaves_out_or_adds_does_no_harm(body: dict[str, Any]) -> None:
-    completion = decode(reply({"content": "x", "annotations": [1], "audio": None}, **body))
+    completion = decode(reply({"content": "x", "annotations": [1], "audio": None}, **body), Redactor())
     assert (completion.text, completion.usage) == ("x", Usage())
 
 
@@ -102,7 +103,7 @@ def test_what_a_host_leaves_out_or_adds_does_no_harm(body: dict[str, Any]) -> No
 )
 def test_a_body_that_is_no_answer_is_not_taken_for_one(body: bytes) -> None:
     with pytest.raises(Undecodable):
-        decode(body)
+        decode(body, Redactor())
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_a_body_that_is_no_answer_is_not_taken_for_one(body: bytes) -> None:
 )
 def test_an_error_inside_a_200_is_an_error(body: dict[str, Any], error: type[ModelError]) -> None:
     with pytest.raises(error):
-        decode(json.dumps(body).encode())
+        decode(json.dumps(body).encode(), Redactor())
 
 
 @given(
@@ -137,8 +138,8 @@ def test_an_error_inside_a_200_is_an_error(body: dict[str, Any], error: type[Mod
     ).map(lambda value: json.dumps(value).encode())
 )
 def test_no_body_breaks_the_reading(body: bytes) -> None:
-    explain(400, body)
+    explain(400, body, Redactor())
     try:
-        decode(body)
+        decode(body, Redactor())
     except (ModelError, Undecodable):
         return

@@ -23,6 +23,7 @@ from coeval.core.errors import (
     Unreadable,
 )
 from coeval.core.records import Completion, Message, Request, Schema, TokenLogprob, Usage
+from coeval.core.redaction import Redactor
 from coeval.models.base import ModelSpec
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.openai_answer import FieldRejected, astray, explain
@@ -63,7 +64,7 @@ async def asking(
     endpoint = Endpoint(server.url, {"Authorization": f"Bearer {KEY}"}, Limiter())
     try:
         standing = Standing(spec.name, permits)
-        yield OpenAIChat(spec, HOSTS[spec.interface], http, endpoint, standing, (KEY,))
+        yield OpenAIChat(spec, HOSTS[spec.interface], http, endpoint, standing)
     finally:
         await http.aclose()
 
@@ -303,7 +304,7 @@ async def test_the_key_is_in_no_message() -> None:
         with pytest.raises(AccessDenied, match="Incorrect API key") as raised:
             await complete(server, ask())
     assert KEY not in str(raised.value)
-    echoed = explain(400, json.dumps({"error": {"message": f"json_schema {KEY}"}}).encode(), (KEY,))
+    echoed = explain(400, json.dumps({"error": {"message": f"json_schema {KEY}"}}).encode(), Redactor([KEY]))
     assert echoed is not None
     assert KEY not in str(echoed)
 
@@ -342,11 +343,13 @@ async def test_a_base_url_without_v1_is_told_which_one_to_try() -> None:
     ],
 )
 def test_what_is_not_for_want_of_v1_names_no_other_url(status: int, body: bytes, url: str) -> None:
-    assert astray(status, body, url) is None
+    assert astray(status, body, url, Redactor()) is None
 
 
 def test_a_host_called_v1_is_not_a_path() -> None:
-    assert "try http://v1.example/v1" in str(astray(404, b'{"detail": "Not Found"}', "http://v1.example"))
+    assert "try http://v1.example/v1" in str(
+        astray(404, b'{"detail": "Not Found"}', "http://v1.example", Redactor())
+    )
 
 
 async def test_a_format_of_the_users_own_that_is_rejected_is_an_error() -> None:
@@ -412,4 +415,4 @@ async def test_a_parameter_that_was_asked_for_is_never_left_out() -> None:
 def test_what_hosts_say_of_a_parameter_they_do_not_know_is_told_from_other_complaints(
     said: dict[str, Any], unknown: bool
 ) -> None:
-    assert isinstance(explain(422, json.dumps(said).encode()), FieldRejected) == unknown
+    assert isinstance(explain(422, json.dumps(said).encode(), Redactor()), FieldRejected) == unknown

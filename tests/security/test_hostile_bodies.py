@@ -97,7 +97,7 @@ async def asked(*script: Raw | Answer) -> Completion:
         http = Http(sleep=no_wait)
         endpoint = Endpoint(server.url, {}, Limiter())
         spec = ModelSpec(name="m", interface="openai", model="gpt-4o-mini", timeout_s=30.0)
-        model = OpenAIChat(spec, HOSTS["openai"], http, endpoint, Standing("m"), ())
+        model = OpenAIChat(spec, HOSTS["openai"], http, endpoint, Standing("m"))
         try:
             return await model.complete(Request((Message("user", "hello"),)))
         finally:
@@ -146,7 +146,7 @@ async def test_random_damage_of_bodies_never_ends_in_anything_else() -> None:
         try:
             for body in bodies:
                 model = OpenAIChat(
-                    spec, HOSTS["openai"], http, Endpoint(server.url, {}, Limiter()), Standing("m"), ()
+                    spec, HOSTS["openai"], http, Endpoint(server.url, {}, Limiter()), Standing("m")
                 )
                 server.script.extend([Raw(body, draw.choice(STATUSES))] * 2)
                 try:

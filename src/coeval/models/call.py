@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from coeval.core.errors import CoevalError, ModelError
+from coeval.core.redaction import Redactor
 from coeval.models.limits import Lane, unrefused
 
 __all__ = ["Answered", "Call"]
@@ -21,10 +22,11 @@ class Call(Generic[T]):
     Attributes
     ----------
     decode:
-        the value of a 2xx body. Undecodable means that it is no answer, which is asked for once
-        more; a ModelError is taken as it is.
+        the value of a 2xx body, without the credentials that the redactor knows. Undecodable means that
+        it is no answer, which is asked for once more; a ModelError is taken as it is.
     explain:
-        the dialect's reading of an error body, by status; None leaves it to the status alone.
+        the dialect's reading of an error body, by status; None leaves it to the status alone. What it
+        quotes has passed the redactor before anything was cut off it.
     timeout_s:
         for one attempt, from sending to the last byte.
     rank:
@@ -43,8 +45,8 @@ class Call(Generic[T]):
         whom the host means when it says that a limit of the model is used up; None: all who ask there.
     """
 
-    decode: Callable[[bytes], T]
-    explain: Callable[[int, bytes], ModelError | None]
+    decode: Callable[[bytes, Redactor], T]
+    explain: Callable[[int, bytes, Redactor], ModelError | None]
     timeout_s: float
     rank: int
     permit: Callable[[], None]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import re
+import logging
 from base64 import b64encode
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -13,7 +13,10 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from coeval import __version__
+from coeval.core.credential_names import is_credential_name
 from coeval.core.errors import UsageError
+from coeval.core.redaction import Redactor
+from coeval.core.shown_url import shown_url, url_secrets
 from coeval.models.limits import LONGEST_HOLD_S, Lane, Limiter
 from coeval.models.network import proxy_for
 from coeval.models.route import Route
@@ -28,8 +31,8 @@ _REMEMBERED_FATES = 32
 _CROWDED_SHARE = 1 / 16
 """Connections that break: fewer are the network's, more are the host's word that there are too many."""
 _REMEMBERED_ROUTES = 256
-_SECRET_NAME = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
-_SHORTEST_SECRET = 4
+
+_log = logging.getLogger(__name__)
 
 
 class Trouble(NamedTuple):
@@ -43,7 +46,8 @@ class Trouble(NamedTuple):
 class Endpoint:
     """One base URL and key: its headers, the limiter all its models share, whether it is down.
 
-    ``url`` is the base URL without credentials.
+    ``url`` is the base URL without credentials. ``secrets`` are further credentials that its host is sent;
+    ``redactor`` keeps all of them out of what it says.
 
     Raises
     ------
@@ -51,7 +55,9 @@ class Endpoint:
         the URL is not http(s), or a header cannot be sent.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], limiter: Limiter) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str], limiter: Limiter, secrets: Iterable[str] = ()
+    ) -> None:
         self.headers = CIMultiDict(
             {"Content-Type": "application/json", "User-Agent": f"coeval/{__version__}"}
         )
@@ -65,10 +71,8 @@ class Endpoint:
         self.limiter = limiter
         self.proxy = proxy_for(URL(self.url))
         self._routes: dict[tuple[str, str], Route] = {}
-        secrets = (
-            value.rpartition(" ")[2] for name, value in self.headers.items() if _SECRET_NAME.search(name)
-        )
-        self._secrets = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
+        self.redactor = Redactor((*secrets, *self._sent_secrets(url)), self._tell_repeated)
+        self._repeated = False
         self._lanes: dict[str, Lane] = {}
         self._down_since: float | None = None
         self._failed_at = 0.0
@@ -87,8 +91,7 @@ class Endpoint:
         except ValueError:
             usable = False
         if not usable:
-            shown = url.rpartition("@")[2].partition("?")[0]
-            raise UsageError(f"base_url {shown!r} is no http:// or https:// URL; correct it")
+            raise UsageError(f"base_url is no http:// or https:// URL ({shown_url(url)}); correct it")
         if parsed.user is None and parsed.password is None:
             return str(parsed)
         if "Authorization" in self.headers:
@@ -109,11 +112,23 @@ class Endpoint:
             self._routes[method, path] = route
         return route
 
-    def redact(self, text: str) -> str:
-        """``text`` without this endpoint's credentials, should a provider have repeated them."""
-        for secret in self._secrets:
-            text = text.replace(secret, "[key]")
-        return text
+    def _sent_secrets(self, url: str) -> Iterator[str]:
+        """The credentials in what is sent: headers, the address, and those of a proxy on the way."""
+        for name, value in self.headers.items():
+            if is_credential_name(name):
+                yield value.rpartition(" ")[2]
+        yield from url_secrets(url)
+        if self.proxy is not None:
+            yield from url_secrets(str(self.proxy))
+
+    def _tell_repeated(self) -> None:
+        if not self._repeated:
+            self._repeated = True
+            _log.warning(
+                "%s repeats a credential in its answers: it is taken out of them before anything is kept; "
+                "ask whoever runs the host, and change the credential",
+                shown_url(self.url),
+            )
 
     def lane(self, model: str) -> Lane:
         """What is shared by the requests for one model (the provider's name for it)."""

@@ -28,11 +28,13 @@ from coeval.core.errors import (
     Unreadable,
 )
 from coeval.core.foreign import decode
+from coeval.core.redaction import Redactor
 from coeval.models.dial import CONNECT_TIMEOUT_S
 from coeval.models.network import trust_in_force
 from coeval.models.wire_errors import Closed, ConnectTimeout, Lost, NoConnection, NotHttp, NoTurn, WireError
 
 __all__ = [
+    "excerpt",
     "foreign",
     "from_exception",
     "from_garbage",
@@ -44,6 +46,8 @@ __all__ = [
 ]
 
 _EXCERPT = 300
+_READ = 1 << 14
+"""Characters of what a host says that are looked at; no message shows so many."""
 _TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
@@ -179,13 +183,13 @@ def _unresolved(where: str, error: OSError) -> ConnectionFailed:
     )
 
 
-def from_status(status: int, body: bytes, where: str) -> ModelError:
+def from_status(status: int, body: bytes, where: str, redactor: Redactor) -> ModelError:
     """The ModelError for an answer that is an error, by its status alone."""
     try:
         phrase = f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         phrase = str(status)
-    words = said(body)
+    words = said(body, redactor)
     message = f"{where} answered {phrase}" + (f": {words}" if words else "")
     match status:
         case 408 | 409:
@@ -204,9 +208,9 @@ def from_status(status: int, body: bytes, where: str) -> ModelError:
             return BadRequest(message, status=status)
 
 
-def from_garbage(status: int, body: bytes, cause: Exception, where: str) -> Unreadable:
+def from_garbage(status: int, body: bytes, cause: Exception, where: str, redactor: Redactor) -> Unreadable:
     """The error for a body that should be an answer and is none."""
-    said = _excerpt(body) or "nothing"
+    said = excerpt(body, redactor) or "nothing"
     return Unreadable(f"{where} answered {status} with what is no answer ({cause}): {said}", status=status)
 
 
@@ -251,21 +255,23 @@ def _cause(error: Exception | None) -> str:
     return type(error).__name__
 
 
-def said(body: bytes) -> str:
+def said(body: bytes, redactor: Redactor) -> str:
     """The provider's words in an error body: its JSON message where there is one, else an excerpt."""
     try:
         content = decode(body)
     except Undecodable:
-        return _excerpt(body)
+        return excerpt(body, redactor)
     for _ in range(2):
         if isinstance(content, dict):
             content = content.get("error") or content.get("message") or content.get("detail") or content
-    return _excerpt(content.encode() if isinstance(content, str) else body)
+    return excerpt(content if isinstance(content, str) else body, redactor)
 
 
-def _excerpt(body: bytes) -> str:
-    text = " ".join(body[: 4 * _EXCERPT].decode(errors="replace").split())
-    return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
+def excerpt(said: str | bytes, redactor: Redactor, longest: int = _EXCERPT) -> str:
+    """The beginning of what a host said, in one line; without credentials, which go before it is cut."""
+    text = said[:_READ].decode(errors="replace") if isinstance(said, bytes) else said[:_READ]
+    text = redactor.message(" ".join(text.split()))
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def _first_line(text: str) -> str:

@@ -195,19 +195,21 @@ class Http:
         if not 200 <= reply.status < 300:
             return self._refused(ask, reply, sent_at)
         try:
-            value = call.decode(reply.body)
+            value = call.decode(reply.body, endpoint.redactor)
         except ModelError as error:
             endpoint.answered()
             error.args = (f"{ask.place}: {error}",)
             return self._fault(ask, error, reply, sent_at)
         except Undecodable as error:
-            return self._fault(ask, from_garbage(reply.status, reply.body, error, ask.place), reply, sent_at)
+            garbage = from_garbage(reply.status, reply.body, error, ask.place, endpoint.redactor)
+            return self._fault(ask, garbage, reply, sent_at)
         endpoint.succeeded(now)
         endpoint.limiter.succeeded(call.rank, now - sent_at, call.tokens(value) if call.tokens else 0)
         return Answered(value, now - sent_at, attempt)
 
     def _broken(self, endpoint: Endpoint, error: ModelError, sent_at: float) -> Fault:
         """No answer came."""
+        error.args = (endpoint.redactor.known(str(error)),)
         now = self._clock()
         crowded = False
         if isinstance(error, RequestTimeout):
@@ -226,9 +228,10 @@ class Http:
             ask.endpoint.failed(self._clock())
         else:
             ask.endpoint.answered()
-        error = ask.call.explain(reply.status, reply.body)
+        redactor = ask.endpoint.redactor
+        error = ask.call.explain(reply.status, reply.body, redactor)
         if error is None:
-            error = from_status(reply.status, reply.body, ask.place)
+            error = from_status(reply.status, reply.body, ask.place, redactor)
         else:
             error.args = (f"{ask.place} answered {reply.status}: {error}",)
         error.status = reply.status
@@ -239,7 +242,7 @@ class Http:
         endpoint = ask.endpoint
         if (isinstance(error, RateLimited) or error.status in _OVERLOADED) and not endpoint.is_down:
             endpoint.limiter.refused(sent_at)
-        error.args = (endpoint.redact(str(error)),)
+        error.args = (endpoint.redactor.known(str(error)),)
         if error.retry_after_s is None:
             error.retry_after_s = asked_wait_s(reply.headers)
         word = asked_retry(reply.headers)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from coeval.core.errors import UsageError
 from coeval.core.options import KEYS
 from coeval.models.catalog import HOSTS, Host
 
-__all__ = ["Credential", "Keys", "redact"]
+__all__ = ["Credential", "Keys"]
 
 Entries = dict[str, dict[str, str]]
 """Host → field of its entry → value."""
@@ -33,13 +33,6 @@ _IDENTITY = _SECRET | {"service_account_key"}
 """Fields that say who asks. They are never mixed from two places: half a key is no key."""
 
 _PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]{0,23}")
-_KEY_SHAPED = re.compile(
-    r"\b(?:sk|gsk|hf|csk|di|xai)[-_](?=[\w*-]*[\d*])[\w*-]{8,}"
-    r"|\bAIza[\w-]{16,}"
-    r"|(?i:(?<=bearer ))[\w.~+/=*-]{8,}"
-)
-_SHORTEST_SECRET = 6
-_REDACTED = "[redacted]"
 
 _log = logging.getLogger(__name__)
 
@@ -130,14 +123,6 @@ class Keys:
         if own is None and host.shares_keys_of is not None:
             own = entries.get(host.shares_keys_of)
         return own or {}
-
-
-def redact(text: str, secrets: Iterable[str]) -> str:
-    """The text without the given secrets, and without what looks like a key of a known host."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, _REDACTED)
-    return _KEY_SHAPED.sub(_REDACTED, text)
 
 
 def _without_identity(fields: Mapping[str, str]) -> dict[str, str]:

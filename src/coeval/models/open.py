@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -106,7 +107,7 @@ class Models(Mapping[str, Model]):
         if address is None:
             return self._held_to_limits(spec, _Counted(SimulatedModel(spec), standing), standing)
         endpoint = endpoints[address.key]
-        return OpenAIChat(spec, address.host, self.http, endpoint, standing, address.secrets)
+        return OpenAIChat(spec, address.host, self.http, endpoint, standing)
 
     def _standing(self, spec: ModelSpec) -> Standing:
         return Standing(spec.name, self._permits.get(spec.name))
@@ -225,11 +226,15 @@ def _endpoints(reached: Mapping[str, _Address]) -> dict[tuple[str, str | None], 
     sharing: dict[tuple[str, str | None], list[_Address]] = {}
     for address in reached.values():
         sharing.setdefault(address.key, []).append(address)
+    sent_to: defaultdict[str, set[str]] = defaultdict(set)  # a host may repeat what others sent it, too
+    for address in reached.values():
+        sent_to[URL(address.url).authority].update(address.secrets)
     return {
         key: Endpoint(
             key[0],
             {"Authorization": f"Bearer {key[1]}"} if key[1] is not None else {},
             _limiter([address.spec for address in addresses]),
+            sent_to[URL(key[0]).authority],
         )
         for key, addresses in sharing.items()
     }

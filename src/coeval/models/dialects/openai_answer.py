@@ -22,9 +22,10 @@ from coeval.core.errors import (
     Undecodable,
 )
 from coeval.core.records import Completion, TokenLogprob, Usage
+from coeval.core.redaction import Redactor
 from coeval.core.text import split_reasoning
-from coeval.models.faults import from_status, said
-from coeval.models.keys import redact
+from coeval.models.discreet import without_secrets
+from coeval.models.faults import excerpt, from_status, said
 
 __all__ = ["FieldRejected", "SchemaRejected", "astray", "decode", "explain"]
 
@@ -131,8 +132,8 @@ _read_usage = foreign.decoder(_Usage)
 _read_answer = foreign.decoder(_Answer)
 
 
-def decode(body: bytes) -> Completion:
-    """The answer in a 200; time and attempts are not known here.
+def decode(body: bytes, redactor: Redactor) -> Completion:
+    """The answer in a 200, without credentials; time and attempts are not known here.
 
     Usage that is left out counts as zero, and so do counts that cannot be: negative, no whole number, or
     more than any context holds.
@@ -146,7 +147,7 @@ def decode(body: bytes) -> Completion:
     """
     answer = _read_answer(body)
     if answer.error:
-        raise _inner_error(body)
+        raise _inner_error(body, redactor)
     if not answer.choices:
         raise Misshapen("no choices")
     choice = answer.choices[0]
@@ -159,7 +160,7 @@ def decode(body: bytes) -> Completion:
     unclosed = False
     if reasoning is None:
         text, reasoning, unclosed = split_reasoning(text)
-    return Completion(
+    completion = Completion(
         text=text,
         usage=_booked(bytes(answer.usage)),
         finish_reason=finish,
@@ -168,6 +169,7 @@ def decode(body: bytes) -> Completion:
         truncated=unclosed or finish == "length",
         refusal=refusal,
     )
+    return without_secrets(completion, redactor)
 
 
 def _booked(told: bytes) -> Usage:
@@ -241,22 +243,23 @@ class _Trouble(_Problem):
     error: _Problem | str | None = None
 
 
-def _inner_error(body: bytes) -> ModelError:
+def _inner_error(body: bytes, redactor: Redactor) -> ModelError:
     """The error of a 200 that holds one: by its own code where that is an HTTP status."""
     problem = _problem(body)
     code = problem.code if isinstance(problem.code, int) and 400 <= problem.code < 600 else 502
-    return explain(code, body) or from_status(code, body, "the host, behind a 200,")
+    return explain(code, body, redactor) or from_status(code, body, "the host, behind a 200,", redactor)
 
 
-def explain(status: int, body: bytes, secrets: tuple[str, ...] = ()) -> ModelError | None:
+def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     """What an error body says beyond its status; None where the status says it all.
 
     Recognised are content filters, spent accounts (waiting does not help them), a schema that
     is not taken and a sampling parameter that is not known.
     """
     problem = _problem(body)
-    message = problem.message if isinstance(problem.message, str) else body.decode(errors="replace")
-    message = redact(message, secrets)[:_LONGEST_MESSAGE]
+    message = excerpt(
+        problem.message if isinstance(problem.message, str) else body, redactor, _LONGEST_MESSAGE
+    )
     codes = {code for code in (problem.code, problem.type) if isinstance(code, str)}
     if codes & _FILTERED or (isinstance(problem.metadata, dict) and "flagged_input" in problem.metadata):
         return ContentFiltered(message, status=status)
@@ -271,12 +274,12 @@ def explain(status: int, body: bytes, secrets: tuple[str, ...] = ()) -> ModelErr
     return None
 
 
-def astray(status: int, body: bytes, base_url: str) -> NotFound | None:
+def astray(status: int, body: bytes, base_url: str, redactor: Redactor) -> NotFound | None:
     """For a 404 that may be due to a base URL without its ``/v1``: the same, naming the URL to try.
 
     Not where the host speaks of the model: then it was reached.
     """
-    words = said(body)
+    words = said(body, redactor)
     if status != 404 or _VERSION.search(base_url) or "model" in words.lower():
         return None
     # Most servers put the API below /v1, and people copy the address that the server prints.

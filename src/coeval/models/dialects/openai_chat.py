@@ -17,6 +17,7 @@ import msgspec
 from coeval.core import foreign
 from coeval.core.errors import ModelError
 from coeval.core.records import Completion, Request, Schema
+from coeval.core.redaction import Redactor
 from coeval.models.base import Model, ModelSpec
 from coeval.models.call import Answered, Call
 from coeval.models.catalog import LABELS_KEY, Host
@@ -33,10 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class OpenAIChat(Model):
-    """A model behind a chat completions endpoint.
-
-    ``secrets`` are kept out of the host's messages.
-    """
+    """A model behind a chat completions endpoint."""
 
     def __init__(
         self,
@@ -45,7 +43,6 @@ class OpenAIChat(Model):
         http: Http,
         endpoint: Endpoint,
         standing: Standing,
-        secrets: tuple[str, ...] = (),
     ) -> None:
         self.name = spec.name
         self.interface = spec.interface
@@ -54,7 +51,6 @@ class OpenAIChat(Model):
         self._http = http
         self._endpoint = endpoint
         self._standing = standing
-        self._secrets = secrets
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
         self._calls: dict[int, Call[Completion]] = {}
@@ -114,8 +110,8 @@ class OpenAIChat(Model):
             )
         return call
 
-    def _explain(self, status: int, body: bytes) -> ModelError | None:
-        return explain(status, body, self._secrets) or astray(status, body, self._endpoint.url)
+    def _explain(self, status: int, body: bytes, redactor: Redactor) -> ModelError | None:
+        return explain(status, body, redactor) or astray(status, body, self._endpoint.url, redactor)
 
 
 def _without(request: Request, names: Collection[str]) -> Request:
