@@ -114,7 +114,7 @@ def test_the_last_record_of_an_id_wins(older: Path, target: Path) -> None:
 
 def test_a_good_record_goes_before_a_failed_one(older: Path, target: Path) -> None:
     failed = response(1, response=None, status="failed", error="timeout")
-    write(answers(older), failed, response(1), failed, response(2, status="failed"))
+    write(answers(older), failed, response(1, status=None), failed, response(2, status="failed"))
     convert(older, target, ["response_collection"])
     records = read_all(RunDir(target).responses("t", "s.1"), Response)
     assert [(record.status, record.response) for record in records] == [

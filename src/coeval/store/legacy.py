@@ -23,14 +23,13 @@ from coeval.core.foreign import convert as converted
 from coeval.core.foreign import decode, decoder
 from coeval.core.options import OVERWRITE
 from coeval.core.records import LEVELS, Datapoint, Evaluation, Record, Response
-from coeval.store.journal import RecordPart
 from coeval.store.jsonl import (
     Appender,
     Line,
     is_torn,
-    line_at,
     read_json,
     store_error,
+    torn_tail,
     whole_lines,
     write_json_atomic,
 )
@@ -61,6 +60,11 @@ class Converted(msgspec.Struct, frozen=True):
     dropped: tuple[Dropped, ...]
 
 
+class _Identified(msgspec.Struct):
+    id: str
+    status: Any = None
+
+
 class _Answered(msgspec.Struct):
     id: str
     student_model_id: str
@@ -75,14 +79,9 @@ def target_attrs_file(run: RunDir, task: str) -> Path:
 
 def lines(path: Path) -> Iterator[Line]:
     """`whole_lines`, and at last the torn one, if the file has one."""
-    end = 0
-    for line in whole_lines(path):
-        yield line
-        end = line.offset + len(line.text)
-    while text := line_at(path, end):
-        if not text.isspace() and not text.endswith(b"\n"):
-            yield Line(end, text)
-        end += len(text)
+    yield from whole_lines(path)
+    if torn := torn_tail(path):
+        yield Line(path.stat().st_size - len(torn), torn)
 
 
 def is_legacy(folder: Path) -> bool:
@@ -166,7 +165,7 @@ def _first_record(path: Path) -> dict[str, Any] | None:
 
 def _lines_that_count(files: Sequence[Path], dropped: list[Dropped]) -> list[set[int]]:
     """Per file, the offsets of the lines that hold the record that counts of an id."""
-    read = decoder(RecordPart)
+    read = decoder(_Identified)
     places: dict[str, tuple[int, int]] = {}
     good: set[str] = set()
     for number, path in enumerate(files):
