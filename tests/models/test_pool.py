@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
@@ -22,6 +23,7 @@ from coeval.models.connection import Connection
 from coeval.models.dial import Dialler
 from coeval.models.pool import Pool
 from coeval.models.route import Origin
+from coeval.models.wire_errors import Lost, NoConnection
 
 FEW = 8
 LATENCY_S = 0.25
@@ -205,11 +207,13 @@ class Hanging(Dialler):
 
 @asynccontextmanager
 async def pool_with_one() -> AsyncIterator[tuple[Pool, Connection]]:
-    """A pool that gets no second connection, and its first, which is in use."""
+    """A pool that gets no second connection, and its first, which has served and is in use."""
     async with server(OK) as fake:
         origin = Origin("127.0.0.1", fake.port, False)
         pool = Pool(origin, Hanging())
         connection = await Dialler().dial(origin, partial(Connection, asyncio.get_running_loop(), pool))
+        await connection.ask(b"GET / HTTP/1.1\r\n\r\n", in_a_while())
+        assert pool.take(0.0) is connection
         yield pool, connection
         await pool.aclose()
         assert pool.open == set()
@@ -249,6 +253,29 @@ async def test_a_connection_that_ends_as_it_is_given_is_not_used() -> None:
         connection.end()
         with pytest.raises(TimeoutError):
             await waiting
+
+
+async def test_who_is_turned_away_as_soon_as_connected_is_told_so_and_does_not_try_again_unseen() -> None:
+    turned_away = 0
+    loop = asyncio.get_running_loop()
+
+    async def turn_away_all(listener: socket.socket) -> None:
+        nonlocal turned_away
+        while True:
+            accepted, _ = await loop.sock_accept(listener)
+            turned_away += 1
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            accepted.close()  # by a reset
+
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
+        listener.setblocking(False)
+        turning_away = asyncio.create_task(turn_away_all(listener))
+        async with asking(f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
+            sent = [client.send() for _ in range(300)]
+            results = await asyncio.gather(*sent, return_exceptions=True)
+        turning_away.cancel()
+    assert {type(result) for result in results} <= {NoConnection, Lost}
+    assert turned_away <= 300
 
 
 @pytest.mark.parametrize(

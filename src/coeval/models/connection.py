@@ -72,6 +72,11 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         return not self._transport.is_closing()
 
+    @property
+    def heard(self) -> bool:
+        """Whether anything has ever come on it."""
+        return self._heard
+
     def ask(self, data: bytes, deadline: float) -> asyncio.Future[Reply]:
         """Write a request, or its head; the future brings the answer, or what `models.wire_errors` names.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections import deque
 from functools import partial
 from typing import NamedTuple
@@ -10,7 +12,7 @@ from typing import NamedTuple
 from coeval.models.connection import Connection
 from coeval.models.dial import Dialler
 from coeval.models.route import Origin
-from coeval.models.wire_errors import Closed, ConnectTimeout, NoTurn
+from coeval.models.wire_errors import Closed, ConnectTimeout, NoConnection, NoTurn
 
 __all__ = ["KEPT_IDLE_S", "Pool"]
 
@@ -93,7 +95,11 @@ class Pool:
         except TimeoutError:
             self._withdraw(waiter)
             raise NoTurn from None
-        return connection if connection.usable else await self.wait(deadline)
+        if connection.usable:
+            return connection
+        if not connection.heard:
+            raise NoConnection(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+        return await self.wait(deadline)  # it ended as others do that were used: another may be had
 
     async def aclose(self) -> None:
         """End every connection, those being made included; returns when their sockets are closed."""
