@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -42,6 +42,7 @@ import duckdb
 import msgspec
 from numpy.typing import NDArray
 
+from coeval.analysis.long_lines import without_long_lines
 from coeval.analysis.planned import KINDS, BeyondTotal, Kind, LeftOut, Planned
 from coeval.analysis.tables import BEYOND, STAGES, VIEWS, Stage, source
 from coeval.core.errors import StoreError, UsageError
@@ -157,9 +158,21 @@ class RunReader:
 
     def _load(self) -> tuple[Damage, ...]:
         """Two passes over the files: the names and the damage first, then the compact tables."""
-        files_of = {
-            stage.phase: [_literally(path) for path in self.run.files(stage.phase)] for stage in STAGES
-        }
+        with tempfile.TemporaryDirectory(prefix="coeval-") as copies:
+            files_of = {stage.phase: self.run.files(stage.phase) for stage in STAGES}
+            try:
+                return self._tables(files_of)
+            except duckdb.InvalidInputException:  # raised by the first pass, where a line is too long
+                for stage in STAGES:
+                    folder = Path(copies) / stage.phase
+                    folder.mkdir()
+                    files_of[stage.phase] = [
+                        without_long_lines(path, stage.columns, folder) for path in files_of[stage.phase]
+                    ]
+                return self._tables(files_of)
+
+    def _tables(self, paths: Mapping[str, Sequence[Path]]) -> tuple[Damage, ...]:
+        files_of = {phase: [_literally(path) for path in found] for phase, found in paths.items()}
         surveys = [self._survey(stage, files_of[stage.phase]) for stage in STAGES]
         terms = sorted(set().union(*(survey.terms for survey in surveys)))
         self._db.execute("CREATE TABLE terms AS SELECT unnest(?::VARCHAR[]) AS term", [terms])

@@ -27,6 +27,7 @@ from coeval.models.base import ModelSpec
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 from coeval.store.journal import Journal
+from coeval.store.jsonl import MOST_KEPT
 from coeval.store.rundir import now
 
 __all__ = ["EndOfAsking", "Prepared", "ask_owed", "held", "prepare"]
@@ -140,4 +141,4 @@ class TornLine(msgspec.Struct, frozen=True):
 
 
 def _torn_line(path: Path, torn: bytes) -> TornLine:
-    return TornLine(now(), str(path), torn.decode(errors="backslashreplace"))
+    return TornLine(now(), str(path), torn[:MOST_KEPT].decode(errors="backslashreplace"))

@@ -138,7 +138,7 @@ def _show_lines(title: str, lines: list[Line], folder: Path, console: Console) -
     for line in lines:
         why = f"  {line.flaw.reason}: {line.flaw.detail}" if line.flaw else ""
         console.print(Text(plain(f"{line.path.relative_to(folder)}:{line.number}{why}")), soft_wrap=True)
-        text = line.text.decode(errors="backslashreplace").rstrip("\n")
+        text = line.text[: 4 * _EXCERPT].decode(errors="backslashreplace").rstrip("\n")
         console.print(
             Text("  " + plain(text[:_EXCERPT]) + ("…" if len(text) > _EXCERPT else ""), style="dim")
         )

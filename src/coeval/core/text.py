@@ -234,6 +234,14 @@ def split_reasoning(text: str) -> tuple[str, str | None, bool]:
     return answer.lstrip(), inside.strip() or None, False
 
 
+def cut_to_bytes(text: str, most: int) -> str:
+    """The beginning of ``text`` that takes at most ``most`` bytes of UTF-8, cut between characters."""
+    if len(text) * 4 <= most:
+        return text
+    data = text.encode("utf-8", "surrogatepass")
+    return text if len(data) <= most else data[:most].decode("utf-8", "ignore")
+
+
 def digest(*parts: str) -> str:
     """16 hex digits that stand for ``parts``: BLAKE2b over each part with its length before it."""
     hashed = _UNFED.copy()  # a third quicker than a new one: every answer of a run is hashed on resuming

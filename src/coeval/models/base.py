@@ -13,6 +13,9 @@ import msgspec
 
 from coeval.core.records import Completion, Request
 
+MAX_ANSWER_BYTES = 1 << 20
+"""A mebibyte of text, some 250,000 tokens: more than anybody asks for, and little enough to keep and show."""
+
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A model as an experiment names it.
@@ -21,7 +24,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     that share one use the largest ``max_concurrency`` and the largest ``start_concurrency``, which
     is how many requests go out before the limit adapts to the host. ``options`` are our own
     parameters that no provider sees and that only the interface knows (``skill`` of a simulated
-    model).
+    model). Answers are cut to ``max_answer_bytes`` of UTF-8.
     """
 
     name: str
@@ -34,6 +37,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     start_concurrency: int | None = None
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
+    max_answer_bytes: int = MAX_ANSWER_BYTES
     structured_output: bool = True
     extra_body: dict[str, Any] = {}
     options: dict[str, Any] = {}

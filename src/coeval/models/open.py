@@ -14,6 +14,7 @@ from yarl import URL
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Request
 from coeval.models.base import Model, ModelSpec
+from coeval.models.bounded import BoundedModel
 from coeval.models.catalog import HOSTS, Host
 from coeval.models.dialects.local import LocalModel, find_runtime
 from coeval.models.dialects.openai_chat import OpenAIChat
@@ -76,9 +77,10 @@ class Models(Mapping[str, Model]):
             opened.push_async_callback(self.http.aclose)
             for spec in self._specs:
                 if _is_local(spec):
-                    self._models[spec.name] = await self._open_local(spec, opened)
+                    model = await self._open_local(spec, opened)
                 else:
-                    self._models[spec.name] = self._open(spec, reached.get(spec.name), endpoints)
+                    model = self._open(spec, reached.get(spec.name), endpoints)
+                self._models[spec.name] = BoundedModel(model, spec.max_answer_bytes)
             self._closing = opened.pop_all()
         return self
 

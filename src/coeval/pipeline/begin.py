@@ -37,6 +37,7 @@ from coeval.pipeline.probing import models_to_probe, probe_models
 from coeval.pipeline.running import Options, Running
 from coeval.pipeline.supplied import Supply, read_supply
 from coeval.store.journal import Journal
+from coeval.store.jsonl import MOST_KEPT
 from coeval.store.replacing import finish_replacing
 from coeval.store.rundir import FOLDERS, Meta, RunDir, now
 
@@ -242,7 +243,7 @@ def _torn_line(path: Path, torn: bytes) -> ErrorLine:
         model="",
         kind="torn_line",
         message=f"cut off the end of {path.name}",
-        torn=torn.decode(errors="backslashreplace"),
+        torn=torn[:MOST_KEPT].decode(errors="backslashreplace"),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +17,11 @@ from coeval.core.records import (
     Response,
     Schema,
 )
+from coeval.core.text import cut_to_bytes
 from coeval.engine.work import Tally, ask
 from coeval.judging.labels import score_labels
 from coeval.judging.verdict import parse_level, parse_levels
+from coeval.models.base import MAX_ANSWER_BYTES
 from coeval.pipeline.cast import Asking, Part, Scene
 from coeval.pipeline.making import failure, made
 from coeval.pipeline.posed import Posed
@@ -181,9 +183,14 @@ class EvaluationWork:
             scores={f: known[f] for f in (*scene.criteria, *known) if f in known},
             missing=tuple(f for f in scene.criteria if f not in known),
             criteria={f: criteria[f] for f in known if f in criteria},
-            raw="\n".join(said for factor in ("", *self.factors) for said in self.said.get(factor, ())),
+            raw=cut_to_bytes("\n".join(self._heard()), MAX_ANSWER_BYTES),
             **made(self.tally, self.tried),
         )
+
+    def _heard(self) -> Iterator[str]:
+        """All that the judge said, whatever came of it."""
+        for factor in ("", *self.factors):
+            yield from self.said.get(factor, ())
 
     def _identity(self) -> dict[str, Any]:
         return self.judged.identity(self.judge.name) | {"recipe": self.judge.recipe.hash}

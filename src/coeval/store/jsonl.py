@@ -23,6 +23,9 @@ from coeval.core.options import CONTINUE
 
 T = TypeVar("T")
 
+MOST_KEPT = 1 << 20
+"""Bytes of a torn line that its note keeps: what can be read of it is at its beginning."""
+
 _ENCODER = msgspec.json.Encoder()
 _CHUNK = 1 << 20
 _NEWLINE = 0x0A

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from coeval.core.html_table import html_table
 from coeval.core.records import Role
-from coeval.models.base import ModelSpec
+from coeval.models.base import MAX_ANSWER_BYTES, ModelSpec
 from coeval.models.catalog import HOSTS
 from coeval.models.simulated.traits import RANGES
 from coeval.pipeline.config.values import (
@@ -106,6 +106,7 @@ class ModelConfig(Section):
             max_concurrency=ours.get("max_concurrency"),
             requests_per_minute=ours.get("requests_per_minute"),
             tokens_per_minute=ours.get("tokens_per_minute"),
+            max_answer_bytes=ours.get("max_answer_bytes", MAX_ANSWER_BYTES),
             structured_output=self.structured_output and ours.get("structured_output", True),
             extra_body=ours.get("extra_body", {}),
             options={key: value for key, value in ours.items() if key in known_here},

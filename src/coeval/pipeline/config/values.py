@@ -244,6 +244,14 @@ class Parameters(UsualParameters, total=False):
     ]
     requests_per_minute: Annotated[float, Field(gt=0, description="Most requests per minute.")]
     tokens_per_minute: Annotated[float, Field(gt=0, description="Most tokens, in and out, per minute.")]
+    max_answer_bytes: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=1 << 24,
+            description="Longer answers are cut to so many bytes and marked truncated. Default: 1048576.",
+        ),
+    ]
     extra_body: Annotated[dict[str, Any], Field(description="Merged into the body of every request.")]
     structured_output: Annotated[
         bool, Field(description="Whether to ask for JSON by schema where the provider can. Default: true.")

@@ -1,0 +1,53 @@
+"""Files with lines that are too long for the reader's tables: a copy that holds what the tables take.
+
+Answers are cut when they are made, but older files, other programs and damage know no such limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+from coeval.core.errors import Undecodable
+from coeval.core.foreign import decode
+from coeval.store.jsonl import is_torn, store_error
+
+__all__ = ["LONGEST_LINE", "without_long_lines"]
+
+LONGEST_LINE = 1 << 24
+"""Bytes: ``maximum_object_size`` of DuckDB, which reads no file with a line of much more."""
+
+_NO_RECORD = b"!"
+_BEGINNING = 64
+
+
+def without_long_lines(path: Path, columns: Collection[str], folder: Path) -> Path:
+    """``path``, or a copy of it in ``folder`` of the same name where it has lines over `LONGEST_LINE`.
+
+    Of such a line the copy holds the fields named by ``columns``, so no record is lost; a line that is none
+    stays none, and a torn last one torn.
+    """
+    copy = folder / path.name
+    found = False
+    try:
+        with path.open("rb") as lines, copy.open("wb") as out:
+            for line in lines:
+                long = len(line) > LONGEST_LINE
+                found = found or long
+                out.write(_shortened(line, columns) if long else line)
+    except OSError as error:
+        raise store_error("read", path, error) from error
+    return copy if found else path
+
+
+def _shortened(line: bytes, columns: Collection[str]) -> bytes:
+    if is_torn(line):
+        return line[:_BEGINNING]
+    try:
+        fields = decode(line, dict[str, msgspec.Raw])
+    except Undecodable:
+        return _NO_RECORD + b"\n"
+    kept = msgspec.json.encode({name: fields[name] for name in columns if name in fields})
+    return (kept if len(kept) <= LONGEST_LINE else _NO_RECORD) + b"\n"
