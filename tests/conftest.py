@@ -16,9 +16,10 @@ settings.load_profile("coeval")
 
 
 def pytest_configure() -> None:
-    """Who runs the tests in the background may have had Ctrl-C ignored; the commands under test must not."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Who runs the tests in the background may have had signals ignored; the commands under test must not."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 @pytest.fixture(autouse=True)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pipeline.experiments import Lab, model, quiz, task
 
+from coeval.benchmarks.answers import AnswerWork, party
 from coeval.benchmarks.base import Answer, Ask, Item, JudgeSettings, Judgment, TaskSettings
 from coeval.benchmarks.coeval_run import CoevalRun
 from coeval.core.errors import Unparsable, UsageError
 from coeval.core.records import Completion
+from coeval.models.simulated import SimulatedModel, parse_model_option
 
 
 def run_of(folder: Path, *tasks: dict[str, Any]) -> Path:
@@ -156,3 +159,17 @@ def test_tasks_count_alike_and_failed_answers_lose_their_factors(tmp_path: Path)
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"config\.yaml"):
         as_task(tmp_path)
+
+
+def test_a_simulated_model_knows_the_labels_here_as_in_the_run(tmp_path: Path) -> None:
+    """Whatever the wording: the labels are part of what is asked."""
+    benchmark = as_task(run_of(tmp_path, quiz(total=8, output_description="Say what you see.")))
+    items = benchmark.items()
+    assert [item.labels for item in items] == [{"colour": ["red", "blue"]}] * 8
+    asked = SimulatedModel(parse_model_option("sure:skill=1"))
+    answering = party("sure", "sure", {}, 7)
+    works = [AnswerWork("quiz", answering, asked, item, tried=0, weight=1) for item in items]
+    answers = {work.item.id: asyncio.run(work.do()) for work in works}
+    accuracy = benchmark.score(items, answers, {}).tables["label_accuracy"]["quiz"]["colour"]
+    assert accuracy.value is not None
+    assert accuracy.value > 0.6

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,18 @@ def test_what_a_run_in_an_older_layout_gave_is_told_in_words(here: Path, coeval:
     assert "converted from an older layout: 2 files of attribute_mapping, 1 file of rubric_mapping" in told
     assert "2 records of data_generation, 2 records of response_collection, 2 records of evaluation" in told
     assert "warning: 1 line is no record and was left out, the first at byte" in told
+
+
+def test_a_full_device_is_no_bug_of_ours(lab: Lab) -> None:
+    lab.run()
+    with Path("/dev/full").open("w") as full:
+        shown = subprocess.run(
+            [sys.executable, "-m", "coeval", "results", "--run", str(lab.path)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert shown.returncode == 1
+    assert "No space left on device" in shown.stderr
+    assert "internal error" not in shown.stderr

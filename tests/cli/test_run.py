@@ -341,6 +341,8 @@ def test_ctrl_c_saves_what_is_finished(lab: Lab, coeval: Command, number: int) -
     assert process.returncode == 130
     assert "stopping" in told
     assert "--continue" in told
+    assert "wait for what they need" not in told
+    assert "not begun when the run was stopped" in told
     assert lab.counts()[0] == 2
     assert lab.counts()[2] < 2
     assert lab.meta()["status"] == "interrupted"

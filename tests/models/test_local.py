@@ -295,7 +295,7 @@ async def test_what_is_not_there_is_said_before_anything_is_asked(
         async with Models([absent], Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)):
             pass
     monkeypatch.setattr(local, "find_spec", lambda _: None)
-    with pytest.raises(UsageError, match=r"pip install 'coeval\[huggingface\]'"):
+    with pytest.raises(UsageError, match=r"pip install '.\[huggingface\]'"):
         LocalModel(spec(folder))
 
 

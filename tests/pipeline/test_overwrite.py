@@ -86,6 +86,21 @@ def test_only_the_judgments_are_made_anew(lab: Lab, monkeypatch: pytest.MonkeyPa
     assert (lab.run(continue_run=True).exit_code, asked.requests) == (0, [])
 
 
+@pytest.mark.parametrize(
+    ("phase", "before"), [("response_collection", "data_generation"), ("evaluation", "response_collection")]
+)
+def test_what_was_made_from_records_that_are_made_anew_cannot_be_kept(
+    lab: Lab, phase: str, before: str
+) -> None:
+    stood = content(lab)
+    lab.settings["phases"] = BLUEPRINT | {before: "New", phase: "Keep"}
+    with pytest.raises(UsageError, match=f"V-31.*{before}: New.*Extend"):
+        lab.run(overwrite=True)
+    assert content(lab) == stood
+    lab.settings["phases"] |= {phase: "Extend"}
+    assert lab.run(overwrite=True).exit_code == 0
+
+
 def test_where_no_phase_is_new_nothing_moves(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     before = content(lab)
     lab.settings["phases"] = BLUEPRINT | dict.fromkeys(PHASES, "Extend")

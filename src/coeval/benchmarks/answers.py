@@ -89,7 +89,7 @@ class AnswerWork:
         return self.tally.calls
 
     async def do(self) -> Answer:
-        request = Request(self.item.messages)
+        request = Request(self.item.messages, labels=self.item.labels)
         said = await ask(
             self.asked,
             lambda i: self.party.request(request, self.key, self.tried + i, ANSWERING),

@@ -35,11 +35,12 @@ Unit: TypeAlias = Literal["share", "percent", "points", ""]
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One prompt of a benchmark; ``fields`` is the benchmark's own record of it."""
+    """One prompt of a benchmark; ``fields`` is the benchmark's own record, ``labels``: see `Request`."""
 
     id: str
     messages: tuple[Message, ...]
     fields: dict[str, Any] = {}
+    labels: dict[str, list[str]] = {}
 
 
 class Answer(Kept, frozen=True, kw_only=True, omit_defaults=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from coeval.analysis.intervals import wilson
@@ -20,7 +20,7 @@ def label_tables(
 ) -> dict[str, Any]:
     """Per task and label attribute of a run: the share of answers that state the datapoint's value, with
     its Wilson interval, and how many are none of the labels."""
-    declared = {task.name: _declared(config, run, task) for task in config.tasks}
+    declared = {task.name: declared_labels(config, run, task) for task in config.tasks}
     compared: dict[str, dict[str, list[LabelScore]]] = {}
     for task, datapoint, answer in answered:
         labels, attributes = declared[task.name], datapoint.sampled_target_attributes
@@ -39,7 +39,7 @@ def label_tables(
     }
 
 
-def _declared(config: Config, run: RunDir, task: TaskConfig) -> Mapping[str, Sequence[str]]:
+def declared_labels(config: Config, run: RunDir, task: TaskConfig) -> dict[str, list[str]]:
     """Each label attribute with its values, those that teachers proposed among them."""
     if not task.label_attributes:
         return {}

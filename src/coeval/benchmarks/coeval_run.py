@@ -27,7 +27,7 @@ from coeval.benchmarks.base import (
     TaskSettings,
     why_missing,
 )
-from coeval.benchmarks.coeval_labels import label_tables
+from coeval.benchmarks.coeval_labels import declared_labels, label_tables
 from coeval.benchmarks.outcomes import mean_metric, metric_of
 from coeval.benchmarks.registry import PREFIX
 from coeval.core.errors import Undecodable, Unparsable, UsageError
@@ -81,6 +81,7 @@ class CoevalRun(Benchmark):
         tasks = {task.name: task for task in self._config.tasks}
         blueprint = Blueprint(self._config, self._run, follow_file=False)
         nuances = {t.name: KnownNuance(t, blueprint.known_part(t, "nuanced") or {}) for t in tasks.values()}
+        labels = {name: declared_labels(self._config, self._run, task) for name, task in tasks.items()}
         items: list[Item] = []
         for datapoint in _good_datapoints(self._run, self._planned):
             if (task := tasks.get(datapoint.task_id)) is not None:
@@ -88,7 +89,8 @@ class CoevalRun(Benchmark):
                 values = posed(datapoint, nuances[task.name].of(datapoint)).values
                 text = fill(template, {**task_fields(task), **values})
                 fields = {"posed": Posed(task, datapoint, self._rubrics[task.name], values)}
-                items.append(Item(datapoint.id, (Message("user", text),), fields))
+                messages = (Message("user", text),)
+                items.append(Item(datapoint.id, messages, fields, labels[task.name]))
         if not items:
             raise UsageError(
                 f"{self._run.path} holds no datapoints; finish its phase 3 with `coeval run --continue`"

@@ -38,6 +38,9 @@ def run_to_exit(app: typer.Typer, face: Face) -> None:
         raise SystemExit(_tell_interruption(interruption)) from None
     except CoevalError as error:
         raise SystemExit(_tell(error, UNAVAILABLE if isinstance(error, ModelUnavailable) else 1)) from None
+    except OSError as error:  # the files of a run raise StoreError: this is the terminal's, or a pipe's
+        print(f"cannot write or read: {plain_lines(error.strerror or str(error))}", file=sys.stderr)
+        raise SystemExit(1) from None
     except Exception as bug:  # noqa: BLE001  the other of the two: the process
         raise SystemExit(_tell(bug, 1, prefix="internal error: ")) from None
 

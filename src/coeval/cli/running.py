@@ -167,18 +167,20 @@ def _tell_gaps(summary: Summary, messages: Console) -> None:
     for phase, outcome in summary.phases.items():
         if outcome.missing:
             counts = (outcome.planned, outcome.planned - outcome.missing, outcome.missing)
-            rows.append(Row(phase, (*(f"{count:,}" for count in counts), _why(outcome))))
+            why = _why(outcome, interrupted=summary.interrupted)
+            rows.append(Row(phase, (*(f"{count:,}" for count in counts), why)))
     columns = (*map(Column, ("planned", "there", "missing")), Column("why", words=True, free=True))
     print_table(messages, "", "phase", columns, rows)
 
 
-def _why(outcome: PhaseOutcome) -> str:
-    reasons = [f"{count} failed: {kind}" for kind, count in outcome.failed.most_common()]
-    reasons += [f"{count} not asked: {kind}" for kind, count in outcome.gaps.most_common()]
+def _why(outcome: PhaseOutcome, *, interrupted: bool) -> str:
+    reasons = [f"{count:,} failed: {kind}" for kind, count in outcome.failed.most_common()]
+    reasons += [f"{count:,} not asked: {kind}" for kind, count in outcome.gaps.most_common()]
     if outcome.unsupplied:
-        reasons.append(f"{outcome.unsupplied} not supplied")
+        reasons.append(f"{outcome.unsupplied:,} not supplied")
     if outcome.incomplete:
-        reasons.append(f"{outcome.incomplete} lack factors")
+        reasons.append(f"{outcome.incomplete:,} lack factors")
     if outcome.waiting:
-        reasons.append(f"{outcome.waiting} wait for what they need")
+        why = "not begun when the run was stopped" if interrupted else "wait for what they need"
+        reasons.append(f"{outcome.waiting:,} {why}")
     return "; ".join(reasons)

@@ -31,8 +31,8 @@ __all__ = ["LocalModel", "find_runtime"]
 Library: TypeAlias = Literal["vllm", "transformers"]
 
 INSTALL = (
-    "pip install 'coeval[huggingface]' (transformers), or pip install vllm (faster on a GPU; see its guide "
-    "for the build that fits your CUDA)"
+    "pip install '.[huggingface]' in CoEval's folder (transformers), or pip install vllm (faster on a GPU; "
+    "see its guide for the build that fits your CUDA)"
 )
 GATHER_S = 0.005
 """How long a first request waits for others to be answered with it."""

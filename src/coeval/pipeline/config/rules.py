@@ -37,6 +37,7 @@ V-27  the file is one UTF-8 YAML mapping
 V-28  target_attributes_seed and nuanced_attributes_seed stand beside what teachers propose
 V-29  a task has a rubric or label_attributes
 V-30  ``--only-models`` names models of the file (checked at the start)
+V-31  ``--overwrite`` leaves no records whose source it makes anew (checked at the start)
 ====  ======================================================================================
 """
 

@@ -1,8 +1,10 @@
-"""Whether a run may start as asked: V-11 in a new folder, V-14 in one that goes on, V-30 with some models."""
+"""Whether a run may start as asked: V-11 in a new folder, V-14 in one that goes on, V-30 with some models,
+V-31 over a run that is there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +14,7 @@ from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.names import is_name
 from coeval.pipeline.config.problems import Finding, listed, way_out
 from coeval.pipeline.config.roles import Teachers
-from coeval.pipeline.config.schema import PHASES, Config
+from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
 
@@ -56,8 +58,22 @@ def start_findings(draft: Draft, start: Start) -> Iterator[Finding]:
         yield Finding(("experiment", "id"), "V-14", message)
     elif start.continue_run:
         yield from _cannot_continue(run, identifier)
-    elif not start.overwrite and not run.replacing.exists():  # what is being moved away is in no way
+    elif start.overwrite:
+        yield from _outlived(run, modes)
+    elif not run.replacing.exists():  # what is being moved away is in no way
         yield from _occupied(run, draft)
+
+
+def _outlived(run: RunDir, modes: Mapping[Phase, str]) -> Iterator[Finding]:
+    """Records that are to be left as they are though what they were made from is made anew."""
+    flowing = PHASES[2:]
+    for before, phase in itertools.pairwise(flowing):
+        if modes[before] == "New" and modes[phase] in ("Keep", "Model") and run.holds(phase):
+            message = (
+                f"is {modes[phase]}, and would leave what was made from records that {OVERWRITE} makes anew "
+                f"({before}: New); set it to New, or to Extend to make again what no longer follows"
+            )
+            yield Finding(("experiment", "phases", phase), "V-31", message)
 
 
 def _unknown_models(known: list[str], wanted: tuple[str, ...]) -> Iterator[Finding]:
