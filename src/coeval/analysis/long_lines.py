@@ -32,11 +32,15 @@ def without_long_lines(path: Path, columns: Collection[str], folder: Path) -> Pa
     copy = folder / path.name
     found = False
     try:
+        if path.stat().st_size <= LONGEST_LINE:
+            return path
         with path.open("rb") as lines, copy.open("wb") as out:
             for line in lines:
                 long = len(line) > LONGEST_LINE
                 found = found or long
                 out.write(_shortened(line, columns) if long else line)
+        if not found:
+            copy.unlink()
     except OSError as error:
         raise store_error("read", path, error) from error
     return copy if found else path
