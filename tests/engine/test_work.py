@@ -108,3 +108,22 @@ def test_seeds_are_31_bits_and_the_same_in_any_process(run: int, key: str, attem
 def test_the_seed_of_a_request_never_changes() -> None:
     """Runs on disk are gone on with: their next attempts must draw what they would have drawn."""
     assert request_seed(0, "story__ann__00001", 0) == 128_687_197
+
+
+class CutShort(Model):
+    name = interface = "short"
+
+    async def complete(self, request: Request) -> Completion:
+        return Completion("{", finish_reason="length", truncated=True)
+
+
+async def test_what_is_missing_of_a_cut_answer_is_missing_because_it_was_cut() -> None:
+    def parse(completion: Completion) -> str:
+        raise Unparsable("it is half an object", raw=completion.text)
+
+    for top_logprobs, kind in ((None, "cut_off"), (5, "unparsable")):
+        made = {0: Request((Message("user", "?"),), top_logprobs=top_logprobs)}
+        with pytest.raises(Unparsable) as caught:
+            await ask(CutShort(), made.__getitem__, parse, retries=0, tally=Tally())
+        assert caught.value.kind == kind
+        assert ("cut off at max_tokens" in str(caught.value)) == (kind == "cut_off")

@@ -152,6 +152,11 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
         warn(messages, sentence)
     if summary.missing:
         _tell_gaps(summary, messages)
+        if any(outcome.failed["cut_off"] for outcome in summary.phases.values()):
+            warn(
+                messages,
+                "Answers were cut off at max_tokens: raise it before going on, or they will be again.",
+            )
         messages.print(Text(f"Fill the gaps with: {way_on}"), soft_wrap=True)
         if any(outcome.failed for outcome in summary.phases.values()):
             messages.print(Text(f"What failed, and why: coeval status --run {run.path}"), soft_wrap=True)

@@ -26,6 +26,7 @@
             ├── Refused *           the model declined
             ├── EmptyReply *        nothing in it
             └── Unparsable *        not in the form asked for
+                └── CutOff *            because it ended at max_tokens
 
 (* retryable.) Foreign exceptions are mapped to this tree in one place each:
 ``models.faults`` for aiohttp and the operating system's sockets, ``store.jsonl`` for files,
@@ -44,6 +45,7 @@ __all__ = [
     "ConfigError",
     "ConnectionFailed",
     "ContentFiltered",
+    "CutOff",
     "Draining",
     "EmptyReply",
     "Gap",
@@ -217,3 +219,9 @@ class EmptyReply(ReplyError):
 
 class Unparsable(ReplyError):
     kind = "unparsable"
+
+
+class CutOff(Unparsable):
+    """It ended at its limit of tokens: asking again helps seldom, a higher limit does."""
+
+    kind = "cut_off"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Protocol, TypeVar
 
-from coeval.core.errors import AskError, ModelError
+from coeval.core.errors import AskError, CutOff, EmptyReply, ModelError, Unparsable
 from coeval.core.records import Completion, Kept, Request, Usage
 from coeval.models.base import Model
 
@@ -107,9 +107,20 @@ async def ask(
         try:
             completion = await model.complete(request)
             tally.count(completion)
-            return parse(completion)
+            return _parsed(parse, completion, request)
         except AskError as error:
             advised = not isinstance(error, ModelError) or error.retry_advised
             if attempt == retries or not error.retryable or not advised:
                 raise
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _parsed(parse: Callable[[Completion], ValueT], completion: Completion, request: Request) -> ValueT:
+    """What ``parse`` makes of an answer. One that was cut off fails by that name, whatever it lacks; not
+    where a single token was asked for, with its log-probabilities."""
+    try:
+        return parse(completion)
+    except (EmptyReply, Unparsable) as error:
+        if not completion.truncated or request.top_logprobs is not None:
+            raise
+        raise CutOff(f"the answer was cut off at max_tokens, so that {error}", raw=error.raw) from error

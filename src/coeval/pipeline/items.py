@@ -89,5 +89,5 @@ def written_item(completion: Completion) -> ParsedItem:
         raise Refused(f"the teacher declined: {completion.refusal[:200]}", raw=completion.refusal)
     item = parse_item(completion.text)
     if item.repaired and completion.truncated:
-        raise Unparsable("the answer was cut off at max_tokens", raw=completion.text)
+        raise Unparsable("it holds half an item", raw=completion.text)
     return item

@@ -47,6 +47,8 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
     if outcome.interrupted:
         say(messages, "Stopped. The same command again goes on from here.")
     elif any(_to_ask(summary) for summary in gaps):
+        if any(summary.missing.get("cut_off") for summary in gaps):
+            warn(messages, "Judges were cut off: raise --judge-max-tokens, or they will be again.")
         say(messages, "Fill the gaps with the same command: only what is missing is asked for.")
     folders = ", ".join(dict.fromkeys(str(task.folder) for task in outcome.tasks))
     messages.print(Text(f"Results: {folders}"), soft_wrap=True)
