@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from coeval.core.errors import ReplyError, Unparsable
 from coeval.judging.criteria import parse_criterion_score
 from coeval.judging.rubric_items import parse_criteria_met
 from coeval.judging.verdict import parse_level, parse_levels
+from coeval.models.base import MAX_ANSWER_BYTES
 from coeval.pipeline.teaching import parse_attributes, parse_item, parse_rubric
 
 TWICE: dict[str, str] = {
@@ -140,6 +142,19 @@ def test_what_a_teacher_says_is_text_that_a_file_can_hold_or_is_refused(reply: s
             str(error).encode()
         else:
             json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+
+
+RUNS = ['"', "'", ":", " ", "{", "[", "tone ", "tone:", '{"tone":', ": {", ":{a=", "`*", "tone-"]
+
+
+@pytest.mark.parametrize("end", ["", "{", '{"tone": "High"}'])
+@pytest.mark.parametrize("part", RUNS)
+def test_a_mebibyte_of_anything_is_read_in_time_that_grows_with_its_length(part: str, end: str) -> None:
+    """What takes its square runs into the limit that every test has."""
+    reply = part * (MAX_ANSWER_BYTES // len(part)) + end
+    for parse in (parse_level, lambda text: parse_levels(text, ["tone", "tone of voice"])):
+        with suppress(ReplyError):
+            parse(reply)
 
 
 async def test_a_run_on_such_replies_ends_with_a_reason_for_everything_it_lacks(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ FACTOR_KEYS = ("factor", "name", "criterion", "dimension")
 SCORE_KEYS = ("score", "level", "rating", "value")
 
 _LEVEL_OF: dict[str, Level] = {level.casefold(): level for level in LEVELS}
-_LEVEL = r"""[\"'`*”’]*\s*[:=]\s*(?:[{\[][^{}]{0,200}?[:=]\s*)?[\"'`*“‘]*(high|medium|low)\b"""
+_LEVEL = r"""[:=]\s*(?:[{\[][^{}]{0,200}?[:=]\s*)?[\"'`*“‘]*(high|medium|low)\b"""
 """A level as the value of what stands before, or in an object there; its quotes may be wrong or missing."""
 _ANY_LEVEL = re.compile(_LEVEL, re.IGNORECASE)
 _PARTING = re.compile(r"[\s_-]+")
@@ -95,11 +95,8 @@ def _levels_of(entry: Pairs) -> list[Level]:
 
 def _levels_after(factor: str, text: str, *, any_case: bool) -> set[Level]:
     """The levels that stand behind a factor's name in damaged JSON."""
-    name = (
-        r"[\s_-]+".join(map(re.escape, filter(None, _PARTING.split(factor))))
-        if any_case
-        else re.escape(factor)
-    )
+    words = list(filter(None, _PARTING.split(factor))) if any_case else []
+    name = r"[\s_-]+".join(map(re.escape, words or [factor]))
     case = "(?i:" if any_case else "(?:"
-    found = re.findall(rf"(?<!\w){case}{name})(?i:{_LEVEL})", text)
+    found = re.findall(rf"(?<!\w){case}{name})[\"'`*”’]*\s*(?i:{_LEVEL})", text)
     return {_LEVEL_OF[word.casefold()] for word in found}
