@@ -23,6 +23,9 @@ class BoundedModel(Model):
         self._model = model
         self._most = most
 
+    async def reach(self) -> None:
+        await self._model.reach()
+
     async def complete(self, request: Request) -> Completion:
         completion = await self._model.complete(request)
         said = (completion.text, completion.reasoning or "", completion.refusal or "")
