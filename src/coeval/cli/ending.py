@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import sys
+import traceback
 
 import typer
 
@@ -75,8 +76,10 @@ def _tell_interruption(interruption: KeyboardInterrupt) -> int:
 def _tell(error: Exception, code: int, prefix: str = "") -> int:
     """One message without a traceback; ``--log-level DEBUG`` shows where it comes from."""
     if logging.getLogger("coeval").isEnabledFor(logging.DEBUG):
-        logging.getLogger("coeval").debug("", exc_info=error)
-        sys.excepthook(type(error), error, error.__traceback__)
+        from coeval.core.redaction import Redactor  # here, because most commands end without
+
+        trace = "".join(traceback.format_exception(error))
+        print(plain_lines(Redactor().message(trace)), file=sys.stderr)
     else:
         text = plain_lines(str(error)) or type(error).__name__
         hint = "\nRun again with --log-level DEBUG for the traceback." if prefix else ""

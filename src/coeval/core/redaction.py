@@ -47,7 +47,7 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = (), found: Callable[[], None] = lambda: None) -> None:
         self._found = found
-        known = list(dict.fromkeys(secrets))
+        known = list(dict.fromkeys(secret.strip() for secret in secrets))
         self._strong = [secret for secret in known if not is_weak(secret)]
         # Several words, such as `sk-test-key`, may be honest in an answer; a message can do without them.
         short = [s for s in known if len(s) >= _SHORT and is_weak(s) and not (is_common(s) and s.isalnum())]
@@ -83,7 +83,8 @@ class Redactor:
     @cached_property
     def _spellings(self) -> list[str]:
         """Every spelling of every secret, and each without what is neither letter nor digit."""
-        found = [spelling for secret in self._strong for spelling in spellings(secret)]
+        spelled = (spelling for secret in self._strong for spelling in spellings(secret))
+        found = ["".join(spelling.split()) for spelling in spelled]  # as the views have no blanks
         return list(dict.fromkeys((*found, *(text for text in map(_bare, found) if len(text) >= PART))))
 
     @cached_property

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from coeval.core.records import Completion, Request
+from coeval.core.shown_url import HIDDEN, shown_url
 
 MAX_ANSWER_BYTES = 1 << 20
 """A mebibyte of text, some 250,000 tokens: more than anybody asks for, and little enough to keep and show."""
@@ -41,6 +42,15 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     structured_output: bool = True
     extra_body: dict[str, Any] = {}
     options: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        """Without what may be secret."""
+        shown = msgspec.structs.asdict(self)
+        if self.access_key is not None:
+            shown["access_key"] = HIDDEN
+        if self.base_url is not None:
+            shown["base_url"] = shown_url(self.base_url)
+        return f"ModelSpec({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
 class Model(ABC):

@@ -116,7 +116,7 @@ class Endpoint:
         """The credentials in what is sent: headers, the address, and those of a proxy on the way."""
         for name, value in self.headers.items():
             if is_credential_name(name):
-                yield value.rpartition(" ")[2]
+                yield value.strip().rpartition(" ")[2]
         yield from url_secrets(url)
         if self.proxy is not None:
             yield from url_secrets(str(self.proxy))

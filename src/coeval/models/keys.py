@@ -21,6 +21,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from coeval.core.errors import UsageError
 from coeval.core.options import KEYS
+from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS, Host
 
 __all__ = ["Credential", "Keys"]
@@ -136,7 +137,10 @@ def _find(path: Path | None, env: Mapping[str, str], cwd: Path, home: Path) -> P
             continue
         asked = home.joinpath(*asked.parts[1:]) if asked.parts[:1] == ("~",) else cwd / asked
         if not asked.is_file():
-            raise UsageError(f"{asked}, the key file that {origin} names, is not there.")
+            # A key may have been given in the place of a file.
+            raise UsageError(
+                f"{Redactor().message(str(asked))}, the key file that {origin} names, is not there."
+            )
         return asked
     usual = (cwd / "keys.yaml", home / ".coeval" / "keys.yaml")
     return next((file for file in usual if file.is_file()), None)

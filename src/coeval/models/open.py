@@ -6,13 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 from yarl import URL
 
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Request
+from coeval.core.redaction import Redactor
+from coeval.core.text import canonical
 from coeval.models.base import Model, ModelSpec
 from coeval.models.bounded import BoundedModel
 from coeval.models.catalog import HOSTS, Host
@@ -191,7 +193,17 @@ def _address(spec: ModelSpec, host: Host, keys: Keys) -> _Address:
     keyless = credential is None or credential.api_key is None
     if keyless and host.needs_key and spec.base_url is None:
         raise UsageError(f"{who} needs a key and none was found. {keys.places(spec.interface)}")
+    if credential is not None and _holds(spec.extra_body, credential):
+        raise UsageError(
+            f"{who}: parameters.extra_body holds the model's key, which would be kept with the results; "
+            "take it out, as the key is sent without it."
+        )
     return _Address(spec, host, url, credential)
+
+
+def _holds(extra_body: Mapping[str, Any], credential: Credential) -> bool:
+    text = canonical(extra_body)
+    return Redactor(credential.secrets).answer(text) != text
 
 
 def _normalised(url: str, who: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from filelock import FileLock, Timeout
 
 from coeval.core.errors import StoreError, UsageError
 from coeval.store.jsonl import read_json, store_error, write_bytes_atomic, write_json_atomic
+from coeval.store.snapshot import without_credentials
 
 FOLDERS: dict[str, str] = {
     "attribute_mapping": "phase1_attributes",
@@ -28,10 +28,6 @@ FOLDERS: dict[str, str] = {
     "evaluation": "phase5_evaluations",
 }
 """Phase → its folder. The phases' order is the pipeline's."""
-
-_SECRET_KEY = re.compile(r"key$|token$|secret|password|passwd|authorization|credential|cookie", re.IGNORECASE)
-_NO_SECRET = frozenset({"max_tokens", "max_new_tokens", "max_completion_tokens"})
-_URL_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def now() -> str:
@@ -255,23 +251,3 @@ def _yaml(data: Any) -> str:
     stream = StringIO()
     yaml.dump(data, stream)
     return stream.getvalue()
-
-
-def without_credentials(value: Any) -> Any:
-    """A copy of plain data in which every secret-looking entry reads ``***``."""
-    match value:
-        case dict():
-            return {
-                key: "***" if _is_secret(key) and item is not None else without_credentials(item)
-                for key, item in value.items()
-            }
-        case list() | tuple():
-            return [without_credentials(item) for item in value]
-        case str():
-            return _URL_CREDENTIALS.sub("***@", value)
-        case _:
-            return value
-
-
-def _is_secret(key: Any) -> bool:
-    return isinstance(key, str) and key not in _NO_SECRET and bool(_SECRET_KEY.search(key))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 from base64 import b64encode
 from collections.abc import Callable
@@ -14,20 +13,16 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import HTTPSHandler, Request, build_opener
 
 from coeval.benchmarks.assets.manifest import SourceFailed
+from coeval.core.redaction import Redactor
+from coeval.core.shown_url import shown_url, url_secrets
 from coeval.models.network import trusted_certificates
 
-__all__ = ["download", "read_page", "without_password"]
+__all__ = ["download", "read_page"]
 
 _TIMEOUT_S = 30
 _CHUNK = 1 << 16
 _LARGEST_PAGE = 32 << 20
 _LARGEST_FILE = 256 << 20
-_USERINFO = re.compile(r"//[^/@\s]+@")
-
-
-def without_password(text: str) -> str:
-    """``text`` with the user and password of every URL in it left out."""
-    return _USERINFO.sub("//", text)
 
 
 def download(
@@ -64,17 +59,17 @@ def _take(response: HTTPResponse, url: str, file: IO[bytes], limit: int, tell: C
         while chunk := _read(response, _CHUNK, url):
             taken += len(chunk)
             if taken > limit:
-                raise SourceFailed(f"{without_password(url)} holds more than the {limit:,} bytes expected")
+                raise SourceFailed(f"{shown_url(url)} holds more than the {limit:,} bytes expected")
             file.write(chunk)
             tell(taken)
     if promised.isdecimal() and taken < int(promised):
-        raise SourceFailed(f"{without_password(url)} was cut off after {taken:,} of {int(promised):,} bytes")
+        raise SourceFailed(f"{shown_url(url)} was cut off after {taken:,} of {int(promised):,} bytes")
 
 
 def _open(url: str, accept: str, patience_s: float | None) -> HTTPResponse:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https"):
-        raise SourceFailed(f"{without_password(url)} is no http:// or https:// address")
+        raise SourceFailed(f"{shown_url(url)} is no http:// or https:// address")
     request = Request(urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])))  # noqa: S310  checked above
     request.add_header("Accept", accept)
     request.add_header("User-Agent", "coeval")
@@ -101,4 +96,5 @@ def _read(response: HTTPResponse, size: int, url: str) -> bytes:
 
 def _failed(url: str, error: Exception) -> SourceFailed:
     reason = f"status {error.code}" if isinstance(error, HTTPError) else str(getattr(error, "reason", error))
-    return SourceFailed(f"{without_password(url)}: {without_password(reason) or type(error).__name__}")
+    said = Redactor(url_secrets(url)).message(reason)
+    return SourceFailed(f"{shown_url(url)}: {said or type(error).__name__}")

@@ -19,10 +19,12 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 import msgspec
 
-from coeval.benchmarks.assets.download import download, read_page, without_password
+from coeval.benchmarks.assets.download import download, read_page
 from coeval.benchmarks.assets.manifest import Parcel, SourceFailed
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decode
+from coeval.core.redaction import Redactor
+from coeval.core.shown_url import shown_url, url_secrets
 
 __all__ = ["download_wheel", "index_urls", "pip_command"]
 
@@ -122,7 +124,8 @@ def _last_error(log: Path) -> str:
         return "the package index cannot be reached"
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
     said = (errors or [line for line in lines if line] or ["it said nothing"])[-1]
-    return without_password(said)
+    secrets = (secret for url in index_urls(os.environ) for secret in url_secrets(url))
+    return Redactor(secrets).message(said)
 
 
 def _by_list(
@@ -146,7 +149,7 @@ def _listed(page: str, file: str, patience_s: float | None) -> str:
     for name, link in _json_links(content) if kind.endswith("json") else _html_links(content):
         if name == file:
             return _with_user(urldefrag(urljoin(page, link)).url, page)
-    raise SourceFailed(f"{without_password(page)} lists no {file}")
+    raise SourceFailed(f"{shown_url(page)} lists no {file}")
 
 
 def _with_user(url: str, page: str) -> str:

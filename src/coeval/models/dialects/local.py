@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+import os
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,8 @@ import msgspec
 
 from coeval.core.errors import ModelError, ModelStopped, ServerFault, UsageError
 from coeval.core.records import Completion, Request
+from coeval.core.redaction import Redactor
+from coeval.core.shown_url import url_secrets
 from coeval.models.base import Model, ModelSpec
 from coeval.models.dialects.local_job import Engine, Job, drawing
 from coeval.models.dialects.local_transformers import TransformersEngine
@@ -220,11 +223,12 @@ def load(spec: ModelSpec, runtime: Runtime) -> Engine:
     try:
         return VllmEngine(spec, device) if library == "vllm" else TransformersEngine(spec, device)
     except (OSError, ValueError, ImportError, RuntimeError) as error:
+        redactor = Redactor((spec.access_key or "", *url_secrets(os.environ.get("HF_ENDPOINT", ""))))
         sought = (
             "" if Path(spec.model).exists() else ", sought on the hub since no folder here has that name,"
         )
         raise UsageError(
             f"local model {spec.name}: {spec.model}{sought} could not be loaded with {library} on {device}: "
-            f"{error}\nCheck its name on the hub or its folder, that the weights are downloaded or the hub "
-            "can be reached, and that the memory is large enough."
+            f"{redactor.message(str(error))}\nCheck its name on the hub or its folder, that the weights are "
+            "downloaded or the hub can be reached, and that the memory is large enough."
         ) from error

@@ -100,7 +100,8 @@ def _compose(text: str, file: str) -> Node | None:
             what = "a tab stands where YAML wants spaces; indent with spaces"
         else:
             what = f"is not YAML: {what}; correct the syntax here or just above"
-        raise _unreadable(file, mark.line + 1 if mark else 1, what) from error
+        # The parser quotes the lines around an error, and one of them may hold a credential.
+        raise _unreadable(file, mark.line + 1 if mark else 1, what) from None
     except YAMLError as error:
         line = text.count("\n", 0, getattr(error, "position", 0) or 0) + 1
         raise _unreadable(file, line, f"is not YAML: {str(error).splitlines()[0]}; remove it") from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from coeval.core.errors import ConfigError
+from coeval.core.shown_url import HIDDEN
 from coeval.pipeline.config.document import Document, read_document
 from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.given import given_document
@@ -22,9 +23,6 @@ from coeval.store.rundir import RunDir
 
 Source: TypeAlias = str | Path | Mapping[str, Any]
 """Where an experiment stands: in a file, or in plain data with the same keys."""
-
-_HIDDEN = "***"
-"""What a snapshot shows in place of a credential."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,7 @@ def _without_hidden(section: Any) -> Any:
     if not isinstance(section, list):
         return section
     return [
-        {key: value for key, value in entry.items() if not (key == "access_key" and value == _HIDDEN)}
+        {key: value for key, value in entry.items() if not (key == "access_key" and value == HIDDEN)}
         if isinstance(entry, dict)
         else entry
         for entry in section

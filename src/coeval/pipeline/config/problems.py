@@ -7,11 +7,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from coeval.core.redaction import Redactor
+
 KeyPath: TypeAlias = tuple[str | int, ...]
 """From the top of the file to a value: ``("models", 2, "roles")``."""
 
 
 _SHORTEST_STEM = 4
+
+_redactor = Redactor()
 
 
 class Place(NamedTuple):
@@ -33,7 +37,10 @@ class Finding(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A broken rule with its place. ``message`` says what is wrong; what would be right."""
+    """A broken rule with its place. ``message`` says what is wrong; what would be right.
+
+    What looks like a key is shown in neither: one may stand where something else should.
+    """
 
     place: Place
     path: str
@@ -41,7 +48,8 @@ class Problem(NamedTuple):
     message: str
 
     def render(self) -> str:
-        return f"{self.place}  {self.path}  {self.rule}  {self.message}"
+        shown = _redactor.message(f"{self.path}  {self.rule}  {self.message}")
+        return f"{self.place}  {shown}"
 
 
 class Lines:

@@ -32,7 +32,7 @@ V-22  prompt templates use only the variables of their id
 V-23  an item is not asked to sample more attributes than are declared
 V-24  prompt_library names models and templates that exist
 V-25  attributes have values, none of them twice
-V-26  parameters hold no credential, and no endpoint that differs by role
+V-26  parameters hold no credential, at any depth, and no endpoint that differs by role
 V-27  the file is one UTF-8 YAML mapping
 V-28  target_attributes_seed and nuanced_attributes_seed stand beside what teachers propose
 V-29  a task has a rubric or label_attributes
@@ -47,8 +47,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from coeval.core.credential_names import is_credential_name
 from coeval.core.options import CONTINUE
 from coeval.models.simulated.traits import RANGES, SAMPLING
+from coeval.pipeline.config.credentials import credentials_in
 from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.names import name_rules
 from coeval.pipeline.config.problems import Finding, KeyPath, listed, shown, way_out, written
@@ -56,20 +58,6 @@ from coeval.pipeline.config.roles import missing_roles
 from coeval.pipeline.config.schema import BATCH_INTERFACES, BATCH_PHASES, INTERFACES, OPTIONS
 from coeval.pipeline.config.task_rules import task_rules
 from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS
-
-_CREDENTIALS = frozenset(
-    {
-        "access_key",
-        "api_key",
-        "apikey",
-        "api_token",
-        "authorization",
-        "password",
-        "secret",
-        "secret_key",
-        "token",
-    }
-)
 
 
 def broken_rules(draft: Draft) -> Iterator[Finding]:
@@ -158,7 +146,7 @@ def _parameters(draft: Draft) -> Iterator[Finding]:
         roles = _mapping(draft.raw(*model, "role_parameters"))
         parts = [((*model, "role_parameters", role), _mapping(own)) for role, own in roles.items()]
         for path, own in (((*model, "parameters"), common), *parts):
-            yield from _credentials(path, own)
+            yield from credentials_in(path, own, draft.raw(*model, "access_key"))
             # Behind a base_url somebody else may know what no simulated model does.
             if interface == "simulated" and "base_url" not in common:
                 yield from _unknown_to_simulated(path, own)
@@ -176,13 +164,6 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _credentials(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
-    for key in parameters:
-        if key.lower() in _CREDENTIALS:
-            message = f"'{key}' would be sent as a parameter; use access_key of the model, or a key file"
-            yield Finding((*path, key), "V-26", message)
-
-
 def _simulated(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
     for key, (lo, hi) in RANGES.items():
         value = parameters.get(key, lo)
@@ -196,7 +177,7 @@ def _unknown_to_simulated(path: KeyPath, parameters: dict[str, Any]) -> Iterator
     """Elsewhere the provider says what it does not know; a simulated model in this process is its own."""
     known = OPTIONS["simulated"] | SAMPLING | OUR_KEYS
     for key in parameters:
-        if key not in known and key.lower() not in _CREDENTIALS:
+        if key not in known and not is_credential_name(key):
             otherwise = (
                 f"it has {listed(sorted(OPTIONS['simulated']))}, and takes the usual sampling parameters"
             )

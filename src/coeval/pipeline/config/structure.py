@@ -176,7 +176,7 @@ def _wording(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
     if kind in ("too_short", "string_too_short"):
         return "V-20", "is empty; give at least one entry" if kind == "too_short" else "is empty; fill it in"
     if kind == "string_pattern_mismatch":
-        return "V-20", f"{_shown(value, path)} is not an address; write https://host/v1 or http://…"
+        return "V-20", "is not an address; write https://host/v1 or http://…"
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
         return "V-21", f"is {_shown(value, path)}; use {words} {context[bound]:g}"
