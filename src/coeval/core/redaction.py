@@ -23,6 +23,9 @@ REDACTED = "[redacted]"
 
 _LONG_PART = 12
 """Characters in a row that are a part of a secret wherever they stand, if they might be one by themselves."""
+_MOST = 1 << 22
+"""Characters of a text that holds a secret. What follows goes too: no answer is so long, and to read all that
+a host may send would take half a minute."""
 _SHORT = 4
 """Characters. A secret of no more than these, up to `PART`, is taken out of messages as a word of its own."""
 
@@ -103,6 +106,8 @@ class Redactor:
         return dict(parts)
 
     def _without(self, text: str, views: Sequence[re.Pattern[str]], *, strict: bool) -> str:
+        if len(text) > _MOST:
+            return self._without(text[:_MOST], views, strict=strict) + REDACTED
         spans = sorted(span for folded in views for span in self._spans(text, View.of(text, folded), strict))
         kept: list[str] = []
         at = 0
