@@ -116,7 +116,7 @@ async def test_lines_of_progress_are_plain(lab: Lab, capsys: pytest.CaptureFixtu
     assert "evaluation: 248/248 records" in capsys.readouterr().err
     async with shown(True, None, asyncio.Event()) as watching:
         watching.warn(f"the host says \x1b[2J and\n{HOSTILE}")
-    assert capsys.readouterr().err == f"warning: the host says \ufffd[2J and\n{HOSTILE}\n"
+    assert capsys.readouterr().err == f"warning: the host says \\x1b[2J and\\n{HOSTILE}\n"
 
 
 def test_results_as_plain_data(run: coeval.Run) -> None:

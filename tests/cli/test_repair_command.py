@@ -46,7 +46,7 @@ def test_a_dry_run_shows_counts_reasons_and_examples_within_the_terminal(lab: La
     assert "level" in shown
     assert "unreadable" in shown
     assert "plot: 'Great'" in shown
-    assert "garbage \ufffd[2J" in shown
+    assert r"garbage \x1b[2J" in shown
     assert "Valid lines:" in shown
     assert "2 invalid records. Nothing was changed;" in shown
     assert not (lab.path / "repaired").exists()

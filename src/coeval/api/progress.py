@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 from coeval.core.html_table import Bar, html_lines, html_table
-from coeval.core.plain import plain_lines
+from coeval.core.plain import plain
 from coeval.engine.figures import HEADINGS, figures, sentence
 from coeval.engine.progress import STOPPING, Board, PhaseCount, Unwatched, Watcher
 
@@ -57,11 +57,11 @@ class View:
         self._messages: list[str] = []
 
     def note(self, message: str) -> None:
-        self._messages.append(plain_lines(message))
+        self._messages.append(plain(message))
         self._beside.note(message)
 
     def warn(self, message: str) -> None:
-        self._messages.append(f"warning: {plain_lines(message)}")
+        self._messages.append(f"warning: {plain(message)}")
         self._beside.warn(message)
 
     def begin(self, board: Board) -> None:

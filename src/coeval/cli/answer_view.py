@@ -12,7 +12,7 @@ from rich.text import Text
 from coeval.cli.json_text import json_text
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decode
-from coeval.core.plain import escaped_lines, plain
+from coeval.core.plain import plain, plain_lines
 from coeval.core.records import Datapoint, Evaluation, Kept, Level, Response
 
 if TYPE_CHECKING:  # the analysis loads numpy and duckdb
@@ -108,7 +108,7 @@ class AnswerView:
 
     def _text(self, text: str, style: str = "") -> None:
         shown = text if self._whole or len(text) <= _LONG else text[:_LONG]
-        for line in escaped_lines(shown):
+        for line in plain_lines(shown).split("\n"):
             self._line(Text(line, style=style), 2)
         if left := len(text) - len(shown):
             self._line(Text(f"… {left:,} more characters (--full shows them)", style="yellow"), 2)

@@ -18,7 +18,7 @@ from coeval.analysis.results_html import SIMULATED
 from coeval.cli.json_text import json_text
 from coeval.cli.result_table import bracketed, render
 from coeval.cli.say import say
-from coeval.core.plain import escaped, plain
+from coeval.core.plain import plain
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.breakdown import PartScore
@@ -108,4 +108,4 @@ def _cell(value: Any) -> Any:
     text = ", ".join(value) if isinstance(value, tuple) else value
     if not isinstance(text, str):
         return text
-    return escaped(f"'{text}" if text.startswith(("=", "+", "-", "@")) else text)
+    return plain(f"'{text}" if text.startswith(("=", "+", "-", "@")) else text)

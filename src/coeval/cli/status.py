@@ -58,7 +58,7 @@ def _show_meta(folder: RunDir, console: Console) -> None:
     kind = " (simulated models)" if meta.simulated else ""
     standing = plain(f"{meta.experiment_id}: {_standing(folder, meta)}{kind}")
     console.print(Text(standing, style="bold"), soft_wrap=True)
-    console.print(Text(f"created {meta.created_at}, updated {meta.updated_at}", style="dim"))
+    console.print(Text(plain(f"created {meta.created_at}, updated {meta.updated_at}"), style="dim"))
     if meta.resume_from:
         console.print(Text(plain(f"resumed from {meta.resume_from}")))
 

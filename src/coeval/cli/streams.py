@@ -6,7 +6,12 @@ the table on the terminal.
 
 from __future__ import annotations
 
-from rich.console import Console
+from collections.abc import Iterator
+
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
+from rich.segment import Segment
+
+from coeval.core.plain import plain
 
 UNBOUNDED = 100_000
 """Cells. A file or pipe has no width, whatever ``COLUMNS`` says: names, paths and ids stay in one piece."""
@@ -27,4 +32,24 @@ def _console(*, stderr: bool) -> Console:
     console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not console.file.isatty():
         console.width = UNBOUNDED
+    console.push_render_hook(_Escaping())
     return console
+
+
+class _Escaping(RenderHook):
+    """Escapes what cannot be shown in all that is printed, whoever forgot to: see `coeval.core.plain`."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Escaped(renderable) for renderable in renderables]
+
+
+class _Escaped:
+    def __init__(self, renderable: ConsoleRenderable) -> None:
+        self._renderable = renderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self._renderable, options):
+            if segment.control or segment.text == "\n":
+                yield segment
+            else:
+                yield segment._replace(text="\n".join(map(plain, segment.text.split("\n"))))

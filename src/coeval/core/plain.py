@@ -1,21 +1,15 @@
-"""Foreign text where it is shown: names, model output and hosts' messages move no cursor."""
+r"""Foreign text where it is shown or logged: what cannot be shown is written out (``\x1b``).
+
+Names, model output and hosts' messages move no cursor, turn no line around and begin no line of their own.
+"""
 
 from __future__ import annotations
 
+import logging
 import unicodedata
 
 _JOINERS = "\u200c\u200d"
 """Within words of some scripts, and within signs made of several."""
-
-
-def plain(text: str) -> str:
-    """``text`` in one line, with ``\ufffd`` in place of what cannot be printed."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)
-
-
-def plain_lines(text: str) -> str:
-    """As `plain`, line by line."""
-    return "\n".join(map(plain, text.split("\n")))
 
 
 def is_shown(character: str) -> bool:
@@ -23,14 +17,23 @@ def is_shown(character: str) -> bool:
     return character.isprintable() or character in _JOINERS or unicodedata.category(character) == "Zs"
 
 
-def escaped(text: str) -> str:
-    r"""``text`` in one line; what cannot be shown is written out (``\x1b``), neither obeyed nor lost."""
-    return "".join(map(_escaped, text))
+def plain(text: str) -> str:
+    """``text`` in one line; what cannot be shown is escaped, neither obeyed nor lost."""
+    return text if text.isprintable() else "".join(map(_escaped, text))
 
 
-def escaped_lines(text: str) -> list[str]:
-    """As `escaped`, line by line; a tab is four blanks."""
-    return list(map(escaped, text.replace("\r\n", "\n").replace("\t", "    ").split("\n")))
+def plain_lines(text: str) -> str:
+    """As `plain`, line by line; a tab is four blanks."""
+    if text.isprintable():
+        return text
+    return "\n".join(map(plain, text.replace("\r\n", "\n").replace("\t", "    ").split("\n")))
+
+
+class PlainFormatter(logging.Formatter):
+    """One line for one event, whatever the event quotes; a traceback too is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return plain(super().format(record))
 
 
 def _escaped(character: str) -> str:

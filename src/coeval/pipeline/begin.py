@@ -14,6 +14,7 @@ from coeval import __version__
 from coeval.analysis.planned import Planned
 from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
+from coeval.core.plain import PlainFormatter
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.waiting import telling_waits
 from coeval.models.http import Http
@@ -267,7 +268,7 @@ class _RunLog(logging.FileHandler):
 def _logged(folder: RunDir, level: str) -> Iterator[None]:
     """Write the package's log to ``run.log`` while a run lasts."""
     handler = _RunLog(folder.log, encoding="utf-8", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
     handler.setLevel(level)
     package = logging.getLogger("coeval")
     before = package.level

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from coeval.core.errors import ConfigError
 from coeval.pipeline.config.document import Document, read_document
+from coeval.pipeline.config.load import load_config
 from coeval.store.rundir import RunDir
 
 
@@ -167,3 +168,12 @@ def test_a_snapshot_is_read_back_as_it_was(data: dict[str, Any]) -> None:
         run = RunDir(folder)
         run.write_config(data)
         assert read_document(run.config).data == data
+
+
+def test_characters_in_two_halves_are_one_and_half_of_one_is_a_problem(tmp_path: Path) -> None:
+    assert read(tmp_path, '{"a\\ud83d\\ude00": "\\ud83d\\ude00 b"}').data == {"a😀": "😀 b"}
+    (problem,) = read(tmp_path, 'a: 1\n"\\ude00": 1\n').problems
+    assert (problem.place.line, problem.rule) == (2, "V-20")
+    for data in ({"experiment": {"id": "\ud83d"}}, {"\ude00": 1}):
+        with pytest.raises(ConfigError, match="V-20"):
+            load_config(data)

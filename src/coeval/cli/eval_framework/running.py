@@ -23,6 +23,7 @@ from coeval.cli.json_text import json_text
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.progress_view import Terminal
 from coeval.cli.starting import begin
+from coeval.core.plain import PlainFormatter
 from coeval.models.keys import Keys
 
 
@@ -87,7 +88,7 @@ def _logged(folder: Path) -> Iterator[None]:
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(folder / "run.log", encoding="utf-8", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
     package = logging.getLogger("coeval")
     package.addHandler(handler)
     try:

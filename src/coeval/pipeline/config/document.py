@@ -31,6 +31,7 @@ _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
 _BASED_INT = re.compile(r"0o[0-7]{1,20}|0x[0-9a-fA-F]{1,15}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]{1,99}|[0-9]{1,99}(\.[0-9]{0,99})?)([eE][-+]?[0-9]{1,3})?")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _ATTRIBUTES = re.compile(r"(target|nuanced)_attributes(_seed)?")
 
 
@@ -195,7 +196,11 @@ class _Builder:
 
     def _key(self, key: Node, path: KeyPath) -> str | None:
         if isinstance(key, ScalarNode):
-            return str(key.value)
+            name = _joined(str(key.value))
+            if not _SURROGATE.search(name):
+                return name
+            self._report(key, path, "V-20", "a key holds half of a character (a lone surrogate); take it out")
+            return None
         self._report(key, path, "V-20", "a key is a list or a mapping; a key is one word")
         return None
 
@@ -215,7 +220,7 @@ class _Builder:
         return items
 
     def _scalar(self, node: Node, path: KeyPath) -> Any:
-        text = str(node.value)
+        text = _joined(str(node.value))
         tag = str(node.tag)
         if tag not in _KNOWN_TAGS:
             self._report(node, path, "V-20", f"the tag {tag} is unknown; remove it")
@@ -228,6 +233,13 @@ class _Builder:
     def _check_tag(self, node: Node, path: KeyPath, kind: str) -> None:
         if node.tag != f"{_TAG}{kind}":
             self._report(node, path, "V-20", f"the tag {node.tag} is unknown; remove it")
+
+
+def _joined(text: str) -> str:
+    """With each pair of surrogates, as JSON writes what lies beyond U+FFFF, as the character that it is."""
+    if not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _plain(text: str) -> Any:

@@ -35,8 +35,10 @@ def given_document(data: Mapping[str, Any]) -> Document:
     def mapping(value: Mapping[Any, Any], path: KeyPath) -> dict[str, Any]:
         found = {}
         for key, part in value.items():
-            if isinstance(key, str | int):
+            if isinstance(key, int) or (isinstance(key, str) and _is_text(key)):
                 found[str(key)] = plain(part, (*path, str(key)))
+            elif isinstance(key, str):
+                report(path, "a key holds half of a character (a lone surrogate); take it out")
             else:
                 report(path, f"a key is of type {type(key).__name__}; a key is one word")
         return found
@@ -67,6 +69,14 @@ def given_document(data: Mapping[str, Any]) -> Document:
         return number
 
     return Document(mapping(data, ()), lines, problems)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _number(value: Any) -> bool | int | float | None:
