@@ -31,7 +31,7 @@ _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
 _BASED_INT = re.compile(r"0o[0-7]{1,20}|0x[0-9a-fA-F]{1,15}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]{1,99}|[0-9]{1,99}(\.[0-9]{0,99})?)([eE][-+]?[0-9]{1,3})?")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+SURROGATE = re.compile(r"[\ud800-\udfff]")
 _ATTRIBUTES = re.compile(r"(target|nuanced)_attributes(_seed)?")
 
 
@@ -197,7 +197,7 @@ class _Builder:
     def _key(self, key: Node, path: KeyPath) -> str | None:
         if isinstance(key, ScalarNode):
             name = _joined(str(key.value))
-            if not _SURROGATE.search(name):
+            if not SURROGATE.search(name):
                 return name
             self._report(key, path, "V-20", "a key holds half of a character (a lone surrogate); take it out")
             return None
@@ -237,7 +237,7 @@ class _Builder:
 
 def _joined(text: str) -> str:
     """With each pair of surrogates, as JSON writes what lies beyond U+FFFF, as the character that it is."""
-    if not _SURROGATE.search(text):
+    if not SURROGATE.search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 

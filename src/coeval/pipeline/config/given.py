@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from coeval.core.errors import ConfigError
-from coeval.pipeline.config.document import MAX_DEPTH, Document, is_attribute_value
+from coeval.pipeline.config.document import MAX_DEPTH, SURROGATE, Document, is_attribute_value
 from coeval.pipeline.config.problems import Finding, KeyPath, Lines, Place, Problem
 
 GIVEN = "config"
@@ -35,7 +35,7 @@ def given_document(data: Mapping[str, Any]) -> Document:
     def mapping(value: Mapping[Any, Any], path: KeyPath) -> dict[str, Any]:
         found = {}
         for key, part in value.items():
-            if isinstance(key, int) or (isinstance(key, str) and _is_text(key)):
+            if isinstance(key, int) or (isinstance(key, str) and not SURROGATE.search(key)):
                 found[str(key)] = plain(part, (*path, str(key)))
             elif isinstance(key, str):
                 report(path, "a key holds half of a character (a lone surrogate); take it out")
@@ -69,14 +69,6 @@ def given_document(data: Mapping[str, Any]) -> Document:
         return number
 
     return Document(mapping(data, ()), lines, problems)
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _number(value: Any) -> bool | int | float | None:
