@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from fakes.openai_chat import Answer, Behaviour, Fault, Raw, fake
+from hostile_text import TEXTS, obeyed
 from hypothesis import given
 from hypothesis import strategies as st
 from pipeline.experiments import Lab, model, quiz, task
 from rich.table import Table
 from rich.text import Text
-from security.hostile_text import TEXTS, obeyed
 
 from coeval.api import arun
 from coeval.cli import streams
