@@ -134,6 +134,20 @@ async def test_no_text_of_a_host_is_obeyed(
         assert not obeyed(shown), obeyed(shown)[:3]
 
 
+async def test_a_warning_about_silent_models_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with fake(reply=lambda _: Fault(401, "no\nentry")) as server:
+        silent = {"interface": "vllm", "parameters": {"base_url": server.url}}
+        lab = Lab(tmp_path, models=[model("ann") | silent, model("ben") | silent], tasks=[task(total=1)])
+        lab.settings = {"probe_on_fail": "warn"}
+        await arun(lab.file, progress=True)
+    (warned,) = [line for line in capsys.readouterr().err.splitlines() if "models do not answer" in line]
+    assert warned.startswith("warning: 2 of 2 models do not answer: ann: ")
+    assert "; ben: " in warned
+    assert "\\n" not in warned
+
+
 HEAD = "models: [{name: m, interface: simulated, roles: [teacher, student, judge]}]\n"
 PLACES: dict[str, Callable[[str], str]] = {
     "key": lambda evil: f"{json.dumps(evil)}: 1\n",

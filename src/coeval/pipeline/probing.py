@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from coeval.core.errors import ModelUnavailable, QuotaExhausted
 from coeval.core.options import PROBE_WARNS
+from coeval.core.plain import plain
 from coeval.engine.progress import Watcher
 from coeval.engine.waiting import unless_interrupted
 from coeval.models.base import Model
@@ -60,12 +61,12 @@ async def probe_models(
         watcher.warn(sentence)
     if not silent:
         return
-    message = f"{len(silent)} of {len(asked)} models do not answer:\n" + "\n".join(
-        f"  {name}: {error.message}" for name, error in silent
-    )
+    message = f"{len(silent)} of {len(asked)} models do not answer:"
+    reasons = [f"{name}: {error.message}" for name, error in silent]
     if config.experiment.probe_on_fail == "abort":
+        listed = "".join(f"\n  {plain(reason)}" for reason in reasons)
         raise ModelUnavailable(
-            f"{message}\nNothing was run. Correct this and start again, or go on all the same with "
+            f"{message}{listed}\nNothing was run. Correct this and start again, or go on all the same with "
             f"{PROBE_WARNS}."
         )
-    watcher.warn(message)
+    watcher.warn(f"{message} {'; '.join(reasons)}")
