@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline.experiments import Lab, content, listen, model, quiz, task
+from pipeline.experiments import FOLDERS, PHASES, Lab, content, listen, model, quiz, task
 
 from coeval.core.errors import UsageError
+from coeval.pipeline.config.schema import Phase
 
 Edit = Callable[[Lab], Any]
 
@@ -235,32 +236,65 @@ def test_a_lost_answer_that_comes_again_the_same_keeps_its_judgments(
     assert lab.records("response_collection")[last]["response"] != before[last]["response"]
 
 
-def test_answers_older_than_their_item_are_owed_without_a_question(
+def made_anew(lab: Lab, phase: Phase, key: str, **changes: Any) -> None:
+    """Add a record that takes the place of ``key``, made at the same second."""
+    record = lab.records(phase)[key]
+    (path,) = [p for p in (lab.path / FOLDERS[phase]).iterdir() if f'"id":"{key}"' in p.read_text()]
+    with path.open("a") as file:
+        file.write(json.dumps(record | changes) + "\n")
+
+
+def test_answers_to_an_earlier_item_are_owed_without_a_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ended after an item was made anew, and before anything could follow."""
     lab = finished(tmp_path)
-    lab.edit("data_generation", ITEM, prompt="Another one.", generated_at="2999-01-01T00:00:00Z")
+    made_anew(lab, "data_generation", ITEM, prompt="Another one.")
     asked = listen(monkeypatch)
     assert lab.run(continue_run=True).exit_code == 0
     assert len(asked.requests) == 2 + 4
     assert lab.records("response_collection")[ANSWER]["input"] == "Another one."
 
 
-def test_judgments_older_than_an_answer_made_anew_are_owed_without_a_question(
+def test_judgments_of_an_earlier_answer_are_owed_without_a_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = finished(tmp_path)
-    (path,) = lab.path.glob("phase4_responses/*.ann.*")
-    remade = lab.records("response_collection")[ANSWER] | {
-        "response": "Made anew.",
-        "generated_at": "2999-01-01T00:00:00Z",
-    }
-    with path.open("a") as file:
-        file.write(json.dumps(remade) + "\n")
+    made_anew(lab, "response_collection", ANSWER, response="Made anew.")
     asked = listen(monkeypatch)
     assert lab.run(continue_run=True).exit_code == 0
     assert len(asked.requests) == 2
+
+
+def test_judgments_that_saw_an_earlier_item_are_owed_without_a_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Students do not see the reference response: their answers stay."""
+    lab = finished(tmp_path)
+    made_anew(lab, "data_generation", ITEM, reference_response="Another one.")
+    asked = listen(monkeypatch)
+    assert lab.run(continue_run=True).exit_code == 0
+    assert [request.purpose for _, request in asked.requests] == ["evaluation"] * 4
+
+
+@pytest.mark.parametrize("barriers", [False, True])
+def test_a_lost_item_that_comes_again_the_same_keeps_all_that_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, barriers: bool
+) -> None:
+    lab = finished(tmp_path)
+    before = content(lab)
+    lab.lose("data_generation", ITEM)
+    asked = listen(monkeypatch)
+    run = lab.run(continue_run=True, phase_barriers=barriers)
+    assert [request.purpose for _, request in asked.requests] == ["data_generation"]
+    assert content(lab) == before
+    assert run.summary is not None
+    assert [run.summary.phases[phase].missing for phase in PHASES] == [0, 0, 0]
+    lab.lose("data_generation", ITEM)
+    lab.tasks[0]["prompt_library"] = {"sample": "{task_description} Another way."}
+    asked.clear()
+    run = lab.run(continue_run=True, changed="keep", phase_barriers=barriers)
+    assert len(asked.requests) == 1 + 2 + 4, "another item is answered and judged anew"
 
 
 def test_scores_that_mix_two_configurations_say_so(tmp_path: Path) -> None:

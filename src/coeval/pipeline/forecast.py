@@ -85,8 +85,8 @@ def expected(config: Config, outlook: Outlook) -> Forecast:
             planned[place] += proposals
         for phase in FLOWING:
             place = (phase, task.name)
-            calls[place] = Calls(least.calls[place] - least.spared[place], most.calls[place])
-            owed[place] = Calls(least.owed[place], most.owed[place])
+            calls[place] = Calls(least.calls[place] - least.spared_calls[place], most.calls[place])
+            owed[place] = Calls(least.owed[place] - least.spared[place], most.owed[place])
     warnings = [sentence for scene in outlook.plan.scenes for sentence in scene.clippings()]
     warnings += outlook.supply.remarks()
     return Forecast(calls, planned, owed, [task.name for task in config.tasks], warnings)

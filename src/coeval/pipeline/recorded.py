@@ -1,9 +1,10 @@
 """What the run folder holds of phases 3–5, and whether each record still stands.
 
 A record stands when it is good, was made by the recipe that would make it now, and from the
-content that is there now. What to do with one that does not is the `Stance` of the run. But one that is
-older than what it would be made from (the item or the answer has been made anew since, and the run
-ended before anything could follow) is not good, whatever the stance: it is about something else.
+content that is there now. What to do with one that does not is the `Stance` of the run. But one that was
+made from an earlier record of its item or answer (which has been made anew since, and the run ended before
+anything could follow) is not good, whatever the stance: it is about something else. That is decided by
+content and by the order of lines, never by times.
 """
 
 from __future__ import annotations
@@ -43,7 +44,6 @@ class ItemPart(RecordPart, frozen=True, kw_only=True):
     reference_response: str | None = None
     sampled_target_attributes: dict[str, str] = msgspec.field(default_factory=dict)
     recipe: str = ""
-    generated_at: str = ""
 
 
 class ResponsePart(RecordPart, frozen=True, kw_only=True):
@@ -51,7 +51,6 @@ class ResponsePart(RecordPart, frozen=True, kw_only=True):
     response: str | None = None
     recipe: str = ""
     input_hash: str = ""
-    generated_at: str = ""
 
 
 class EvaluationPart(RecordPart, frozen=True, kw_only=True):
@@ -60,7 +59,6 @@ class EvaluationPart(RecordPart, frozen=True, kw_only=True):
     criteria: msgspec.Raw = msgspec.Raw(b"{}")
     recipe: str = ""
     input_hash: str = ""
-    evaluated_at: str = ""
 
 
 _texts = decoder(dict[str, str])
@@ -95,13 +93,47 @@ def tried_before(index: Index[Entry] | Index[EvaluationEntry], key: str) -> int:
     return max(index.asked_in_vain(key), entry.attempts if entry is not None else 0)
 
 
+class Source(Enum):
+    """What a record was made from, as it is now."""
+
+    STANDS = "stands"
+    """It is the one on record."""
+    LOST = "lost"
+    """There was none, or no good one, and it was made in this run. What is recorded counts where it was made
+    from the same content."""
+    REDONE = "redone"
+    """A good one was made again. Whoever wants that wants what follows from it anew, too."""
+
+
+def source_of(index: Index[Entry], key: str) -> Source:
+    """What a record that was made now is to those that follow from it."""
+    entry = index.get(key)
+    return Source.REDONE if entry is not None and entry.good else Source.LOST
+
+
+def outdated(
+    source: Source,
+    index: Index[Entry] | Index[EvaluationEntry],
+    key: str,
+    kind: type[ResponsePart | EvaluationPart],
+    content: str,
+) -> bool:
+    """Whether the record ``key``, if there is one, was made from something else than ``content``, which is
+    the ``input_hash`` of one made now; nothing is read where its ``source`` answers that."""
+    if source is Source.STANDS:
+        return False
+    entry = index.get(key)
+    if source is Source.REDONE or entry is None or not entry.good:
+        return True
+    return index.load(key, kind).input_hash != content
+
+
 class _Posed(NamedTuple):
     """What an item's answers and judgments are made from. Older layouts recorded no ``input_hash``:
     their records, and those of items that are not there, are taken as they are."""
 
     asked: str
     content: str
-    made_at: str
 
 
 class Recorded:
@@ -120,6 +152,9 @@ class Recorded:
         self._evaluation_entries: dict[tuple[str, str, int, bool, bytes, bytes], EvaluationEntry] = {}
         self._posed: dict[str, _Posed] = {}
         self._judged_inputs: dict[str, str] = {}
+        # what stood before it was made anew: few, whatever the size of a run
+        self._older_items: dict[str, list[_Posed]] = {}
+        self._older_judged_inputs: dict[str, set[str]] = {}
 
     def read(
         self,
@@ -140,10 +175,12 @@ class Recorded:
             answers = folder.files("response_collection")
             self.responses.read(answers, ResponsePart, self._note_response, without)
         self._posed.clear()
+        self._older_items.clear()
         if "evaluation" in wanted:
             verdicts = folder.files("evaluation")
             self.evaluations.read(verdicts, EvaluationPart, self._note_evaluation, without)
         self._judged_inputs.clear()
+        self._older_judged_inputs.clear()
         self._evaluation_entries.clear()
         return self
 
@@ -166,22 +203,34 @@ class Recorded:
         self.by_teacher.setdefault((part.task_id, part.teacher_model_id), {})[part.id] = shared
         prompt = part.prompt or ""
         content = item_content(prompt, part.reference_response or "", attributes)
-        self._posed[part.id] = _Posed(answer_input(prompt), content, part.generated_at)
+        if (older := self._posed.get(part.id)) is not None:
+            self._older_items.setdefault(part.id, []).append(older)
+        self._posed[part.id] = _Posed(answer_input(prompt), content)
         return self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
 
     def _note_response(self, part: ResponsePart) -> Entry:
         good, fresh = part.status == "ok" and part.response is not None, True
         if (item := self._posed.get(part.datapoint_id)) is not None:
+            older = self._older_items.get(part.datapoint_id, ())
             fresh = part.input_hash in ("", item.asked)
-            good = good and (fresh or item.made_at <= part.generated_at)
+            good = good and (fresh or all(part.input_hash != one.asked for one in older))
             if part.response is not None:
-                self._judged_inputs[part.id] = judged_input(item.content, part.response)
+                self._note_judged_inputs(part.id, part.response, item, older)
         return self._entry(good, part.recipe, part.attempts, fresh)
+
+    def _note_judged_inputs(self, key: str, answer: str, item: _Posed, older: Iterable[_Posed]) -> None:
+        """Note what judgments of an answer are made from now, and what they were made from before."""
+        before = {judged_input(one.content, answer) for one in older}
+        if key in self._judged_inputs:
+            before.add(self._judged_inputs[key])
+        if before:
+            self._older_judged_inputs.setdefault(key, set()).update(before)
+        self._judged_inputs[key] = judged_input(item.content, answer)
 
     def _note_evaluation(self, part: EvaluationPart) -> EvaluationEntry:
         made_from, status = part.input_hash, part.status
         fresh = not made_from or self._judged_inputs.get(part.response_id, made_from) == made_from
-        if not fresh and self._answered_since(part):
+        if not fresh and made_from in self._older_judged_inputs.get(part.response_id, ()):
             status = "outdated"
         alike = (status, part.recipe, part.attempts, fresh, bytes(part.scores), bytes(part.criteria))
         entry = self._evaluation_entries.get(alike)
@@ -192,12 +241,6 @@ class Recorded:
             entry = EvaluationEntry(good, part.recipe, part.attempts, fresh, scored)
             self._evaluation_entries[alike] = entry
         return entry
-
-    def _answered_since(self, part: EvaluationPart) -> bool:
-        """Whether the answer was made anew after the judgment."""
-        if not self.responses.appears_again(part.response_id):
-            return False
-        return self.responses.load(part.response_id, ResponsePart).generated_at > part.evaluated_at
 
     def _entry(self, good: bool, recipe: str, attempts: int, fresh: bool) -> Entry:
         """One entry for all records that are alike."""

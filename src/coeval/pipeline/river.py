@@ -21,7 +21,8 @@ from coeval.pipeline.items import ItemWork
 from coeval.pipeline.nuance import KnownNuance
 from coeval.pipeline.plan import FLOWING, Plan, Slot
 from coeval.pipeline.posed import Posed, posed
-from coeval.pipeline.recorded import tried_before
+from coeval.pipeline.recipes import answer_input
+from coeval.pipeline.recorded import EvaluationPart, ResponsePart, Source, outdated, source_of, tried_before
 from coeval.pipeline.responses import ResponseWork
 from coeval.pipeline.sampling import Sample, Samples
 from coeval.store.rundir import RunDir
@@ -30,8 +31,9 @@ _BREATH = 256  # slots walked before other tasks get their turn
 
 
 class Spared(NamedTuple):
-    """How many records need not be made after all, and the calls for them not."""
+    """How many records of a phase need not be made after all, and the calls for them not."""
 
+    phase: Phase
     records: int
     calls: int
 
@@ -97,7 +99,7 @@ class River:
                 yield from self._of_item(self._scenes[record.task_id], slot, item)
             case Response(), ResponseWork():
                 judged = Judged(work.scene, work.posed, record)
-                yield from self._of_response(judged, renewed=True)
+                yield from self._of_response(judged, source_of(self._recorded.responses, record.id))
 
     def cut_off(self, work: Work) -> Counter[Phase]:
         """How many owed records, by phase, cannot be made since that of ``work`` was not."""
@@ -126,43 +128,65 @@ class River:
             count += self._plan.owes_labels(f"{response}__{EXACT_MATCH}", scene, names, renewed=True)
         return count
 
-    def spared(self, work: Work, record: Kept) -> Spared:
-        """The judgments that a new answer was to be given anew, and has already."""
+    def spared(self, work: Work, record: Kept) -> Iterator[Spared]:
+        """What was to follow anew from a new record, and is there already, made from the same content."""
+        recorded = self._recorded
+        match record, work:
+            case Datapoint(), ItemWork():
+                source, item = source_of(recorded.items, record.id), posed(record, work.sample.nuance)
+                slot = Slot(record.id, 0, None, record.teacher_model_id)
+                for student in work.scene.students:
+                    key = f"{record.id}__{student.name}"
+                    anew = outdated(source, recorded.responses, key, ResponsePart, item.asked)
+                    foreseen = self._plan.owes_response(key, work.scene, slot, student, renewed=True)
+                    owed = self._plan.owes_response(key, work.scene, slot, student, renewed=anew)
+                    if foreseen and not owed:
+                        yield Spared("response_collection", 1, 1)
+                        answer = recorded.responses.load(key, Response)
+                        yield self._spared_judgments(Judged(work.scene, item, answer), source)
+            case Response(), ResponseWork():
+                judged = Judged(work.scene, work.posed, record)
+                yield self._spared_judgments(judged, source_of(recorded.responses, record.id))
+
+    def _spared_judgments(self, judged: Judged, source: Source) -> Spared:
         records = calls = 0
-        if not isinstance(work, ResponseWork) or not isinstance(record, Response):
-            return Spared(0, 0)
-        plan, scene, judged = self._plan, work.scene, Judged(work.scene, work.posed, record)
-        names = (record.teacher_model_id, record.student_model_id)
+        plan, scene, answer = self._plan, judged.scene, judged.response
+        names = (answer.teacher_model_id, answer.student_model_id)
         for judge in scene.judges:
-            key = f"{record.id}__{judge.name}"
-            if self._judged_before(key, judged):
-                foreseen = plan.owed_factors(key, scene, names, judge, renewed=True)
-                owed = plan.owed_factors(key, scene, names, judge, renewed=False)
-                spared = bool(foreseen) - bool(owed)
-                records += spared
-                calls += len(foreseen) - len(owed) if scene.task.evaluation_mode == "per_factor" else spared
-        key = f"{record.id}__{EXACT_MATCH}"
-        if scene.task.label_attributes and self._judged_before(key, judged):
+            key = f"{answer.id}__{judge.name}"
+            foreseen = plan.owed_factors(key, scene, names, judge, renewed=True)
+            owed = plan.owed_factors(key, scene, names, judge, renewed=self._judged_anew(source, key, judged))
+            spared = bool(foreseen) - bool(owed)
+            records += spared
+            calls += len(foreseen) - len(owed) if scene.task.evaluation_mode == "per_factor" else spared
+        if scene.task.label_attributes:
+            key = f"{answer.id}__{EXACT_MATCH}"
+            anew = self._judged_anew(source, key, judged)
             foreseen_labels = plan.owes_labels(key, scene, names, renewed=True)
-            records += foreseen_labels - plan.owes_labels(key, scene, names, renewed=False)
-        return Spared(records, calls)
+            records += foreseen_labels - plan.owes_labels(key, scene, names, renewed=anew)
+        return Spared("evaluation", records, calls)
 
     def replaces(self, work: Work, record: Kept) -> bool:
         """Whether records stand that followed from what the new ``record`` stands in place of."""
         recorded = self._recorded
         match record, work:
-            case Datapoint(), _:
-                students = self._scenes[record.task_id].students
-                return any(f"{record.id}__{student.name}" in recorded.responses for student in students)
-            case Response(), ResponseWork():
-                judged = Judged(work.scene, work.posed, record)
-                keys = [
-                    f"{record.id}__{name}" for name in (*(j.name for j in work.scene.judges), EXACT_MATCH)
-                ]
-                outdated = any(
-                    key in recorded.evaluations and not self._judged_before(key, judged) for key in keys
+            case Datapoint(), ItemWork():
+                source, asked = source_of(recorded.items, record.id), answer_input(record.prompt or "")
+                keys = [f"{record.id}__{student.name}" for student in work.scene.students]
+                return any(
+                    key in recorded.responses
+                    and outdated(source, recorded.responses, key, ResponsePart, asked)
+                    for key in keys
                 )
-                return outdated or record.datapoint_id in self._plan.renewed
+            case Response(), ResponseWork():
+                source = source_of(recorded.responses, record.id)
+                judged = Judged(work.scene, work.posed, record)
+                judges = (*(judge.name for judge in work.scene.judges), EXACT_MATCH)
+                rejudged = any(
+                    key in recorded.evaluations and self._judged_anew(source, key, judged)
+                    for key in (f"{record.id}__{judge}" for judge in judges)
+                )
+                return rejudged or record.datapoint_id in self._plan.renewed
             case _:
                 return False
 
@@ -188,18 +212,22 @@ class River:
 
     def _of_item(self, scene: Scene, slot: Slot, new: Posed | None) -> Iterator[Work]:
         """What is owed of an item that stands (``new`` is None: read it when needed) or was made now."""
-        item = new
+        item, recorded = new, self._recorded
+        source = Source.STANDS if new is None else source_of(recorded.items, slot.id)
         for student in scene.students:
             key = f"{slot.id}__{student.name}"
-            if self._plan.owes_response(key, scene, slot, student, renewed=new is not None):
+            anew = new is not None and outdated(source, recorded.responses, key, ResponsePart, new.asked)
+            if self._plan.owes_response(key, scene, slot, student, renewed=anew):
                 if "response_collection" in self._phases:
                     item = item or self._standing_item(slot)
-                    tried = tried_before(self._recorded.responses, key)
+                    tried = tried_before(recorded.responses, key)
                     yield ResponseWork(self._asking, scene, student, key, item, tried)
-            elif self._owes_evaluations(scene, slot, key, student.name):
+            elif new is not None or self._owes_evaluations(scene, slot, key, student.name):
+                if not self._plan.has_response(key):
+                    continue
                 item = item or self._standing_item(slot)
-                response = self._recorded.responses.load(key, Response)
-                yield from self._of_response(Judged(scene, item, response), renewed=False)
+                response = recorded.responses.load(key, Response)
+                yield from self._of_response(Judged(scene, item, response), source)
 
     def _standing_item(self, slot: Slot) -> Posed:
         item = self._recorded.items.load(slot.id, Datapoint)
@@ -219,18 +247,20 @@ class River:
             for judge in scene.judges
         )
 
-    def _of_response(self, judged: Judged, *, renewed: bool) -> Iterator[Work]:
+    def _of_response(self, judged: Judged, source: Source) -> Iterator[Work]:
+        """What is owed of an answer; ``source``: the answer, or the item where the answer to it is kept."""
         if "evaluation" not in self._phases:
             return
         scene, response = judged.scene, judged.response
         names = (response.teacher_model_id, response.student_model_id)
         key = f"{response.id}__{EXACT_MATCH}"
-        anew = renewed and not self._judged_before(key, judged)
-        if scene.task.label_attributes and self._plan.owes_labels(key, scene, names, renewed=anew):
-            yield LabelWork(judged, key)
+        if scene.task.label_attributes:
+            anew = self._judged_anew(source, key, judged)
+            if self._plan.owes_labels(key, scene, names, renewed=anew):
+                yield LabelWork(judged, key)
         for judge in scene.judges:
             key = f"{response.id}__{judge.name}"
-            anew = renewed and not self._judged_before(key, judged)
+            anew = self._judged_anew(source, key, judged)
             factors = self._plan.owed_factors(key, scene, names, judge, renewed=anew)
             if not factors:
                 continue
@@ -241,15 +271,8 @@ class River:
             tried = tried_before(self._recorded.evaluations, key)
             yield EvaluationWork(self._asking, about, judge, key, factors, tried)
 
-    def _judged_before(self, key: str, judged: Judged) -> bool:
-        """Whether a recorded judgment was made from just this content, and the answer to it was lost.
-
-        Whoever has good answers made again wants them judged again.
-        """
-        answer, entry = self._recorded.responses.get(judged.response.id), self._recorded.evaluations.get(key)
-        if (answer is not None and answer.good) or entry is None or not entry.good:
-            return False
-        return self._recorded.evaluations.load(key, Evaluation).input_hash == judged.input_hash
+    def _judged_anew(self, source: Source, key: str, judged: Judged) -> bool:
+        return outdated(source, self._recorded.evaluations, key, EvaluationPart, judged.input_hash)
 
 
 class _Sampled:

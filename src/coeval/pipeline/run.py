@@ -209,8 +209,9 @@ async def _flow(
             continue
         if renewed is not None and river.replaces(done.work, done.record):
             renewed.add(done.record.id)
-        elif (spared := river.spared(done.work, done.record)).records:
-            running.board.stands("evaluation", *spared)
+            continue
+        for spared in river.spared(done.work, done.record):
+            running.board.stands(*spared)
 
 
 def _sum_up(start: Begun, plan: Plan, found: Survey) -> None:

@@ -23,8 +23,8 @@ from coeval.pipeline.standing import SETTLED, Changed, Standing, Standings
 class Survey:
     """Per (phase, task): records planned, records owed, and the calls that owed ones will make.
 
-    ``spared`` are those among the calls that are not made where a lost answer comes again the same, and so
-    keeps its judgments.
+    ``spared`` are those among the owed records, and ``spared_calls`` those among the calls, that are not made
+    where a lost item comes again the same, and so keeps its answers, or a lost answer its judgments.
 
     ``open`` has one byte per slot of the plan, in order: 1 where something is owed of it.
     ``examples`` holds the first record of each kind of change. ``unsupplied`` items lack to the totals of
@@ -35,6 +35,7 @@ class Survey:
     owed: Counter[tuple[Phase, str]] = field(default_factory=Counter)
     calls: Counter[tuple[Phase, str]] = field(default_factory=Counter)
     spared: Counter[tuple[Phase, str]] = field(default_factory=Counter)
+    spared_calls: Counter[tuple[Phase, str]] = field(default_factory=Counter)
     owed_of_model: Counter[str] = field(default_factory=Counter)
     changed: Counter[Changed] = field(default_factory=Counter)
     examples: dict[Changed, str] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class _Tally:
     owed: int = 0
     calls: int = 0
     spared: int = 0
+    spared_calls: int = 0
 
 
 class _Made(NamedTuple):
@@ -92,6 +94,7 @@ class _Walk:
         self._students = made("response_collection", scene.students)
         self._judges = made("evaluation", scene.judges)
         self._items, self._answers, self._verdicts = _Tally(), _Tally(), _Tally()
+        self._any_follows = bool(self._recorded.responses) or bool(self._recorded.evaluations)
         self._fresh_items = self._fresh_answers = 0
 
     def item(self, slot: Slot) -> bool:
@@ -108,16 +111,20 @@ class _Walk:
         self._items.planned += 1
         if standing.changed:
             self._note(slot.id, standing)
+        lost = owed and (entry is None or not entry.good)
         if owed and not self._selective:
             self._fresh_items += 1
+            if lost and self._any_follows:
+                for student in self._students:
+                    self._spare_answer(slot.id + student.suffix, slot, student)
             return True
         opened = owed
         for student in self._students:
-            opened |= self._answer(slot, student, renewed=owed)
+            opened |= self._answer(slot, student, renewed=owed, lost=lost)
         return opened
 
-    def _answer(self, slot: Slot, student: _Made, *, renewed: bool) -> bool:
-        """Count a response and its evaluations; whether anything is owed of them."""
+    def _answer(self, slot: Slot, student: _Made, *, renewed: bool, lost: bool) -> bool:
+        """Count a response and its evaluations; whether anything is owed of them. ``lost``: the item was."""
         key = slot.id + student.suffix
         entry = self._recorded.responses.get(key)
         if self._renewed:
@@ -134,8 +141,8 @@ class _Walk:
         self._answers.planned += 1
         if standing.changed:
             self._note(key, standing)
-        if owed and (entry is None or not entry.good):
-            self._spare(key)
+        if owed and (lost or entry is None or not entry.good):
+            self._spare_answer(key, slot, student)
         if owed and not self._selective:
             self._fresh_answers += 1
             return True
@@ -152,14 +159,32 @@ class _Walk:
             opened |= self._compare(f"{key}__{EXACT_MATCH}", names, renewed=anew)
         return opened
 
-    def _spare(self, answer: str) -> None:
-        """Count the calls that a lost answer may do without: those for judgments of it that are recorded."""
+    def _spare_answer(self, key: str, slot: Slot, student: _Made) -> None:
+        """Count what is not made where an item or an answer that was lost comes again the same."""
+        entry, names = self._recorded.responses.get(key), (slot.teacher_name, student.name)
+        if entry is not None and entry.good:
+            if student.standings[entry].owed or not self._left(key, "response_collection", *names):
+                return  # it is made again for another reason, and judged again
+            self._answers.spared += 1
+            self._answers.spared_calls += 1
         for judge in self._judges:
-            entry = self._recorded.evaluations.get(answer + judge.suffix)
-            if entry is not None and entry.good:
-                foreseen, left = judge.standings[None].factors, judge.standings[entry].factors
-                spared = len(foreseen) - len(left) if self._per_factor else bool(foreseen) - bool(left)
-                self._verdicts.spared += spared
+            verdict = f"{key}{judge.suffix}"
+            entry = self._recorded.evaluations.get(verdict)
+            if entry is None or not entry.good or not self._left(verdict, "evaluation", *names, judge.name):
+                continue
+            foreseen, left = judge.standings[None].factors, judge.standings[entry].factors
+            spared = bool(foreseen) - bool(left)
+            self._verdicts.spared += spared
+            self._verdicts.spared_calls += len(foreseen) - len(left) if self._per_factor else spared
+        verdict = f"{key}__{EXACT_MATCH}"
+        if self._scene.task.label_attributes and verdict in self._recorded.evaluations:
+            foreseen_labels = self._plan.owes_labels(verdict, self._scene, names, renewed=True)
+            owed = self._plan.owes_labels(verdict, self._scene, names, renewed=False)
+            self._verdicts.spared += foreseen_labels - owed
+
+    def _left(self, key: str, phase: Phase, *models: str) -> bool:
+        """Whether names and modes leave the record to this run."""
+        return not self._selective or self._plan.asked_for(phase, key, *models)
 
     def _judge(self, key: str, names: tuple[str, str], judge: _Made, entry: Entry | None) -> bool:
         """Count an evaluation; whether it is owed."""
@@ -220,3 +245,4 @@ class _Walk:
             survey.owed[phase, task] += tally.owed
             survey.calls[phase, task] += tally.calls
             survey.spared[phase, task] += tally.spared
+            survey.spared_calls[phase, task] += tally.spared_calls

@@ -73,10 +73,6 @@ class Index(Generic[EntryT]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
-    def appears_again(self, key: str) -> bool:
-        """Whether an earlier record of the id was replaced."""
-        return key in self._moved
-
     def asked_in_vain(self, key: str) -> int:
         """The ``attempts`` of a failed record that came after the good one of an id; 0 if none did."""
         return self._in_vain.get(key, 0)
