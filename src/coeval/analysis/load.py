@@ -4,7 +4,7 @@ Views (ids and names are VARCHAR):
 
 ``datapoints``   id, task_id, teacher_model_id, attributes MAP(VARCHAR, VARCHAR), failed
 ``responses``    id, datapoint_id, task_id, teacher_model_id, student_model_id, failed,
-                 truncated (the answer was cut off)
+                 truncated (the answer was cut off), empty (it has no text, or only blanks)
 ``evaluations``  response_id, datapoint_id, task_id, teacher_model_id, student_model_id,
                  judge_model_id, failed
 ``asked``        one per factor that a good evaluation was asked for: the ids of its evaluation,

@@ -21,13 +21,14 @@ LONGEST_LINE = 1 << 24
 
 _NO_RECORD = b"!"
 _BEGINNING = 64
+_LONGEST_TEXT = 1 << 16
 
 
 def without_long_lines(path: Path, columns: Collection[str], folder: Path) -> Path:
     """``path``, or a copy of it in ``folder`` of the same name where it has lines over `LONGEST_LINE`.
 
-    Of such a line the copy holds the fields named by ``columns``, so no record is lost; a line that is none
-    stays none, and a torn last one torn.
+    Of such a line the copy holds the fields named by ``columns``, so no record is lost, and of long texts
+    the beginning; a line that is none stays none, and a torn last one torn.
     """
     copy = folder / path.name
     found = False
@@ -51,7 +52,16 @@ def _shortened(line: bytes, columns: Collection[str]) -> bytes:
         return line[:_BEGINNING]
     try:
         fields = decode(line, dict[str, msgspec.Raw])
+        kept = msgspec.json.encode({name: _beginning(fields[name]) for name in columns if name in fields})
     except Undecodable:
         return _NO_RECORD + b"\n"
-    kept = msgspec.json.encode({name: fields[name] for name in columns if name in fields})
     return (kept if len(kept) <= LONGEST_LINE else _NO_RECORD) + b"\n"
+
+
+def _beginning(value: msgspec.Raw) -> msgspec.Raw | str:
+    """A value, or the first characters of a text that no table takes whole; blanks aside, so that what is
+    empty and what is not can still be told apart."""
+    if len(value) <= _LONGEST_TEXT:
+        return value
+    text = decode(value)
+    return text.lstrip()[:_LONGEST_TEXT] if isinstance(text, str) else value

@@ -31,7 +31,8 @@ class StudentScore(msgspec.Struct, frozen=True):
 
     ``n`` counts datapoints, ``units`` valid (response, factor, judge) scores. ``failed`` counts
     failed responses, failed evaluations, and factors a judge was asked for and did not score.
-    ``answers`` counts the responses that did not fail, ``truncated`` those of them that were cut off.
+    ``answers`` counts the responses that did not fail, ``truncated`` those of them that were cut off,
+    ``empty`` those without any text, of which ``empty_truncated`` were cut off.
 
     ``low`` and ``high`` are its 95 % interval (`intervals.mean_bounds`), None where there is no score.
     """
@@ -46,6 +47,8 @@ class StudentScore(msgspec.Struct, frozen=True):
     failed: int
     answers: int = 0
     truncated: int = 0
+    empty: int = 0
+    empty_truncated: int = 0
     removed: Removed = ()
 
 
@@ -138,6 +141,8 @@ class _Counts(NamedTuple):
     failed: int
     answers: int
     truncated: int
+    empty: int
+    empty_truncated: int
 
 
 def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
@@ -199,15 +204,17 @@ GROUP BY ALL
 """
 
 _COUNTS = """
-SELECT task_id, student_model_id, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT
+SELECT task_id, student_model_id, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT,
+       sum(empty)::BIGINT, sum(empty_truncated)::BIGINT
 FROM (
     SELECT task_id, student_model_id, failed::INTEGER AS failed, (NOT failed)::INTEGER AS answer,
-           (truncated AND NOT failed)::INTEGER AS truncated
+           (truncated AND NOT failed)::INTEGER AS truncated, (empty AND NOT failed)::INTEGER AS empty,
+           (empty AND truncated AND NOT failed)::INTEGER AS empty_truncated
     FROM responses
     UNION ALL
-    SELECT task_id, student_model_id, 1, 0, 0 FROM evaluations WHERE failed
+    SELECT task_id, student_model_id, 1, 0, 0, 0, 0 FROM evaluations WHERE failed
     UNION ALL
-    SELECT task_id, student_model_id, 1, 0, 0 FROM asked WHERE value IS NULL
+    SELECT task_id, student_model_id, 1, 0, 0, 0, 0 FROM asked WHERE value IS NULL
 )
 GROUP BY ALL ORDER BY ALL
 """
@@ -225,6 +232,8 @@ def _sum(scores: Sequence[StudentScore]) -> _Counts:
         sum(score.failed for score in scores),
         sum(score.answers for score in scores),
         sum(score.truncated for score in scores),
+        sum(score.empty for score in scores),
+        sum(score.empty_truncated for score in scores),
     )
 
 
@@ -242,6 +251,8 @@ def _score(
         failed=counts.failed,
         answers=counts.answers,
         truncated=counts.truncated,
+        empty=counts.empty,
+        empty_truncated=counts.empty_truncated,
         removed=removed,
     )
 

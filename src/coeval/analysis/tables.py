@@ -26,6 +26,7 @@ class Stage(NamedTuple):
 
 
 _FAILED = "coalesce(status, 'ok') = 'failed' AS failed"
+_EMPTY = r"NOT regexp_matches(coalesce(response, ''), '\S') AS empty"
 _VALUE = "CASE level WHEN 'High' THEN 2 WHEN 'Medium' THEN 1 WHEN 'Low' THEN 0 END"
 _HALVES = f"[{_VALUE} FOR level IN map_values(scores)]"
 _FACTORS = "list_concat(map_keys(scores), [factor FOR factor IN missing IF factor IS NOT NULL])"
@@ -57,13 +58,14 @@ STAGES = (
             "datapoint_id": "VARCHAR",
             "student_model_id": "VARCHAR",
             "truncated": "BOOLEAN",
+            "response": "VARCHAR",
             "status": "VARCHAR",
         },
         "id IS NOT NULL AND datapoint_id IS NOT NULL AND student_model_id IS NOT NULL",
         "[student_model_id]",
         f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint,
             try_cast(student_model_id AS term) AS student,
-            coalesce(truncated, false) AS truncated, {_FAILED}""",
+            coalesce(truncated, false) AS truncated, {_EMPTY}, {_FAILED}""",
         "student IS NOT NULL",
     ),
     Stage(
@@ -97,7 +99,7 @@ CREATE VIEW datapoints AS
     FROM item;
 CREATE VIEW responses AS
     SELECT r.id, d.id AS datapoint_id, d.task::VARCHAR AS task_id, d.teacher::VARCHAR AS teacher_model_id,
-           r.student::VARCHAR AS student_model_id, r.failed, r.truncated
+           r.student::VARCHAR AS student_model_id, r.failed, r.truncated, r.empty
     FROM response r JOIN item d ON r.datapoint = d.key
     WHERE NOT d.failed;
 CREATE VIEW judged AS

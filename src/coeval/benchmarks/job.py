@@ -11,6 +11,7 @@ from itertools import chain
 import msgspec
 
 from coeval.analysis.cut_off import CutOff
+from coeval.analysis.empty_answers import EmptyAnswers
 from coeval.benchmarks.answers import (
     JUDGMENTS_EACH,
     AnswerWork,
@@ -156,8 +157,18 @@ class Job:
 
     def cut_off(self) -> CutOff:
         """How many of the good answers the limit on tokens cut off."""
-        good = [record for record in self.recorded_answers() if record.status == "ok"]
+        good = self._good_answers()
         return CutOff(self.label, sum(record.truncated for record in good), len(good))
+
+    def empty_answers(self) -> EmptyAnswers:
+        """How many of the good answers hold nothing."""
+        good = self._good_answers()
+        empty = [record for record in good if not (record.response or "").strip()]
+        cut = sum(record.truncated for record in empty)
+        return EmptyAnswers(self.label, len(empty), cut, len(good), given=self.given is not None)
+
+    def _good_answers(self) -> list[Answer]:
+        return [record for record in self.recorded_answers() if record.status == "ok"]
 
     def is_all_there(self) -> bool:
         """Whether every record that is to be made stands on disk, good or failed."""

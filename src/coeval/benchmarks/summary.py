@@ -44,6 +44,16 @@ class Truncated(msgspec.Struct, frozen=True):
     share: float | None
 
 
+class Empty(msgspec.Struct, frozen=True):
+    """Answers without any text, of so many good ones; ``truncated`` of them were cut off by the limit on
+    tokens. They count like all others."""
+
+    n: int
+    answers: int
+    share: float | None
+    truncated: int
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A task's ``summary.json``.
 
@@ -70,6 +80,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     run: int | None
     truncated: Truncated
+    empty: Empty
     tables: dict[str, Any]
     assets: dict[str, AssetUsed]
     coeval_version: str
@@ -82,7 +93,7 @@ def summarise(
     """The task's summary; ``scored`` is None where its answers are still to be judged."""
     missing = job.missing()
     answers = job.recorded_answers()
-    cut = job.cut_off()
+    cut, empty = job.cut_off(), job.empty_answers()
     why = reasons(job, scored, assets, cut)
     return Summary(
         task=job.task,
@@ -101,12 +112,17 @@ def summarise(
         judge=_judge(job),
         seed=evaluation.seed,
         run=job.run,
-        truncated=Truncated(cut.cut, cut.answers, cut.cut / cut.answers if cut.answers else None),
+        truncated=Truncated(cut.cut, cut.answers, _share(cut.cut, cut.answers)),
+        empty=Empty(empty.empty, empty.answers, _share(empty.empty, empty.answers), empty.truncated),
         tables=scored.tables if scored is not None else {},
         assets=dict(assets),
         coeval_version=__version__,
         written_at=now(),
     )
+
+
+def _share(count: int, of: int) -> float | None:
+    return count / of if of else None
 
 
 def write(job: Job, scored: Scored | None, summary: Summary) -> None:

@@ -15,12 +15,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coeval.analysis.cut_off import CutOff, cut_off_sentence, warning_of_cut_off
 from coeval.analysis.label_columns import LABELS, label_columns
 from coeval.analysis.results_html import SIMULATED
+from coeval.cli.result_notes import NO_LABEL, notes, warnings
 from coeval.cli.say import warn
 from coeval.core.plain import plain
-from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
@@ -44,7 +43,6 @@ _EDGES = 2
 """Cells left of the first column and right of the last."""
 _LONGEST_HEADER = 17
 _SHORTEST_NAME = 8
-_NO_LABEL = "no label"
 
 
 def render(results: Results, console: Console) -> None:
@@ -60,9 +58,9 @@ def render(results: Results, console: Console) -> None:
             console.print(table)
     if not scored and not results.labels:
         console.print(Text("no scores yet: no answer has been judged"))
-    for note in _notes(results, scored):
+    for note in notes(results, scored=scored):
         console.print(Text(note, style="dim"))
-    if warning := warning_of_cut_off(_cut_off(results.students)):
+    for warning in warnings(results):
         warn(console, warning)
 
 
@@ -142,7 +140,7 @@ def _label_figures(labels: Sequence[LabelAccuracy]) -> list[Column]:
         ("right", [f"{label.correct} of {label.n}" for label in labels]),
     ]
     if any(label.none_of_the_labels for label in labels):
-        columns.append((_NO_LABEL, [str(label.none_of_the_labels) for label in labels]))
+        columns.append((NO_LABEL, [str(label.none_of_the_labels) for label in labels]))
     return columns
 
 
@@ -217,80 +215,3 @@ def bracketed(mean: float | None, low: float | None, high: float | None) -> str:
 
 def _bound(share: float) -> str:
     return "1.0" if share >= 0.995 else f"{share:.2f}"[1:]
-
-
-def _notes(results: Results, scored: bool) -> list[str]:
-    notes = []
-    if scored:
-        notes.append(
-            "Scores run from 0 to 1, with the 95 % interval [low, high] of the mean over datapoints (n); "
-            "failed: answers, judgments and factors without a result, in no mean."
-        )
-    if unequal := _unequally_covered(results.students):
-        names = listed(map(plain, unequal))
-        notes.append(f"Without a score in some task, so overall is over the other tasks only: {names}.")
-    if fewer := _less_scored(results.students):
-        notes.append(
-            "With under nine tenths of another student's scores in some task, so not over the same "
-            f"datapoints or judges: {listed(map(plain, fewer))}."
-        )
-    notes += _of_labels(results, scored)
-    if cut := cut_off_sentence(_cut_off(results.students), "of"):
-        notes.append(cut)
-    notes += _removed(results)
-    return notes + [plain(note) for note in results.notes]
-
-
-def _of_labels(results: Results, scored: bool) -> list[str]:
-    notes = []
-    if scored and results.only_labelled:
-        notes.append(f"({LABELS}): label accuracy, the share of right answers; in no overall score.")
-    if results.labels:
-        notes.append("[low, high] in label accuracy: 95 % Wilson interval.")
-    if any(label.none_of_the_labels for label in results.labels):
-        notes.append(f"{_NO_LABEL}: answers that are none of the task's labels, or several; wrong.")
-    return notes
-
-
-def _cut_off(scores: Sequence[StudentScore]) -> list[CutOff]:
-    return [
-        CutOff(plain(score.student), score.truncated, score.answers) for score in scores if score.task is None
-    ]
-
-
-def _removed(results: Results) -> list[str]:
-    """What the configuration no longer plans: what the mark means, and what is left out of all means."""
-    notes = []
-    if any(s.removed for s in results.students) or any(label.removed for label in results.labels):
-        notes.append("(removed): no longer in the configuration; a removed task is in no overall score.")
-    names = [
-        f"{each.kind} {plain(each.name)}" + (f" of {plain(each.task)}" if each.kind == "factor" else "")
-        for each in results.left_out
-    ]
-    if names:
-        notes.append(f"No longer in the configuration and in no mean: {listed(dict.fromkeys(names))}.")
-    beyond = [
-        f"{cut.items:,} {'item' if cut.items == 1 else 'items'} of {plain(cut.task)}"
-        for cut in results.beyond_total
-    ]
-    if beyond:
-        notes.append(f"Beyond sampling.total and in no mean: {listed(beyond)}.")
-    return notes
-
-
-def _unequally_covered(scores: Sequence[StudentScore]) -> list[str]:
-    """Students that lack a score in a task in which another student has one; what is removed aside."""
-    scores = [score for score in scores if not score.removed]
-    scored = {(score.student, score.task) for score in scores if score.task and score.mean is not None}
-    tasks = {task for _, task in scored}
-    students = [score.student for score in scores if score.task is None and score.mean is not None]
-    return [student for student in students if any((student, task) not in scored for task in tasks)]
-
-
-def _less_scored(scores: Sequence[StudentScore]) -> list[str]:
-    """Students with clearly fewer scores in a task than another one has; none at all is told elsewhere."""
-    scored = [score for score in scores if score.task and score.units and not score.removed]
-    most: dict[str | None, int] = {}
-    for score in scored:
-        most[score.task] = max(most.get(score.task, 0), score.units)
-    return sorted({score.student for score in scored if score.units < 0.9 * most[score.task]})

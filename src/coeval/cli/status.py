@@ -76,7 +76,9 @@ def _standing(folder: RunDir, meta: Meta) -> str:
 def _show_phases(folder: RunDir, console: Console) -> None:
     from rich.text import Text
 
+    from coeval.analysis.empty_answers import empty_answers_sentence
     from coeval.cli.name_table import Column, Row, print_table
+    from coeval.cli.say import warn
     from coeval.pipeline.recorded import Recorded
     from coeval.pipeline.supplied import waiting_items
 
@@ -98,6 +100,8 @@ def _show_phases(folder: RunDir, console: Console) -> None:
         rows.append(Row(phase, (complete, *(f"{figure:,}" for figure in figures))))
     columns = (Column("complete", words=True), *map(Column, ("files", "records", "failed")))
     print_table(console, "", "phase", columns, rows)
+    if said := empty_answers_sentence(recorded.empty_answers(), "of"):
+        warn(console, said)
     if count := len(recorded.damaged):
         lines = "line is no record" if count == 1 else "lines are no records"
         waiting = "; items of one's own are read when the run starts"

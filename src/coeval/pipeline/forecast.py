@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from coeval.analysis.empty_answers import empty_answers_sentence
 from coeval.engine.progress import Calls
 from coeval.pipeline.begin import check_startable
 from coeval.pipeline.blueprint import KINDS, PHASE_OF
@@ -89,4 +90,6 @@ def expected(config: Config, outlook: Outlook) -> Forecast:
             owed[place] = Calls(least.owed[place] - least.spared[place], most.owed[place])
     warnings = [sentence for scene in outlook.plan.scenes for sentence in scene.clippings()]
     warnings += outlook.supply.remarks()
+    if said := empty_answers_sentence(outlook.plan.recorded.empty_answers(), "of"):
+        warnings.append(said)
     return Forecast(calls, planned, owed, [task.name for task in config.tasks], warnings)

@@ -9,6 +9,7 @@ content and by the order of lines, never by times.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from coeval.analysis.empty_answers import EmptyAnswers
 from coeval.core.foreign import decoder
 from coeval.core.records import LEVELS
 from coeval.pipeline.config.schema import PHASES, Mode, Phase
@@ -25,6 +27,10 @@ from coeval.store.rundir import RunDir
 
 Change = Literal["", "recipe", "input"]
 """How a good record differs from what would be made now: not at all, by recipe, by what it was made from."""
+
+
+Emptiness = Literal["", "ended", "truncated"]
+"""How an answer without text came about: the model ended it, or the limit on tokens did; "" for others."""
 
 
 class Stance(Enum):
@@ -49,6 +55,7 @@ class ItemPart(RecordPart, frozen=True, kw_only=True):
 class ResponsePart(RecordPart, frozen=True, kw_only=True):
     datapoint_id: str
     response: str | None = None
+    truncated: bool = False
     recipe: str = ""
     input_hash: str = ""
 
@@ -67,13 +74,14 @@ _texts = decoder(dict[str, str])
 class Entry(msgspec.Struct, frozen=True, eq=False):
     """A recorded item or response; one object for all that are alike, so it is known by its identity.
 
-    ``fresh``: made from the content that is there now.
+    ``fresh``: made from the content that is there now. ``empty``: how an answer came to have no text.
     """
 
     good: bool
     recipe: str
     attempts: int
     fresh: bool = True
+    empty: Emptiness = ""
 
     def change(self, recipe: str) -> Change:
         if self.recipe and self.recipe != recipe:
@@ -148,7 +156,7 @@ class Recorded:
         self.assumed: set[str] = set()
         """Items that a count takes to be there, though nobody has supplied them yet."""
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
-        self._entries: dict[tuple[bool, str, int, bool], Entry] = {}
+        self._entries: dict[tuple[bool, str, int, bool, Emptiness], Entry] = {}
         self._evaluation_entries: dict[tuple[str, str, int, bool, bytes, bytes], EvaluationEntry] = {}
         self._posed: dict[str, _Posed] = {}
         self._judged_inputs: dict[str, str] = {}
@@ -191,6 +199,21 @@ class Recorded:
             self.by_teacher[task, teacher] = {key: {} for key in ids}
             self.assumed.update(ids)
 
+    def empty_answers(self) -> list[EmptyAnswers]:
+        """Of each student, how many of its good answers hold nothing."""
+        good: Counter[str] = Counter()
+        empty: Counter[tuple[str, Emptiness]] = Counter()
+        for key in self.responses:
+            entry = self.responses.get(key)
+            if entry is not None and entry.good:
+                student = key.rpartition("__")[2]
+                good[student] += 1
+                empty[student, entry.empty] += 1
+        return [
+            EmptyAnswers(name, empty[name, "ended"] + (cut := empty[name, "truncated"]), cut, count)
+            for name, count in good.items()
+        ]
+
     @property
     def damaged(self) -> list[tuple[Path, int]]:
         """Lines that are no records, by file and offset."""
@@ -216,7 +239,9 @@ class Recorded:
             good = good and (fresh or all(part.input_hash != one.asked for one in older))
             if part.response is not None:
                 self._note_judged_inputs(part.id, part.response, item, older)
-        return self._entry(good, part.recipe, part.attempts, fresh)
+        empty = part.response is not None and not part.response.strip()
+        how: Emptiness = ("truncated" if part.truncated else "ended") if empty else ""
+        return self._entry(good, part.recipe, part.attempts, fresh, how)
 
     def _note_judged_inputs(self, key: str, answer: str, item: _Posed, older: Iterable[_Posed]) -> None:
         """Note what judgments of an answer are made from now, and what they were made from before."""
@@ -238,13 +263,13 @@ class Recorded:
             criteria, levels = _texts(part.criteria), _texts(part.scores)
             scored = tuple((factor, criteria.get(factor, "")) for factor in levels)
             good = status == "ok" and all(level in LEVELS for level in levels.values())
-            entry = EvaluationEntry(good, part.recipe, part.attempts, fresh, scored)
+            entry = EvaluationEntry(good, part.recipe, part.attempts, fresh, scored=scored)
             self._evaluation_entries[alike] = entry
         return entry
 
-    def _entry(self, good: bool, recipe: str, attempts: int, fresh: bool) -> Entry:
+    def _entry(self, good: bool, recipe: str, attempts: int, fresh: bool, empty: Emptiness = "") -> Entry:
         """One entry for all records that are alike."""
-        alike = (good, recipe, attempts, fresh)
+        alike = (good, recipe, attempts, fresh, empty)
         entry = self._entries.get(alike)
         if entry is None:
             entry = self._entries[alike] = Entry(*alike)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from coeval.analysis.cut_off import CutOff, cut_off_sentence, warning_of_cut_off
+from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
 from coeval.benchmarks.base import Metric, Unit
 from coeval.benchmarks.comparable import OF_INFERENCE
 from coeval.benchmarks.conclusion import Outcome, Spread, TaskOutcome, over_runs
@@ -36,11 +37,7 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         results.print()
     for task in outcome.tasks:
         _remark(task, results, messages)
-    cut = [_cut_off(task.label, task.summary) for task in outcome.tasks if task.summary is not None]
-    if (said := cut_off_sentence(cut, "to")) is not None:
-        say(results, said, "yellow")
-    if (said := warning_of_cut_off(cut)) is not None:
-        warn(results, said)
+    _tell_bad_answers(outcome, results)
     for reason in outcome.stopped.values():
         warn(messages, reason)
     gaps = [task.summary for task in outcome.tasks if task.summary is not None and task.summary.missing]
@@ -102,8 +99,19 @@ def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:
         say(results, f"{task.label} is not comparable with published numbers: {reasons}", "dim")
 
 
-def _cut_off(label: str, summary: Summary) -> CutOff:
-    return CutOff(label, summary.truncated.n, summary.truncated.answers)
+def _tell_bad_answers(outcome: Outcome, results: Console) -> None:
+    """How many answers were cut off, how many are empty, and what to think of it."""
+    found = [(task.label, task.summary) for task in outcome.tasks if task.summary is not None]
+    cut = [CutOff(label, summary.truncated.n, summary.truncated.answers) for label, summary in found]
+    empty = [
+        EmptyAnswers(label, of.empty.n, of.empty.truncated, of.empty.answers, given=of.given is not None)
+        for label, of in found
+    ]
+    if (said := cut_off_sentence(cut, "to")) is not None:
+        say(results, said, "yellow")
+    for warning in (warning_of_cut_off(cut), empty_answers_sentence(empty, "to")):
+        if warning is not None:
+            warn(results, warning)
 
 
 def _reached(counts: RecordCounts) -> str:
