@@ -126,7 +126,11 @@ def test_labels_are_compared_without_a_judge(tmp_path: Path) -> None:
     scored = benchmark.score(items, answers, {})
     assert scored.tables["label_accuracy"]["quiz"]["colour"].value == 0.5
     assert scored.tables["none_of_the_labels"] == {"quiz": {"colour": 1}}
-    assert scored.metrics["mean_score"].value is None
+    assert list(scored.metrics) == ["label_accuracy quiz/colour"]
+    assert (scored.n_expected, scored.n_scored, scored.n_failed) == (2, 2, {})
+    del answers[items[1].id]
+    scored = benchmark.score(items, answers, {})
+    assert (scored.n_expected, scored.n_scored, scored.n_failed) == (2, 1, {"missing": 1})
 
 
 def test_the_sampled_nuance_is_shown_though_no_item_stores_it(tmp_path: Path) -> None:

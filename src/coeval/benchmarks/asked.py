@@ -120,9 +120,7 @@ def used_assets(assets: Mapping[str, Path]) -> dict[str, AssetUsed]:
 def jobs_of(evaluation: Evaluation, request: TaskRequest, assets: Mapping[str, Path]) -> Iterator[Job]:
     """The task's jobs, one per sample."""
     kind, judging = _kind(request.name), evaluation.judging
-    judged = kind.needs_judge and evaluation.mode != "inference"
-    if judged and judging is None:
-        raise UsageError(f"{request.name} needs a judge; name one with --judge-model")
+    may_judge = kind.needs_judge and evaluation.mode != "inference"
     tested = evaluation.tested
     settings = TaskSettings(
         model=model_of(evaluation, request),
@@ -130,10 +128,13 @@ def jobs_of(evaluation: Evaluation, request: TaskRequest, assets: Mapping[str, P
         options={**request.options, "task": request.name},
         seed=evaluation.seed,
         judge=JudgeSettings(judging.model, evaluation.judge_sampling, evaluation.judge is None)
-        if judging is not None and judged
+        if judging is not None and may_judge
         else None,
     )
     benchmark = kind(settings)
+    judged = may_judge and benchmark.is_judged
+    if judged and judging is None:
+        raise UsageError(f"{request.name} needs a judge; name one with --judge-model")
     prompts = benchmark.items()
     if len({item.id for item in prompts}) < len(prompts):
         raise UsageError(f"{request.name}: two prompts of its data have the same key; keys must be unique")

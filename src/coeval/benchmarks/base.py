@@ -142,7 +142,8 @@ class Benchmark(ABC):
     """One benchmark with its settings; building it reads its assets and asks nothing.
 
     ``official_judge`` is the judge model of the published numbers (another one is a reason why
-    figures cannot be compared); ``optional_assets`` are used where they can be had.
+    figures cannot be compared); ``optional_assets`` are used where they can be had. ``compared_with`` are
+    the figures that its own would be held against.
     """
 
     name: ClassVar[str]
@@ -150,6 +151,7 @@ class Benchmark(ABC):
     assets: ClassVar[tuple[str, ...]] = ()
     optional_assets: ClassVar[tuple[str, ...]] = ()
     official_judge: ClassVar[str] = ""
+    compared_with: ClassVar[str] = "published numbers"
 
     def __init__(self, settings: TaskSettings) -> None:
         self.settings = settings
@@ -158,6 +160,11 @@ class Benchmark(ABC):
     def label(self) -> str:
         """What its folder and its line in a table are called."""
         return self.name
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether a judge has anything to score in it."""
+        return self.needs_judge
 
     @abstractmethod
     def items(self) -> Sequence[Item]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from coeval.analysis.intervals import wilson
-from coeval.benchmarks.base import Metric
+from coeval.benchmarks.base import Answer, Item, Metric, why_missing
 from coeval.benchmarks.outcomes import metric_of
 from coeval.core.records import Datapoint, LabelScore
 from coeval.judging.labels import score_labels
@@ -14,29 +15,69 @@ from coeval.pipeline.blueprint import Blueprint
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.store.rundir import RunDir
 
+ONLY_LABELS = "its answers are compared with labels; no judge was asked"
 
-def label_tables(
-    config: Config, run: RunDir, answered: Iterable[tuple[TaskConfig, Datapoint, str]]
-) -> dict[str, Any]:
-    """Per task and label attribute of a run: the share of answers that state the datapoint's value, with
-    its Wilson interval, and how many are none of the labels."""
-    declared = {task.name: declared_labels(config, run, task) for task in config.tasks}
-    compared: dict[str, dict[str, list[LabelScore]]] = {}
-    for task, datapoint, answer in answered:
-        labels, attributes = declared[task.name], datapoint.sampled_target_attributes
-        expected = {name: attributes[name] for name in labels if name in attributes}
-        for name, score in score_labels(answer, expected, labels).items():
-            compared.setdefault(task.name, {}).setdefault(name, []).append(score)
-    return {
-        "label_accuracy": {
-            task: {name: _accuracy(scores) for name, scores in found.items()}
-            for task, found in compared.items()
-        },
-        "none_of_the_labels": {
-            task: {name: sum(score.predicted is None for score in scores) for name, scores in found.items()}
-            for task, found in compared.items()
-        },
-    }
+
+class Posed(NamedTuple):
+    """A datapoint with its task, the factors that a judge scores, and the template variables it fills."""
+
+    task: TaskConfig
+    item: Datapoint
+    rubric: Mapping[str, str]
+    values: Mapping[str, str]
+
+
+def posed_as(item: Item) -> Posed:
+    """What an item of a teacher-made benchmark is made of."""
+    found: Posed = item.fields["posed"]
+    return found
+
+
+class Compared(NamedTuple):
+    """Comparisons by task and label attribute; ``failed`` counts those without an answer, by reason."""
+
+    scores: dict[tuple[str, str], list[LabelScore]]
+    failed: Counter[str]
+
+    @property
+    def compared(self) -> int:
+        return sum(map(len, self.scores.values()))
+
+    @property
+    def expected(self) -> int:
+        return self.compared + self.failed.total()
+
+    def metrics(self) -> dict[str, Metric]:
+        """The share of right answers of each label, with its Wilson interval."""
+        return {
+            f"label_accuracy {task}/{label}": _accuracy(scores)
+            for (task, label), scores in self.scores.items()
+        }
+
+    def tables(self) -> dict[str, Any]:
+        """Accuracies, and how many answers are none of the labels, by task and label."""
+        accuracies: dict[str, dict[str, Metric]] = {}
+        none: dict[str, dict[str, int]] = {}
+        for (task, label), scores in self.scores.items():
+            accuracies.setdefault(task, {})[label] = _accuracy(scores)
+            none.setdefault(task, {})[label] = sum(score.predicted is None for score in scores)
+        return {"label_accuracy": accuracies, "none_of_the_labels": none}
+
+
+def compare_labels(items: Sequence[Item], answers: Mapping[str, Answer]) -> Compared:
+    """Hold every answer against the values of its datapoint."""
+    compared = Compared({}, Counter())
+    for item in items:
+        task, datapoint, *_ = posed_as(item)
+        attributes = datapoint.sampled_target_attributes
+        expected = {name: attributes[name] for name in item.labels if name in attributes}
+        answer = answers.get(item.id)
+        if (reason := why_missing(answer)) is not None:
+            compared.failed[reason] += len(expected)
+        elif answer is not None:
+            for name, score in score_labels(answer.response or "", expected, item.labels).items():
+                compared.scores.setdefault((task.name, name), []).append(score)
+    return compared
 
 
 def declared_labels(config: Config, run: RunDir, task: TaskConfig) -> dict[str, list[str]]:

@@ -3,7 +3,7 @@
 Each datapoint is put to the model with the run's own ``test`` template; the given judge scores the
 answer by the run's rubric, with the run's own ``evaluate_*`` template: High 1, Medium ½, Low 0. The
 headline is the mean over tasks of the item-first mean. Labels are compared, never judged, and
-reported beside it.
+reported beside it; where a run has nothing else, no judge is asked, and their accuracies are the headline.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from statistics import variance
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from coeval.analysis.intervals import mean_over_strata
 from coeval.analysis.planned import PlannedTask
@@ -27,7 +27,7 @@ from coeval.benchmarks.base import (
     TaskSettings,
     why_missing,
 )
-from coeval.benchmarks.coeval_labels import declared_labels, label_tables
+from coeval.benchmarks.coeval_labels import ONLY_LABELS, Posed, compare_labels, declared_labels, posed_as
 from coeval.benchmarks.outcomes import mean_metric, metric_of
 from coeval.benchmarks.registry import PREFIX
 from coeval.core.errors import Undecodable, Unparsable, UsageError
@@ -50,20 +50,12 @@ TASK_OPTION = "task"
 """The option that holds the task as it was asked for, ``coeval:PATH``."""
 
 
-class Posed(NamedTuple):
-    """A datapoint with its task, the factors that a judge scores, and the template variables it fills."""
-
-    task: TaskConfig
-    item: Datapoint
-    rubric: Mapping[str, str]
-    values: Mapping[str, str]
-
-
 class CoevalRun(Benchmark):
     """The datapoints of the run folder that ``options["task"]`` names, tasks and teachers in order."""
 
     name: ClassVar[str] = "coeval"
     needs_judge: ClassVar[bool] = True
+    compared_with: ClassVar[str] = "the run's own scores"
 
     def __init__(self, settings: TaskSettings) -> None:
         super().__init__(settings)
@@ -76,6 +68,10 @@ class CoevalRun(Benchmark):
     @property
     def label(self) -> str:
         return f"{self.name}-{self._config.experiment.id}"
+
+    @property
+    def is_judged(self) -> bool:
+        return any(self._rubrics.values())
 
     def items(self) -> Sequence[Item]:
         tasks = {task.name: task for task in self._config.tasks}
@@ -121,7 +117,7 @@ class CoevalRun(Benchmark):
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         """One judgment of all factors, or one of each, as the run's ``evaluation_mode`` has it."""
-        task, _, rubric, shown = _posed(item)
+        task, _, rubric, shown = posed_as(item)
         values = {
             **task_fields(task),
             **shown,
@@ -165,18 +161,21 @@ class CoevalRun(Benchmark):
         by_task: dict[str, list[float]] = {}
         for item in items:
             if item.id in means:
-                by_task.setdefault(_posed(item).task.name, []).append(means[item.id])
+                by_task.setdefault(posed_as(item).task.name, []).append(means[item.id])
         overall = mean_over_strata(list(by_task.values()))
+        headline = {"mean_score": metric_of(overall, "share", _error(by_task))} if self.is_judged else {}
+        labels = compare_labels(items, answers)
         return Scored(
-            metrics={"mean_score": metric_of(overall, "share", _error(by_task))},
-            n_expected=sum(len(_posed(item).rubric) for item in items),
-            n_scored=sum(map(len, units.values())),
-            n_failed=dict(failed),
+            metrics=headline | labels.metrics(),
+            n_expected=sum(len(posed_as(item).rubric) for item in items) + labels.expected,
+            n_scored=sum(map(len, units.values())) + labels.compared,
+            n_failed=dict(failed + labels.failed),
             reasons=self._reasons(),
+            remarks=() if self.is_judged else (ONLY_LABELS,),
             tables={
                 "by_task": {name: mean_metric(v, "share") for name, v in by_task.items()},
                 "by_factor": self._by_factor(items, units),
-                **label_tables(self._config, self._run, _answered(items, answers)),
+                **labels.tables(),
             },
             items={item.id: {"mean_score": means.get(item.id), **units[item.id]} for item in items},
         )
@@ -185,14 +184,14 @@ class CoevalRun(Benchmark):
         """The run's own scores are what these are compared with."""
         judges = {model.spec().model for model in self._config.with_role("judge")}
         judge = self.settings.judge
-        if judge is None or judge.model in judges:
+        if not self.is_judged or judge is None or judge.model in judges:
             return ()
         return (f"judged by {judge.model}; the run's own scores are by {', '.join(sorted(judges))}",)
 
     def _by_factor(self, items: Sequence[Item], units: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
         values: dict[str, dict[str, list[float]]] = {}
         for item in items:
-            of_task = values.setdefault(_posed(item).task.name, {})
+            of_task = values.setdefault(posed_as(item).task.name, {})
             for factor, value in units[item.id].items():
                 of_task.setdefault(factor, []).append(value)
         return {
@@ -229,11 +228,6 @@ def _datapoints(run: RunDir) -> Iterator[Datapoint]:
                 ) from error
 
 
-def _posed(item: Item) -> Posed:
-    found: Posed = item.fields["posed"]
-    return found
-
-
 def _levels(reply: Completion, factors: Sequence[str]) -> dict[str, Level]:
     levels = parse_levels(reply.text, factors)
     if levels.missing:
@@ -247,7 +241,7 @@ def _one_level(factor: str) -> Callable[[Completion], dict[str, Any]]:
 
 def _ask_ids(item: Item) -> dict[str, tuple[str, ...]]:
     """The ids of an item's judgments, each with its factors."""
-    task, _, rubric, _ = _posed(item)
+    task, _, rubric, _ = posed_as(item)
     if task.evaluation_mode == "single":
         return {f"{item.id}__rubric": tuple(rubric)} if rubric else {}
     return {f"{item.id}__{factor}": (factor,) for factor in rubric}
@@ -272,16 +266,6 @@ def _failures(
         if reason is not None:
             reasons[reason] += sum(factor not in scored for factor in factors)
     return reasons
-
-
-def _answered(
-    items: Sequence[Item], answers: Mapping[str, Answer]
-) -> Iterator[tuple[TaskConfig, Datapoint, str]]:
-    for item in items:
-        task, datapoint, *_ = _posed(item)
-        answer = answers.get(item.id)
-        if answer is not None and answer.status == "ok":
-            yield task, datapoint, answer.response or ""
 
 
 def _error(by_task: Mapping[str, Sequence[float]]) -> float | None:

@@ -90,7 +90,7 @@ def _left(job: Job) -> TaskOutcome:
 
 def _scored(job: Job, prepared: Prepared) -> TaskOutcome:
     evaluation = prepared.evaluation
-    waits = evaluation.mode == "inference" and job.benchmark.needs_judge
+    waits = evaluation.mode == "inference" and job.benchmark.is_judged
     scored = None if waits else job.score()
     if scored is None and not waits:
         return TaskOutcome(job.label, job.folder.path, None, job.problem)

@@ -59,8 +59,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     ``complete`` says that nothing is owed any more; ``missing`` counts records without a value by
     reason. ``given`` is there where the responses come from a file. ``comparable`` is false where
-    ``reasons`` say why the figures are not those of the published setup; ``remarks`` say what else to
-    know of them.
+    ``reasons`` say why the figures cannot be held against those that ``compared_with`` names; ``remarks``
+    say what else to know of them.
     """
 
     task: str
@@ -70,6 +70,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     n_scored: int
     n_failed: dict[str, int]
     comparable: bool
+    compared_with: str
     reasons: tuple[str, ...]
     remarks: tuple[str, ...]
     complete: bool
@@ -103,6 +104,7 @@ def summarise(
         n_scored=scored.n_scored if scored is not None else 0,
         n_failed=scored.n_failed if scored is not None else {},
         comparable=not why,
+        compared_with=job.benchmark.compared_with,
         reasons=why,
         remarks=scored.remarks if scored is not None else (),
         complete=not missing and scored is not None,

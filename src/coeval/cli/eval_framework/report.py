@@ -96,7 +96,7 @@ def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:
         say(results, f"{task.label}: {OF_INFERENCE}")
     elif not task.summary.comparable:
         reasons = "; ".join(task.summary.reasons)
-        say(results, f"{task.label} is not comparable with published numbers: {reasons}", "dim")
+        say(results, f"{task.label} is not comparable with {task.summary.compared_with}: {reasons}", "dim")
 
 
 def _tell_bad_answers(outcome: Outcome, results: Console) -> None:
