@@ -86,13 +86,15 @@ class UsageError(CoevalError):
 
 
 class ConfigError(UsageError):
-    """Every problem of a configuration, one rendered line each."""
+    """Every problem of a configuration, one rendered line each; ``more`` are counted and not among them."""
 
     kind = "config"
 
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
+    def __init__(self, problems: list[str], more: int = 0) -> None:
+        rest = [f"… and {more:,} more; mend these first"] if more else []
+        super().__init__("\n".join([*problems, *rest]))
         self.problems = problems
+        self.more = more
 
 
 class ModelUnavailable(CoevalError):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from coeval.core.errors import ConfigError
 from coeval.pipeline.config.document import Document, read_document
 from coeval.pipeline.config.load import load_config
+from coeval.pipeline.config.problems import render_path
 from coeval.store.rundir import RunDir
 
 
@@ -57,12 +58,12 @@ def test_attribute_values_stay_as_they_are_spelled(tmp_path: Path) -> None:
 
 def test_every_duplicate_key_is_reported_with_both_lines(tmp_path: Path) -> None:
     document = read(tmp_path, "a: 1\nb: {c: 1,\n  c: 2}\na: 3\na: 4\n")
-    assert [(p.place.line, p.path, p.rule) for p in document.problems] == [
+    assert [(p.place.line, render_path(p.finding.path), p.finding.rule) for p in document.problems] == [
         (4, "a", "V-19"),
         (5, "a", "V-19"),
         (3, "b.c", "V-19"),
     ]
-    assert "line 1" in document.problems[0].message
+    assert "line 1" in document.problems[0].finding.message
     assert document.data == {"a": 1, "b": {"c": 1}}
 
 
@@ -137,7 +138,11 @@ def test_a_file_without_end_is_refused_and_a_pipe_is_read(tmp_path: Path) -> Non
 
 def test_foreign_tags_and_keys_are_problems_beside_the_rest(tmp_path: Path) -> None:
     document = read(tmp_path, "a: !!python/name:os.system x\nb: !thing {c: 1}\n? [1, 2]\n: d\n")
-    assert [(p.place.line, p.rule) for p in document.problems] == [(3, "V-20"), (1, "V-20"), (2, "V-20")]
+    assert [(p.place.line, p.finding.rule) for p in document.problems] == [
+        (3, "V-20"),
+        (1, "V-20"),
+        (2, "V-20"),
+    ]
 
 
 @given(st.text(alphabet=st.sampled_from("ab:-[]{}&*!|>'\"%#? \n\t<0.~é\x01"), max_size=60))
@@ -173,7 +178,7 @@ def test_a_snapshot_is_read_back_as_it_was(data: dict[str, Any]) -> None:
 def test_characters_in_two_halves_are_one_and_half_of_one_is_a_problem(tmp_path: Path) -> None:
     assert read(tmp_path, '{"a\\ud83d\\ude00": "\\ud83d\\ude00 b"}').data == {"a😀": "😀 b"}
     (problem,) = read(tmp_path, 'a: 1\n"\\ude00": 1\n').problems
-    assert (problem.place.line, problem.rule) == (2, "V-20")
+    assert (problem.place.line, problem.finding.rule) == (2, "V-20")
     for data in ({"experiment": {"id": "\ud83d"}}, {"\ude00": 1}):
         with pytest.raises(ConfigError, match="V-20"):
             load_config(data)

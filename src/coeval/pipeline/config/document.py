@@ -17,7 +17,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from coeval.core.errors import ConfigError
-from coeval.pipeline.config.problems import KeyPath, Lines, Place, Problem, one_line, render_path
+from coeval.pipeline.config.problems import Finding, KeyPath, Lines, Place, Problem
 
 MAX_DEPTH = 40
 MAX_VALUES = 200_000
@@ -68,7 +68,7 @@ def read_document(path: Path) -> Document:
 
 
 def _unreadable(path: Path | str, line: int, message: str) -> ConfigError:
-    return ConfigError([Problem(Place(str(path), line), "(file)", "V-27", one_line(message)).render()])
+    return ConfigError([Problem(Place(str(path), line), Finding((), "V-27", message)).render()])
 
 
 def _read_text(path: Path) -> str:
@@ -208,8 +208,7 @@ class _Builder:
         self._report(key, path, "V-19", f"the key is on line {_line(first)} already; keep one of the two")
 
     def _report(self, node: Node, path: KeyPath, rule: str, message: str) -> None:
-        place = Place(str(self.path), _line(node))
-        self.problems.append(Problem(place, render_path(path), rule, message))
+        self.problems.append(Problem(Place(str(self.path), _line(node)), Finding(path, rule, message)))
 
     def _sequence(self, node: SequenceNode, path: KeyPath) -> list[Any]:
         self._check_tag(node, path, "seq")

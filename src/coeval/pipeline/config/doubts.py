@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterator
 
 from coeval.models.simulated.traits import SAMPLING
-from coeval.pipeline.config.problems import listed, way_out
+from coeval.pipeline.config.problems import MOST_SHOWN, WayOut
 from coeval.pipeline.config.schema import OPTIONS, Config
-from coeval.pipeline.config.sources import BENCHMARK, item_sources
+from coeval.pipeline.config.sources import BENCHMARK, Suppliers
 from coeval.pipeline.config.values import OUR_KEYS
 
 _NEAR = 0.86
@@ -16,7 +17,14 @@ _NEAR = 0.86
 
 
 def doubts(config: Config) -> Iterator[str]:
-    """A sentence on each thing that may not be as it was meant."""
+    """A sentence on each thing that may not be as it was meant, on the first `MOST_SHOWN` of them."""
+    found = _doubts(config)
+    yield from itertools.islice(found, MOST_SHOWN)
+    if next(found, None) is not None:
+        yield f"there is more to doubt in this file; the first {MOST_SHOWN} are shown"
+
+
+def _doubts(config: Config) -> Iterator[str]:
     yield from _parameters(config)
     yield from _quotas(config)
     yield from _idle_benchmarks(config)
@@ -43,7 +51,8 @@ def _parameters(config: Config) -> Iterator[str]:
 
 def _idle_benchmarks(config: Config) -> Iterator[str]:
     """Benchmark teachers that serve no task, so that nobody looks for their items."""
-    serving = {teacher for task in config.tasks for teacher in item_sources(config, task)}
+    suppliers = Suppliers.among(config)
+    serving = {teacher for task in config.tasks for teacher in suppliers.of(task.name, task.category)}
     for model in config.models:
         if model.interface == BENCHMARK and model.name not in serving:
             yield (
@@ -54,8 +63,8 @@ def _idle_benchmarks(config: Config) -> Iterator[str]:
 
 def _quotas(config: Config) -> Iterator[str]:
     """Ceilings of models that are not there."""
-    names = [model.name for model in config.models]
+    names = dict.fromkeys(model.name for model in config.models)
     for name in config.experiment.quota:
         if name not in names:
-            hint = way_out(name, names, f"models: {listed(names)}")
+            hint = WayOut(name, names, "models:").sentence()
             yield f"experiment.quota.{name} limits nothing: no model is named '{name}'; {hint}"

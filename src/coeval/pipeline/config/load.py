@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from coeval.core.errors import ConfigError
 from coeval.core.shown_url import HIDDEN
 from coeval.pipeline.config.document import Document, read_document
 from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.given import given_document
-from coeval.pipeline.config.problems import Lines, in_order
+from coeval.pipeline.config.problems import Lines, refused
 from coeval.pipeline.config.rules import broken_rules
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.config.start import Start, start_findings
@@ -70,7 +69,7 @@ def read_config(source: Source, *, resume_from: str | None = None, start: Start 
         findings = [f for f in findings if not (f.rule == "V-01" and f.path[0] not in document.data)]
     problems = [*document.problems, *(document.lines.locate(finding) for finding in findings)]
     if problems or structure.config is None:
-        raise ConfigError([problem.render() for problem in in_order(problems, document.lines.file)])
+        raise refused(problems, document.lines.file)
     return Loaded(structure.config, document.data, document.lines)
 
 
@@ -102,7 +101,7 @@ def _inherit(document: Document) -> Document:
         if section in theirs.data:
             data[section] = _without_hidden(theirs.data[section])
             lines = lines.with_section(section, theirs.lines)
-            problems += [problem for problem in theirs.problems if problem.path.startswith(section)]
+            problems += [problem for problem in theirs.problems if problem.finding.path[:1] == (section,)]
     if "tasks" in absent:
         _leave_out_prompts_of_others(data)
     return Document(data, lines, problems)

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from coeval.core.errors import ConfigError
 from coeval.core.redaction import Redactor
+from coeval.core.text import listed
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """From the top of the file to a value: ``("models", 2, "roles")``."""
 
 
+MOST_SHOWN = 100
+"""Findings of a file that are shown; who mends these sees the next ones."""
+
 _SHORTEST_STEM = 4
+_LONGEST_WORD = 100
+_MOST_COMPARED = 500
+"""A longer word, and what is known beyond so many, is not compared: that takes its time squared."""
+_LONGEST_PATH, _LONGEST_MESSAGE = 200, 2_000
+_MOST_LISTED = 60
 
 _redactor = Redactor()
 
@@ -28,28 +39,51 @@ class Place(NamedTuple):
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
+class WayOut(NamedTuple):
+    """What may be meant by ``word``; made a sentence where it is shown, since to compare takes a while.
+
+    ``otherwise`` is said where no known word is near, and lists them all if it ends in a colon; ``always``
+    is said in any case.
+    """
+
+    word: str
+    known: Collection[str]
+    otherwise: str = ""
+    always: str = ""
+
+    def sentence(self) -> str:
+        meant = closest(self.word, self.known)
+        first = f"did you mean '{meant}'?" if meant else self.otherwise
+        if first.endswith(":"):
+            first += f" {listed(self.known, _MOST_LISTED) or '(none)'}"
+        return f"{first} {self.always}".strip()
+
+
 class Finding(NamedTuple):
-    """A broken rule, before its line is known."""
+    """A broken rule, before its line is known: ``what`` is wrong, and the way out unless ``what`` says it."""
 
     path: KeyPath
     rule: str
-    message: str
+    what: str
+    way: WayOut | None = None
+
+    @property
+    def message(self) -> str:
+        return one_line(self.what if self.way is None else f"{self.what}; {self.way.sentence()}")
 
 
 class Problem(NamedTuple):
-    """A broken rule with its place. ``message`` says what is wrong; what would be right.
-
-    What looks like a key is shown in neither: one may stand where something else should.
-    """
+    """A broken rule with its place. What looks like a key is not shown: one may stand where something else
+    should."""
 
     place: Place
-    path: str
-    rule: str
-    message: str
+    finding: Finding
 
     def render(self) -> str:
-        shown = _redactor.message(f"{self.path}  {self.rule}  {self.message}")
-        return f"{self.place}  {shown}"
+        path, rule, message = render_path(self.finding.path), self.finding.rule, self.finding.message
+        between = f"  {rule}  "
+        path, _, message = _redactor.message(f"{path}{between}{message}").partition(between)
+        return f"{self.place}  {_cut(path, _LONGEST_PATH)}{between}{_cut(message, _LONGEST_MESSAGE)}"
 
 
 class Lines:
@@ -67,9 +101,7 @@ class Lines:
         return Place(self.file, 1)
 
     def locate(self, finding: Finding) -> Problem:
-        return Problem(
-            self.find(finding.path), render_path(finding.path), finding.rule, one_line(finding.message)
-        )
+        return Problem(self.find(finding.path), finding)
 
     def with_section(self, section: str, other: Lines) -> Lines:
         """Take one top-level section's places from another file."""
@@ -93,9 +125,26 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def in_order(problems: Iterable[Problem], main_file: str) -> list[Problem]:
-    """By line, the file itself before those it inherits from; a problem found twice stands once."""
-    return sorted(dict.fromkeys(problems), key=lambda p: (p.place.file != main_file, p.place))
+def _cut(text: str, longest: int) -> str:
+    """A text with its middle left out where it is too long: the end has the way out."""
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest // 2]} … {text[-longest // 2 :]}"
+
+
+def refused(problems: Iterable[Problem], main_file: str) -> ConfigError:
+    """The problems as an error, by line, the file itself before those it inherits from.
+
+    A problem found twice stands once. Of more than `MOST_SHOWN` the rest is counted, and never rendered.
+    """
+    distinct: dict[Any, Problem] = {}
+    for problem in problems:
+        place, finding = problem
+        word = finding.way.word if finding.way is not None else None
+        distinct.setdefault((place, finding.path, finding.rule, finding.what, word), problem)
+    ordered = sorted(distinct.values(), key=lambda p: (p.place.file != main_file, p.place))
+    shown = [problem.render() for problem in ordered[:MOST_SHOWN]]
+    return ConfigError(shown, more=len(ordered) - len(shown))
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
@@ -104,19 +153,15 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     Near is a word spelt much alike, or the only one of which a part begins alike: ``labels`` is
     ``label_attributes``.
     """
-    by_lower = {name.lower(): name for name in known}
+    if len(word) > _LONGEST_WORD:
+        return None
+    by_lower = {name.lower(): name for name in itertools.islice(known, _MOST_COMPARED)}
     near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     if not near and len(stem := word.lower().removesuffix("s")) >= _SHORTEST_STEM:
         parts = {name: re.split(r"[\W_]+", name) for name in by_lower}
         begun = [name for name, words in parts.items() if any(part.startswith(stem) for part in words)]
         near = begun if len(begun) == 1 else []
     return by_lower[near[0]] if near else None
-
-
-def way_out(word: str, known: Iterable[str], otherwise: str) -> str:
-    """``did you mean 'x'?`` where a known word is near, else what else can be done."""
-    meant = closest(word, known)
-    return f"did you mean '{meant}'?" if meant else otherwise
 
 
 def written(value: Any) -> str:
@@ -147,7 +192,3 @@ def shown(value: Any) -> str:
             return f"'{value[:60]}{'…' if len(value) > 60 else ''}'"
         case _:
             return written(value)
-
-
-def listed(words: Iterable[str]) -> str:
-    return ", ".join(words) or "(none)"

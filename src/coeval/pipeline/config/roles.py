@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from coeval.pipeline.config.draft import Draft
-from coeval.pipeline.config.problems import Finding, listed, way_out
+from coeval.pipeline.config.problems import Finding, WayOut
 from coeval.pipeline.config.schema import PHASES
-from coeval.pipeline.config.sources import BENCHMARK, supplies
+from coeval.pipeline.config.sources import BENCHMARK, Suppliers
 from coeval.store.rundir import RunDir
 
 
@@ -21,15 +21,15 @@ class Teachers:
         teachers = [model for model in models if "teacher" in (draft.get(*model, "roles") or ())]
         self.some = bool(teachers)
         self.asked = any(draft.get(*model, "interface") != BENCHMARK for model in teachers)
-        self._benchmarks = [
+        self._suppliers = Suppliers(
             (str(draft.get(*model, "name")), draft.get(*model, "parameters", default={}))
             for model in teachers
             if draft.get(*model, "interface") == BENCHMARK
-        ]
+        )
 
     def supplying(self, task: str | None, category: str | None) -> list[str]:
         """The benchmarks that serve a task, by name."""
-        return [name for name, parameters in self._benchmarks if supplies(parameters, task, category)]
+        return self._suppliers.of(task, category)
 
 
 def missing_roles(draft: Draft) -> Iterator[Finding]:
@@ -57,14 +57,13 @@ def _unknown_tasks(draft: Draft) -> Iterator[Finding]:
     """Benchmark teachers of a task that is not there."""
     if not draft.all_named("tasks"):
         return
-    names = list(draft.names("tasks").values())
+    names = set(draft.names("tasks").values())
     for index, model in enumerate(draft.data["models"]):
         path = ("models", index, "parameters", "task")
         if model["interface"] == BENCHMARK and draft.sound(*path):
             task = draft.get(*path)
             if task is not None and task not in names:
-                hint = way_out(str(task), names, f"tasks: {listed(names)}")
-                yield Finding(path, "V-07", f"no task is named '{task}'; {hint}")
+                yield Finding(path, "V-07", f"no task is named '{task}'", WayOut(str(task), names, "tasks:"))
 
 
 def _teachers(draft: Draft) -> Iterator[Finding]:

@@ -53,11 +53,13 @@ from coeval.models.simulated.traits import RANGES, SAMPLING
 from coeval.pipeline.config.credentials import credentials_in
 from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.names import name_rules
-from coeval.pipeline.config.problems import Finding, KeyPath, listed, shown, way_out, written
+from coeval.pipeline.config.problems import Finding, KeyPath, WayOut, shown, written
 from coeval.pipeline.config.roles import missing_roles
 from coeval.pipeline.config.schema import BATCH_INTERFACES, BATCH_PHASES, INTERFACES, OPTIONS
 from coeval.pipeline.config.task_rules import task_rules
 from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS
+
+_BATCHABLE = ", ".join(BATCH_INTERFACES)
 
 
 def broken_rules(draft: Draft) -> Iterator[Finding]:
@@ -69,8 +71,7 @@ def broken_rules(draft: Draft) -> Iterator[Finding]:
     yield from _resume(draft)
     yield from _batch(draft)
     yield from _parameters(draft)
-    for index in draft.entries("tasks"):
-        yield from task_rules(draft, index)
+    yield from task_rules(draft)
 
 
 def _interfaces(draft: Draft) -> Iterator[Finding]:
@@ -79,10 +80,9 @@ def _interfaces(draft: Draft) -> Iterator[Finding]:
         if interface is None:
             continue
         if interface not in INTERFACES:
-            hint = way_out(interface, INTERFACES, f"known: {listed(INTERFACES)}")
-            yield Finding(
-                ("models", index, "interface"), "V-06", f"the interface '{interface}' is unknown; {hint}"
-            )
+            way = WayOut(interface, INTERFACES, "known:")
+            path = ("models", index, "interface")
+            yield Finding(path, "V-06", f"the interface '{interface}' is unknown", way)
         others = [role for role in draft.get("models", index, "roles", default=[]) if role != "teacher"]
         if interface == "benchmark" and others:
             yield Finding(
@@ -94,7 +94,7 @@ def _interfaces(draft: Draft) -> Iterator[Finding]:
             yield Finding(
                 ("models", index, "batch_enabled"),
                 "V-13",
-                f"'{interface}' has no Batch API; remove the key, or use one of {listed(BATCH_INTERFACES)}",
+                f"'{interface}' has no Batch API; remove the key, or use one of {_BATCHABLE}",
             )
 
 
@@ -130,12 +130,12 @@ def _batch(draft: Draft) -> Iterator[Finding]:
     for interface, phases in _mapping(draft.raw("experiment", "batch")).items():
         path: KeyPath = ("experiment", "batch", interface)
         if interface not in BATCH_INTERFACES:
-            hint = way_out(interface, BATCH_INTERFACES, f"batchable: {listed(BATCH_INTERFACES)}")
-            yield Finding(path, "V-13", f"'{interface}' has no Batch API here; {hint}")
+            way = WayOut(interface, BATCH_INTERFACES, "batchable:")
+            yield Finding(path, "V-13", f"'{interface}' has no Batch API here", way)
         for phase in _mapping(phases):
             if phase not in BATCH_PHASES:
-                hint = way_out(phase, BATCH_PHASES, f"phases: {listed(BATCH_PHASES)}")
-                yield Finding((*path, phase), "V-13", f"'{phase}' is no phase with batches; {hint}")
+                way = WayOut(phase, BATCH_PHASES, "phases:")
+                yield Finding((*path, phase), "V-13", f"'{phase}' is no phase with batches", way)
 
 
 def _parameters(draft: Draft) -> Iterator[Finding]:
@@ -175,11 +175,10 @@ def _simulated(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
 
 def _unknown_to_simulated(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
     """Elsewhere the provider says what it does not know; a simulated model in this process is its own."""
-    known = OPTIONS["simulated"] | SAMPLING | OUR_KEYS
-    for key in parameters:
-        if key not in known and not is_credential_name(key):
-            otherwise = (
-                f"it has {listed(sorted(OPTIONS['simulated']))}, and takes the usual sampling parameters"
-            )
-            hint = way_out(key, sorted(known), otherwise)
-            yield Finding((*path, key), "V-18", f"no simulated model knows '{key}'; {hint}")
+    known = sorted(OPTIONS["simulated"] | SAMPLING | OUR_KEYS)
+    own = ", ".join(sorted(OPTIONS["simulated"]))
+    otherwise = f"it has {own}, and takes the usual sampling parameters"
+    for key in parameters.keys() - known:
+        if not is_credential_name(key):
+            way = WayOut(key, known, otherwise)
+            yield Finding((*path, key), "V-18", f"no simulated model knows '{key}'", way)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,20 +20,37 @@ class Source(NamedTuple):
     teacher: str
 
 
-def supplies(parameters: Mapping[str, Any], name: str | None, category: str | None) -> bool:
-    """Whether a benchmark teacher with these parameters serves a task: the one that ``parameters.task``
-    names, and no other; where it names none, those of the category ``benchmark``."""
-    assigned = parameters.get("task")
-    return category == BENCHMARK if assigned is None else assigned == name
+class Suppliers:
+    """Benchmark teachers, given with their parameters, by the tasks that they serve: the one that
+    ``parameters.task`` names, and no other; where it names none, those of the category ``benchmark``."""
+
+    def __init__(self, teachers: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        self._order: dict[str, int] = {}
+        self._assigned: dict[str, list[str]] = {}
+        self._others: list[str] = []
+        for name, parameters in teachers:
+            self._order[name] = len(self._order)
+            assigned = parameters.get("task")
+            if assigned is None:
+                self._others.append(name)
+            elif isinstance(assigned, str):
+                self._assigned.setdefault(assigned, []).append(name)
+
+    def of(self, task: str | None, category: str | None) -> list[str]:
+        """Who serves a task, in the order of the file."""
+        assigned = self._assigned.get(task, []) if task is not None else []
+        others = self._others if category == BENCHMARK else []
+        return sorted([*assigned, *others], key=self._order.__getitem__)
+
+    @classmethod
+    def among(cls, config: Config) -> Suppliers:
+        teachers = config.with_role("teacher")
+        return cls((model.name, model.parameters) for model in teachers if model.interface == BENCHMARK)
 
 
 def item_sources(config: Config, task: TaskConfig) -> tuple[str, ...]:
     """The benchmark teachers that serve a task."""
-    return tuple(
-        model.name
-        for model in config.with_role("teacher")
-        if model.interface == BENCHMARK and supplies(model.parameters, task.name, task.category)
-    )
+    return tuple(Suppliers.among(config).of(task.name, task.category))
 
 
 def item_writers(config: Config, task: TaskConfig) -> tuple[str, ...]:
@@ -45,8 +62,9 @@ def item_writers(config: Config, task: TaskConfig) -> tuple[str, ...]:
 
 def item_files(config: Config, folder: RunDir) -> dict[Path, Source]:
     """Where the items of the benchmark teachers lie, or are to be put."""
+    suppliers = Suppliers.among(config)
     return {
         folder.datapoints(task.name, teacher): Source(task, teacher)
         for task in config.tasks
-        for teacher in item_sources(config, task)
+        for teacher in suppliers.of(task.name, task.category)
     }

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from coeval.core.errors import StoreError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
+from coeval.core.text import listed
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.names import is_name
-from coeval.pipeline.config.problems import Finding, listed, way_out
+from coeval.pipeline.config.problems import Finding, WayOut
 from coeval.pipeline.config.roles import Teachers
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.store.legacy import is_legacy
@@ -79,8 +80,8 @@ def _outlived(run: RunDir, modes: Mapping[Phase, str]) -> Iterator[Finding]:
 def _unknown_models(known: list[str], wanted: tuple[str, ...]) -> Iterator[Finding]:
     for name in wanted:
         if name not in known:
-            hint = way_out(name, known, f"models: {listed(known)}")
-            yield Finding(("models",), "V-30", f"{ONLY_MODELS} names '{name}', which is none of them; {hint}")
+            message = f"{ONLY_MODELS} names '{name}', which is none of them"
+            yield Finding(("models",), "V-30", message, WayOut(name, known, "models:"))
 
 
 def _cannot_continue(run: RunDir, identifier: str) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from coeval.models.simulated.traits import SAMPLING
-from coeval.pipeline.config.problems import Finding, KeyPath, closest, listed, shown, way_out
+from coeval.pipeline.config.problems import Finding, KeyPath, WayOut, closest, shown
 from coeval.pipeline.config.schema import (
     OPTIONS,
     Config,
@@ -52,6 +53,10 @@ _BOUNDS = {
 }
 
 
+_MOST_GUESSED = 1_000
+"""Unknown keys of a file that are held against the known ones, lest each stand for two mistakes."""
+
+
 class Structure(NamedTuple):
     """``config`` where the data has the schema's shape; else what is wrong, and which paths are unusable."""
 
@@ -66,7 +71,8 @@ def check_structure(data: dict[str, Any]) -> Structure:
         return Structure(Config.model_validate(data), [], frozenset())
     except ValidationError as error:
         details = error.errors(include_url=False)
-    misspelt = set[KeyPath]().union(*map(_meant, details))
+    unknown = itertools.islice(filter(_is_unknown_key, details), _MOST_GUESSED)
+    misspelt = set[KeyPath]().union(*map(_meant, unknown))
     findings = [
         _finding(detail)
         for detail in details
@@ -109,9 +115,8 @@ def _choices(detail: ErrorDetails) -> list[str]:
 
 
 def _meant(detail: ErrorDetails) -> set[KeyPath]:
-    """The paths that a misspelt or misplaced key stands for: unusable too, but no second mistake."""
-    if not _is_unknown_key(detail):
-        return set()
+    """The paths that an unknown key, misspelt or misplaced, stands for: unusable too, but no second
+    mistake."""
     path = _path(detail)
     if (section := _home(path)) is not None:
         return {(*path[:-1], section), (*path[:-1], section, path[-1])}
@@ -139,10 +144,10 @@ def _finding(detail: ErrorDetails) -> Finding:
         if (section := _home(path)) is not None:
             return Finding(path, "V-18", f"the key '{path[-1]}' belongs under {section}; move it there")
         known = _known_keys(detail)
-        hint = way_out(str(path[-1]), known, f"known here: {listed(known)}")
-        return Finding(path, "V-18", f"the key '{path[-1]}' is unknown; {hint}")
-    rule, message = _wording(detail, path)
-    return Finding(path, _rule_of_path(path) or rule, message)
+        way = WayOut(str(path[-1]), known, "known here:")
+        return Finding(path, "V-18", f"the key '{path[-1]}' is unknown", way)
+    finding = _broken(detail, path)
+    return finding._replace(rule=_rule_of_path(path) or finding.rule)
 
 
 def _rule_of_path(path: KeyPath) -> str | None:
@@ -166,6 +171,18 @@ def _rule_of_path(path: KeyPath) -> str | None:
             return None
 
 
+def _broken(detail: ErrorDetails, path: KeyPath) -> Finding:
+    """A value that is absent, or that cannot stand where it does."""
+    if detail["type"] == "literal_error":
+        value, choices = detail["input"], _choices(detail)
+        what = f"{_shown(value, path)} is not valid"
+        ways = f"use {_USUAL.get(str(path[-1]), '')}{' | '.join(choices)}"
+        return Finding(
+            path, "V-20", what, WayOut(value if isinstance(value, str) else "", choices, always=ways)
+        )
+    return Finding(path, *_wording(detail, path))
+
+
 def _wording(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
     kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
     if kind.startswith("V-"):
@@ -180,11 +197,6 @@ def _wording(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
         return "V-21", f"is {_shown(value, path)}; use {words} {context[bound]:g}"
-    if kind == "literal_error":
-        choices = _choices(detail)
-        hint = way_out(value, choices, "") if isinstance(value, str) else ""
-        ways = _USUAL.get(str(path[-1]), "") + " | ".join(choices)
-        return "V-20", f"{_shown(value, path)} is not valid; {hint + ' ' if hint else ''}use {ways}"
     if wanted := _KINDS.get(kind):
         return "V-20", f"is {_shown(value, path)}, not {wanted}; {_put_right(value, wanted)}"
     return "V-20", f"{detail['msg']}; see the configuration guide"

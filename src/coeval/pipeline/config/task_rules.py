@@ -3,23 +3,26 @@ that there is something to score (V-29)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from coeval.core.text import placeholders
 from coeval.pipeline.config.draft import Draft
-from coeval.pipeline.config.problems import Finding, KeyPath, listed, way_out
+from coeval.pipeline.config.problems import Finding, KeyPath, WayOut
 from coeval.pipeline.config.roles import Teachers
 from coeval.pipeline.config.sources import BENCHMARK
 from coeval.pipeline.prompts import VARIABLES
 
 
-def task_rules(draft: Draft, index: int) -> Iterator[Finding]:
-    yield from _labels(draft, index)
-    if not _is_supplied(draft, index):
-        yield from _sample_sizes(draft, index)
-    yield from _prompt_library(draft, index)
-    yield from _seeds(draft, index)
-    yield from _scored(draft, index)
+def task_rules(draft: Draft) -> Iterator[Finding]:
+    teachers = Teachers(draft)
+    models = frozenset(draft.names("models").values()) if draft.all_named("models") else None
+    for index in draft.entries("tasks"):
+        yield from _labels(draft, index)
+        if not _is_supplied(draft, index, teachers):
+            yield from _sample_sizes(draft, index)
+        yield from _prompt_library(draft, index, models)
+        yield from _seeds(draft, index)
+        yield from _scored(draft, index)
 
 
 def _labels(draft: Draft, index: int) -> Iterator[Finding]:
@@ -34,18 +37,17 @@ def _labels(draft: Draft, index: int) -> Iterator[Finding]:
         declared = draft.get("tasks", index, "target_attributes_seed", default={}) or {}
         otherwise = "with 'auto' or 'complete', declare it in target_attributes_seed"
     else:
-        otherwise = f"target attributes: {listed(declared)}"
+        otherwise = "target attributes:"
     for position, label in enumerate(labels):
         if label not in declared:
-            hint = way_out(label, declared, otherwise)
             path: KeyPath = ("tasks", index, "label_attributes", position)
-            yield Finding(path, "V-17", f"'{label}' is not a target attribute; {hint}")
+            way = WayOut(label, declared, otherwise)
+            yield Finding(path, "V-17", f"'{label}' is not a target attribute", way)
 
 
-def _is_supplied(draft: Draft, index: int) -> bool:
+def _is_supplied(draft: Draft, index: int, teachers: Teachers) -> bool:
     """Whether nobody samples attributes for the task: benchmarks alone serve it."""
     name, category = draft.get("tasks", index, "name"), draft.get("tasks", index, "category")
-    teachers = Teachers(draft)
     return bool(teachers.supplying(name, category)) and (category == BENCHMARK or not teachers.asked)
 
 
@@ -62,23 +64,22 @@ def _sample_sizes(draft: Draft, index: int) -> Iterator[Finding]:
             yield Finding(("tasks", index, "sampling", sizes), "V-23", message)
 
 
-def _prompt_library(draft: Draft, index: int) -> Iterator[Finding]:
-    known = list(dict.fromkeys(draft.names("models").values()))
+def _prompt_library(draft: Draft, index: int, models: Collection[str] | None) -> Iterator[Finding]:
+    """``models``: their names, None where not all are known."""
     library = draft.raw("tasks", index, "prompt_library")
     for key, template in library.items() if isinstance(library, dict) else ():
         path: KeyPath = ("tasks", index, "prompt_library", key)
         identifier, dot, model = key.partition(".")
         if identifier not in VARIABLES:
-            hint = way_out(identifier, VARIABLES, f"templates: {listed(VARIABLES)}")
-            yield Finding(path, "V-24", f"there is no template '{identifier}'; {hint}")
+            way = WayOut(identifier, VARIABLES, "templates:")
+            yield Finding(path, "V-24", f"there is no template '{identifier}'", way)
             continue
-        if dot and model not in known and draft.all_named("models"):
-            hint = way_out(model, known, f"models: {listed(known)}")
-            yield Finding(path, "V-24", f"no model is named '{model}'; {hint}")
+        if dot and models is not None and model not in models:
+            yield Finding(path, "V-24", f"no model is named '{model}'", WayOut(model, models, "models:"))
         for name in dict.fromkeys(placeholders(template)) if isinstance(template, str) else ():
             if name not in VARIABLES[identifier]:
-                hint = way_out(name, VARIABLES[identifier], "for literal braces write {{ and }}")
-                yield Finding(path, "V-22", f"{{{name}}} is not a variable of {identifier}; {hint}")
+                way = WayOut(name, VARIABLES[identifier], "for literal braces write {{ and }}")
+                yield Finding(path, "V-22", f"{{{name}}} is not a variable of {identifier}", way)
 
 
 def _seeds(draft: Draft, index: int) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ Errors raised here carry their rule number as their type, so that ``structure`` 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -21,6 +22,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 from typing_extensions import TypedDict
 
+from coeval.core.text import listed
 from coeval.pipeline.config.problems import written
 
 MAPPING, WORD, LIST = "<mapping>", "<word>", "<list>"
@@ -57,10 +59,10 @@ def _as_text(value: Any) -> Any:
 def _distinct(values: list[str]) -> list[str]:
     if not values:
         raise PydanticCustomError("V-25", "has no values; list at least one")
-    repeated = sorted({value for value in values if values.count(value) > 1})
+    repeated = sorted(value for value, times in Counter(values).items() if times > 1)
     if repeated:
         raise PydanticCustomError(
-            "V-25", "lists {repeated} more than once; keep one of each", {"repeated": ", ".join(repeated)}
+            "V-25", "lists {repeated} more than once; keep one of each", {"repeated": listed(repeated)}
         )
     return values
 
