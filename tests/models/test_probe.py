@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,16 @@ from typing import Any
 import msgspec
 import pytest
 import raw_server
+import uvloop
 from fakes.openai_chat import Answer, Broken, fake
 
 from coeval.core.errors import CoevalError, Draining, QuotaExhausted, RateLimited
 from coeval.core.records import Completion, Failure, Request
 from coeval.models import reach as reach_module
 from coeval.models.base import Model, ModelSpec
+from coeval.models.endpoint import Endpoint
 from coeval.models.keys import Keys
+from coeval.models.limits import Limiter
 from coeval.models.open import Models
 from coeval.models.probe import ProbeResult, probe
 from coeval.models.quota import UsageLedger
@@ -179,3 +184,22 @@ async def test_a_model_that_may_not_be_asked_is_not_looked_for(tmp_path: Path) -
             (result,) = await probe(models)
     assert result.error is not None
     assert result.error.kind == "quota"
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_host_that_was_reached_leaves_no_socket_behind(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """What uvloop closes before it owns it is closed twice, and so is what has its number by then."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        endpoint = Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}", {}, Limiter())
+
+        async def reach_often() -> None:
+            for _ in range(20):
+                await reach_module.reach(endpoint, "/v1/models")
+
+        with warnings.catch_warnings(record=True) as seen, asyncio.Runner(loop_factory=loop) as runner:
+            warnings.simplefilter("always", ResourceWarning)
+            runner.run(reach_often())
+            gc.collect()
+    assert [str(warning.message) for warning in seen] == []

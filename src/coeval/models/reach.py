@@ -41,11 +41,12 @@ async def reach(endpoint: Endpoint, path: str) -> None:
     try:
         while True:
             try:
-                await dialler.dial(origin, _Caller, deadline - loop.time())
+                caller = await dialler.dial(origin, _Caller, deadline - loop.time())
             except (NoConnection, ConnectTimeout, socket.gaierror) as error:
                 if loop.time() + pause_s > deadline:
                     raise _told(endpoint, path, error) from None
             else:
+                await caller.hang_up()
                 return
             await asyncio.sleep(pause_s)
             pause_s *= 2
@@ -54,10 +55,21 @@ async def reach(endpoint: Endpoint, path: str) -> None:
 
 
 class _Caller(asyncio.Protocol):
-    """Hangs up when somebody answers."""
+    """A connection on which nothing is said."""
+
+    def __init__(self) -> None:
+        self._closed = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast("asyncio.Transport", transport).abort()
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._closed.set_result(None)
+
+    async def hang_up(self) -> None:
+        """Close the socket. Within `connection_made` uvloop does not own it yet, and it is closed twice."""
+        self._transport.abort()
+        await self._closed
 
 
 def _told(
