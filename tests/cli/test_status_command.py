@@ -71,7 +71,7 @@ def test_foreign_text_is_shown_short_and_moves_no_cursor(lab: Lab) -> None:
 def test_lines_that_are_no_records_are_counted_with_the_way_to_look_at_them(lab: Lab) -> None:
     path = next((lab.path / "phase5_evaluations").glob("*.jsonl"))
     path.write_bytes(b"garbage\n\xff\n" + path.read_bytes())
-    assert "2 lines are no records; see coeval repair --run" in " ".join(status(lab))
+    assert "2 invalid records; see coeval repair --run" in " ".join(status(lab))
 
 
 def test_a_run_that_was_killed_is_not_called_running(lab: Lab) -> None:

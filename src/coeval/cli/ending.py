@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import traceback
+from contextlib import suppress
 
 import typer
 
@@ -69,7 +70,7 @@ def _interruption(end: SystemExit) -> KeyboardInterrupt | None:
 
 def _tell_interruption(interruption: KeyboardInterrupt) -> int:
     """What was interrupted, if it says more than that."""
-    print(str(interruption) or ALL_SAVED, file=sys.stderr)
+    _print_error(str(interruption) or ALL_SAVED)
     return INTERRUPTED
 
 
@@ -83,5 +84,15 @@ def _tell(error: Exception, code: int, prefix: str = "") -> int:
     else:
         text = plain_lines(str(error)) or type(error).__name__
         hint = "\nRun again with --log-level DEBUG for the traceback." if prefix else ""
-        print(f"{prefix}{text}{hint}", file=sys.stderr)
+        _print_error(f"{prefix}{text}{hint}")
     return code
+
+
+def _print_error(text: str) -> None:
+    """A message on standard error; on a terminal it is folded between words."""
+    if sys.stderr.isatty():
+        from coeval.cli.folding import folded  # here, because most commands end without
+
+        with suppress(OSError):
+            text = "\n".join(folded(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80))
+    print(text, file=sys.stderr)

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from coeval.cli.folding import folded
 from coeval.core.plain import plain
 
 _GAP = "  "
@@ -87,7 +88,7 @@ def _lines(row: Row, columns: Sequence[Column], layout: _Layout) -> Iterator[str
     if not columns[len(cells) - 1].free:
         yield begin + _GAP.join(cells)
         return
-    first, *others = _folded(row.cells[-1], layout.widths[-1])
+    first, *others = folded(row.cells[-1], layout.widths[-1])
     start = begin + "".join(cell + _GAP for cell in cells[:-1])
     yield start + first
     for line in others:
@@ -97,10 +98,3 @@ def _lines(row: Row, columns: Sequence[Column], layout: _Layout) -> Iterator[str
 def _padded(text: str, width: int, *, words: bool) -> str:
     blanks = " " * (width - cell_len(text))
     return text + blanks if words else blanks + text
-
-
-def _folded(text: str, width: int) -> list[str]:
-    """``text`` in lines, folded between words."""
-    if cell_len(text) <= width:
-        return [text]
-    return [line.plain.rstrip() for line in Text(text).wrap(Console(width=width), width)]

@@ -131,13 +131,14 @@ def _show_reasons(report: Report, console: Console) -> None:
 def _show_lines(title: str, lines: list[Line], folder: Path, console: Console) -> None:
     from rich.text import Text
 
+    from coeval.cli.say import say
     from coeval.core.plain import plain
 
     if lines:
         console.print(Text(f"{title}:", style="bold"))
     for line in lines:
         why = f"  {line.flaw.reason}: {line.flaw.detail}" if line.flaw else ""
-        console.print(Text(plain(f"{line.path.relative_to(folder)}:{line.number}{why}")), soft_wrap=True)
+        say(console, f"{line.path.relative_to(folder)}:{line.number}{why}")
         text = line.text[: 4 * _EXCERPT].decode(errors="backslashreplace").rstrip("\n")
         console.print(
             Text("  " + plain(text[:_EXCERPT]) + ("…" if len(text) > _EXCERPT else ""), style="dim")
@@ -145,26 +146,25 @@ def _show_lines(title: str, lines: list[Line], folder: Path, console: Console) -
 
 
 def _show_outcome(report: Report, dry_run: bool, console: Console) -> None:
-    from rich.text import Text
+    from coeval.cli.gaps_view import CONTINUE, tell_way_on
+    from coeval.cli.say import say
 
     for file in report.files:
         if file.damaged is not None:
-            console.print(Text(f"damaged: {file.damaged}", style="yellow"))
+            say(console, f"damaged: {file.damaged}", "yellow")
     if report.no_plan:
-        console.print(Text(f"Gaps cannot be counted: {report.no_plan}", style="yellow"))
+        say(console, f"Gaps cannot be counted: {report.no_plan}", "yellow")
     if report.unsettled:
-        console.print(Text(f"Phases 1–2 are not finished for: {', '.join(report.unsettled)}", style="yellow"))
+        say(console, f"Phases 1–2 are not finished for: {', '.join(report.unsettled)}", "yellow")
     invalid = sum(file.invalid for file in report.files)
     noun = "invalid record" if invalid == 1 else "invalid records"
     if report.aside is not None:
-        console.print(Text(f"{invalid:,} {noun} set aside in {report.aside}"), soft_wrap=True)
+        say(console, f"{invalid:,} {noun} set aside in {report.aside}")
     elif invalid:
-        console.print(
-            Text(f"{invalid:,} {noun}. Nothing was changed; leave out --dry-run to set them aside.")
-        )
+        say(console, f"{invalid:,} {noun}. Nothing was changed; leave out --dry-run to set them aside.")
     else:
-        console.print(Text("All records are valid."))
-    if dry_run and invalid:
-        return
-    if any(file.owed for file in report.files) or report.unsettled:
-        console.print(Text("Make what is owed with: coeval run --config FILE --continue"))
+        say(console, "All records are valid.")
+    owed = sum(file.owed for file in report.files)
+    if (owed or report.unsettled) and not (dry_run and invalid):
+        asks = bool(report.unsettled) or owed > sum(short.missing for short in report.short)
+        tell_way_on(console, report.short, CONTINUE, asks=asks)

@@ -18,7 +18,7 @@ from rich.text import Text
 from coeval.analysis.label_columns import LABELS, label_columns
 from coeval.analysis.results_html import SIMULATED
 from coeval.cli.result_notes import NO_LABEL, notes, warnings
-from coeval.cli.say import warn
+from coeval.cli.say import say, warn
 from coeval.core.plain import plain
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
@@ -57,9 +57,9 @@ def render(results: Results, console: Console) -> None:
         for table in _label_tables(results.labels, console.width):
             console.print(table)
     if not scored and not results.labels:
-        console.print(Text("no scores yet: no answer has been judged"))
+        say(console, "no scores yet: no answer has been judged")
     for note in notes(results, scored=scored):
-        console.print(Text(note, style="dim"))
+        say(console, note, "dim")
     for warning in warnings(results):
         warn(console, warning)
 

@@ -46,6 +46,8 @@ def results(
     from coeval.analysis.breakdown import breakdown
     from coeval.analysis.scores import results as scores_of
     from coeval.cli import results_view, streams
+    from coeval.cli.gaps_view import tell_missing
+    from coeval.pipeline.gaps import gaps_of
     from coeval.pipeline.reading import reading
 
     with reading(folder) as (reader, notes):
@@ -57,3 +59,5 @@ def results(
         results_view.print_csv(found, parts)
     else:
         results_view.print_tables(found, parts, streams.results())
+    if (gaps := gaps_of(folder)) is not None:
+        tell_missing(gaps, streams.messages())

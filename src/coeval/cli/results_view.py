@@ -9,13 +9,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from coeval.analysis.results_html import SIMULATED
 from coeval.cli.json_text import json_text
+from coeval.cli.name_table import Column, Row, print_table
 from coeval.cli.result_table import bracketed, render
 from coeval.cli.say import say
 from coeval.core.plain import plain
@@ -36,7 +35,7 @@ def print_tables(results: Results, parts: Parts | None, console: Console) -> Non
     if not parts:
         say(console, _why_nothing(results))
     for task, of_task in groupby(parts, key=lambda score: score.task):
-        console.print(_table(task, list(of_task), repeated=not console.file.isatty()))
+        _show_parts(task, list(of_task), console)
     if parts:
         say(
             console,
@@ -56,24 +55,30 @@ def _why_nothing(results: Results) -> str:
     return "no scores yet: no answer has been judged"
 
 
-def _table(task: str | None, parts: Parts, *, repeated: bool) -> Table:
-    """A row for each part and student; a part's name stands once, or on every row for whoever searches."""
+def _show_parts(task: str | None, parts: Parts, console: Console) -> None:
+    """On a terminal a part's name stands above its students; elsewhere on every row, for whoever searches."""
     by = parts[0].by
     where = f"in {plain(task)}" if task is not None else "over all tasks"
-    title = Text(f"Scores {where} by {by}")
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
-    table.add_column(by, overflow="fold")
-    table.add_column("student", overflow="fold")
-    for heading in ("score", "n", "failed"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    before = None
-    for score in parts:
-        name = "" if score.part == before and not repeated else plain(score.part)
-        before = score.part
-        student = f"{plain(score.student)} (removed)" if "student" in score.removed else plain(score.student)
-        figures = (bracketed(score.mean, score.low, score.high), f"{score.n:,}", f"{score.failed:,}")
-        table.add_row(*map(Text, (name, student, *figures)), style="dim" if score.removed else None)
-    return table
+    title, figures = f"Scores {where} by {by}", [*map(Column, ("score", "n", "failed"))]
+    if not console.file.isatty():
+        rows = [Row(score.part, (_student(score), *_figures(score))) for score in parts]
+        print_table(console, title, by, [Column("student", words=True), *figures], rows)
+        return
+    rows = []
+    for part, of_part in groupby(parts, key=lambda score: score.part):
+        rows.append(Row(part))
+        rows += [
+            Row(f"  {_student(score)}", _figures(score), "dim" if score.removed else "") for score in of_part
+        ]
+    print_table(console, title, f"{by}, student", figures, rows)
+
+
+def _student(score: PartScore) -> str:
+    return f"{score.student} (removed)" if "student" in score.removed else score.student
+
+
+def _figures(score: PartScore) -> tuple[str, ...]:
+    return bracketed(score.mean, score.low, score.high), f"{score.n:,}", f"{score.failed:,}"
 
 
 def print_json(results: Results, parts: Parts | None) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from coeval.api import Run, arun, find_keys
 from coeval.cli import streams
+from coeval.cli.gaps_view import tell_way_on
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.name_table import Column, Row, print_table
 from coeval.cli.progress_view import Terminal
@@ -157,13 +157,14 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
                 messages,
                 "Answers were cut off at max_tokens: raise it before going on, or they will be again.",
             )
-        messages.print(Text(f"Fill the gaps with: {way_on}"), soft_wrap=True)
+        asks = summary.missing > sum(short.missing for short in summary.short)
+        tell_way_on(messages, summary.short, way_on, asks=asks)
         if any(outcome.failed for outcome in summary.phases.values()):
-            messages.print(Text(f"What failed, and why: coeval status --run {run.path}"), soft_wrap=True)
+            say(messages, f"What failed, and why: coeval status --run {run.path}")
     elif summary.interrupted:
         way = way_on if begun else "the same command"
-        messages.print(Text(f"Stopped. Go on with: {way}"), soft_wrap=True)
-    messages.print(Text(f"Artifacts: {run.path}"), soft_wrap=True)
+        say(messages, f"Stopped. Go on with: {way}")
+    say(messages, f"Artifacts: {run.path}")
 
 
 def _tell_gaps(summary: Summary, messages: Console) -> None:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from coeval.cli.folding import folded
 from coeval.core.plain import plain
+
+__all__ = ["say", "warn"]
+
+_WARNING = "warning: "
 
 
 def say(console: Console, sentence: str, style: str = "") -> None:
     """Print it, folded between words where the console is narrower."""
-    console.print(Text(plain(sentence), style=style))
+    for line in folded(plain(sentence), console.width):
+        console.print(Text(line, style=style), soft_wrap=True)
 
 
 def warn(console: Console, sentence: str) -> None:
     """Print it as the warning that it is: told by its first word, in a terminal by its colour too."""
-    console.print(Text("warning: ", style="bold yellow") + Text(plain(sentence), style="yellow"))
+    first, *others = folded(_WARNING + plain(sentence), console.width)
+    console.print(
+        Text(_WARNING, style="bold yellow") + Text(first[cell_len(_WARNING) :], style="yellow"),
+        soft_wrap=True,
+    )
+    for line in others:
+        console.print(Text(line, style="yellow"), soft_wrap=True)

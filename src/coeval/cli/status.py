@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coeval.cli.later import FETCH_BATCHES, not_yet
-from coeval.core.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from coeval.pipeline.config.schema import Phase
     from coeval.pipeline.outcome import ErrorLine
-    from coeval.pipeline.recorded import Entry, EvaluationEntry
+    from coeval.pipeline.recorded import Entry, EvaluationEntry, Recorded
+    from coeval.pipeline.repair import Report
     from coeval.store.journal import Index
     from coeval.store.rundir import Meta, RunDir
 
@@ -42,72 +43,123 @@ def status(
         raise not_yet("--fetch-batches", FETCH_BATCHES)
     folder = run_folder(run)
     console = streams.results()
-    _show_meta(folder, console)
-    _show_phases(folder, console)
+    report = _report(folder)
+    _show_meta(folder, report, console)
+    _show_phases(folder, report, console)
     _show_errors(folder, console)
 
 
-def _show_meta(folder: RunDir, console: Console) -> None:
-    from rich.text import Text
+def _report(folder: RunDir) -> Report | None:
+    """What the files hold and lack, as `coeval repair` finds it; None of a run that has not been started, or
+    is of the older layout."""
+    from coeval.pipeline.repair import Wanted, inspect
+    from coeval.store.legacy import is_legacy
+
+    started = folder.meta.exists() or folder.config.exists()
+    return inspect(folder, Wanted()) if started and not is_legacy(folder.path) else None
+
+
+def _show_meta(folder: RunDir, report: Report | None, console: Console) -> None:
+    from coeval.cli.say import say
 
     try:
         meta = folder.read_meta()
     except FileNotFoundError:
-        console.print(Text(f"{folder.path}: not started yet (no meta.json)"))
+        say(console, f"{folder.path}: not started yet (no meta.json)")
         return
     kind = " (simulated models)" if meta.simulated else ""
-    standing = plain(f"{meta.experiment_id}: {_standing(folder, meta)}{kind}")
-    console.print(Text(standing, style="bold"), soft_wrap=True)
-    console.print(Text(plain(f"created {meta.created_at}, updated {meta.updated_at}"), style="dim"))
+    standing = f"{meta.experiment_id}: {_standing(folder, meta, report)}{kind}"
+    say(console, standing, "bold")
+    say(console, f"created {meta.created_at}, updated {meta.updated_at}", "dim")
     if meta.resume_from:
-        console.print(Text(plain(f"resumed from {meta.resume_from}")))
+        say(console, f"resumed from {meta.resume_from}")
 
 
-def _standing(folder: RunDir, meta: Meta) -> str:
-    """A run that was killed still says that it is running; whether it is, its lock tells."""
+def _standing(folder: RunDir, meta: Meta, report: Report | None) -> str:
+    """A run that was killed still says that it is running; whether it is, its lock tells. One that has lost
+    records since says that it is complete."""
     if meta.status != "running":
-        return meta.status
+        lacks = report is not None and (report.unsettled or any(file.owed for file in report.files))
+        return "incomplete" if lacks and meta.status == "completed" else meta.status
     writer = folder.writer()
     if writer is not None:
         return f"running (process {writer})"
     return "stopped before its end; go on with coeval run --config FILE --continue"
 
 
-def _show_phases(folder: RunDir, console: Console) -> None:
-    from rich.text import Text
-
+def _show_phases(folder: RunDir, report: Report | None, console: Console) -> None:
     from coeval.analysis.empty_answers import empty_answers_sentence
     from coeval.cli.name_table import Column, Row, print_table
-    from coeval.cli.say import warn
+    from coeval.cli.say import say, warn
+    from coeval.pipeline.config.schema import PHASES
     from coeval.pipeline.recorded import Recorded
     from coeval.pipeline.supplied import waiting_items
 
     meta = folder.read_meta() if folder.meta.exists() else None
-    recorded = Recorded().read(folder, supplied=waiting_items(folder))
-    counts: dict[str, Index[Entry] | Index[EvaluationEntry]] = {
-        "data_generation": recorded.items,
-        "response_collection": recorded.responses,
-        "evaluation": recorded.evaluations,
-    }
+    invalid = {file.path: file.flaws for file in report.files if file.flaws} if report is not None else {}
+    recorded = Recorded().read(folder, without=invalid, supplied=waiting_items(folder))
     rows = []
-    for phase in ("attribute_mapping", "rubric_mapping", *counts):
-        complete = "yes" if meta is not None and phase in meta.phases_completed else "no"
-        if (index := counts.get(phase)) is not None:
+    for phase in PHASES:
+        said_complete = meta is not None and phase in meta.phases_completed
+        missing = None if report is None else _missing(report, phase)
+        complete = said_complete if missing is None else not missing
+        index = _index(recorded, phase)
+        if index is not None:
             good = sum(1 for key in index if (entry := index.get(key)) is not None and entry.good)
-            figures = [len(folder.files(phase)), good, len(index) - good]
+            figures = [len(folder.files(phase)), good, len(index) - good, missing]
         else:
-            figures = [len(list(folder.folder(phase).glob("*.json")))]
-        rows.append(Row(phase, (complete, *(f"{figure:,}" for figure in figures))))
-    columns = (Column("complete", words=True), *map(Column, ("files", "records", "failed")))
+            figures = [len(list(folder.folder(phase).glob("*.json"))), None, None, missing]
+        cells = ("" if figure is None else f"{figure:,}" for figure in figures)
+        rows.append(Row(phase, ("yes" if complete else "no", *cells)))
+    columns = (Column("complete", words=True), *map(Column, ("files", "records", "failed", "missing")))
     print_table(console, "", "phase", columns, rows)
     if said := empty_answers_sentence(recorded.empty_answers(), "of"):
         warn(console, said)
-    if count := len(recorded.damaged):
-        lines = "line is no record" if count == 1 else "lines are no records"
-        waiting = "; items of one's own are read when the run starts"
-        started = meta is not None or folder.config.exists()
-        way = f"; see coeval repair --run {folder.path} --dry-run" if started else waiting
-        console.print(Text(f"{count:,} {lines}{way}"), soft_wrap=True)
+    if report is None:
+        if count := len(recorded.damaged):
+            lines = "line is no record" if count == 1 else "lines are no records"
+            waiting = "" if meta is not None else "; items of one's own are read when the run starts"
+            say(console, f"{count:,} {lines}{waiting}")
+    else:
+        _show_state(report, folder, console)
+
+
+def _missing(report: Report, phase: Phase) -> int | None:
+    """Records of a phase that are owed, or, of phases 1–2, documents; None where it cannot be known."""
+    if phase in ("attribute_mapping", "rubric_mapping"):
+        damaged = sum(file.damaged is not None for file in report.files if file.phase == phase)
+        return damaged or (None if report.no_plan or report.unsettled else 0)
+    return report.owed(phase)
+
+
+def _index(recorded: Recorded, phase: Phase) -> Index[Entry] | Index[EvaluationEntry] | None:
+    match phase:
+        case "data_generation":
+            return recorded.items
+        case "response_collection":
+            return recorded.responses
+        case "evaluation":
+            return recorded.evaluations
+        case _:
+            return None
+
+
+def _show_state(report: Report, folder: RunDir, console: Console) -> None:
+    """What is invalid, what is owed, and what to do about both."""
+    from coeval.cli.gaps_view import CONTINUE, tell_way_on
+    from coeval.cli.say import warn
+
+    if invalid := sum(file.invalid for file in report.files):
+        records = "1 invalid record" if invalid == 1 else f"{invalid:,} invalid records"
+        warn(console, f"{records}; see coeval repair --run {folder.path} --dry-run")
+    if report.no_plan:
+        warn(console, f"what is missing cannot be counted: {report.no_plan}")
+    if report.unsettled:
+        warn(console, f"phases 1–2 are not finished for {', '.join(report.unsettled)}")
+    owed = sum(file.owed for file in report.files)
+    if (owed or report.unsettled) and folder.writer() is None:
+        asks = bool(report.unsettled) or owed > sum(short.missing for short in report.short)
+        tell_way_on(console, report.short, CONTINUE, asks=asks)
 
 
 def _show_errors(folder: RunDir, console: Console) -> None:
@@ -116,6 +168,7 @@ def _show_errors(folder: RunDir, console: Console) -> None:
     from rich.text import Text
 
     from coeval.cli.name_table import Column, Row, print_table
+    from coeval.cli.say import say
 
     groups: Counter[tuple[str, str, str]] = Counter()
     last: deque[ErrorLine] = deque(maxlen=_LAST)
@@ -136,9 +189,9 @@ def _show_errors(folder: RunDir, console: Console) -> None:
     console.print(Text(f"Last {len(last)}{of_all}:"), style="bold")
     for error in last:
         about = error.id or error.phase or folder.errors.name
-        console.print(Text(plain(f"{error.at}  {error.kind}  {about}")), soft_wrap=True)
+        say(console, f"{error.at}  {error.kind}  {about}")
         message = error.message if len(error.message) <= _EXCERPT else f"{error.message[:_EXCERPT]}…"
-        console.print(Text(plain(f"  {message}")), style="dim")
+        say(console, f"  {message}", "dim")
 
 
 def read_errors(folder: RunDir) -> Iterator[ErrorLine]:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from coeval.core.errors import ConfigError
 from coeval.core.records import EXACT_MATCH
 from coeval.pipeline.blueprint import KINDS, Blueprint
 from coeval.pipeline.cast import Scene
+from coeval.pipeline.config.load import load_config
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.inherit import source_folder
 from coeval.pipeline.outlook import make_plan
@@ -17,7 +19,8 @@ from coeval.pipeline.plan import Plan, Slot
 from coeval.pipeline.recorded import Recorded, Stance
 from coeval.pipeline.running import Options
 from coeval.pipeline.scenes import build_scene
-from coeval.pipeline.supplied import read_supply
+from coeval.pipeline.supplied import ShortSupply, read_supply, short_supplies
+from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
 
 
@@ -32,10 +35,15 @@ class Gap:
 
 @dataclass(slots=True)
 class Gaps:
-    """``files`` in the order of the plan; ``unsettled`` are tasks whose phases 1–2 are not finished."""
+    """``files`` in the order of the plan; ``unsettled`` are tasks whose phases 1–2 are not finished;
+    ``short`` the files of items that people have to add to."""
 
     files: dict[Path, Gap] = field(default_factory=dict)
     unsettled: list[str] = field(default_factory=list)
+    short: list[ShortSupply] = field(default_factory=list)
+
+    def missing(self, phase: Phase) -> int:
+        return sum(gap.planned - gap.there for gap in self.files.values() if gap.phase == phase)
 
 
 class Without(NamedTuple):
@@ -43,6 +51,18 @@ class Without(NamedTuple):
 
     lines: Mapping[Path, Collection[int]]
     documents: Collection[Path]
+
+
+def gaps_of(folder: RunDir) -> Gaps | None:
+    """What a run lacks by its own configuration; None where that is not there or cannot be used, and for
+    runs of the older layout."""
+    if is_legacy(folder.path):
+        return None
+    try:
+        config = load_config(folder.config)
+    except ConfigError:
+        return None
+    return find_gaps(folder, config, Without({}, ()))
 
 
 def find_gaps(folder: RunDir, config: Config, without: Without) -> Gaps:
@@ -60,10 +80,10 @@ def find_gaps(folder: RunDir, config: Config, without: Without) -> Gaps:
     supplied = read_supply(config, folder).rewritten
     recorded = Recorded().read(folder, without=without.lines, supplied=supplied)
     plan = make_plan(config, Options(continue_run=True, stance=Stance.KEEP), scenes, recorded)
+    gaps.short = short_supplies(plan, folder)
+    for lacking in gaps.short:
+        gaps.files[lacking.path] = Gap("data_generation", planned=lacking.missing)
     for scene in scenes:
-        for teacher, missing in plan.unsupplied(scene).items():
-            path = folder.datapoints(scene.task.name, teacher)
-            gaps.files[path] = Gap("data_generation", planned=missing)
         for slot in plan.slots(scene):
             for phase, path, there in _records(plan, folder, scene, slot):
                 gap = gaps.files.get(path)

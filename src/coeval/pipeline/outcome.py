@@ -9,6 +9,7 @@ import msgspec
 
 from coeval.core.html_table import html_lines, html_table
 from coeval.pipeline.config.schema import PHASES, Phase
+from coeval.pipeline.supplied import ShortSupply
 
 
 class ErrorLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,11 +54,13 @@ class PhaseOutcome:
 
 @dataclass(slots=True, repr=False)
 class Summary:
-    """A run's end. ``interrupted``: somebody stopped it; ``notes``: what a user should know."""
+    """A run's end. ``interrupted``: somebody stopped it; ``notes``: what a user should know; ``short``: files
+    of items that people have to add to."""
 
     phases: dict[Phase, PhaseOutcome] = field(default_factory=lambda: {p: PhaseOutcome() for p in PHASES})
     stopped: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    short: list[ShortSupply] = field(default_factory=list)
     interrupted: bool = False
 
     @property

@@ -24,6 +24,7 @@ from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.config.sources import Source, item_files
 from coeval.pipeline.gaps import Without, find_gaps
 from coeval.pipeline.outcome import ErrorLine
+from coeval.pipeline.supplied import ShortSupply
 from coeval.pipeline.validity import Examiner, Flaw, Reason
 from coeval.store.jsonl import Appender, read_json, set_lines_aside, store_error, torn_tail, whole_lines
 from coeval.store.legacy import is_legacy
@@ -77,6 +78,14 @@ class Report:
     aside: Path | None = None
     no_plan: str | None = None
     unsettled: list[str] = field(default_factory=list)
+    short: list[ShortSupply] = field(default_factory=list)
+
+    def owed(self, phase: Phase) -> int | None:
+        """Records of a phase that are owed; None where that is not known before phases 1–2 are finished, or
+        there is no plan."""
+        if self.no_plan or self.unsettled:
+            return None
+        return sum(file.owed for file in self.files if file.phase == phase)
 
     @property
     def reasons(self) -> Counter[tuple[Phase, Reason]]:
@@ -122,15 +131,27 @@ def repair(folder: RunDir, wanted: Wanted) -> Report:
             f"experiment.resume_from: {folder.path}, which converts it and leaves out what is no record"
         )
     with nullcontext() if wanted.dry_run else folder.locked():
-        config = _config_of(folder)
-        report = examine(folder, wanted, {} if isinstance(config, str) else item_files(config, folder))
-        if isinstance(config, str):
-            report.no_plan = config
-        else:
-            _count_gaps(folder, config, report, wanted.phases)
+        report = inspect(folder, wanted)
         if not wanted.dry_run and any(file.invalid for file in report.files):
             report.aside = _set_aside(folder, report)
         return report
+
+
+def inspect(folder: RunDir, wanted: Wanted) -> Report:
+    """What a run's files hold, and what is owed; reads, and changes nothing.
+
+    Raises
+    ------
+    StoreError
+        a file cannot be read.
+    """
+    config = _config_of(folder)
+    report = examine(folder, wanted, {} if isinstance(config, str) else item_files(config, folder))
+    if isinstance(config, str):
+        report.no_plan = config
+    else:
+        _count_gaps(folder, config, report, wanted.phases)
+    return report
 
 
 def _made_anything(folder: RunDir) -> bool:
@@ -272,7 +293,7 @@ def _count_gaps(folder: RunDir, config: Config, report: Report, phases: Collecti
         {file.path for file in report.files if file.damaged is not None},
     )
     gaps = find_gaps(folder, config, without)
-    report.unsettled = gaps.unsettled
+    report.unsettled, report.short = gaps.unsettled, gaps.short
     states = {file.path: file for file in report.files}
     for path, gap in gaps.files.items():
         if gap.phase not in phases:

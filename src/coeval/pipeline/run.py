@@ -30,6 +30,7 @@ from coeval.pipeline.recorded import Recorded, Stance
 from coeval.pipeline.river import River
 from coeval.pipeline.running import Options, Running
 from coeval.pipeline.scenes import UNKNOWN, build_scene
+from coeval.pipeline.supplied import short_supplies
 from coeval.pipeline.survey import Survey, survey
 
 log = logging.getLogger("coeval")
@@ -234,6 +235,7 @@ def _sum_up(start: Begun, plan: Plan, found: Survey) -> None:
     items = summary.phases["data_generation"]
     items.unsupplied = found.unsupplied
     items.planned += found.unsupplied
+    summary.short = short_supplies(plan, running.folder)
     summary.notes += _mixed(running, plan)
     meta = start.meta
     elsewhere = _owed_elsewhere(running, plan)

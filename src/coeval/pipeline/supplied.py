@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import Datapoint
@@ -20,6 +21,7 @@ from coeval.pipeline.config.load import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.sources import Source, item_files
 from coeval.pipeline.own_item import BOM, OwnItem, read_item
+from coeval.pipeline.plan import Plan
 from coeval.store.jsonl import store_error, write_bytes_atomic
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
@@ -164,6 +166,34 @@ class Supply:
             if file.rewritten:
                 place = folder.datapoints(file.source.task.name, file.source.teacher)
                 write_bytes_atomic(place, b"".join(file.lines))
+
+
+class ShortSupply(NamedTuple):
+    """A benchmark teacher's file that holds fewer items than its task asks for; no model makes them."""
+
+    path: Path
+    task: str
+    missing: int
+    total: int
+
+    @property
+    def way_out(self) -> str:
+        lines = "1 line" if self.missing == 1 else f"{self.missing:,} lines"
+        there = self.total - self.missing
+        return (
+            f"add {lines} to {self.path} (docs/items.md), or set sampling.total of {self.task} to {there:,}"
+        )
+
+
+def short_supplies(plan: Plan, folder: RunDir) -> list[ShortSupply]:
+    """The files that hold too few items for the plan, in its order."""
+    short = []
+    for scene in plan.scenes:
+        task, total = scene.task.name, scene.task.sampling.total
+        for teacher, missing in plan.unsupplied(scene).items():
+            if missing:
+                short.append(ShortSupply(folder.datapoints(task, teacher), task, missing, total))
+    return short
 
 
 def read_supply(config: Config, folder: RunDir, taken: RunDir | None = None) -> Supply:

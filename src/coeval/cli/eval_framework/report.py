@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 
 from rich.console import Console
-from rich.text import Text
 
 from coeval.analysis.cut_off import CutOff, cut_off_sentence, warning_of_cut_off
 from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
@@ -48,7 +47,7 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
             warn(messages, "Judges were cut off: raise --judge-max-tokens, or they will be again.")
         say(messages, "Fill the gaps with the same command: only what is missing is asked for.")
     folders = ", ".join(dict.fromkeys(str(task.folder) for task in outcome.tasks))
-    messages.print(Text(f"Results: {folders}"), soft_wrap=True)
+    say(messages, f"Results: {folders}")
 
 
 def _show_figures(outcome: Outcome, console: Console) -> None:

@@ -1,0 +1,51 @@
+"""What a run lacks, in words: how many records, and what fills the gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from coeval.cli.say import say, warn
+from coeval.core.text import listed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from coeval.pipeline.config.schema import Phase
+    from coeval.pipeline.gaps import Gaps
+    from coeval.pipeline.supplied import ShortSupply
+
+__all__ = ["CONTINUE", "tell_missing", "tell_way_on"]
+
+CONTINUE = "coeval run --config FILE --continue"
+
+_NOUNS: dict[Phase, str] = {
+    "data_generation": "item",
+    "response_collection": "answer",
+    "evaluation": "judgment",
+}
+
+
+def tell_missing(gaps: Gaps, console: Console) -> None:
+    """Say what of a run's plan is not there, if anything is, and the way on."""
+    counts = {noun: gaps.missing(phase) for phase, noun in _NOUNS.items()}
+    parts = [f"{count:,} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items() if count]
+    if gaps.unsettled:
+        warn(console, f"phases 1–2 are not finished for {listed(gaps.unsettled)}")
+    if parts:
+        warn(console, f"of what is planned, this is not there: {listed(parts)}")
+    if parts or gaps.unsettled:
+        asks = bool(gaps.unsettled) or sum(counts.values()) > sum(short.missing for short in gaps.short)
+        tell_way_on(console, gaps.short, CONTINUE, asks=asks)
+
+
+def tell_way_on(console: Console, short: Iterable[ShortSupply], command: str, *, asks: bool) -> None:
+    """Say what fills the gaps: items that people write, and the command; ``asks``: it has something to ask
+    before there are more items."""
+    before = [supply.way_out for supply in short]
+    for way_out in before:
+        say(console, f"No model makes the items that are missing: {way_out}.")
+    if asks or not before:
+        say(console, f"Fill the gaps with: {command}")
+    else:
+        say(console, f"After that: {command}")

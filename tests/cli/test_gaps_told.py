@@ -1,0 +1,107 @@
+"""What a run lacks is told alike by every command that shows it, with a way on that can be taken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.invoked import Command, Ended
+from pipeline.experiments import Lab, model, task
+
+OWN = {"name": "exam", "roles": ["teacher"], "interface": "benchmark", "parameters": {"task": "story"}}
+
+
+def said(shown: Ended) -> str:
+    return " ".join((shown.out + shown.err).split())
+
+
+@pytest.fixture
+def lab(here: Path) -> Lab:
+    made = Lab(here, [model("ann"), model("ben")], [task(total=3)])
+    assert made.run().exit_code == 0
+    return made
+
+
+def missing(shown: Ended) -> list[str]:
+    """The last column of `status`, the last of `repair`: what is owed of phases 3–5."""
+    rows = [line.split() for line in shown.out.splitlines()]
+    phases = ("data_generation", "response_collection", "evaluation")
+    return [row[-1] for row in rows if row and row[0] in phases]
+
+
+def test_status_repair_and_results_agree_on_a_damaged_run(lab: Lab, coeval: Command) -> None:
+    judged = "story__ann__00001__ben__ann"
+    lab.edit("evaluation", judged, scores={"plot": "Great", "style": "High"})
+    lab.edit("evaluation", "story__ann__00002__ben__ann", scores={"plot": "High", "humour": "Low"})
+    lab.edit("response_collection", "story__ben__00003__ann", status="failed", response=None)
+    lab.lose("response_collection", "story__ben__00002__ann")
+    status, repair = coeval("status", "--run", lab.path), coeval("repair", "--run", lab.path, "--dry-run")
+    assert missing(status) == missing(repair) == ["0", "2", "4"]
+    complete = {row[0]: row[1] for line in status.out.splitlines() if len(row := line.split()) > 4}
+    assert complete["data_generation"] == "yes"
+    assert (complete["response_collection"], complete["evaluation"]) == ("no", "no")
+    assert status.out.startswith("exp: incomplete")
+    assert f"4 invalid records; see coeval repair --run {lab.path} --dry-run" in said(status)
+    assert "Fill the gaps with: coeval run --config FILE --continue" in said(status)
+    coeval("repair", "--run", lab.path)
+    results = coeval("results", "--run", lab.path)
+    assert results.code == 0
+    assert "warning: of what is planned, this is not there: 2 answers, 4 judgments" in said(results)
+    assert "Fill the gaps with: coeval run --config FILE --continue" in results.err
+    assert lab.run(continue_run=True).exit_code == 0
+    for command in ("status", "results"):
+        shown = said(coeval(command, "--run", lab.path))
+        assert "not there" not in shown
+        assert "Fill the gaps" not in shown
+
+
+def test_tables_for_programs_hold_nothing_else(lab: Lab, coeval: Command) -> None:
+    lab.lose("evaluation", "story__ann__00001__ben__ann")
+    shown = coeval("results", "--run", lab.path, "--json")
+    assert json.loads(shown.out)["students"]
+    assert "1 judgment" in shown.err
+
+
+def test_a_run_that_was_stopped_before_phase_3_is_not_called_whole(here: Path, coeval: Command) -> None:
+    lab = Lab(here, [model("ann")], [task(total=3)])
+    lab.run()
+    for path in lab.path.glob("phase[2345]*/*"):
+        path.unlink()
+    lab.tasks[0]["rubric"] = "auto"
+    (lab.path / "config.yaml").write_text(lab.file.read_text())
+    shown = coeval("status", "--run", lab.path)
+    assert "phases 1–2 are not finished for story" in said(shown)
+    assert missing(shown) == ["0", "0", "0"] or "0" not in missing(shown)
+
+
+@pytest.mark.parametrize("command", ["run", "status", "repair", "results"])
+def test_items_that_no_model_makes_are_to_be_added_or_asked_for_no_more(
+    here: Path, coeval: Command, command: str
+) -> None:
+    lab = Lab(here, [OWN, model("ann", "student"), model("jo", "judge")], [task(total=5)])
+    path = lab.path / "phase3_datapoints" / "story.exam.datapoints.jsonl"
+    path.parent.mkdir(parents=True)
+
+    def write(count: int) -> None:
+        lines: list[dict[str, Any]] = [{"id": n, "prompt": f"Question {n}?"} for n in range(1, count + 1)]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    write(3)
+    assert lab.run().exit_code == 3
+    flags = ("--config", lab.file, "--continue") if command == "run" else ("--run", lab.path)
+    shown = said(coeval(command, *flags))
+    assert (
+        f"No model makes the items that are missing: add 2 lines to {path} (docs/items.md), "
+        "or set sampling.total of story to 3."
+    ) in shown
+    assert "Fill the gaps with" not in shown, "that asks for nothing before there are items"
+    assert "After that: coeval run --config" in shown
+
+    lab.tasks[0]["sampling"]["total"] = 3
+    assert lab.run(continue_run=True).exit_code == 0
+    lab.tasks[0]["sampling"]["total"] = 5
+    write(5)
+    assert lab.run(continue_run=True).exit_code == 0
+    assert lab.counts() == (5, 5, 5)
