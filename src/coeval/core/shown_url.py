@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import unquote
 
 from coeval.core.credential_names import is_credential_name
-from coeval.core.key_shapes import is_key_like
+from coeval.core.key_shapes import is_key_like, is_password_like
 
 __all__ = ["HIDDEN", "shown_url", "url_secrets", "without_url_secrets"]
 
@@ -16,9 +16,12 @@ HIDDEN = "***"
 
 _SCHEME = r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)"
 _REST = r"(?P<host>[^/?#@\s]*)(?P<path>[^?#\s]*)(?:\?(?P<query>[^#\s]*))?(?:#(?P<fragment>\S*))?"
-_SET = re.compile(rf"\s*{_SCHEME}(?:(?P<user>.*)@)?{_REST}\s*", re.DOTALL)
-"""An address that a user wrote: what stands before its last @ may be a password, whatever is in it."""
+_SET = re.compile(rf"\s*{_SCHEME}(?:(?P<user>.*[^/]|)@)?{_REST}\s*", re.DOTALL)
+"""An address that a user wrote: what stands before its last @ may be a password, whatever is in it; only a
+part of a path may begin with one."""
 _MENTIONED = re.compile(rf"(?<![A-Za-z0-9+.-]){_SCHEME}(?:(?P<user>[^/?#\s@]*)@)?{_REST}")
+_HOST = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d*)?")
+"""What names a host and a port; what stands there in another form may be a key that was put in its place."""
 _QUERY_SECRETS = frozenset({"code", "pw", "sig", "signature"})
 
 
@@ -29,7 +32,7 @@ def shown_url(url: str) -> str:
     what is no URL is hidden.
     """
     parts = _SET.fullmatch(url)
-    if parts is None or is_key_like(parts["host"]):
+    if parts is None or not _is_host(parts["host"]):
         return HIDDEN
     user = f"{HIDDEN}@" if parts["user"] is not None else ""
     query = f"?{HIDDEN}" if parts["query"] else ""
@@ -47,8 +50,10 @@ def url_secrets(url: str) -> Iterator[str]:
     for setting in (parts["query"] or "").split("&"):
         yield from _spelled(setting.partition("=")[2])
     yield from _spelled(parts["fragment"] or "")
-    for segment in filter(is_key_like, parts["path"].split("/")):
+    for segment in filter(_is_key, parts["path"].split("/")):
         yield from _spelled(segment)
+    if not _is_host(parts["host"]):
+        yield from _spelled(parts["host"].partition(":")[0])
 
 
 def without_url_secrets(text: str) -> str:
@@ -66,12 +71,21 @@ def _mentioned(parts: re.Match[str]) -> str:
     )
 
 
+def _is_host(text: str) -> bool:
+    return _HOST.fullmatch(text) is not None and not is_key_like(text)
+
+
+def _is_key(segment: str) -> bool:
+    segment = unquote(segment)
+    return is_key_like(segment) or is_password_like(segment)
+
+
 def _spelled(value: str) -> Iterator[str]:
     yield from {value, unquote(value)}
 
 
 def _shown_path(path: str) -> str:
-    return "/".join(HIDDEN if is_key_like(unquote(segment)) else segment for segment in path.split("/"))
+    return "/".join(HIDDEN if _is_key(segment) else segment for segment in path.split("/"))
 
 
 def _shown_setting(setting: str) -> str:

@@ -20,8 +20,10 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from coeval.core.errors import UsageError
+from coeval.core.key_shapes import is_key_like, is_password_like
 from coeval.core.options import KEYS
 from coeval.core.redaction import Redactor
+from coeval.core.shown_url import HIDDEN
 from coeval.models.catalog import HOSTS, Host
 
 __all__ = ["Credential", "Keys"]
@@ -132,18 +134,22 @@ def _without_identity(fields: Mapping[str, str]) -> dict[str, str]:
 
 def _find(path: Path | None, env: Mapping[str, str], cwd: Path, home: Path) -> Path | None:
     named = env.get("COEVAL_KEYS_FILE", "").strip()
-    for asked, origin in ((path, str(KEYS)), (Path(named) if named else None, "COEVAL_KEYS_FILE")):
-        if asked is None:
+    for given, origin in ((path, str(KEYS)), (Path(named) if named else None, "COEVAL_KEYS_FILE")):
+        if given is None:
             continue
-        asked = home.joinpath(*asked.parts[1:]) if asked.parts[:1] == ("~",) else cwd / asked
+        asked = home.joinpath(*given.parts[1:]) if given.parts[:1] == ("~",) else cwd / given
         if not asked.is_file():
-            # A key may have been given in the place of a file.
-            raise UsageError(
-                f"{Redactor().message(str(asked))}, the key file that {origin} names, is not there."
-            )
+            raise UsageError(f"{_shown(given, asked)}, the key file that {origin} names, is not there.")
         return asked
     usual = (cwd / "keys.yaml", home / ".coeval" / "keys.yaml")
     return next((file for file in usual if file.is_file()), None)
+
+
+def _shown(given: Path, asked: Path) -> str:
+    """A path that leads nowhere: a key may have been given in the place of a file."""
+    if any(is_key_like(part) or is_password_like(part) for part in map(str.strip, given.parts)):
+        return HIDDEN
+    return Redactor().message(str(asked))
 
 
 def _read(path: Path) -> Entries:

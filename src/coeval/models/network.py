@@ -29,7 +29,15 @@ def proxy_for(url: URL) -> URL | None:
     address = proxies.get(url.scheme) or proxies.get("all")
     if not address or proxy_bypass(f"{url.host}:{url.port}"):
         return None
-    proxy = URL(address if "://" in address else f"http://{address}")
+    try:
+        proxy = URL(address if "://" in address else f"http://{address}")
+    except ValueError:
+        # The reason would quote what may be a part of a password.
+        raise UsageError(
+            f"the proxy set in the environment for {url.scheme}:// is no address: http://host:port, where "
+            "signs of a password such as / and @ are written %2F and %40. Correct it, or name the host in "
+            "NO_PROXY."
+        ) from None
     if proxy.scheme not in ("http", "https") or not proxy.host:
         raise UsageError(
             f"the proxy set in the environment for {url.scheme}:// ({proxy.scheme}://{proxy.host}) cannot be "

@@ -44,7 +44,9 @@ async def reach(endpoint: Endpoint, path: str) -> None:
                 caller = await dialler.dial(origin, _Caller, deadline - loop.time())
             except (NoConnection, ConnectTimeout, socket.gaierror) as error:
                 if loop.time() + pause_s > deadline:
-                    raise _told(endpoint, path, error) from None
+                    told = _told(endpoint, path, error)
+                    told.args = (endpoint.redactor.known(str(told)),)
+                    raise told from None
             else:
                 await caller.hang_up()
                 return

@@ -9,7 +9,7 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import IO
 from urllib.error import HTTPError
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 from urllib.request import HTTPSHandler, Request, build_opener
 
 from coeval.benchmarks.assets.manifest import SourceFailed
@@ -67,9 +67,7 @@ def _take(response: HTTPResponse, url: str, file: IO[bytes], limit: int, tell: C
 
 
 def _open(url: str, accept: str, patience_s: float | None) -> HTTPResponse:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https"):
-        raise SourceFailed(f"{shown_url(url)} is no http:// or https:// address")
+    parts = _parts(url)
     request = Request(urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])))  # noqa: S310  checked above
     request.add_header("Accept", accept)
     request.add_header("User-Agent", "coeval")
@@ -85,6 +83,18 @@ def _open(url: str, accept: str, patience_s: float | None) -> HTTPResponse:
     except (OSError, HTTPException, ValueError) as error:
         raise _failed(url, error) from error
     return response
+
+
+def _parts(url: str) -> SplitResult:
+    """The parts of an address; what is wrong with one is not quoted, as it may be part of a password."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise SourceFailed(f"{shown_url(url)} is no http:// or https:// address")
+    return parts
 
 
 def _read(response: HTTPResponse, size: int, url: str) -> bytes:
