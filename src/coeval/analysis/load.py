@@ -89,6 +89,7 @@ class RunReader:
         self.planned = planned
         if not self.run.is_run():
             raise UsageError(f"{folder} is no run: it holds neither meta.json nor any phase's files")
+        self.run.refuse_foreign()
         self._db = duckdb.connect(
             ":memory:",
             config={

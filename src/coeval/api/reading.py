@@ -127,8 +127,11 @@ def open_run(path: str | Path) -> Run:
     ------
     UsageError
         it is none.
+    StoreError
+        it holds links that lead out of it, or pipes and the like.
     """
     folder = RunDir(path)
     if not folder.is_run():
         raise UsageError(f"{path} is not a run folder: it holds no meta.json and no artifacts")
+    folder.refuse_foreign()
     return Run(folder.path)

@@ -17,6 +17,7 @@ from coeval.benchmarks.given import read_given, source_of
 from coeval.benchmarks.job import Job
 from coeval.benchmarks.registry import PREFIX, TASKS
 from coeval.core.errors import UsageError
+from coeval.core.plain_file import file_bytes
 from coeval.core.text import digest
 from coeval.engine.work import request_seed
 from coeval.models.base import ModelSpec
@@ -144,7 +145,7 @@ def jobs_of(evaluation: Evaluation, request: TaskRequest, assets: Mapping[str, P
         folder = TaskFolder(evaluation.folder(benchmark.label, run))
         job = Job(label, benchmark.label, run, benchmark, items, len(prompts), folder, None)
         if request.responses is not None:
-            job.tested = party("", settings.model, {}, None, digest(request.responses.read_text("utf-8")))
+            job.tested = party("", settings.model, {}, None, digest(file_bytes(request.responses).decode()))
             job.answers, job.given = read_given(request.responses, prompts, items, job.tested)
         elif evaluation.mode != "judge" and tested is not None:
             answering = _party(tested, evaluation.sampling, run_seed(evaluation.seed, run))

@@ -22,6 +22,7 @@ from coeval.benchmarks.folder import TaskFolder, first_answer
 from coeval.benchmarks.given import GivenCounts
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode
+from coeval.core.plain_file import file_bytes
 from coeval.store.jsonl import store_error
 
 __all__ = ["refuse_another_model"]
@@ -90,7 +91,7 @@ class _Summarised(msgspec.Struct):
 def _of_summary(folder: Path) -> Iterator[_Claim]:
     path = TaskFolder(folder).summary
     try:
-        summary = decode(path.read_bytes(), _Summarised)
+        summary = decode(file_bytes(path), _Summarised)
     except FileNotFoundError:
         return
     except OSError as error:

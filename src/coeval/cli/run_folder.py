@@ -17,12 +17,15 @@ def run_folder(path: Path) -> RunDir:
     ------
     UsageError
         there is no run; the message says what there is, and names runs close by.
+    StoreError
+        it holds links that lead out of it, or pipes and the like.
     """
     folder = RunDir(path)
-    if folder.is_run():
-        return folder
     if path.name == "meta.json" and RunDir(path.parent).is_run():
-        return RunDir(path.parent)
+        folder = RunDir(path.parent)
+    if folder.is_run():
+        folder.refuse_foreign()
+        return folder
     raise UsageError(plain(f"{_what_there_is(path)}{_way_out(path)}"))
 
 

@@ -22,6 +22,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from coeval.core.errors import UsageError
 from coeval.core.key_shapes import is_key_like, is_password_like
 from coeval.core.options import KEYS
+from coeval.core.plain_file import file_bytes
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import HIDDEN
 from coeval.models.catalog import HOSTS, Host
@@ -138,11 +139,11 @@ def _find(path: Path | None, env: Mapping[str, str], cwd: Path, home: Path) -> P
         if given is None:
             continue
         asked = home.joinpath(*given.parts[1:]) if given.parts[:1] == ("~",) else cwd / given
-        if not asked.is_file():
+        if not asked.exists():
             raise UsageError(f"{_shown(given, asked)}, the key file that {origin} names, is not there.")
         return asked
     usual = (cwd / "keys.yaml", home / ".coeval" / "keys.yaml")
-    return next((file for file in usual if file.is_file()), None)
+    return next((file for file in usual if file.exists()), None)
 
 
 def _shown(given: Path, asked: Path) -> str:
@@ -156,7 +157,7 @@ def _read(path: Path) -> Entries:
     try:
         if path.stat().st_mode & stat.S_IROTH:
             _log.warning("%s can be read by every user of this machine; `chmod 600` it.", path)
-        content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        content = YAML(typ="safe", pure=True).load(file_bytes(path).decode("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path}: the key file cannot be read: {error.strerror}.") from error
     except (YAMLError, ValueError, RecursionError) as error:

@@ -116,6 +116,7 @@ def repair(folder: RunDir, wanted: Wanted) -> Report:
     StoreError
         a file cannot be read or written.
     """
+    folder.refuse_foreign()
     if not wanted.dry_run:
         finish_replacing(folder)
     if not folder.is_run():

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, UsageError
+from coeval.core.plain_file import open_file
 from coeval.core.records import Datapoint
 from coeval.judging.label_values import normalise
 from coeval.pipeline.config.load import load_config
@@ -70,7 +71,7 @@ class ItemFile:
 
     def read(self) -> ItemFile:
         try:
-            with self.path.open("rb") as file:
+            with open_file(self.path) as file:
                 for number, text in enumerate(file, 1):
                     self._take(text, number)
         except OSError as error:

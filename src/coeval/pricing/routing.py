@@ -17,6 +17,7 @@ from ruamel.yaml.error import YAMLError
 
 from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert
+from coeval.core.plain_file import file_bytes
 
 __all__ = ["PricingFile", "Route", "read_pricing", "resolve_auto"]
 
@@ -50,14 +51,14 @@ def read_pricing(folder: Path = Path()) -> PricingFile:
     """
     local = folder / LOCAL_FILE
     sections = _sections(PACKAGED_FILE)
-    if not local.is_file():
+    if not local.exists():
         return _converted(sections, PACKAGED_FILE)
     return _converted(sections | _sections(local), local)
 
 
 def _sections(path: Path) -> dict[str, Any]:
     try:
-        data = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        data = YAML(typ="safe", pure=True).load(file_bytes(path).decode("utf-8-sig"))
     except (YAMLError, ValueError, RecursionError, OSError) as error:
         raise UsageError(
             f"{path} cannot be read: {' '.join(str(error).split())}; correct or remove it"

@@ -20,6 +20,7 @@ import msgspec
 from coeval.core.errors import StoreError, Undecodable
 from coeval.core.foreign import decode
 from coeval.core.options import CONTINUE
+from coeval.core.plain_file import file_bytes, open_file, refuse_other
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ def read_json(path: Path, kind: Any = Any) -> Any:
         it cannot be read, or holds something else.
     """
     try:
-        data = Path(path).read_bytes()
+        data = file_bytes(Path(path))
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -105,7 +106,7 @@ def _sync_folder(folder: Path) -> None:
 def torn_tail(path: Path) -> bytes:
     """What a crash left of the last line of a JSONL file, else nothing; the file stays as it is."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(_start_of_last_line(file.fileno(), size))
             tail = file.read()
@@ -133,7 +134,7 @@ def cut_torn_tail(path: Path) -> None:
     if not torn:
         return
     try:
-        with path.open("r+b") as file:
+        with open_file(path, "r+b") as file:
             file.truncate(file.seek(0, os.SEEK_END) - len(torn))
             os.fsync(file.fileno())
     except OSError as error:
@@ -168,7 +169,7 @@ def groups_of_lines(path: Path) -> Iterator[Lines]:
     """The whole lines of a JSONL file, about a megabyte at a time; a torn last line is left out."""
     offset = 0
     try:
-        with path.open("rb", buffering=_CHUNK) as file:
+        with open_file(path, buffering=_CHUNK) as file:
             while texts := file.readlines(_CHUNK):
                 torn = texts[-1][-1] != _NEWLINE and is_torn(texts[-1])
                 if torn:
@@ -195,7 +196,7 @@ def whole_lines(path: Path) -> Iterator[Line]:
 def line_at(path: Path, offset: int) -> bytes:
     """The line that starts at an offset given by `whole_lines`."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             file.seek(offset)
             return file.readline()
     except OSError as error:
@@ -212,7 +213,7 @@ def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
     try:
         aside.parent.mkdir(parents=True, exist_ok=True)
         with (
-            path.open("rb", buffering=_CHUNK) as source,
+            open_file(path, buffering=_CHUNK) as source,
             temporary.open("wb") as kept,
             aside.open("xb") as out,
         ):
@@ -247,6 +248,7 @@ class Appender:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            refuse_other(self._fd, path)
             self._size = os.fstat(self._fd).st_size
             if self._size and os.pread(self._fd, 1, self._size - 1) != b"\n":
                 self._size += os.write(self._fd, b"\n")  # the last line is whole but for its end

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from io import StringIO
@@ -14,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from filelock import FileLock, Timeout
 
-from coeval.core.errors import StoreError, UsageError
+from coeval.core.errors import UsageError
 from coeval.store.jsonl import read_json, store_error, write_bytes_atomic, write_json_atomic
+from coeval.store.lock import held, holder, living
+from coeval.store.own import refuse_foreign
 from coeval.store.snapshot import without_credentials
 
 FOLDERS: dict[str, str] = {
@@ -164,25 +163,24 @@ class RunDir:
             write_bytes_atomic(self.path / f"config.{stamp}.yaml", old)
         write_bytes_atomic(self.config, text)
 
+    def refuse_foreign(self) -> None:
+        """Whoever begins to read or to write a run does this first.
+
+        Raises
+        ------
+        StoreError
+            something in the folder is a link out of it, or a pipe or the like in the place of a file.
+        """
+        refuse_foreign(self.path, FOLDERS.values())
+
     @property
     def _holder(self) -> Path:
         return self.path / ".lock.holder.json"
 
     def writer(self) -> int | None:
         """The process on this machine that is at work on the run, if one is."""
-        try:
-            who = read_json(self._holder, _Holder)
-        except (OSError, StoreError):
-            return None
-        if who.host != socket.gethostname():
-            return None
-        try:
-            os.kill(who.pid, 0)  # sends nothing: asks whether there is one
-        except PermissionError:
-            pass  # there is, of another user
-        except OSError:
-            return None
-        return who.pid
+        who = living(self._holder)
+        return who.pid if who is not None else None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -200,44 +198,33 @@ class RunDir:
         """
         made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         file = self.path / ".lock"
-        lock = FileLock(file)
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise UsageError(
-                f"{self.path} is in use by {_describe(self._holder)}; wait for it or stop it"
-            ) from None
-        except OSError as error:
-            raise store_error("lock", self.path, error) from error
-        try:
-            write_json_atomic(self._holder, _Holder(os.getpid(), socket.gethostname(), now()))
-            yield
-        finally:
-            self._holder.unlink(missing_ok=True)
-            if not self.meta.exists():
-                with suppress(OSError):  # Windows keeps files that are open
-                    file.unlink()
-            lock.release()
-            with suppress(OSError):  # one that is not empty stays, and so do those above it
-                for folder in made:
-                    folder.rmdir()
+        with ExitStack() as stack:
+            stack.callback(_remove_empty, made)
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                self.refuse_foreign()
+                stack.enter_context(held(self.path, file, self._holder, now()))
+            except BlockingIOError:
+                by = self._describe_holder()
+                raise UsageError(f"{self.path} is in use by {by}; wait for it or stop it") from None
+            except OSError as error:
+                raise store_error("lock", self.path, error) from error
+            try:
+                yield
+            finally:
+                if not self.meta.exists():
+                    with suppress(OSError):  # Windows keeps files that are open
+                        file.unlink()
+
+    def _describe_holder(self) -> str:
+        who = holder(self._holder)
+        return f"process {who.pid} on {who.host} since {who.since}" if who is not None else "another process"
 
 
-class _Holder(msgspec.Struct, frozen=True):
-    """Who holds a run's lock."""
-
-    pid: int
-    host: str
-    since: str
-
-
-def _describe(holder: Path) -> str:
-    try:
-        who = read_json(holder, _Holder)
-        return f"process {who.pid} on {who.host} since {who.since}"
-    except (OSError, StoreError):
-        return "another process"
+def _remove_empty(folders: Sequence[Path]) -> None:
+    with suppress(OSError):  # one that is not empty stays, and so do those above it
+        for folder in folders:
+            folder.rmdir()
 
 
 def _yaml(data: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -125,15 +125,31 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         read_document(tmp_path)
 
 
-def test_a_file_without_end_is_refused_and_a_pipe_is_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"/dev/zero:1 .*V-27 .*larger than 2,000,000 bytes"):
+def test_devices_and_pipes_are_refused_and_what_a_shell_hands_over_is_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"/dev/zero:1 .*V-27 .*it is a device, not a file"):
         read_document(Path("/dev/zero"))
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    writer = Thread(target=pipe.write_text, args=("a: 1\n",))
-    writer.start()
-    assert read_document(pipe).data == {"a": 1}
-    writer.join()
+    with pytest.raises(ConfigError, match=r"pipe:1 .*V-27 .*it is a pipe, not a file"):
+        read_document(pipe)
+    reading, writing = os.pipe()
+    late = Timer(0.2, _write_and_close, (writing, b"a: 1\n"))
+    late.start()
+    try:
+        assert read_document(Path(f"/dev/fd/{reading}")).data == {"a": 1}
+    finally:
+        late.join()
+        os.close(reading)
+
+
+def _write_and_close(descriptor: int, data: bytes) -> None:
+    os.write(descriptor, data)
+    os.close(descriptor)
+
+
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"e\.yaml:1 .*V-27 .*larger than 2,000,000 bytes"):
+        read(tmp_path, "#" * 2_000_001)
 
 
 def test_foreign_tags_and_keys_are_problems_beside_the_rest(tmp_path: Path) -> None:

@@ -149,6 +149,9 @@ def test_sections_that_nobody_gives_are_v_01(check: Check, folder: Path, valid: 
     assert [p.split("  ")[1:3] for p in check(alone)] == [["models", "V-01"], ["tasks", "V-01"]]
     assert [p.split("  ")[2] for p in check(inheriting(valid, "exp-1"))] == ["V-10"]
     (folder / "runs" / "exp-1").mkdir(parents=True)
+    (problem,) = check(inheriting(valid, "exp-1"))
+    assert "V-10  runs/exp-1 is no run: it holds neither meta.json nor any artifacts; name one" in problem
+    (folder / "runs" / "exp-1" / "config.yaml").write_text("experiment: {}")
     assert [p.split("  ")[2] for p in check(inheriting(valid, "exp-1"))] == ["V-01", "V-01"]
 
 

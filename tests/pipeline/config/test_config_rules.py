@@ -237,6 +237,7 @@ def test_a_teacher_is_needed_only_for_work(check: Check, valid: str, folder: Pat
     kept = without.replace("storage_folder: runs", "storage_folder: runs\n  phases: {data_generation: Keep}")
     assert "V-07" in check(kept)[0]  # nothing is there to keep
     (folder / "runs" / "old").mkdir(parents=True)
+    (folder / "runs" / "old" / "meta.json").write_text("{}")
     assert check(kept + "  resume_from: old\n") == []
     assert "V-07" in check(without + "  resume_from: old\n")[0]  # phase 3 is New
     proposing = kept.replace("length: [short, long]\n      tone: [plain]", "x: [y]").replace(

@@ -16,6 +16,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from coeval.benchmarks.assets.manifest import Asset, AssetFile
+from coeval.core.plain_file import open_file
 from coeval.store.jsonl import store_error
 
 __all__ = ["Cache", "cache_folder", "is_whole", "nltk_folders", "sha256_of"]
@@ -36,7 +37,7 @@ def nltk_folders(environment: Mapping[str, str] = os.environ) -> list[Path]:
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file, in hex; `StoreError` where it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise store_error("read", path, error) from error

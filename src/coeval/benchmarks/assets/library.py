@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from coeval.benchmarks.assets.manifest import Asset, AssetMissing, Manifest, Sou
 from coeval.benchmarks.assets.unreachable import Unreachable
 from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decode
+from coeval.core.plain_file import open_file
 
 __all__ = ["Check", "Library", "Presence", "read_records"]
 
@@ -208,7 +210,7 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
         the file cannot be read, or a line of it is no record; the message has file and line.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with TextIOWrapper(open_file(path), encoding="utf-8-sig", newline="") as file:
             match path.suffix.lower():
                 case ".csv":
                     yield from csv.DictReader(file)

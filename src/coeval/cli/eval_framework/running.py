@@ -24,7 +24,9 @@ from coeval.cli.loop import interruptible, run_async
 from coeval.cli.progress_view import Terminal
 from coeval.cli.starting import begin
 from coeval.core.plain import PlainFormatter
+from coeval.core.plain_file import open_file
 from coeval.models.keys import Keys
+from coeval.store.jsonl import store_error
 
 
 def run_and_report(flags: Flags) -> int:
@@ -87,7 +89,9 @@ def _logged(folder: Path) -> Iterator[None]:
     """Write the package's log to ``run.log`` while the tasks run; a folder that stays empty is removed."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(folder / "run.log", encoding="utf-8", delay=True)
+    log = folder / "run.log"
+    _refuse_pipe(log)
+    handler = logging.FileHandler(log, encoding="utf-8", delay=True)
     handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
     package = logging.getLogger("coeval")
     package.addHandler(handler)
@@ -99,3 +103,13 @@ def _logged(folder: Path) -> Iterator[None]:
         with suppress(OSError):
             for path in made:
                 path.rmdir()
+
+
+def _refuse_pipe(log: Path) -> None:
+    """A log that is no file would keep us waiting."""
+    try:
+        open_file(log).close()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise store_error("write", log, error) from error

@@ -17,6 +17,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from coeval.core.errors import ConfigError
+from coeval.core.plain_file import open_file
 from coeval.pipeline.config.problems import Finding, KeyPath, Lines, Place, Problem
 
 MAX_DEPTH = 40
@@ -73,7 +74,7 @@ def _unreadable(path: Path | str, line: int, message: str) -> ConfigError:
 
 def _read_text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             raw = file.read(MAX_BYTES + 1)  # of /dev/zero, say, there is no end
     except OSError as error:
         reason = error.strerror or str(error)

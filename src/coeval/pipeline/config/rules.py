@@ -15,7 +15,7 @@ V-07  there are teachers for the work of phases 1–3, a student for phase 4, a 
       that a benchmark names is there
 V-08  the mode ``Model`` is for phases 3, 4 and 5
 V-09  ``rubric: extend`` needs resume_from
-V-10  the source of resume_from exists
+V-10  the source of resume_from exists, and is a run
 V-11  a new run finds none of its artifacts in its folder (checked at the start)
 V-12  generation_retries is a whole number, 0 or more
 V-13  batches: batchable interfaces, phases 3–5, true or false
@@ -58,6 +58,7 @@ from coeval.pipeline.config.roles import missing_roles
 from coeval.pipeline.config.schema import BATCH_INTERFACES, BATCH_PHASES, INTERFACES, OPTIONS
 from coeval.pipeline.config.task_rules import task_rules
 from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS
+from coeval.store.rundir import RunDir
 
 _BATCHABLE = ", ".join(BATCH_INTERFACES)
 
@@ -111,6 +112,7 @@ def _resume(draft: Draft) -> Iterator[Finding]:
     if source is not None and storage is not None:
         path: KeyPath = ("experiment", "resume_from")
         folder = resume_folder(storage, source)
+        RunDir(folder).refuse_foreign()
         if not folder.is_dir():
             message = f"there is no run '{source}', neither in {storage} nor as a path; name one that exists"
             yield Finding(path, "V-10", message)
@@ -118,6 +120,9 @@ def _resume(draft: Draft) -> Iterator[Finding]:
             yield Finding(
                 path, "V-10", f"names this run's own folder; use {CONTINUE} to go on with '{source}'"
             )
+        elif not RunDir(folder).is_run() and not RunDir(folder).config.exists():
+            message = f"{folder} is no run: it holds neither meta.json nor any artifacts; name one that is"
+            yield Finding(path, "V-10", message)
     if source is not None or not draft.sound("experiment", "resume_from"):
         return
     for index in draft.entries("tasks"):

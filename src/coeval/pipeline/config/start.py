@@ -38,7 +38,8 @@ def run_folder(config: Config) -> RunDir:
 
 
 def start_findings(draft: Draft, start: Start) -> Iterator[Finding]:
-    """Why the run cannot start as asked; nothing where it can.
+    """Why the run cannot start as asked; nothing where it can. Raises StoreError where its folder holds links
+    that lead out of it, or pipes and the like.
 
     A folder that holds no artifact of a phase in mode New (say, one with a probe's results only)
     is free. So is phase 3 where nothing lies but the items of benchmark teachers.
@@ -49,6 +50,7 @@ def start_findings(draft: Draft, start: Start) -> Iterator[Finding]:
     if storage is None or identifier is None or not is_name(identifier):
         return
     run = RunDir(Path(storage) / identifier)
+    run.refuse_foreign()
     modes = {phase: draft.get("experiment", "phases", default={}).get(phase, "New") for phase in PHASES}
     kept = [phase for phase, mode in modes.items() if mode != "New" and run.holds(phase)]
     if (start.continue_run or kept) and is_legacy(run.path):
