@@ -1,4 +1,5 @@
-"""What students' scores are made of: their means by factor, sampled attribute, judge or teacher.
+"""What students' scores are made of: their means by factor, sampled attribute, judge or teacher; and label
+accuracies by sampled attribute or teacher.
 
 The mean of a part is item-first, as the score itself is: over datapoints, of the mean over those of the
 datapoint's scores that belong to the part.
@@ -13,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import msgspec
 import numpy as np
 
-from coeval.analysis.intervals import Floats, mean_over_strata
+from coeval.analysis.intervals import Floats, mean_over_strata, wilson
 from coeval.analysis.load import RunReader
 from coeval.analysis.planned import Planned, Removed, removed_names
 
@@ -41,6 +42,31 @@ class PartScore(msgspec.Struct, frozen=True):
     units: int
     failed: int
     removed: Removed = ()
+
+
+class LabelPart(msgspec.Struct, frozen=True):
+    """The share of a student's n answers to one part of a task that state the right label, with its Wilson
+    interval; ``none_of_the_labels`` of them state none, or several."""
+
+    by: By
+    task: str
+    part: str
+    student: str
+    label: str
+    accuracy: float | None
+    low: float | None
+    high: float | None
+    n: int
+    correct: int
+    none_of_the_labels: int
+    removed: Removed = ()
+
+
+class Parts(NamedTuple):
+    """What scores are made of, and what label accuracies are made of."""
+
+    scores: tuple[PartScore, ...]
+    labels: tuple[LabelPart, ...]
 
 
 class _Place(NamedTuple):
@@ -74,6 +100,27 @@ def breakdown(reader: RunReader, by: By) -> tuple[PartScore, ...]:
             over_tasks[_Place(None, place.part, place.student)].append(found[place])
         scores += [_score(planned, by, place, several) for place, several in over_tasks.items()]
     return tuple(sorted(scores, key=_rank))
+
+
+def label_breakdown(reader: RunReader, by: By) -> tuple[LabelPart, ...]:
+    """Label accuracies by what items sampled, the label's own values among it, or by teacher; nobody judges
+    labels, and so they have no other parts. By task and part, best first; labels that the configuration has
+    lost are left out."""
+    if by not in ("attribute", "teacher"):
+        return ()
+    parts = []
+    for task, part, student, label, correct, none, n in reader.rows(_labels(by)):
+        removed = removed_names(reader.planned, student, task, label)
+        if "label" not in removed:
+            share = wilson(correct, n)
+            figures = (share.mean, share.low, share.high, n, correct, none)
+            parts.append(LabelPart(by, task, part, student, label, *figures, removed))
+    return tuple(sorted(parts, key=_label_rank))
+
+
+def _label_rank(part: LabelPart) -> tuple[bool, str, str, str, bool, float, str]:
+    gone, absent = "task" in part.removed, "student" in part.removed
+    return gone, part.task, part.label, part.part, absent, -(part.accuracy or 0.0), part.student
 
 
 def _score(planned: Planned | None, by: By, place: _Place, found: Sequence[_Found]) -> PartScore:
@@ -149,6 +196,19 @@ def _means(by: By) -> str:
             FROM {_of("units", by)} GROUP BY ALL
         )
         GROUP BY ALL
+    """  # noqa: S608
+
+
+def _labels(by: By) -> str:
+    if by == "attribute":
+        parts = _ATTRIBUTES.replace("AS attribute", "AS part")
+        found = f"(SELECT * FROM labels JOIN {parts} USING (datapoint_id))"  # noqa: S608
+    else:
+        found = "(SELECT *, teacher_model_id AS part FROM labels)"
+    return f"""
+        SELECT task_id, part, student_model_id, attribute, count(*) FILTER (match),
+               count(*) FILTER (predicted IS NULL), count(*)
+        FROM {found} GROUP BY ALL
     """  # noqa: S608
 
 

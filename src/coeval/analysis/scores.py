@@ -113,12 +113,19 @@ class Results(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         overall = [score for score in self.students if score.task is None]
-        shown = [
-            f"{score.student!r} {with_interval(score.mean, score.low, score.high) or 'unscored'}"
-            for score in overall[:3]
-        ]
+        shown = [f"{score.student!r} {self._headline(score)}" for score in overall[:3]]
         rest = len(overall) - len(shown)
         return f"Results({', '.join(shown + [f'{rest} more'] * bool(rest))})"
+
+    def _headline(self, overall: StudentScore) -> str:
+        """A student's score, or where there is none, its first label's accuracy."""
+        if (score := with_interval(overall.mean, overall.low, overall.high)) is not None:
+            return score
+        for label in self.labels:
+            if label.student == overall.student:
+                accuracy = with_interval(label.accuracy, label.low, label.high)
+                return f"{label.task} {label.attribute} {accuracy}"
+        return "unscored"
 
     def _repr_html_(self) -> str:
         return results_html(self)

@@ -43,16 +43,19 @@ def results(
         raise UsageError("--json and --csv exclude each other; give one of them")
     folder = run_folder(run)
     # Here, because they load duckdb and numpy.
-    from coeval.analysis.breakdown import breakdown
+    from coeval.analysis.breakdown import Parts, breakdown, label_breakdown
     from coeval.analysis.scores import results as scores_of
     from coeval.cli import results_view, streams
     from coeval.cli.gaps_view import tell_missing
+    from coeval.cli.say import say
     from coeval.pipeline.gaps import gaps_of
     from coeval.pipeline.reading import reading
 
     with reading(folder) as (reader, notes):
         found = scores_of(reader, notes)
-        parts = breakdown(reader, by.value) if by is not None else None
+        parts = Parts(breakdown(reader, by.value), label_breakdown(reader, by.value)) if by else None
+    if by is not None and parts is not None and not any(parts):
+        say(streams.messages(), results_view.why_nothing(found, by.value))
     if as_json:
         results_view.print_json(found, parts)
     elif as_csv:
