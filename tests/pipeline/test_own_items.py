@@ -86,7 +86,7 @@ def test_four_tasks_of_ten_items_are_240_calls(tmp_path: Path, monkeypatch: pyte
     ("written", "ids"),
     [
         (b'{"id": 1, "prompt": "One?"}\n{"id": 2, "prompt": "Two?"}', ["1", "2"]),
-        (b'{"id": 1.50, "prompt": "One?"}\r\n{"id": true, "prompt": "Two?"}\r\n', ["1.50", "true"]),
+        (b'{"id": 1.50, "prompt": "One?"}\r\n{"id": "true", "prompt": "Two?"}\r\n', ["1.50", "true"]),
         (
             b'\xef\xbb\xbf{"id": "a", "prompt": "One?"}\n\n{"id": "b c__d", "prompt": "Two?"}\n',
             ["a", "b c__d"],
@@ -132,8 +132,16 @@ REFUSED: list[tuple[bytes, str]] = [
     (b'{"id": 1, "prompt": "?", "teacher_model_id": 5}',
      "its `teacher_model_id` is 5; items of this file are of exam"),
     (b'{"id": 1, "question": "One?", "answer": "1"}', "it has no `prompt`, only `id`, `question`, `answer`"),
-    (b'{"id": 1, "prompt": "  "}', "it has no `prompt`, only `id`, `prompt`"),
-    (b'{"id": 1, "prompt": ["One?"]}', "it is no item: Expected `str | null`, got `array` - at `$.prompt`"),
+    (b'{"id": 1, "prompt": ""}', "its `prompt` is empty"),
+    (b'{"id": 1, "prompt": "  "}', "its `prompt` is empty"),
+    (b'{"id": 1, "prompt": null}', "its `prompt` is empty"),
+    (b'{"id": 1, "prompt": ["One?"]}', "its `prompt` is a list; give text"),
+    (b'{"id": 1, "prompt": 7}', "its `prompt` is a number; give text"),
+    (b'{"id": true, "prompt": "One?"}', "its `id` is true; give text or a number"),
+    (b'{"id": 1, "prompt": "One?", "sampled_target_attributes": {"colour": ["red"]}}',
+     "in its `sampled_target_attributes`, colour is a list; give one value, as text or a number"),
+    (b'{"id": 1, "prompt": "One?", "sampled_target_attributes": "red"}',
+     "its `sampled_target_attributes` is text; give a mapping, such as"),
     (b'{"prompt": "One?"}', "it has no `id`, text or a number"),
     (b'{"id": null, "prompt": "One?"}', "it has no `id`, text or a number"),
     (b'{"id": [1], "prompt": "One?"}', "it has no `id`, text or a number"),
@@ -358,3 +366,23 @@ def test_answers_do_not_depend_on_how_the_items_were_written(tmp_path: Path) -> 
         assert labs[-1].run().exit_code == 0
     assert content(labs[0]) == content(labs[1])
     assert all(lab.counts() == (2, 4, 8) for lab in labs)
+
+
+def test_a_label_in_the_wrong_place_or_misspelt_is_told_with_the_right_one(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, [exam(), *CAST], [quiz("story", total=3)])
+    path = put(
+        lab,
+        {"id": 1, "prompt": "Sky?", "colour": "blue"},
+        {"id": 2, "prompt": "Sea?", "color": "blue"},
+        {"id": 3, "prompt": "Rose?", "sampled_target_attributes": {"color": "red"}},
+    )
+    told = Told()
+    lab.run(watcher=told)
+    place = 'values of labels stand in `sampled_target_attributes`: {"colour": …}'
+    without = "the label colour has no value in `sampled_target_attributes`, and is not compared"
+    assert told.warnings == [
+        f"{path}:1: the field `colour` is not used; {place}",
+        f"{path}:1: {without} (also on line 2)",
+        f"{path}:2: the field `color` is not used; {place}",
+        f"{path}:3: {without}; color has one: is colour meant?",
+    ]

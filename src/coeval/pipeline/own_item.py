@@ -14,6 +14,7 @@ from coeval.core.records import Datapoint
 BOM = b"\xef\xbb\xbf"
 """What some editors begin a file with; it is no part of the first item."""
 
+_ATTRIBUTES = ("sampled_target_attributes", "sampled_nuanced_attributes")
 _FIELDS = frozenset(Datapoint.__struct_fields__)
 _ENCODER = msgspec.json.Encoder()
 
@@ -44,6 +45,8 @@ def read_item(text: bytes, task: str, teacher: str) -> OwnItem | str:
     own = _text(fields.get("id"))
     if not own:
         return "it has no `id`, text or a number"
+    if own in ("true", "false") and not isinstance(_value(fields, "id"), str):
+        return f"its `id` is {own}; give text or a number"
     values = {"task_id": task, "teacher_model_id": teacher}
     for name, mine in values.items():
         if (there := _value(fields, name)) not in (None, mine):
@@ -57,6 +60,8 @@ def read_item(text: bytes, task: str, teacher: str) -> OwnItem | str:
 
 
 def _made(text: bytes, fields: Mapping[str, msgspec.Raw], filled: Mapping[str, Any]) -> OwnItem | str:
+    if (misfit := _misfit(fields)) is not None:
+        return misfit
     line = _ENCODER.encode({**fields, **filled}) if filled else text.strip()
     try:
         item = decode(line, Datapoint)
@@ -64,10 +69,43 @@ def _made(text: bytes, fields: Mapping[str, msgspec.Raw], filled: Mapping[str, A
         return f"it is no item: {error}"
     if item.status == "failed":
         return "it is the record of an item that failed"
-    if not (item.prompt or "").strip():
-        return f"it has no `prompt`, only {', '.join(f'`{name}`' for name in fields)}"
     unused = tuple(name for name in fields if name not in _FIELDS)
     return OwnItem(line + b"\n", item, bool(filled), unused)
+
+
+def _misfit(fields: Mapping[str, msgspec.Raw]) -> str | None:
+    """What is wrong with the fields that people write, in their words."""
+    if "prompt" not in fields:
+        return f"it has no `prompt`, only {', '.join(f'`{name}`' for name in fields)}"
+    prompt = _value(fields, "prompt")
+    if prompt is None or (isinstance(prompt, str) and not prompt.strip()):
+        return "its `prompt` is empty"
+    if not isinstance(prompt, str):
+        return f"its `prompt` is {_kind(prompt)}; give text"
+    for name in _ATTRIBUTES:
+        attributes = _value(fields, name)
+        if attributes is not None and not isinstance(attributes, dict):
+            return f'its `{name}` is {_kind(attributes)}; give a mapping, such as {{"topic": "privacy"}}'
+        for attribute, value in (attributes or {}).items():
+            if value is None or isinstance(value, list | dict):
+                return f"in its `{name}`, {attribute} is {_kind(value)}; give one value, as text or a number"
+    return None
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case list():
+            return "a list"
+        case dict():
+            return "a mapping"
+        case str():
+            return "text"
+        case bool():
+            return "true" if value else "false"
+        case _:
+            return "a number"
 
 
 def _texts(fields: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
@@ -76,7 +114,7 @@ def _texts(fields: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
     reference = _value(fields, "reference_response")
     if reference is not None and not isinstance(reference, str | dict | list):
         filled["reference_response"] = _text(fields["reference_response"])
-    for name in ("sampled_target_attributes", "sampled_nuanced_attributes"):
+    for name in _ATTRIBUTES:
         attributes = _value(fields, name)
         if attributes is None and name == "sampled_target_attributes":
             filled[name] = {}

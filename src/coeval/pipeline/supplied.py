@@ -103,18 +103,24 @@ class ItemFile:
 
 def _remarks(found: OwnItem, task: TaskConfig) -> Iterator[str]:
     attributes, declared = found.item.sampled_target_attributes, task.target_attributes
+    labels = tuple(task.label_attributes)
     for name in found.unused:
-        yield f"the field `{name}` is not used" + _meant(name)
-    for label in task.label_attributes:
+        yield f"the field `{name}` is not used" + _meant(name, labels)
+    for label in labels:
         values = declared.get(label) if isinstance(declared, dict) else None
         if label not in attributes:
-            yield f"the label {label} has no value in `sampled_target_attributes`, and is not compared"
+            without = f"the label {label} has no value in `sampled_target_attributes`, and is not compared"
+            near = get_close_matches(label, attributes.keys() - {*labels}, n=1)
+            yield f"{without}; {near[0]} has one: is {label} meant?" if near else without
         elif values is not None and normalise(attributes[label]) not in map(normalise, values):
             yield f"the label {label} is {attributes[label]}, which target_attributes does not declare"
 
 
 @lru_cache
-def _meant(name: str) -> str:
+def _meant(name: str, labels: tuple[str, ...]) -> str:
+    """What a field that no record has was probably meant to be: a label's value, or a field."""
+    if near := get_close_matches(name, labels, n=1):
+        return f'; values of labels stand in `sampled_target_attributes`: {{"{near[0]}": …}}'
     near = get_close_matches(name, Datapoint.__struct_fields__, n=1)
     return f"; is `{near[0]}` meant?" if near else ""
 

@@ -58,9 +58,12 @@ def _sample_sizes(draft: Draft, index: int) -> Iterator[Finding]:
         pair = draft.get("tasks", index, "sampling", sizes, default=default)
         usable = draft.sound("tasks", index, attributes) and isinstance(declared, dict)
         if usable and isinstance(pair, list) and pair[0] > len(declared):
-            message = (
-                f"asks for {pair[0]} of {len(declared)} declared {attributes}; use at most {len(declared)}"
-            )
+            if declared:
+                wrong = f"asks for {pair[0]} of {len(declared)} declared {attributes}"
+                message = f"{wrong}; use at most {len(declared)}, or declare more"
+            else:
+                wrong = f"asks for {pair[0]} of each item's {attributes}, and none are declared"
+                message = f"{wrong}; declare {attributes}, or set sampling.{sizes} to [0, 0]"
             yield Finding(("tasks", index, "sampling", sizes), "V-23", message)
 
 
