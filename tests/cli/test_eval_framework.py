@@ -226,7 +226,8 @@ def test_what_is_done_without_is_said_once(
     said = " ".join(capsys.readouterr().err.split())
     names = "nltk/punkt_tab, nltk/stopwords, nltk/averaged_perceptron_tagger_eng"
     assert said.count(f"done without {names};") == 1
-    assert f"`coeval datasets fetch {names.replace(',', '')}`" in said
+    assert f"`coeval datasets fetch {names.replace(',', '')}`. Why: " in said
+    assert "no network here" in said
 
 
 @pytest.fixture

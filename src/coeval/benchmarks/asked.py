@@ -93,12 +93,14 @@ def find_assets(
     needed = dict.fromkeys(name for kind in kinds for name in kind.assets)
     found = library.ensure(needed, progress, given=given)
     optional = dict.fromkeys(name for kind in kinds for name in kind.optional_assets)
-    soon = library.soon_had(optional, progress, given=given)
+    reasons: dict[str, str] = {}
+    soon = library.soon_had(optional, progress, given=given, failed=reasons.__setitem__)
     if absent := [name for name in optional if name not in soon]:
         names = ", ".join(absent)
         note(
             f"done without {names}; what cannot be fetched is tried once an hour, and at once by "
-            f"`coeval datasets fetch {' '.join(absent)}`"
+            f"`coeval datasets fetch {' '.join(absent)}`. Why: "
+            + "; ".join(dict.fromkeys(reasons[name] for name in absent))
         )
     found |= soon
     return [

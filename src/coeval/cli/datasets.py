@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coeval.core.plain import plain
-
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -156,20 +154,27 @@ def fetch_bar(console: Console) -> Iterator[Progress]:
                 shown[what] = bars.add_task(what, total=size)
             bars.update(shown[what], completed=taken)
 
-        yield tell
+        try:
+            yield tell
+        finally:  # a bar without an end would stay, of what did not come
+            for task in bars.tasks:
+                if task.total is None:
+                    bars.update(task.id, visible=False)
 
 
 class _Lines:
-    """Says once of each thing that it is being fetched."""
+    """Says once of each thing that it is being fetched: a sentence, without bars."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._told: set[str] = set()
 
     def __call__(self, what: str, _taken: int, size: int | None) -> None:
+        from coeval.cli.say import say
+
         if what not in self._told:
             self._told.add(what)
-            self._console.print(f"fetching {plain(what)} ({_size(size)})")
+            say(self._console, f"fetching {what}{'' if size is None else f' ({_size(size)})'}")
 
 
 def _size(number: int | None) -> str:

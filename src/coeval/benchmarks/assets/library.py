@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
@@ -81,8 +81,10 @@ class Library:
         progress: Progress | None = None,
         *,
         given: Mapping[str, Path | str] | None = None,
+        failed: Callable[[str, str], None] | None = None,
     ) -> dict[str, Path]:
-        """As `ensure`, of what can be done without: one short try, and what does not come is left out.
+        """As `ensure`, of what can be done without: one short try, and what does not come is left out;
+        ``failed`` is told its name and the reason.
 
         What did not come is not asked for again for an hour, except by `ensure`.
         """
@@ -90,7 +92,10 @@ class Library:
         unreachable = Unreachable(self.cache.root)
         lately = unreachable.lately()
         fetcher.failed.update(lately)
-        found, _ = self._gather(names, fetcher, given or {}, forgiven=(SourceFailed, StoreError))
+        found, absent = self._gather(names, fetcher, given or {}, forgiven=(SourceFailed, StoreError))
+        if failed is not None:
+            for name, reason in absent.items():
+                failed(name, reason)
         unreachable.remember({key: why for key, why in fetcher.failed.items() if key not in lately})
         return found
 
