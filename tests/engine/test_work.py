@@ -17,8 +17,8 @@ from coeval.core.errors import (
     ServerFault,
     Unparsable,
 )
-from coeval.core.records import Completion, Message, Request, Usage
-from coeval.engine.work import Tally, ask, request_seed
+from coeval.core.records import CallId, Completion, Message, Request, Usage
+from coeval.engine.work import Tally, ask
 from coeval.models.base import Model
 
 
@@ -99,15 +99,15 @@ async def test_the_parts_of_a_record_add_up() -> None:
 
 @given(st.integers(), st.text(), st.integers(0, 100))
 def test_seeds_are_31_bits_and_the_same_in_any_process(run: int, key: str, attempt: int) -> None:
-    seed = request_seed(run, key, attempt)
+    seed = CallId(key, 0, attempt).seed(run)
     assert 0 <= seed < 2**31
-    assert seed == request_seed(run, key, attempt)
-    assert seed != request_seed(run, key, attempt + 1)
+    assert seed == CallId(key, 0, attempt).seed(run)
+    assert seed != CallId(key, 0, attempt + 1).seed(run)
 
 
 def test_the_seed_of_a_request_never_changes() -> None:
     """Runs on disk are gone on with: their next attempts must draw what they would have drawn."""
-    assert request_seed(0, "story__ann__00001", 0) == 128_687_197
+    assert CallId("story__ann__00001").seed(0) == 128_687_197
 
 
 class CutShort(Model):

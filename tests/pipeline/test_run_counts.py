@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -249,3 +250,21 @@ def test_overwriting_a_run_keeps_the_items_it_began_with(
     asked = listen(monkeypatch)
     assert lab.run(overwrite=True).exit_code == 0
     assert asked.phases() == (0, 0, 2, 6, 6)
+
+
+def test_every_request_of_a_run_is_known_by_what_it_is_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tries of the same thing are two calls, now and at the next start."""
+    models = [model("ann", malformed_rate=0.3, failure_rate=0.2), model("ben")]
+    tasks = [task("one", total=3), task("two", total=2, evaluation_mode="per_factor", rubric="auto")]
+    lab = Lab(tmp_path, models, tasks)
+    asked = listen(monkeypatch)
+    lab.run()
+    lab.run(continue_run=True)
+    calls = Counter((who, request.call) for who, request in asked.requests)
+    assert len(calls) > 60
+    assert all(call is not None for _, call in calls)
+    assert max(calls.values()) == 1
+    tries = {call.attempt for _, call in calls if call is not None}
+    assert {0, 1, 2} <= tries

@@ -7,6 +7,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from coeval.core.ids import item_number
+
 Names: TypeAlias = frozenset[str] | None
 """None: whoever is on record is planned."""
 
@@ -45,9 +47,8 @@ class PlannedTask(msgspec.Struct, frozen=True):
         """Whether an item counts; ``place``: which of its teacher's items on record it is, from 1."""
         if self.teachers is not None and teacher not in self.teachers:
             return False
-        number = item.rpartition("__")[2]
         if teacher not in self.supply:
-            place = int(number) if number.isdecimal() else 0
+            place = item_number(item) or 0
         return self.total is None or place <= self.total
 
 

@@ -30,6 +30,7 @@ from coeval.benchmarks.folder import file_name
 from coeval.benchmarks.outcomes import mean_metric, settle, with_responses, write_lines
 from coeval.core.errors import BadRequest, NotFound
 from coeval.core.foreign import convert
+from coeval.core.ids import judgment_id
 from coeval.core.records import Completion, Message, Request
 from coeval.core.text import fill
 from coeval.judging.logprobs import answer_logprobs, is_lost_in_reasoning
@@ -112,7 +113,11 @@ class AlpacaEval(Benchmark):
             return {"preference": alpaca_preference(top, switched), "switched": switched, "top_logprobs": top}
 
         return [
-            Ask(f"{item.id}__preference", lambda _: self._request(item.fields["instruction"], pair), parse)
+            Ask(
+                judgment_id(item.id, "preference"),
+                lambda _: self._request(item.fields["instruction"], pair),
+                parse,
+            )
         ]
 
     def _in_words(self, item: Item, order: Order, pair: Shown) -> Ask:
@@ -124,7 +129,7 @@ class AlpacaEval(Benchmark):
         def request(attempt: int) -> Request:  # noqa: ARG001 - every attempt asks the same
             return self._request(item.fields["instruction"], pair)
 
-        return Ask(f"{item.id}__words-{order}", request, parse)
+        return Ask(judgment_id(item.id, f"words-{order}"), request, parse)
 
     def _request(self, instruction: str, pair: Shown) -> Request:
         values = {"instruction": instruction, "output_1": pair.first, "output_2": pair.second}

@@ -10,9 +10,9 @@ import msgspec
 
 from coeval.benchmarks.base import Answer, Ask, Item, Judgment
 from coeval.core.errors import Refused
-from coeval.core.records import Completion, Message, Request
+from coeval.core.records import CallId, Completion, Message, Request, sample_seed
 from coeval.core.text import canonical, digest
-from coeval.engine.work import Tally, ask, request_seed
+from coeval.engine.work import Tally, ask
 from coeval.models.base import Model
 from coeval.pipeline.making import failure, made
 
@@ -28,10 +28,10 @@ ANSWERING, JUDGING = 1, 2
 class Party(NamedTuple):
     """A model in one role of a task: how it is asked, and the recipe of what it says.
 
-    ``label`` is how it is named among the open models, ``model`` its own id. ``seed`` is the run's
-    where the model is sent seeds, else None. ``droppable`` names what of ``sampling`` nobody asked
-    for. The recipe is that of what is asked for: a host's refusal changes the record (`Kept.dropped`)
-    and not what is owed.
+    ``label`` is how it is named among the open models, ``model`` its own id. ``seed`` is the run's where
+    the model is sent seeds, else None; ``sample`` counts from 0. ``droppable`` names what of ``sampling``
+    nobody asked for. The recipe is that of what is asked for: a host's refusal changes the record
+    (`Kept.dropped`) and not what is owed.
     """
 
     label: str
@@ -39,24 +39,30 @@ class Party(NamedTuple):
     sampling: dict[str, Any]
     seed: int | None
     recipe: str
+    sample: int = 0
     droppable: tuple[str, ...] = ()
 
     def request(self, request: Request, key: str, attempt: int, rank: int) -> Request:
         """``request`` as this party is asked it: its sampling unless there is some, its seed."""
+        call = CallId(key, self.sample, attempt)
         return msgspec.structs.replace(
             request,
             sampling=request.sampling or self.sampling,
             purpose="evaluation" if rank == JUDGING else "response_collection",
-            seed=None if self.seed is None else request_seed(self.seed, key, attempt),
+            call=call,
+            seed=None if self.seed is None else call.seed(self.seed),
             rank=rank,
             droppable=self.droppable,
         )
 
 
-def party(label: str, model: str, sampling: dict[str, Any], seed: int | None, template: str = "") -> Party:
+def party(
+    label: str, model: str, sampling: dict[str, Any], seed: int | None, sample: int = 0, template: str = ""
+) -> Party:
     """A party; its recipe is a hash of everything about it that shapes what it says."""
-    parts = {"model": model, "sampling": sampling, "seed": seed, "template": digest(template)}
-    return Party(label, model, sampling, seed, digest(canonical(parts))[:12])
+    own = None if seed is None else sample_seed(seed, sample)
+    parts = {"model": model, "sampling": sampling, "seed": own, "template": digest(template)}
+    return Party(label, model, sampling, seed, digest(canonical(parts))[:12], sample)
 
 
 def asked_hash(messages: Sequence[Message]) -> str:

@@ -28,6 +28,7 @@ from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metri
 from coeval.benchmarks.folder import file_name
 from coeval.benchmarks.outcomes import Outcomes, settle, with_responses, write_lines
 from coeval.core.errors import UsageError
+from coeval.core.ids import judgment_id
 from coeval.core.records import Completion, Message, Request
 from coeval.core.text import fill
 from coeval.judging.pairwise import ORDERS, Order, parse_label, shown
@@ -109,7 +110,7 @@ class ArenaHard(Benchmark):
         def parse(completion: Completion) -> dict[str, Any]:
             return {"verdict": parse_label(completion.text, VERDICTS)}
 
-        return Ask(f"{item.id}__{order}", request, parse)
+        return Ask(judgment_id(item.id, order), request, parse)
 
     def score(
         self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
@@ -155,7 +156,7 @@ class ArenaHard(Benchmark):
             )
 
     def _judgment_line(self, item: Item, judgments: Mapping[str, Judgment]) -> dict[str, Any]:
-        found = [judgments.get(f"{item.id}__{order}") for order in ORDERS]
+        found = [judgments.get(judgment_id(item.id, order)) for order in ORDERS]
         return {
             "uid": item.id,
             "category": item.fields["category"],

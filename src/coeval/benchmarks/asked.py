@@ -19,7 +19,6 @@ from coeval.benchmarks.registry import PREFIX, TASKS
 from coeval.core.errors import UsageError
 from coeval.core.plain_file import file_bytes
 from coeval.core.text import digest
-from coeval.engine.work import request_seed
 from coeval.models.base import ModelSpec
 from coeval.models.catalog import HOSTS
 
@@ -147,10 +146,11 @@ def jobs_of(evaluation: Evaluation, request: TaskRequest, assets: Mapping[str, P
         folder = TaskFolder(evaluation.folder(benchmark.label, run))
         job = Job(label, benchmark.label, run, benchmark, items, len(prompts), folder, None)
         if request.responses is not None:
-            job.tested = party("", settings.model, {}, None, digest(file_bytes(request.responses).decode()))
+            written = digest(file_bytes(request.responses).decode())
+            job.tested = party("", settings.model, {}, None, template=written)
             job.answers, job.given = read_given(request.responses, prompts, items, job.tested)
         elif evaluation.mode != "judge" and tested is not None:
-            answering = _party(tested, evaluation.sampling, run_seed(evaluation.seed, run))
+            answering = _party(tested, evaluation.sampling, evaluation.seed, run or 0)
             job.tested = answering._replace(droppable=evaluation.droppable)
         if judged and judging is not None:
             job.judge = judge_party(evaluation, judging, job)
@@ -160,18 +160,12 @@ def jobs_of(evaluation: Evaluation, request: TaskRequest, assets: Mapping[str, P
 def judge_party(evaluation: Evaluation, judging: ModelSpec, job: Job) -> Party:
     """The judge as the task asks it now: its recipe may change with what the judge can do."""
     sampling = job.benchmark.judge_sampling() | evaluation.judge_sampling
-    seed = run_seed(evaluation.seed, job.run)
-    return _party(judging, sampling, seed, job.benchmark.judge_template())
+    return _party(judging, sampling, evaluation.seed, job.run or 0, job.benchmark.judge_template())
 
 
-def run_seed(seed: int, run: int | None) -> int:
-    """The seed of the k-th sample: the samples differ, and the first is that of a single run."""
-    return seed if not run else request_seed(seed, f"run_{run}", 0)
-
-
-def _party(spec: ModelSpec, sampling: dict[str, Any], seed: int, template: str = "") -> Party:
+def _party(spec: ModelSpec, sampling: dict[str, Any], seed: int, sample: int, template: str = "") -> Party:
     sends_seed = HOSTS[spec.interface].seeds_by_default and "seed" not in sampling
-    return party(spec.name, spec.model, sampling, seed if sends_seed else None, template)
+    return party(spec.name, spec.model, sampling, seed if sends_seed else None, sample, template)
 
 
 def _kind(name: str) -> type[Benchmark]:

@@ -32,6 +32,7 @@ from coeval.benchmarks.outcomes import mean_metric, metric_of
 from coeval.benchmarks.registry import PREFIX
 from coeval.core.errors import Undecodable, Unparsable, UsageError
 from coeval.core.foreign import decode
+from coeval.core.ids import judgment_id
 from coeval.core.records import LEVEL_VALUE, Completion, Datapoint, Level, Message, Request, Schema, by_id
 from coeval.core.text import canonical, fill
 from coeval.judging.verdict import parse_level, parse_levels
@@ -129,10 +130,10 @@ class CoevalRun(Benchmark):
         if task.evaluation_mode == "single":
             factors = tuple(rubric)
             request = self._request(task, values, evaluation_schema(factors))
-            return (Ask(f"{item.id}__rubric", request, lambda reply: _levels(reply, factors)),)
+            return (Ask(judgment_id(item.id, "rubric"), request, lambda reply: _levels(reply, factors)),)
         return tuple(
             Ask(
-                f"{item.id}__{factor}",
+                judgment_id(item.id, factor),
                 self._request(task, {**values, "factor": factor, "criterion": criterion}, FACTOR_SCORE),
                 _one_level(factor),
             )
@@ -244,8 +245,8 @@ def _ask_ids(item: Item) -> dict[str, tuple[str, ...]]:
     """The ids of an item's judgments, each with its factors."""
     task, _, rubric, _ = posed_as(item)
     if task.evaluation_mode == "single":
-        return {f"{item.id}__rubric": tuple(rubric)} if rubric else {}
-    return {f"{item.id}__{factor}": (factor,) for factor in rubric}
+        return {judgment_id(item.id, "rubric"): tuple(rubric)} if rubric else {}
+    return {judgment_id(item.id, factor): (factor,) for factor in rubric}
 
 
 def _units(item: Item, judgments: Mapping[str, Judgment]) -> dict[str, float]:

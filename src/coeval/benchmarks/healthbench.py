@@ -17,6 +17,7 @@ from coeval.analysis.pairwise_models import clipped_mean, healthbench_score
 from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.outcomes import settle
+from coeval.core.ids import judgment_id
 from coeval.core.records import Completion, Message, Request
 from coeval.judging.rubric_items import parse_criteria_met
 
@@ -62,7 +63,7 @@ class HealthBench(Benchmark):
         turns = [*item.messages, Message("assistant", answer.response or "")]
         conversation = "\n\n".join(f"{turn.role}: {turn.content}" for turn in turns)
         return [
-            self._ask(f"{item.id}__item-{number}", conversation, rubric_item)
+            self._ask(judgment_id(item.id, f"item-{number}"), conversation, rubric_item)
             for number, rubric_item in enumerate(item.fields["rubrics"], 1)
         ]
 

@@ -20,6 +20,7 @@ from coeval.analysis.intervals import clustered_mean
 from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.outcomes import SCALES, Outcomes, mean_metric, metric_of, settle
+from coeval.core.ids import judgment_id
 from coeval.core.records import Completion, Message, Request
 from coeval.core.text import fill
 from coeval.judging.criteria import parse_criterion_score
@@ -83,7 +84,7 @@ class WritingBench(Benchmark):
             value = {"criterion": criterion["name"], "score": given.score, "reason": given.reason}
             return value | ({"repaired": True} if given.repaired else {})
 
-        return Ask(f"{item.id}__criterion-{number}", request, parse)
+        return Ask(judgment_id(item.id, f"criterion-{number}"), request, parse)
 
     def score(
         self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]

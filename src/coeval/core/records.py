@@ -8,7 +8,8 @@ line, so a failed record holds no invented value and an empty answer (``""``) st
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias, TypeVar
+from hashlib import blake2b
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -46,9 +47,46 @@ class Schema(msgspec.Struct, frozen=True):
     body: dict[str, Any]
 
 
+class CallId(NamedTuple):
+    """What one request is about: the record (or the part of one) that it is to make, which sample of it,
+    counting from 0, and the how manieth asking for it, counting from 0 over all starts of a run.
+
+    No two requests of a run have the same, but for those that the transport sends again.
+    """
+
+    key: str
+    sample: int = 0
+    attempt: int = 0
+
+    def seed(self, run_seed: int) -> int:
+        """The seed of the request: 31 bits, a pure function of the run's seed and of this id."""
+        return _derived(sample_seed(run_seed, self.sample), self.key, self.attempt)
+
+    @property
+    def custom_id(self) -> str:
+        """32 hex digits that stand for this id where a provider's batch takes few characters."""
+        text = f"{self.key}\0{self.sample}\0{self.attempt}"
+        return blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def __str__(self) -> str:
+        sample = f" sample {self.sample}" if self.sample else ""
+        return f"{self.key}{sample}" + (f" attempt {self.attempt + 1}" if self.attempt else "")
+
+
+def sample_seed(run_seed: int, sample: int) -> int:
+    """The seed of the k-th sample: the samples differ, and the first is that of a single run."""
+    return run_seed if not sample else _derived(run_seed, f"run_{sample}", 0)
+
+
+def _derived(seed: int, key: str, attempt: int) -> int:
+    digest = blake2b(f"{seed}\0{key}\0{attempt}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") & 0x7FFFFFFF
+
+
 class Request(msgspec.Struct, frozen=True):
     """One question to a model, independent of who answers it.
 
+    ``call`` says what it is about; a probe, and what foreign clients ask of simulated models, has none.
     ``sampling`` holds the role's sampling parameters under their provider's names
     (``temperature``, ``max_tokens``, …); ``droppable`` names those of them that nobody asked for: a
     host that does not know one is asked without it. ``rank`` says how far downstream the work stands: where
@@ -60,6 +98,7 @@ class Request(msgspec.Struct, frozen=True):
     sampling: dict[str, Any] = {}
     schema: Schema | None = None
     purpose: Purpose = "probe"
+    call: CallId | None = None
     seed: int | None = None
     rank: int = 0
     top_logprobs: int | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import Protocol, TypeVar
 
 from coeval.core.errors import AskError, CutOff, EmptyReply, ModelError, Unparsable
@@ -71,12 +70,6 @@ class Tally:
         self.last = other.last or self.last
         if other.usage is not None:
             self.usage = other.usage if self.usage is None else self.usage + other.usage
-
-
-def request_seed(run_seed: int, key: str, attempt: int) -> int:
-    """The seed of one request: 31 bits, a pure function of run seed, work key and attempt."""
-    digest = blake2b(f"{run_seed}\0{key}\0{attempt}".encode(), digest_size=4).digest()
-    return int.from_bytes(digest, "big") & 0x7FFFFFFF
 
 
 async def ask(

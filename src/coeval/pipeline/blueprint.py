@@ -14,7 +14,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from coeval.core.errors import Refused, StoreError
-from coeval.core.records import Completion, Kept, Purpose, Schema
+from coeval.core.ids import proposal_id
+from coeval.core.records import CallId, Completion, Kept, Purpose, Schema
 from coeval.engine.work import Tally, ask
 from coeval.pipeline.cast import Asking, Part, part
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
@@ -93,7 +94,7 @@ class ProposalWork:
         found = await ask(
             self.asking.models[self.teacher.name],
             lambda i: self.teacher.request(
-                purpose, {}, _SCHEMA[self.kind], (self.asking.run_seed, self.key, self.tried + i)
+                purpose, {}, _SCHEMA[self.kind], CallId(self.key, 0, self.tried + i), self.asking.run_seed
             ),
             self._parse,
             retries=self.asking.retries,
@@ -175,7 +176,8 @@ class Blueprint:
         return [
             (part(model, "teacher", task, _TEMPLATE[kind]), key)
             for model in self._config.with_role("teacher")
-            if model.interface != "benchmark" and not self._has(key := f"{task.name}__{model.name}__{kind}")
+            if model.interface != "benchmark"
+            and not self._has(key := proposal_id(task.name, model.name, kind))
         ]
 
     def _has(self, key: str) -> bool:
@@ -256,7 +258,7 @@ class Blueprint:
     def _proposed(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Iterator[Any]:
         """The teachers' proposals, in the order of the file, whenever they were made."""
         for model in self._config.with_role("teacher"):
-            key = f"{task.name}__{model.name}__{kind}"
+            key = proposal_id(task.name, model.name, kind)
             proposal = made_now.get(key)
             if proposal is None and self._has(key):
                 proposal = self._proposals.load(key, Proposal)

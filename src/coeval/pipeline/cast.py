@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coeval.core.records import Message, Purpose, Request, Role, Schema
+from coeval.core.records import CallId, Message, Purpose, Request, Role, Schema
 from coeval.core.text import fill, placeholders
-from coeval.engine.work import request_seed
 from coeval.models.base import Model
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.schema import ModelConfig, TaskConfig
@@ -37,9 +36,9 @@ class Part:
     labels: dict[str, list[str]] = field(default_factory=dict)
 
     def request(
-        self, purpose: Purpose, values: Mapping[str, str], schema: Schema | None, seed: tuple[int, str, int]
+        self, purpose: Purpose, values: Mapping[str, str], schema: Schema | None, call: CallId, run_seed: int
     ) -> Request:
-        """The request for one item; ``seed`` is (run seed, work key, attempt)."""
+        """The request for one item."""
         text = fill(self.template, {**self.fields, **values})
         user = Message("user", text)
         return Request(
@@ -47,7 +46,8 @@ class Part:
             sampling=self.sampling,
             schema=schema,
             purpose=purpose,
-            seed=request_seed(*seed) if self.sends_seed else None,
+            call=call,
+            seed=call.seed(run_seed) if self.sends_seed else None,
             rank=RANK.get(purpose, 0),
             labels=self.labels,
         )

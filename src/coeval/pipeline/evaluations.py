@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coeval.core.errors import Gap, Refused, Unparsable
+from coeval.core.ids import evaluation_id, judgment_id
 from coeval.core.records import (
     EXACT_MATCH,
+    CallId,
     Completion,
     Evaluation,
     Level,
@@ -46,7 +48,7 @@ class Judged:
     def identity(self, judge: str) -> dict[str, Any]:
         response = self.response
         return {
-            "id": f"{response.id}__{judge}",
+            "id": evaluation_id(response.id, judge),
             "response_id": response.id,
             "datapoint_id": response.datapoint_id,
             "task_id": response.task_id,
@@ -133,7 +135,7 @@ class EvaluationWork:
 
         def make(attempt: int) -> Request:
             values = {"factor": factor, "criterion": criterion}
-            return self._request(values, FACTOR_SCORE, f"{self.key}__{factor}", attempt)
+            return self._request(values, FACTOR_SCORE, judgment_id(self.key, factor), attempt)
 
         def parse(completion: Completion) -> None:
             self._hear(completion, factor)
@@ -146,13 +148,14 @@ class EvaluationWork:
     ) -> None:
         await ask(self.asking.models[self.judge.name], make, parse, retries=self.asking.retries, tally=tally)
 
-    def _request(self, values: Mapping[str, str], schema: Schema, seed_key: str, attempt: int) -> Request:
+    def _request(self, values: Mapping[str, str], schema: Schema, key: str, attempt: int) -> Request:
         judged = self.judged
         return self.judge.request(
             "evaluation",
             {**judged.posed.values, "response": judged.response.response or "", **values},
             schema,
-            (self.asking.run_seed, seed_key, self.tried + attempt),
+            CallId(key, 0, self.tried + attempt),
+            self.asking.run_seed,
         )
 
     def _hear(self, completion: Completion, factor: str = "") -> None:

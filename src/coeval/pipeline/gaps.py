@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coeval.core.errors import ConfigError
+from coeval.core.ids import evaluation_id, response_id
 from coeval.core.records import EXACT_MATCH
 from coeval.pipeline.blueprint import KINDS, Blueprint
 from coeval.pipeline.cast import Scene
@@ -100,13 +101,13 @@ def _records(plan: Plan, folder: RunDir, scene: Scene, slot: Slot) -> Iterator[t
     evaluations = plan.recorded.evaluations
     yield "data_generation", folder.datapoints(task, teacher), plan.has_item(slot)
     for student in scene.students:
-        response = f"{slot.id}__{student.name}"
+        response = response_id(slot.id, student.name)
         yield "response_collection", folder.responses(task, student.name), plan.has_response(response)
         for judge in scene.judges:
-            entry = evaluations.get(f"{response}__{judge.name}")
+            entry = evaluations.get(evaluation_id(response, judge.name))
             owed = plan.standings("evaluation", scene, judge)[entry].owed
             yield "evaluation", folder.evaluations(task, teacher, judge.name), not owed
         if scene.task.label_attributes:
-            entry = evaluations.get(f"{response}__{EXACT_MATCH}")
+            entry = evaluations.get(evaluation_id(response))
             path = folder.evaluations(task, teacher, EXACT_MATCH)
             yield "evaluation", path, entry is not None and entry.good

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coeval.core.errors import Refused, Unparsable
-from coeval.core.records import Completion, Datapoint
+from coeval.core.records import CallId, Completion, Datapoint
 from coeval.engine.work import Tally, ask
 from coeval.pipeline.cast import Asking, Part, Scene
 from coeval.pipeline.making import failure, made
@@ -52,7 +52,7 @@ class ItemWork:
         item = await ask(
             self.asking.models[self.teacher.name],
             lambda i: self.teacher.request(
-                "data_generation", values, BENCHMARK_ITEM, (seed, self.key, self.tried + i)
+                "data_generation", values, BENCHMARK_ITEM, CallId(self.key, 0, self.tried + i), seed
             ),
             written_item,
             retries=self.asking.retries,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from coeval.core.ids import item_id, item_number
 from coeval.core.records import Datapoint
 from coeval.pipeline.config.schema import TaskConfig
 from coeval.pipeline.recipes import base_recipe, item_recipe
@@ -25,11 +26,11 @@ class KnownNuance:
         """
         if item.sampled_nuanced_attributes is not None:
             return item.sampled_nuanced_attributes
-        start, _, number = item.id.rpartition("__")
-        ours = item.recipe and number.isdecimal() and start == f"{item.task_id}__{item.teacher_model_id}"
-        if not ours or not self._nuanced:
+        number = item_number(item.id)
+        ours = number is not None and item.id == item_id(item.task_id, item.teacher_model_id, number)
+        if number is None or not ours or not item.recipe or not self._nuanced:
             return {}
-        planned = self._plan(item.teacher_model_id).of(int(number))
+        planned = self._plan(item.teacher_model_id).of(number)
         made = item_recipe(base_recipe(item.recipe), item.sampled_target_attributes, planned)
         return planned if made == item.recipe else {}
 

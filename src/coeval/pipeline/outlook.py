@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from coeval.core.ids import task_prefix
 from coeval.pipeline.blueprint import KINDS, PHASE_OF, Blueprint, Kind, TaskBlueprint
 from coeval.pipeline.cast import Scene
 from coeval.pipeline.changes import refuse_changed
@@ -130,7 +131,7 @@ def _as_judged(scene: Scene, recorded: Recorded) -> Scene:
     scored: Counter[tuple[str, str]] = Counter()
     for key in recorded.evaluations:
         entry = recorded.evaluations.get(key)
-        if entry is not None and entry.good and key.startswith(f"{scene.task.name}__"):
+        if entry is not None and entry.good and key.startswith(task_prefix(scene.task.name)):
             scored.update(entry.scored)
     return replace(scene, criteria=dict([scored.most_common(1)[0][0]])) if scored else scene
 

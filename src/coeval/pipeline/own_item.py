@@ -9,6 +9,7 @@ import msgspec
 
 from coeval.core.errors import Misshapen, Undecodable
 from coeval.core.foreign import decode, utf8
+from coeval.core.ids import item_prefix
 from coeval.core.records import Datapoint
 
 BOM = b"\xef\xbb\xbf"
@@ -52,7 +53,7 @@ def read_item(text: bytes, task: str, teacher: str) -> OwnItem | str:
         if (there := _value(fields, name)) not in (None, mine):
             return f"its `{name}` is {_shown(there)}; items of this file are of {mine}"
     filled = {name: mine for name, mine in values.items() if _value(fields, name) is None}
-    start = f"{task}__{teacher}__"
+    start = item_prefix(task, teacher)
     full = own if own.startswith(start) and own != start else start + own
     if _value(fields, "id") != full:
         filled["id"] = full

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
+from coeval.core.ids import item_id, item_prefix, parent_id
 from coeval.core.records import EXACT_MATCH
 from coeval.pipeline.cast import Part, Scene
 from coeval.pipeline.config.schema import Mode, Phase
@@ -86,7 +87,7 @@ class Plan:
         teachers = [teacher for teacher in scene.teachers if teacher.name not in standing]
         for n in range(1, total + 1):
             for teacher in teachers:
-                yield Slot(f"{name}__{teacher.name}__{n:05d}", n, teacher, teacher.name)
+                yield Slot(item_id(name, teacher.name, n), n, teacher, teacher.name)
 
     def unsupplied(self, scene: Scene) -> dict[str, int]:
         """How many items of a task each of its benchmark teachers has yet to supply."""
@@ -100,7 +101,11 @@ class Plan:
         recorded = [t for task, t in self.recorded.by_teacher if task == scene.task.name]
         grain = self._grain["data_generation"]
         if scene.teachers or scene.sources:
-            return [t for t in recorded if grain.leaves(f"{scene.task.name}__{t}") and t not in scene.sources]
+            return [
+                t
+                for t in recorded
+                if grain.leaves(item_prefix(scene.task.name, t)) and t not in scene.sources
+            ]
         return recorded
 
     def asked_for(self, phase: Phase, key: str, *models: str) -> bool:
@@ -148,7 +153,7 @@ class Plan:
 
     def _judged(self, key: str, *, renewed: bool) -> EvaluationEntry | None:
         """The recorded evaluation, unless what it judged has been made anew."""
-        if renewed or (self.renewed and key.rpartition("__")[0] in self.renewed):
+        if renewed or (self.renewed and parent_id(key) in self.renewed):
             return None
         return self.recorded.evaluations.get(key)
 

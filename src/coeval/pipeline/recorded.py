@@ -19,6 +19,7 @@ import msgspec
 
 from coeval.analysis.empty_answers import EmptyAnswers
 from coeval.core.foreign import decoder
+from coeval.core.ids import id_fields, item_id, maker
 from coeval.core.records import LEVELS
 from coeval.pipeline.config.schema import PHASES, Mode, Phase
 from coeval.pipeline.recipes import answer_input, base_recipe, item_content, judged_input
@@ -195,7 +196,7 @@ class Recorded:
     def assume_items(self, task: str, teacher: str, total: int) -> None:
         """Count ``total`` items of a benchmark teacher that supplies none yet."""
         if (task, teacher) not in self.by_teacher:
-            ids = [f"{task}__{teacher}__{n:05d}" for n in range(1, total + 1)]
+            ids = [item_id(task, teacher, n) for n in range(1, total + 1)]
             self.by_teacher[task, teacher] = {key: {} for key in ids}
             self.assumed.update(ids)
 
@@ -206,7 +207,7 @@ class Recorded:
         for key in self.responses:
             entry = self.responses.get(key)
             if entry is not None and entry.good:
-                student = key.rpartition("__")[2]
+                student = maker(key)
                 good[student] += 1
                 empty[student, entry.empty] += 1
         return [
@@ -288,11 +289,11 @@ class Grain:
 
     def __init__(self, phase: Phase, mode: Mode, ids: Iterable[str]) -> None:
         self._places = {"Keep": (0,), "Model": self._FIELDS[phase]}.get(mode, ())
-        self._left = {self._combination(key.split("__")) for key in ids} if self._places else set()
+        self._left = {self._combination(id_fields(key)) for key in ids} if self._places else set()
 
     def _combination(self, fields: list[str]) -> tuple[str, ...]:
         return tuple(fields[place] for place in self._places)
 
     def leaves(self, key: str) -> bool:
         """Whether the record ``key``, present or not, belongs to a combination left as it is."""
-        return bool(self._left) and self._combination(key.split("__")) in self._left
+        return bool(self._left) and self._combination(id_fields(key)) in self._left

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from coeval.core.records import Completion, Response
+from coeval.core.records import CallId, Completion, Response
 from coeval.engine.work import Tally, ask
 from coeval.pipeline.cast import Asking, Part, Scene
 from coeval.pipeline.making import failure, made
@@ -44,7 +44,7 @@ class ResponseWork:
         answer = await ask(
             self.asking.models[self.student.name],
             lambda i: self.student.request(
-                "response_collection", values, None, (seed, self.key, self.tried + i)
+                "response_collection", values, None, CallId(self.key, 0, self.tried + i), seed
             ),
             _answer,
             retries=self.asking.retries,

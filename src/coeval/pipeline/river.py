@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from coeval.core.ids import evaluation_id, item_number, response_id
 from coeval.core.records import EXACT_MATCH, Datapoint, Evaluation, Kept, Response
 from coeval.engine.work import Work
 from coeval.pipeline.cast import Asking, Scene
@@ -108,7 +109,7 @@ class River:
             case ItemWork():
                 slot = Slot(work.key, 0, None, work.teacher.name)
                 for student in work.scene.students:
-                    key = f"{slot.id}__{student.name}"
+                    key = response_id(slot.id, student.name)
                     if self._plan.owes_response(key, work.scene, slot, student, renewed=True):
                         lost["response_collection"] += 1
                         names = (slot.teacher_name, student.name)
@@ -121,11 +122,15 @@ class River:
     def _judgments(self, response: str, scene: Scene, names: tuple[str, str]) -> int:
         """How many evaluations a new response is owed."""
         count = sum(
-            bool(self._plan.owed_factors(f"{response}__{judge.name}", scene, names, judge, renewed=True))
+            bool(
+                self._plan.owed_factors(
+                    evaluation_id(response, judge.name), scene, names, judge, renewed=True
+                )
+            )
             for judge in scene.judges
         )
         if scene.task.label_attributes:
-            count += self._plan.owes_labels(f"{response}__{EXACT_MATCH}", scene, names, renewed=True)
+            count += self._plan.owes_labels(evaluation_id(response), scene, names, renewed=True)
         return count
 
     def spared(self, work: Work, record: Kept) -> Iterator[Spared]:
@@ -136,7 +141,7 @@ class River:
                 source, item = source_of(recorded.items, record.id), posed(record, work.sample.nuance)
                 slot = Slot(record.id, 0, None, record.teacher_model_id)
                 for student in work.scene.students:
-                    key = f"{record.id}__{student.name}"
+                    key = response_id(record.id, student.name)
                     anew = outdated(source, recorded.responses, key, ResponsePart, item.asked)
                     foreseen = self._plan.owes_response(key, work.scene, slot, student, renewed=True)
                     owed = self._plan.owes_response(key, work.scene, slot, student, renewed=anew)
@@ -153,14 +158,14 @@ class River:
         plan, scene, answer = self._plan, judged.scene, judged.response
         names = (answer.teacher_model_id, answer.student_model_id)
         for judge in scene.judges:
-            key = f"{answer.id}__{judge.name}"
+            key = evaluation_id(answer.id, judge.name)
             foreseen = plan.owed_factors(key, scene, names, judge, renewed=True)
             owed = plan.owed_factors(key, scene, names, judge, renewed=self._judged_anew(source, key, judged))
             spared = bool(foreseen) - bool(owed)
             records += spared
             calls += len(foreseen) - len(owed) if scene.task.evaluation_mode == "per_factor" else spared
         if scene.task.label_attributes:
-            key = f"{answer.id}__{EXACT_MATCH}"
+            key = evaluation_id(answer.id)
             anew = self._judged_anew(source, key, judged)
             foreseen_labels = plan.owes_labels(key, scene, names, renewed=True)
             records += foreseen_labels - plan.owes_labels(key, scene, names, renewed=anew)
@@ -172,7 +177,7 @@ class River:
         match record, work:
             case Datapoint(), ItemWork():
                 source, asked = source_of(recorded.items, record.id), answer_input(record.prompt or "")
-                keys = [f"{record.id}__{student.name}" for student in work.scene.students]
+                keys = [response_id(record.id, student.name) for student in work.scene.students]
                 return any(
                     key in recorded.responses
                     and outdated(source, recorded.responses, key, ResponsePart, asked)
@@ -184,7 +189,7 @@ class River:
                 judges = (*(judge.name for judge in work.scene.judges), EXACT_MATCH)
                 rejudged = any(
                     key in recorded.evaluations and self._judged_anew(source, key, judged)
-                    for key in (f"{record.id}__{judge}" for judge in judges)
+                    for key in (evaluation_id(record.id, judge) for judge in judges)
                 )
                 return rejudged or record.datapoint_id in self._plan.renewed
             case _:
@@ -215,7 +220,7 @@ class River:
         item, recorded = new, self._recorded
         source = Source.STANDS if new is None else source_of(recorded.items, slot.id)
         for student in scene.students:
-            key = f"{slot.id}__{student.name}"
+            key = response_id(slot.id, student.name)
             anew = new is not None and outdated(source, recorded.responses, key, ResponsePart, new.asked)
             if self._plan.owes_response(key, scene, slot, student, renewed=anew):
                 if "response_collection" in self._phases:
@@ -239,11 +244,11 @@ class River:
             return False
         names = (slot.teacher_name, student)
         if scene.task.label_attributes and self._plan.owes_labels(
-            f"{response}__{EXACT_MATCH}", scene, names, renewed=False
+            evaluation_id(response), scene, names, renewed=False
         ):
             return True
         return any(
-            self._plan.owed_factors(f"{response}__{judge.name}", scene, names, judge, renewed=False)
+            self._plan.owed_factors(evaluation_id(response, judge.name), scene, names, judge, renewed=False)
             for judge in scene.judges
         )
 
@@ -253,13 +258,13 @@ class River:
             return
         scene, response = judged.scene, judged.response
         names = (response.teacher_model_id, response.student_model_id)
-        key = f"{response.id}__{EXACT_MATCH}"
+        key = evaluation_id(response.id)
         if scene.task.label_attributes:
             anew = self._judged_anew(source, key, judged)
             if self._plan.owes_labels(key, scene, names, renewed=anew):
                 yield LabelWork(judged, key)
         for judge in scene.judges:
-            key = f"{response.id}__{judge.name}"
+            key = evaluation_id(response.id, judge.name)
             anew = self._judged_anew(source, key, judged)
             factors = self._plan.owed_factors(key, scene, names, judge, renewed=anew)
             if not factors:
@@ -294,8 +299,9 @@ class _Sampled:
         recorded = {}
         for key, attributes in self._plan.recorded.by_teacher.get((task.name, teacher), {}).items():
             entry = self._plan.recorded.items.get(key)
-            if entry is not None and entry.good:
-                recorded[int(key.rpartition("__")[2])] = attributes
+            number = item_number(key)
+            if entry is not None and entry.good and number is not None:
+                recorded[number] = attributes
         return Samples(
             self._scene.space, seed=task.sampling.seed, task=task.name, teacher=teacher, recorded=recorded
         )

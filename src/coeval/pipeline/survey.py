@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coeval.core.records import EXACT_MATCH
+from coeval.core.ids import SEPARATOR, evaluation_id
 from coeval.pipeline.cast import Part, Scene
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.plan import FLOWING, Plan, Slot
@@ -88,7 +88,7 @@ class _Walk:
         self._renewed = plan.renewed
 
         def made(phase: Phase, parts: Iterable[Part]) -> list[_Made]:
-            return [_Made(p.name, f"__{p.name}", plan.standings(phase, scene, p)) for p in parts]
+            return [_Made(p.name, SEPARATOR + p.name, plan.standings(phase, scene, p)) for p in parts]
 
         self._teachers = {p.name: plan.standings("data_generation", scene, p) for p in scene.teachers}
         self._students = made("response_collection", scene.students)
@@ -156,7 +156,7 @@ class _Walk:
             else:
                 opened |= self._judge(f"{key}{judge.suffix}", names, judge, entry)
         if self._scene.task.label_attributes:
-            opened |= self._compare(f"{key}__{EXACT_MATCH}", names, renewed=anew)
+            opened |= self._compare(evaluation_id(key), names, renewed=anew)
         return opened
 
     def _spare_answer(self, key: str, slot: Slot, student: _Made) -> None:
@@ -176,7 +176,7 @@ class _Walk:
             spared = bool(foreseen) - bool(left)
             self._verdicts.spared += spared
             self._verdicts.spared_calls += len(foreseen) - len(left) if self._per_factor else spared
-        verdict = f"{key}__{EXACT_MATCH}"
+        verdict = evaluation_id(key)
         if self._scene.task.label_attributes and verdict in self._recorded.evaluations:
             foreseen_labels = self._plan.owes_labels(verdict, self._scene, names, renewed=True)
             owed = self._plan.owes_labels(verdict, self._scene, names, renewed=False)

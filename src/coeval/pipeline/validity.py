@@ -14,6 +14,7 @@ import msgspec
 
 from coeval.core.errors import Misshapen, Undecodable
 from coeval.core.foreign import decode, decoder, utf8
+from coeval.core.ids import evaluation_id, item_prefix, proposal_id, response_id
 from coeval.core.records import LEVELS, Datapoint, Evaluation, Kept, Response
 from coeval.pipeline.blueprint import Proposal
 from coeval.pipeline.config.schema import Phase
@@ -85,7 +86,7 @@ class Examiner:
     def _flaw(self, record: Kept) -> Flaw | None:
         match record:
             case Proposal():
-                whose = f"{record.task_id}__{record.teacher_model_id}__{record.kind}"
+                whose = proposal_id(record.task_id, record.teacher_model_id, record.kind)
                 value = record.rubric if record.kind == "rubric" else record.attributes
                 return _named(record, whose) or _valued(record, value)
             case Datapoint():
@@ -98,7 +99,7 @@ class Examiner:
                 raise TypeError(f"no file of a run keeps a {type(record).__name__}")
 
     def _of_item(self, item: Datapoint) -> Flaw | None:
-        start = f"{item.task_id}__{item.teacher_model_id}__"
+        start = item_prefix(item.task_id, item.teacher_model_id)
         if not item.id.startswith(start) or item.id == start:
             return Flaw("id", f"{item.id!r} should begin with {start!r} and go on")
         if flaw := _valued(item, item.prompt):
@@ -107,7 +108,7 @@ class Examiner:
         return None
 
     def _of_response(self, response: Response) -> Flaw | None:
-        if flaw := _named(response, f"{response.datapoint_id}__{response.student_model_id}"):
+        if flaw := _named(response, response_id(response.datapoint_id, response.student_model_id)):
             return flaw
         if flaw := _valued(response, response.response):
             return flaw
@@ -117,10 +118,10 @@ class Examiner:
         return None
 
     def _of_evaluation(self, evaluation: Evaluation) -> Flaw | None:
-        response = f"{evaluation.datapoint_id}__{evaluation.student_model_id}"
+        response = response_id(evaluation.datapoint_id, evaluation.student_model_id)
         if evaluation.response_id != response:
             return Flaw("id", f"response_id is {evaluation.response_id!r}; it should be {response!r}")
-        if flaw := _named(evaluation, f"{response}__{evaluation.judge_model_id}"):
+        if flaw := _named(evaluation, evaluation_id(response, evaluation.judge_model_id)):
             return flaw
         if evaluation.label_scores is None and (flaw := _valued(evaluation, evaluation.scores)):
             return flaw
