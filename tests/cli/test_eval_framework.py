@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import statistics
@@ -263,7 +264,8 @@ def test_from_prompts_to_a_table(
     }  # fmt: skip
     found = json.loads(Path("out/ifeval/summary.json").read_text())
     used = found["assets"]["ifeval/prompts"]
-    assert (used["official"], len(used["sha256"])) == (False, 64)
+    assert used["sha256"] == hashlib.sha256(prompts.read_bytes()).hexdigest()
+    assert used["origin"] == "given by the user"
     assert found["coeval_version"]
 
 

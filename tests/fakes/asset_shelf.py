@@ -99,6 +99,6 @@ def library(root: Path) -> Library:
 
 
 def cached(root: Path) -> list[str]:
-    """What counts in the cache: all but locks."""
+    """What counts in the cache: all but locks, and when what was verified."""
     files = (path.relative_to(root / "cache") for path in (root / "cache").rglob("*") if path.is_file())
-    return sorted(path.as_posix() for path in files if path.parts[0] != "locks")
+    return sorted(path.as_posix() for path in files if path.parts[0] not in ("locks", "verified"))

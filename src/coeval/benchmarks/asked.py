@@ -10,7 +10,8 @@ import msgspec
 
 from coeval.benchmarks.answers import Party, party
 from coeval.benchmarks.assets import Library, Progress
-from coeval.benchmarks.assets.cache import sha256_of
+from coeval.benchmarks.assets.cache import Stamp
+from coeval.benchmarks.assets.library import Origin
 from coeval.benchmarks.base import Benchmark, JudgeSettings, TaskSettings
 from coeval.benchmarks.folder import TaskFolder
 from coeval.benchmarks.given import read_given, source_of
@@ -69,11 +70,14 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AssetUsed(msgspec.Struct, frozen=True):
-    """A file that a score depends on; ``official``: it is the one the manifest pins."""
+    """What a score depends on: the ``sha256`` of what was read, and whose it is.
+
+    A folder's is that of the lines that ``sha256sum`` prints of its files.
+    """
 
     path: str
-    sha256: str | None
-    official: bool
+    sha256: str
+    origin: Origin
 
 
 def find_assets(
@@ -108,13 +112,20 @@ def find_assets(
     ]
 
 
-def used_assets(assets: Mapping[str, Path]) -> dict[str, AssetUsed]:
-    """What `find_assets` found, with hashes; a folder of several files has none of its own."""
+Stamps = Mapping[str, list[Stamp | None]]
+"""Asset → size and time of its files."""
+
+
+def stamps_of(assets: Mapping[str, Path]) -> Stamps:
+    library = Library()
+    return {name: library.stamps(name, path) for name, path in assets.items()}
+
+
+def used_assets(assets: Mapping[str, Path], before: Stamps) -> dict[str, AssetUsed]:
+    """What `find_assets` found and was read since it had the stamps ``before``."""
     library = Library()
     return {
-        name: AssetUsed(
-            str(path), sha256_of(path) if path.is_file() else None, library.is_official(name, path)
-        )
+        name: AssetUsed(str(path), library.sha256(name, path), library.origin(name, path, before[name]))
         for name, path in assets.items()
     }
 

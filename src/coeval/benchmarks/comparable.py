@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import assert_never
 
 from coeval.analysis.cut_off import CutOff
 from coeval.benchmarks.asked import AssetUsed
+from coeval.benchmarks.assets.library import Origin
 from coeval.benchmarks.base import Answer, Judgment, Scored
 from coeval.benchmarks.job import Job
 from coeval.core.records import Kept
@@ -35,8 +37,15 @@ def _of_data(job: Job, assets: Mapping[str, AssetUsed]) -> Iterator[str]:
     if len(job.items) < job.n_prompts:
         yield f"only the first {len(job.items):,} of {job.n_prompts:,} prompts (--max-examples)"
     for name, used in assets.items():
-        if not used.official:
-            yield f"{name} is a copy of your own: {used.path}"
+        match used.origin:
+            case Origin.GIVEN:
+                yield f"{name} is a copy of your own: {used.path}"
+            case Origin.UNVERIFIED:
+                yield f"{name} is not the file that is published, or changed while it was read: {used.path}"
+            case Origin.OFFICIAL:
+                pass
+            case _:
+                assert_never(used.origin)
 
 
 def _of_judge(job: Job) -> Iterator[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from coeval.benchmarks.asked import AssetUsed, Evaluation, find_assets, jobs_of, used_assets
+from coeval.benchmarks.asked import AssetUsed, Evaluation, find_assets, jobs_of, stamps_of, used_assets
 from coeval.benchmarks.assets import Progress
 from coeval.benchmarks.errand import Errand
 from coeval.benchmarks.job import Job
@@ -68,8 +68,9 @@ def prepare(evaluation: Evaluation, watcher: Watcher, progress: Progress | None 
     jobs: list[Job] = []
     assets: dict[str, Mapping[str, AssetUsed]] = {}
     for request, found in zip(evaluation.tasks, paths, strict=True):
+        before = stamps_of(found)
         mine = list(jobs_of(evaluation, request, found))
-        assets[mine[0].task] = used_assets(found)
+        assets[mine[0].task] = used_assets(found, before)
         jobs += mine
     if evaluation.mode == "judge":
         for job in jobs:

@@ -1,25 +1,32 @@
 """Where fetched files lie: ``~/.cache/coeval``, or the folder that ``COEVAL_CACHE`` names.
 
 ``parcels/`` holds what was fetched whole, ``files/`` what was taken out of it. Whatever stands
-under its own name is whole: it was verified, and moved there in one step.
+under its own name is whole: it was verified, and moved there in one step. What it was like then
+stands in ``verified/``, so that a file is read again, before it is used, where it has changed since.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
+import msgspec
 from filelock import FileLock
 
 from coeval.benchmarks.assets.manifest import Asset, AssetFile
+from coeval.core.errors import StoreError
 from coeval.core.plain_file import open_file
-from coeval.store.jsonl import store_error
+from coeval.store.jsonl import read_json, store_error, write_bytes_atomic, write_json_atomic
 
-__all__ = ["Cache", "cache_folder", "is_whole", "nltk_folders", "sha256_of"]
+__all__ = ["Cache", "Stamp", "cache_folder", "is_whole", "nltk_folders", "sha256_of", "stamp_of"]
+
+_log = logging.getLogger(__name__)
 
 NLTK_DATA = "nltk_data"
 
@@ -52,6 +59,29 @@ def is_whole(path: Path, size: int | None) -> bool:
     return found == size if size is not None else path.is_file()
 
 
+class Stamp(NamedTuple):
+    """What tells of a file that it was written to, without reading it: bytes, and nanoseconds since 1970."""
+
+    size: int
+    modified_ns: int
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """None where there is no file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return Stamp(found.st_size, found.st_mtime_ns)
+
+
+class _Verified(msgspec.Struct, frozen=True):
+    """A file as it was when its content was found to be ``sha256``."""
+
+    stamp: Stamp
+    sha256: str
+
+
 class Cache:
     """The folder ``root``. Nothing is made or locked before something is to be written."""
 
@@ -65,6 +95,43 @@ class Cache:
 
     def file(self, asset: Asset, file: AssetFile) -> Path:
         return self.root / "files" / asset.folder / file.path
+
+    def holds(self, asset: Asset, file: AssetFile, *, anew: bool = False) -> bool:
+        """Whether the pinned content stands there.
+
+        It is read for that, unless size and time are those recorded when it was last found to; ``anew``
+        reads it all the same.
+        """
+        path = self.file(asset, file)
+        stamp = stamp_of(path)
+        if stamp is None or not is_whole(path, file.bytes):
+            return False
+        if not anew:
+            known = _read_verified(self._record(path))
+            if known is not None and known.stamp == stamp and known.sha256 in file.sha256:
+                return True
+        found = sha256_of(path)
+        if found in file.sha256:
+            self._remember(path, _Verified(stamp, found))
+        return found in file.sha256
+
+    def keep(self, asset: Asset, file: AssetFile, content: bytes) -> None:
+        """Put verified content there."""
+        path = self.file(asset, file)
+        write_bytes_atomic(path, content)
+        if (stamp := stamp_of(path)) is not None:
+            self._remember(path, _Verified(stamp, hashlib.sha256(content).hexdigest()))
+
+    def _record(self, path: Path) -> Path:
+        return self.root / "verified" / f"{path.relative_to(self.root / 'files')}.json"
+
+    def _remember(self, path: Path, verified: _Verified) -> None:
+        try:
+            write_json_atomic(self._record(path), verified)
+        except (
+            StoreError
+        ) as error:  # such as a cache that many share and nobody writes to: it is read each time
+            _log.debug("%s", error)
 
     def parcel(self, name: str) -> Path:
         return self.root / "parcels" / name
@@ -94,3 +161,11 @@ class Cache:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read_verified(record: Path) -> _Verified | None:
+    """None where nothing is recorded that can be read: then the file itself is."""
+    try:
+        return read_json(record, _Verified)
+    except (FileNotFoundError, StoreError):
+        return None

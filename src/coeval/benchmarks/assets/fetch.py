@@ -18,7 +18,7 @@ from coeval.benchmarks.assets.constants import string_constant
 from coeval.benchmarks.assets.download import download
 from coeval.benchmarks.assets.index import download_wheel
 from coeval.benchmarks.assets.manifest import Asset, AssetFile, Manifest, Parcel, Source, SourceFailed
-from coeval.store.jsonl import store_error, write_bytes_atomic
+from coeval.store.jsonl import store_error
 
 __all__ = ["Fetcher", "Progress"]
 
@@ -65,7 +65,9 @@ class Fetcher:
         self.failed: dict[str, str] = {}
 
     def bring(self, asset: Asset, *, anew: bool = False) -> None:
-        """Put every file of an asset into the cache; with ``anew`` a damaged one is replaced.
+        """Put every file of an asset into the cache that does not hold it as pinned.
+
+        What is there counts by its size and time where these are recorded; ``anew`` reads it again.
 
         Raises
         ------
@@ -77,9 +79,16 @@ class Fetcher:
         for file in asset.files:
             target = self._cache.file(asset, file)
             with self._cache.locked(file.path):
-                there = is_whole(target, file.bytes)
-                if not there or (anew and sha256_of(target) not in file.sha256):
-                    write_bytes_atomic(target, self._read(file))
+                if not self._cache.holds(asset, file, anew=anew):
+                    self._cache.keep(asset, file, self._replacement(file, target))
+
+    def _replacement(self, file: AssetFile, target: Path) -> bytes:
+        try:
+            return self._read(file)
+        except SourceFailed as error:
+            if not target.is_file():
+                raise
+            raise SourceFailed(f"{target} has changed since it was verified, and {error}") from error
 
     def _read(self, file: AssetFile) -> bytes:
         try:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coeval.benchmarks.assets.cache import NLTK_DATA, Cache, cache_folder, is_whole, nltk_folders, sha256_of
+from coeval.benchmarks.assets.cache import (
+    NLTK_DATA,
+    Cache,
+    Stamp,
+    cache_folder,
+    is_whole,
+    nltk_folders,
+    sha256_of,
+    stamp_of,
+)
 from coeval.benchmarks.assets.fetch import Fetcher, Progress
 from coeval.benchmarks.assets.manifest import Asset, AssetMissing, Manifest, SourceFailed, read_manifest
 from coeval.benchmarks.assets.unreachable import Unreachable
@@ -17,7 +27,7 @@ from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decode
 from coeval.core.plain_file import open_file
 
-__all__ = ["Check", "Library", "Presence", "read_records"]
+__all__ = ["Check", "Library", "Origin", "Presence", "read_records"]
 
 SOON_S = 3.0
 """How long a source of what can be done without may be silent."""
@@ -29,6 +39,14 @@ class Presence(StrEnum):
     READY = "yes"
     PACKED = "yes, packed"
     ABSENT = "no"
+
+
+class Origin(StrEnum):
+    """Whose content was read. ``UNVERIFIED``: a file of the cache is not, or did not stay, the pinned one."""
+
+    OFFICIAL = "official"
+    GIVEN = "given by the user"
+    UNVERIFIED = "not verified"
 
 
 class Check(NamedTuple):
@@ -56,11 +74,11 @@ class Library:
         local: Path | None = None,
         anew: bool = False,
     ) -> dict[str, Path]:
-        """Where each asset is, after fetching what is not there.
+        """Where each asset is, after fetching what is not there, or is not what the manifest pins.
 
         ``given`` holds the user's own files by asset, used as they are. ``local`` is a file or
-        folder to take copies from instead of fetching. ``anew`` verifies what is
-        there and replaces what is damaged.
+        folder to take copies from instead of fetching. A file of the cache is read for it where size or
+        time differ from those recorded; with ``anew`` each one is.
 
         Raises
         ------
@@ -140,9 +158,39 @@ class Library:
 
     def is_official(self, name: str, path: Path) -> bool:
         """Whether the file or folder ``path`` holds exactly what the manifest pins for the asset."""
+        pinned = [file.sha256 for file in self.manifest.asset(name).files]
+        places = self.files(name, path)
+        return all(
+            place.is_file() and sha256_of(place) in accepted
+            for place, accepted in zip(places, pinned, strict=True)
+        )
+
+    def files(self, name: str, path: Path) -> list[Path]:
+        """The files of the asset where it is at ``path``."""
         asset = self.manifest.asset(name)
-        files = [(path / file.path if asset.folder else path, file.sha256) for file in asset.files]
-        return all(place.is_file() and sha256_of(place) in accepted for place, accepted in files)
+        return [path / file.path if asset.folder else path for file in asset.files]
+
+    def stamps(self, name: str, path: Path) -> list[Stamp | None]:
+        """Size and time of each file of the asset."""
+        return [stamp_of(place) for place in self.files(name, path)]
+
+    def origin(self, name: str, path: Path, before: Sequence[Stamp | None]) -> Origin:
+        """Whose content was read at ``path`` since the files had the stamps ``before``."""
+        if self.stamps(name, path) != before:
+            return Origin.UNVERIFIED
+        if self.is_official(name, path):
+            return Origin.OFFICIAL
+        mine = path == self.cache.place(self.manifest.asset(name))
+        return Origin.UNVERIFIED if mine else Origin.GIVEN
+
+    def sha256(self, name: str, path: Path) -> str:
+        """The SHA-256 of the asset's file; of a folder, that of what ``sha256sum`` prints of its files."""
+        if not self.manifest.asset(name).folder:
+            return sha256_of(path)
+        lines = (
+            f"{sha256_of(place)}  {place.relative_to(path).as_posix()}\n" for place in self.files(name, path)
+        )
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     def _problem(self, name: str, presence: Presence, path: Path) -> str:
         asset = self.manifest.asset(name)
@@ -170,10 +218,13 @@ class Library:
         return None
 
     def _brought(self, asset: Asset, fetcher: Fetcher, *, anew: bool) -> Path:
+        place = self.cache.place(asset)
         ready = self._ready(asset)
-        if ready is None or (anew and ready == self.cache.place(asset)):
+        if ready is not None and ready != place:
+            return ready
+        if anew or not all(self.cache.holds(asset, file) for file in asset.files):
             fetcher.bring(asset, anew=anew)
-        return ready or self.cache.place(asset)
+        return place
 
     def _given(self, name: str, asset: Asset, path: Path) -> Path:
         path = path.expanduser()
