@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ from cli.terminal import on_terminal
 from pipeline.experiments import Lab, model, task
 from rich.console import Console
 
-from coeval.cli.progress_view import NARROWEST_BAR, WIDEST_BAR, bars
+from coeval.cli.progress_view import NARROWEST_BAR, WIDEST_BAR, Terminal, bars
 from coeval.engine.figures import figures
 from coeval.engine.progress import Board, Calls
 
@@ -65,6 +66,18 @@ def test_no_figure_is_ever_cut_and_the_bar_shrinks_first() -> None:
     assert list(bar_at) == list(range(min(bar_at), 201))
     assert list(bar_at.values()) == sorted(bar_at.values())
     assert (min(bar_at.values()), max(bar_at.values())) == (NARROWEST_BAR, WIDEST_BAR)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_key_that_the_terminal_echoes_leaves_no_headings_behind(width: int) -> None:
+    console = Console(width=width, height=50, force_terminal=True, color_system=None, file=io.StringIO())
+    console.file.isatty = lambda: True  # type: ignore[method-assign]
+    with Terminal(console) as terminal:
+        terminal.begin(busy_board())
+    assert isinstance(console.file, io.StringIO)
+    lines = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", console.file.getvalue()).splitlines()
+    assert any(line.startswith("evaluation") for line in lines)
+    assert max(map(len, lines)) <= width - len("^C")
 
 
 def test_of_more_phases_than_lines_those_in_progress_are_shown() -> None:

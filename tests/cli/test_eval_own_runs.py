@@ -31,6 +31,8 @@ async def test_a_run_that_has_only_labels_shows_their_accuracy_and_asks_no_judge
     items = lab.records("data_generation").values()
     share = wilson(sum(item["sampled_target_attributes"]["colour"] == "red" for item in items), 8)
     row = next(line.split() for line in ended.out.splitlines() if "label_accuracy quiz/colour" in line)
+    assert re.search(r"^coeval-exp +8 scores +0$", ended.out, re.MULTILINE)
+    assert "n: prompts; in a task's own line what it is scored by" in ended.out
     assert row[2:] == [f"{share.mean:.3f}", f"[{share.low:.3f},", f"{share.high:.3f}]", "8"]
 
     said = " ".join((ended.out + ended.err).split())

@@ -166,6 +166,11 @@ class Benchmark(ABC):
         """Whether a judge has anything to score in it."""
         return self.needs_judge
 
+    @property
+    def counted(self) -> str:
+        """What ``n_expected``, ``n_scored`` and ``n_failed`` of its `Scored` count."""
+        return "judgments" if self.is_judged else "prompts"
+
     @abstractmethod
     def items(self) -> Sequence[Item]:
         """All prompts, in the benchmark's order."""

@@ -74,6 +74,11 @@ class CoevalRun(Benchmark):
     def is_judged(self) -> bool:
         return any(self._rubrics.values())
 
+    @property
+    def counted(self) -> str:
+        """A judgment may give several: one for each factor. A comparison gives one for each label."""
+        return "scores"
+
     def items(self) -> Sequence[Item]:
         tasks = {task.name: task for task in self._config.tasks}
         blueprint = Blueprint(self._config, self._run, follow_file=False)

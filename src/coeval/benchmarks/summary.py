@@ -57,7 +57,8 @@ class Empty(msgspec.Struct, frozen=True):
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A task's ``summary.json``.
 
-    ``complete`` says that nothing is owed any more; ``missing`` counts records without a value by
+    ``counted`` is the unit of ``n_expected``, ``n_scored`` and ``n_failed``; the ``n`` of a metric counts
+    prompts. ``complete`` says that nothing is owed any more; ``missing`` counts records without a value by
     reason. ``given`` is there where the responses come from a file. ``comparable`` is false where
     ``reasons`` say why the figures cannot be held against those that ``compared_with`` names; ``remarks``
     say what else to know of them.
@@ -69,6 +70,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     n_expected: int
     n_scored: int
     n_failed: dict[str, int]
+    counted: str
     comparable: bool
     compared_with: str
     reasons: tuple[str, ...]
@@ -103,6 +105,7 @@ def summarise(
         n_expected=scored.n_expected if scored is not None else len(job.items),
         n_scored=scored.n_scored if scored is not None else 0,
         n_failed=scored.n_failed if scored is not None else {},
+        counted=job.benchmark.counted if scored is not None else "prompts",
         comparable=not why,
         compared_with=job.benchmark.compared_with,
         reasons=why,

@@ -25,6 +25,9 @@ FIRST_LINE_S, LAST_LINE_S = 5.0, 60.0
 """Seconds between plain lines: few at first, then more, so that the log of a long run stays readable."""
 
 WIDEST_BAR, NARROWEST_BAR = 24, 4
+_CTRL_C = 2
+"""Cells that are left free at the end of the last line: a terminal writes ``^C`` there, and were it folded,
+the next drawing would begin a line too low and leave the headings of this one behind."""
 _GAP = 2
 _SPARED = ("calls_per_s", "tokens", "not_asked")
 """Figures that go where there is no room, in this order; the bar goes before any of them, and names are
@@ -83,7 +86,8 @@ class Terminal:
     def _bars(self) -> Table:
         board, counts = self._board, self._counts()
         shown = [figures(board, count) for count in counts] if board is not None else []
-        return bars(counts, shown, self._console.size.width, self._console.size.height)
+        size = self._console.size
+        return bars(counts, shown, max(1, size.width - _CTRL_C), size.height)
 
     def _keep_printing(self) -> None:
         wait = FIRST_LINE_S

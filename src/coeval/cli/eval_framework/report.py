@@ -58,13 +58,19 @@ def _show_figures(outcome: Outcome, console: Console) -> None:
             state = "no result" if task.left_at is None else "stopped"
             rows.append(Row(task.label, (state,), "bold red"))
             continue
-        counts = f"{summary.n_expected:,}", f"{sum(summary.n_failed.values()):,}"
+        counts = f"{summary.n_expected:,} {summary.counted}", f"{sum(summary.n_failed.values()):,}"
         state = "" if summary.metrics else "not judged"
         rows.append(Row(task.label, (state, "", *counts), "bold"))
         for name, metric in summary.metrics.items():
             rows.append(Row(f"  {name}", (_value(metric), _interval(metric), f"{metric.n:,}")))
     columns = [Column(heading) for heading in ("value", "95 % interval", "n", "failed")]
     print_table(console, "", "task and metric", columns, rows)
+    if any(task.summary is not None and task.summary.metrics for task in outcome.tasks):
+        say(
+            console,
+            "n: prompts; in a task's own line what it is scored by, and how many of these failed.",
+            "dim",
+        )
 
 
 def _show_over_runs(spreads: Mapping[str, Mapping[str, Spread]], console: Console) -> None:
