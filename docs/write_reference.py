@@ -16,7 +16,7 @@ import typer
 
 from coeval.cli import main as cli
 from coeval.cli.eval_framework.main import app as eval_framework
-from coeval.models.catalog import HOSTS, Host
+from coeval.models.catalog import HOSTS, LABELS_KEY, Host
 from coeval.models.simulated.traits import RANGES, SAMPLING
 from coeval.pipeline.config import rules
 from coeval.pipeline.config.json_schema import schema_text
@@ -168,6 +168,7 @@ def _rules() -> str:
 
 
 def _interfaces() -> str:
+    told = " and ".join(f"`{host.name}`" for host in HOSTS.values() if host.takes_labels)
     simulated = ", ".join(f"`{name}` {lo:g}–{hi:g}" for name, (lo, hi) in RANGES.items())
     about = (
         "Who serves a model. A key is looked for in the model's `access_key`, then in the key file "
@@ -175,7 +176,13 @@ def _interfaces() -> str:
         "the environment. Every interface is accepted in a file and counted by `--dry-run`; one that is not "
         "asked yet can be reached only through `parameters.base_url`, where an OpenAI-shaped server stands. "
         "`auto` becomes the first host with a key in `Config/provider_pricing.yaml`. Parameters of "
-        f"`simulated` models: {simulated}, and `family`, a name."
+        f"`simulated` models: {simulated}, and `family`, a name.\n\n"
+        f"Of a task with `label_attributes`, {told} are sent the values that its labels may have, in the "
+        f"field `metadata.{LABELS_KEY}` of each request to a student (never which of them is right). "
+        "Simulated models may stand behind these addresses, and answer with a label whatever the wording of "
+        "the task; other servers leave the field unread, and one that refuses it is asked without it. No "
+        "other interface is "
+        "sent it."
     )
     rows = [
         (f"`{h.name}`", f"`{h.url}`" if h.url else "", ", ".join(_variables(h)), _state(h))

@@ -31,6 +31,28 @@ def test_the_help_does_not_list_them(coeval: Command) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("list",), "did you mean datasets list?"),
+        (("statsu", "--run", "x"), "did you mean status?"),
+        (("result",), "did you mean results?"),
+        (("fetch", "ifeval"), "did you mean datasets fetch?"),
+        (("plans",), "there are run, status, results, show, repair, simulate, datasets"),
+        (("frobnicate",), "there are run, status, results, show, repair, simulate, datasets"),
+        (("datasets", "lst"), "did you mean list?"),
+    ],
+)
+def test_for_a_misspelt_command_those_are_named_that_there_are(
+    words: tuple[str, ...], hint: str, here: Path, coeval: Command
+) -> None:
+    ended = coeval(*words)
+    assert (ended.code, ended.out) == (1, "")
+    assert hint in ended.err
+    assert not any(f"mean {name}" in ended.err for name in INSTEAD)
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
     ("flags", "instead"),
     [
         (("run", "--config", "exp.yaml", "--estimate-only"), "--dry-run"),

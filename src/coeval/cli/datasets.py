@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coeval.cli.command_names import Commands
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="datasets",
+    cls=Commands,
     help="List, fetch and verify the benchmarks' data.",
     no_args_is_help=True,
     rich_markup_mode=None,

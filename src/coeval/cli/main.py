@@ -8,6 +8,7 @@ import typer
 
 from coeval import __version__
 from coeval.cli import datasets, later
+from coeval.cli.command_names import Commands
 from coeval.cli.ending import run_to_exit
 from coeval.cli.repair import repair
 from coeval.cli.results import results
@@ -20,6 +21,7 @@ from coeval.core.options import Face
 
 app = typer.Typer(
     name="coeval",
+    cls=Commands,
     help="Your own benchmark, with error bars: models write it, answer it and judge it.",
     epilog="First steps: coeval run --config examples/quickstart.yaml  (simulated models, no key needed)",
     no_args_is_help=True,

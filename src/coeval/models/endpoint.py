@@ -15,6 +15,7 @@ from yarl import URL
 from coeval import __version__
 from coeval.core.credential_names import is_credential_name
 from coeval.core.errors import UsageError
+from coeval.core.options import BASE_URL
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import shown_url, url_secrets
 from coeval.models.limits import LONGEST_HOLD_S, Lane, Limiter
@@ -91,12 +92,12 @@ class Endpoint:
         except ValueError:
             usable = False
         if not usable:
-            raise UsageError(f"base_url is no http:// or https:// URL ({shown_url(url)}); correct it")
+            raise UsageError(f"{BASE_URL} is no http:// or https:// URL ({shown_url(url)}); correct it")
         if parsed.user is None and parsed.password is None:
             return str(parsed)
         if "Authorization" in self.headers:
             raise UsageError(
-                f"base_url of {parsed.host} holds a user name, and a key is set too; keep one of them"
+                f"{BASE_URL} of {parsed.host} holds a user name, and a key is set too; keep one of them"
             )
         pair = f"{parsed.user or ''}:{parsed.password or ''}".encode()
         self.headers["Authorization"] = f"Basic {b64encode(pair).decode()}"

@@ -12,6 +12,7 @@ import msgspec
 from yarl import URL
 
 from coeval.core.errors import UsageError
+from coeval.core.options import ACCESS_KEY, BASE_URL
 from coeval.core.records import Completion, Request
 from coeval.core.redaction import Redactor
 from coeval.core.text import canonical
@@ -185,7 +186,7 @@ def _address(spec: ModelSpec, host: Host, keys: Keys) -> _Address:
     if spec.base_url is None and not host.built:
         raise UsageError(
             f"{who} cannot be asked by this version; "
-            "set parameters.base_url to an OpenAI-shaped address that serves the model, "
+            f"set {BASE_URL} to an OpenAI-shaped address that serves the model, "
             "or take it from another interface."
         )
     url = _normalised(spec.base_url, who) if spec.base_url is not None else host.url
@@ -211,7 +212,7 @@ def _normalised(url: str, who: str) -> str:
     odd = next((at for at, char in enumerate(url, 1) if char.isspace() or not char.isprintable()), None)
     if odd is not None:
         raise UsageError(
-            f"{who}: parameters.base_url holds a blank or another character that cannot be seen "
+            f"{who}: {BASE_URL} holds a blank or another character that cannot be seen "
             f"(number {odd} of {len(url)}); take it out."
         )
     try:
@@ -220,18 +221,18 @@ def _normalised(url: str, who: str) -> str:
         parsed = URL()
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise UsageError(
-            f"{who}: parameters.base_url must begin with http:// or https:// and name a host, "
+            f"{who}: {BASE_URL} must begin with http:// or https:// and name a host, "
             "with its port as a number if it has one."
         )
     if "#" in url:
         raise UsageError(
-            f"{who}: parameters.base_url has a fragment (from # on), which no server is sent; take it out."
+            f"{who}: {BASE_URL} has a fragment (from # on), which no server is sent; take it out."
         )
     if parsed.user is not None or parsed.password is not None or "?" in url:
         # A base_url is part of a run's snapshot and of messages; credentials must not be.
         raise UsageError(
-            f"{who}: parameters.base_url may hold no user name, password or query; "
-            "put the credential into access_key or a key file."
+            f"{who}: {BASE_URL} may hold no user name, password or query; "
+            f"put the credential into {ACCESS_KEY} or a key file."
         )
     return url.rstrip("/").removesuffix("/chat/completions")
 
