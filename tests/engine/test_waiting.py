@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from coeval.core.errors import Draining
-from coeval.engine.waiting import AGAIN_AFTER_S, telling_waits, unless_interrupted
+from coeval.engine.waiting import AGAIN_AFTER_S, telling_of_hosts, unless_interrupted
 from coeval.models.call import Call
 from coeval.models.endpoint import Endpoint
 from coeval.models.http import TOLD_AFTER_S, Http
@@ -67,7 +67,7 @@ async def test_a_host_that_is_away_is_named_with_the_reason_after_a_moment_and_t
     endpoint = Endpoint(nowhere, {}, Limiter(4))
     asking = [asyncio.create_task(http.post(endpoint, "/chat/completions", b"{}", CALL)) for _ in range(2)]
     await until(lambda: endpoint.trouble is not None)
-    async with telling_waits(
+    async with telling_of_hosts(
         http, lambda line: told.append((time.now, line)), clock=time.clock, sleep=time.sleep
     ):
         await time.over.wait()
@@ -98,7 +98,7 @@ async def test_a_host_that_is_slow_to_fail_is_in_trouble_while_it_is_asked_again
 
 async def test_nothing_is_said_while_nothing_waits() -> None:
     time, told, http = Seconds(end=200), list[str](), Http()
-    async with telling_waits(http, told.append, clock=time.clock, sleep=time.sleep):
+    async with telling_of_hosts(http, told.append, clock=time.clock, sleep=time.sleep):
         await time.over.wait()
     assert told == []
 

@@ -191,6 +191,7 @@ async def test_no_command_of_coeval_shows_or_keeps_a_key(place: Place, encoding:
     assert set(asked.codes) == {"0", "3"}
     assert set(host.heard) == {KEY}
     assert len(host.faults) == 7
+    assert "repeats a credential in its answers" in asked.err
     assert "[redacted]" in (place.run / "phase4_responses" / "told.ann.responses.jsonl").read_text()
     assert_hidden(place, asked)
 
@@ -264,6 +265,7 @@ async def test_no_command_of_eval_framework_shows_or_keeps_a_key(
     assert set(asked.codes) == {"0", "2", "3"}
     assert set(host.heard) == {KEY}
     assert len(host.faults) == 7
+    assert "repeats a credential in its answers" in asked.err
     assert "[redacted]" in "".join(text for _, text in kept(place.here / "outputs"))
     assert_hidden(place, asked)
 

@@ -22,7 +22,7 @@ from coeval.benchmarks.job import Job
 from coeval.benchmarks.owner import refuse_another_model
 from coeval.core.errors import Draining, UsageError
 from coeval.engine.progress import Watcher
-from coeval.engine.waiting import telling_waits, unless_interrupted
+from coeval.engine.waiting import telling_of_hosts, unless_interrupted
 from coeval.models.base import ModelSpec
 from coeval.models.keys import Keys
 from coeval.models.open import Models
@@ -111,7 +111,7 @@ async def ask_owed(
     interrupt = interrupt or asyncio.Event()
     async with (
         Models(_specs(evaluation, jobs), keys) as models,
-        telling_waits(models.http, watcher.warn),
+        telling_of_hosts(models.http, watcher.warn),
         Journal(evaluation.output / "run_errors.jsonl", _torn_line) as journal,
     ):
         errand = Errand(evaluation, jobs, models, journal)

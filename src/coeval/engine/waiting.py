@@ -1,4 +1,4 @@
-"""While nothing comes: say why, and let go when the run is interrupted."""
+"""What is to be said of the hosts of a run, such as why nothing comes; letting go when it is interrupted."""
 
 from __future__ import annotations
 
@@ -33,18 +33,21 @@ async def unless_interrupted(work: Coroutine[Any, Any, T], interrupt: asyncio.Ev
 
 
 @asynccontextmanager
-async def telling_waits(
+async def telling_of_hosts(
     http: Http,
     note: Callable[[str], None],
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
 ) -> AsyncIterator[None]:
-    """Meanwhile, say of each host that gives nothing but failures what they are (see `Http.troubles`)."""
+    """Meanwhile, say of each host that gives nothing but failures what they are (see `Http.troubles`); in the
+    end, which have repeated a credential: their answers are kept without it, so they are not as they were."""
     telling = asyncio.create_task(_tell(http, note, clock, sleep), name="waits")
     try:
         yield
     finally:
+        for sentence in http.repeating():
+            note(sentence)
         telling.cancel()
         await asyncio.wait({telling})
         if not telling.cancelled():

@@ -73,7 +73,8 @@ class Endpoint:
         self.proxy = proxy_for(URL(self.url))
         self._routes: dict[tuple[str, str], Route] = {}
         self.redactor = Redactor((*secrets, *self._sent_secrets(url)), self._tell_repeated)
-        self._repeated = False
+        self.repeated = False
+        """Whether one of its answers held a credential that it was sent."""
         self._lanes: dict[str, Lane] = {}
         self._down_since: float | None = None
         self._failed_at = 0.0
@@ -123,13 +124,17 @@ class Endpoint:
             yield from url_secrets(str(self.proxy))
 
     def _tell_repeated(self) -> None:
-        if not self._repeated:
-            self._repeated = True
-            _log.warning(
-                "%s repeats a credential in its answers: it is taken out of them before anything is kept; "
-                "ask whoever runs the host, and change the credential",
-                shown_url(self.url),
-            )
+        if not self.repeated:
+            self.repeated = True
+            _log.warning("%s", self.about_repeating)
+
+    @property
+    def about_repeating(self) -> str:
+        """The sentence for whoever asks a host that has `repeated` a credential."""
+        return (
+            f"{shown_url(self.url)} repeats a credential in its answers: it is taken out of them before "
+            "anything is kept; ask whoever runs the host, and change the credential"
+        )
 
     def lane(self, model: str) -> Lane:
         """What is shared by the requests for one model (the provider's name for it)."""

@@ -119,6 +119,10 @@ class Http:
             if (trouble := endpoint.trouble) is not None and now - trouble.began >= TOLD_AFTER_S
         }
 
+    def repeating(self) -> list[str]:
+        """A sentence on each endpoint that has repeated a credential."""
+        return sorted(endpoint.about_repeating for endpoint in self._endpoints if endpoint.repeated)
+
     def drain(self) -> None:
         """From now on nothing new is sent: who waits, and who asks later, gets Draining."""
         self._send_no_more(draining())

@@ -16,7 +16,7 @@ from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.core.plain import PlainFormatter
 from coeval.engine.progress import Board, Watcher
-from coeval.engine.waiting import telling_waits
+from coeval.engine.waiting import telling_of_hosts
 from coeval.models.http import Http
 from coeval.models.keys import Keys
 from coeval.models.open import Models, check_askable
@@ -141,7 +141,7 @@ async def begun(
         try:
             async with (
                 Models(specs, keys, permits=permits, http=http) as models,
-                telling_waits(models.http, watcher.warn),
+                telling_of_hosts(models.http, watcher.warn),
             ):
                 with _logged(folder, config.experiment.log_level):
                     for remark in supply.remarks():
