@@ -10,19 +10,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from commands import EXPERIMENT, command
 
 from coeval.store.process import started
 from coeval.store.rundir import RunDir
 
-EXPERIMENT = """\
-models: [{name: m, interface: simulated, roles: [teacher, student, judge]}]
-tasks:
-  - {name: t, description: d, target_attributes: {a: [x, y]}, sampling: {total: 2}, rubric: {good: It is.}}
-experiment: {id: e, storage_folder: runs}
-"""
 HOLD = """
 import sys
 from coeval.store.rundir import RunDir
@@ -32,32 +26,11 @@ with RunDir(sys.argv[1]).locked():
 """
 
 
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def coeval(folder: Path, *words: str) -> Ended:
-    ended = subprocess.run(
-        [sys.executable, "-m", "coeval", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        env={**os.environ, "COLUMNS": "200"},
-    )
-    assert "Traceback" not in ended.stderr
-    assert "internal error" not in ended.stderr
-    return Ended(ended.returncode, ended.stdout, ended.stderr)
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     (folder / "e.yaml").write_text(EXPERIMENT)
-    assert coeval(folder, "run", "--config", "e.yaml").code == 0
+    assert command(folder, "run", "--config", "e.yaml").code == 0
     return folder
 
 
@@ -103,7 +76,7 @@ DELETIONS: dict[str, Callable[[Path], None]] = {
 def test_deleting_the_lock_admits_no_second_writer(held: Path, what: str) -> None:
     DELETIONS[what](held)
     for words in (("run", "--config", "e.yaml", "--continue"), ("repair", "--run", "runs/e")):
-        ended = coeval(held.parents[1], *words)
+        ended = command(held.parents[1], *words)
         assert ended.code == 1
         assert "is in use by" in ended.err
         assert "wait for it or stop it" in ended.err
@@ -121,11 +94,11 @@ def claim(run: Path, pid: int, begun: str | None) -> None:
 def test_another_process_of_the_same_number_is_not_the_writer(place: Path, begun: str | None) -> None:
     run = place / "runs" / "e"
     claim(run, os.getpid(), begun)
-    assert "stopped before its end" in coeval(place, "status", "--run", "runs/e").out
-    assert coeval(place, "run", "--config", "e.yaml", "--continue").code == 0
+    assert "stopped before its end" in command(place, "status", "--run", "runs/e").out
+    assert command(place, "run", "--config", "e.yaml", "--continue").code == 0
     claim(run, os.getpid(), started(os.getpid()))
-    assert f"running (process {os.getpid()})" in coeval(place, "status", "--run", "runs/e").out
-    assert coeval(place, "run", "--config", "e.yaml", "--continue").code == 1
+    assert f"running (process {os.getpid()})" in command(place, "status", "--run", "runs/e").out
+    assert command(place, "run", "--config", "e.yaml", "--continue").code == 1
 
 
 def test_a_process_that_ended_and_was_not_waited_for_is_not_the_writer(place: Path) -> None:
@@ -139,7 +112,7 @@ def test_a_process_that_ended_and_was_not_waited_for_is_not_the_writer(place: Pa
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert RunDir(place / "runs" / "e").writer() is None
-        assert coeval(place, "run", "--config", "e.yaml", "--continue").code == 0
+        assert command(place, "run", "--config", "e.yaml", "--continue").code == 0
 
 
 def moved_out(run: Path, name: str) -> Path:
@@ -201,7 +174,7 @@ def test_a_link_out_of_the_folder_is_neither_read_nor_written(place: Path, name:
 
 
 def refuses(place: Path, words: tuple[str, ...], message: str) -> None:
-    ended = coeval(place, *words)
+    ended = command(place, *words)
     assert ended.code == 1, words
     assert message in ended.err, words
     assert not ended.out
@@ -213,15 +186,15 @@ def test_links_that_stay_inside_and_a_folder_that_is_one_are_followed(place: Pat
     (run / "phase4_responses").symlink_to("answers")
     run.rename(place / "elsewhere")
     run.symlink_to(place / "elsewhere")
-    assert coeval(place, "results", "--run", "runs/e").code == 0
-    assert coeval(place, "run", "--config", "e.yaml", "--continue").code == 0
+    assert command(place, "results", "--run", "runs/e").code == 0
+    assert command(place, "run", "--config", "e.yaml", "--continue").code == 0
 
 
 def test_links_in_a_circle_are_an_error_that_names_them(place: Path) -> None:
     file = place / "runs" / "e" / "phase4_responses" / "t.m.responses.jsonl"
     file.unlink()
     file.symlink_to(file.name)
-    for command in ("status", "results"):
-        ended = coeval(place, command, "--run", "runs/e")
+    for name in ("status", "results"):
+        ended = command(place, name, "--run", "runs/e")
         assert ended.code == 1
         assert "t.m.responses.jsonl" in ended.err

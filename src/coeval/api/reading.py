@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from coeval.core.columns import Columns, columns
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.html_table import html_table
+from coeval.core.limits import need_address_space
 from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.outcome import Summary
@@ -100,6 +101,7 @@ class Run:
         What the run's ``config.yaml`` no longer names is marked ``removed``, or ``left_out`` of the means;
         items ``beyond_total`` are in none either.
         """
+        need_address_space()
         from coeval.analysis.scores import results  # numpy, scipy and duckdb: only when asked for
         from coeval.pipeline.reading import reading
 

@@ -12,6 +12,8 @@ from contextvars import copy_context
 from types import FrameType
 from typing import Any, TypeVar
 
+from coeval.core.limits import need_files
+
 T = TypeVar("T")
 
 
@@ -22,9 +24,12 @@ def wait_for(work: Callable[[], Coroutine[Any, Any, T]], interrupt: asyncio.Even
 
     Raises
     ------
+    UsageError
+        this process may hold too few files open.
     KeyboardInterrupt
         at the second Ctrl-C, when the work has ended.
     """
+    need_files()
     stopping = _Stopping(interrupt)
     context = copy_context()
     with _answered(stopping.again), ThreadPoolExecutor(1, thread_name_prefix="coeval") as executor:

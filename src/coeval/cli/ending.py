@@ -15,8 +15,9 @@ from coeval.cli.entry import INTERRUPTED
 from coeval.cli.log_warnings import show_log_warnings
 from coeval.core.errors import CoevalError, ModelUnavailable
 from coeval.core.options import Face, spoken_by
-from coeval.core.plain import plain_lines
+from coeval.core.plain import plain, plain_lines, shortened
 
+_LONGEST_NAME = 200
 UNAVAILABLE = 2
 ALL_SAVED = "Interrupted; what was finished is on disk."
 
@@ -41,7 +42,9 @@ def run_to_exit(app: typer.Typer, face: Face) -> None:
     except CoevalError as error:
         raise SystemExit(_tell(error, UNAVAILABLE if isinstance(error, ModelUnavailable) else 1)) from None
     except OSError as error:  # the files of a run raise StoreError: this is the terminal's, or a pipe's
-        print(f"cannot write or read: {plain_lines(error.strerror or str(error))}", file=sys.stderr)
+        raise SystemExit(_tell_system_error(error)) from None
+    except MemoryError:
+        print("there is no memory left; give this process more (ulimit -v)", file=sys.stderr)
         raise SystemExit(1) from None
     except Exception as bug:  # noqa: BLE001  the other of the two: the process
         raise SystemExit(_tell(bug, 1, prefix="internal error: ")) from None
@@ -86,6 +89,17 @@ def _tell(error: Exception, code: int, prefix: str = "") -> int:
         hint = "\nRun again with --log-level DEBUG for the traceback." if prefix else ""
         _print_error(f"{prefix}{text}{hint}")
     return code
+
+
+def _tell_system_error(error: OSError) -> int:
+    """What the system refused, and of which file if it says so."""
+    named = ""
+    if isinstance(error.filename, str):
+        from coeval.core.redaction import Redactor  # a key may have been given in the place of a file
+
+        named = f" {shortened(plain(Redactor().message(error.filename)), _LONGEST_NAME)}"
+    print(f"cannot write or read{named}: {plain_lines(error.strerror or str(error))}", file=sys.stderr)
+    return 1
 
 
 def _print_error(text: str) -> None:

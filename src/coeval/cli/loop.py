@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from coeval.cli.starting import nothing_begun
+from coeval.core.errors import UsageError
+from coeval.core.limits import need_files
 from coeval.core.options import CONTINUE
 from coeval.engine.progress import STOPPING
 
@@ -50,6 +52,11 @@ async def interruptible(
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine as this process's only business: on uvloop where there is one, and with the
     garbage collector off what start-up made (a fifth of all CPU at a thousand requests in flight)."""
+    try:
+        need_files()
+    except UsageError:
+        work.close()
+        raise
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

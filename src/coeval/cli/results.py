@@ -38,10 +38,12 @@ def results(
     """
     from coeval.cli.run_folder import run_folder
     from coeval.core.errors import UsageError
+    from coeval.core.limits import need_address_space
 
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; give one of them")
     folder = run_folder(run)
+    need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.analysis.breakdown import Parts, breakdown, label_breakdown
     from coeval.analysis.scores import results as scores_of

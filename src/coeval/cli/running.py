@@ -18,6 +18,7 @@ from coeval.cli.progress_view import Terminal
 from coeval.cli.result_table import render
 from coeval.cli.say import say, warn
 from coeval.core.errors import UsageError
+from coeval.core.limits import address_space_left
 from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.resolve import resolve_models
 from coeval.pipeline.config.schema import PHASES, Config, Phase
@@ -128,6 +129,8 @@ async def _run(config: Config, how: dict[str, Any], terminal: Terminal, interrup
 async def _load_analysis() -> None:
     """Import what the table at the end needs while requests are on the wire: a third of a second."""
     await asyncio.sleep(0.2)
+    if address_space_left() is not None:
+        return  # little may be left, and what is missed at the end is told there
     await asyncio.to_thread(importlib.import_module, "coeval.analysis.scores")
 
 

@@ -65,10 +65,12 @@ def show(
     """
     from coeval.cli.run_folder import run_folder
     from coeval.core.errors import UsageError
+    from coeval.core.limits import need_address_space
 
     if worst is not None and disagreement:
         raise UsageError("--worst and --disagreement are two orders; give one of them")
     folder = run_folder(run)
+    need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.analysis.answers import Choice, Order, choose_answers
     from coeval.cli import streams

@@ -38,3 +38,10 @@ class PlainFormatter(logging.Formatter):
 
 def _escaped(character: str) -> str:
     return character if is_shown(character) else character.encode("unicode_escape", "surrogatepass").decode()
+
+
+def shortened(text: str, longest: int) -> str:
+    """A text with its middle left out where it is too long: how it ends is often what matters."""
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest // 2]} … {text[-longest // 2 :]}"

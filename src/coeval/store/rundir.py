@@ -208,7 +208,7 @@ class RunDir:
                 by = self._describe_holder()
                 raise UsageError(f"{self.path} is in use by {by}; wait for it or stop it") from None
             except OSError as error:
-                raise store_error("lock", self.path, error) from error
+                raise store_error("lock", Path(error.filename or self.path), error) from error
             try:
                 yield
             finally:

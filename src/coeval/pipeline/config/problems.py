@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from coeval.core.errors import ConfigError
+from coeval.core.plain import shortened
 from coeval.core.redaction import Redactor
 from coeval.core.text import listed
 
@@ -83,7 +84,9 @@ class Problem(NamedTuple):
         path, rule, message = render_path(self.finding.path), self.finding.rule, self.finding.message
         between = f"  {rule}  "
         path, _, message = _redactor.message(f"{path}{between}{message}").partition(between)
-        return f"{self.place}  {_cut(path, _LONGEST_PATH)}{between}{_cut(message, _LONGEST_MESSAGE)}"
+        return (
+            f"{self.place}  {shortened(path, _LONGEST_PATH)}{between}{shortened(message, _LONGEST_MESSAGE)}"
+        )
 
 
 class Lines:
@@ -123,13 +126,6 @@ def render_path(path: KeyPath) -> str:
 def one_line(text: str) -> str:
     """A problem is one line, whatever the file's keys and values hold."""
     return " ".join(text.split())
-
-
-def _cut(text: str, longest: int) -> str:
-    """A text with its middle left out where it is too long: the end has the way out."""
-    if len(text) <= longest:
-        return text
-    return f"{text[: longest // 2]} … {text[-longest // 2 :]}"
 
 
 def refused(problems: Iterable[Problem], main_file: str) -> ConfigError:

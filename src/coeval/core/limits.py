@@ -1,0 +1,70 @@
+"""What this process may use: a limit that is too low for the work is told before the work breaks on it.
+
+Libraries that get no address space end the process, by a signal, where they should raise an error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from coeval.core.errors import UsageError
+
+if sys.platform != "win32":
+    import resource
+
+__all__ = ["address_space_left", "need_address_space", "need_files"]
+
+_LIBRARIES = 512 << 20
+_DATABASE = 640 << 20
+_PER_PROCESSOR = 64 << 20
+"""Bytes of address space: of numpy, scipy and duckdb when they are loaded, of a database, and of the buffers
+that numpy keeps for each processor."""
+
+_FEWEST_FILES = 32
+"""A run holds about twenty open before it has asked anybody."""
+
+
+def address_space_left() -> int | None:
+    """Bytes that may still be mapped (`ulimit -v`); None where there is no limit."""
+    if sys.platform == "win32":
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return None
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except OSError:
+        return limit
+    return limit - pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def need_address_space() -> None:
+    """Raises UsageError where there is too little to read results."""
+    left = address_space_left()
+    if left is None:
+        return
+    wanted = _DATABASE
+    if "duckdb" not in sys.modules:
+        wanted += _LIBRARIES + _PER_PROCESSOR * (os.cpu_count() or 1)
+    if left < wanted:
+        raise UsageError(
+            f"{left >> 20} MiB of address space are left to this process, and reading results takes about "
+            f"{wanted >> 20} MiB; raise its limit (ulimit -v)"
+        )
+
+
+def need_files() -> None:
+    """Raises UsageError where too few files may be open for a run; where it may, the limit is raised."""
+    if sys.platform == "win32":
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= _FEWEST_FILES:
+        return
+    if hard != resource.RLIM_INFINITY and hard < _FEWEST_FILES:
+        raise UsageError(
+            f"this process may hold {hard} files open, and a run takes at least {_FEWEST_FILES}; raise its "
+            "limit (ulimit -n)"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_FEWEST_FILES, hard))

@@ -1,0 +1,55 @@
+"""The commands as processes of their own, and a small experiment for them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+EXPERIMENT = """\
+models: [{name: m, interface: simulated, roles: [teacher, student, judge]}]
+tasks:
+  - {name: t, description: d, target_attributes: {a: [x, y]}, sampling: {total: 2}, rubric: {good: It is.}}
+experiment: {id: e, storage_folder: runs}
+"""
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def command(
+    folder: Path,
+    *words: str | Path,
+    program: str = "coeval",
+    environment: Mapping[str, str] = NOTHING,
+    before: Callable[[], None] | None = None,
+) -> Ended:
+    """What comes of a command within 100 seconds; no end of it is a traceback. ``before`` runs in the new
+    process."""
+    ended = subprocess.run(
+        [sys.executable, "-m", program, *map(str, words)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "COLUMNS": "200", **environment},
+        preexec_fn=before,
+    )
+    assert "Traceback" not in ended.stderr, ended.stderr
+    assert "internal error" not in ended.stderr, ended.stderr
+    assert "never awaited" not in ended.stderr, ended.stderr
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def eval_framework(folder: Path, *words: str | Path, environment: Mapping[str, str] = NOTHING) -> Ended:
+    return command(folder, *words, program="coeval.cli.eval_framework", environment=environment)
