@@ -109,7 +109,8 @@ def test_the_last_record_wins_where_a_file_is_read_in_several_pieces(run: Run) -
     append(
         run.evaluations("j"),
         *(
-            f'{{"id":"e{i % 1000}","response_id":"{response}","judge_model_id":"j","raw":"{pad}",'
+            f'{{"id":"{response}__j{i % 1000}","response_id":"{response}","judge_model_id":"j{i % 1000}",'
+            f'"raw":"{pad}",'
             f'"scores":{{"a":"{"High" if i >= 149_000 else "Low"}"}}}}\n'
             for i in range(150_000)
         ),

@@ -11,7 +11,8 @@ from coeval.core.records import EXACT_MATCH
 class Stage(NamedTuple):
     """How the files of a phase become a table.
 
-    ``columns`` are what is read of a line, ``required`` what a record cannot lack, ``terms`` its
+    ``columns`` are what is read of a line, ``required`` what holds of every record (its id says what
+    it is about, so no name in it can be damaged unseen), ``terms`` its
     names of models, tasks and factors (for the ENUM), ``select`` the table's columns. ``known`` leaves
     out the record of a run in progress whose names came up after the ENUM was made.
     """
@@ -43,7 +44,7 @@ STAGES = (
             "sampled_target_attributes": "MAP(VARCHAR, VARCHAR)",
             "status": "VARCHAR",
         },
-        "id IS NOT NULL AND task_id IS NOT NULL AND teacher_model_id IS NOT NULL",
+        "starts_with(id, task_id || '__' || teacher_model_id || '__')",
         "[task_id, teacher_model_id]",
         f"""md5_number(id) AS key, id, try_cast(task_id AS term) AS task,
             try_cast(teacher_model_id AS term) AS teacher,
@@ -61,7 +62,7 @@ STAGES = (
             "response": "VARCHAR",
             "status": "VARCHAR",
         },
-        "id IS NOT NULL AND datapoint_id IS NOT NULL AND student_model_id IS NOT NULL",
+        "id = datapoint_id || '__' || student_model_id",
         "[student_model_id]",
         f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint,
             try_cast(student_model_id AS term) AS student,
@@ -80,7 +81,8 @@ STAGES = (
             "missing": "VARCHAR[]",
             "status": "VARCHAR",
         },
-        "id IS NOT NULL AND response_id IS NOT NULL AND judge_model_id IS NOT NULL AND scores IS NOT NULL",
+        "id = response_id || '__' || judge_model_id AND scores IS NOT NULL AND "
+        f"(judge_model_id <> '{EXACT_MATCH}' OR label_scores IS NOT NULL OR status = 'failed')",
         f"list_prepend(judge_model_id, {_FACTORS})",
         f"""md5_number(id) AS key, md5_number(response_id) AS response,
             try_cast(judge_model_id AS term) AS judge, try_cast({_FACTORS} AS term[]) AS factors,

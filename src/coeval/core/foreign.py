@@ -7,6 +7,7 @@ exceptions for these, and nothing but this module catches them.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
@@ -44,6 +45,8 @@ def decode(data: bytes | str | msgspec.Raw, kind: Any = Any) -> Any:
     try:
         return msgspec.json.decode(data, type=kind)
     except _RAISED as error:
+        if (rest := _after_mark(data)) is not None:
+            return decode(rest, kind)
         raise _undecodable(error) from error
 
 
@@ -55,9 +58,19 @@ def decoder(kind: type[T]) -> Callable[[bytes | str], T]:
         try:
             return read(data)
         except _RAISED as error:
+            if (rest := _after_mark(data)) is not None:
+                return decode_one(rest)
             raise _undecodable(error) from error
 
     return decode_one
+
+
+def _after_mark(data: bytes | str | msgspec.Raw) -> bytes | str | None:
+    """What follows a byte order mark, which some editors put first; None where there is none."""
+    if isinstance(data, str):
+        return data[1:] if data.startswith("\ufeff") else None
+    text = bytes(data)
+    return text[len(BOM_UTF8) :] if text.startswith(BOM_UTF8) else None
 
 
 def whole_number(digits: str) -> int | float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from coeval.analysis.load import RunReader
@@ -32,11 +32,25 @@ def reading(folder: RunDir) -> Iterator[Reading]:
         a file cannot be read at all.
     """
     planned: Planned | None = None
-    notes: tuple[str, ...] = ()
+    notes = list(_lost(folder))
     try:
         planned = planned_names(folder)
     except (ConfigError, StoreError) as error:
-        reason = str(error).splitlines()[0]
-        notes = (f"what was removed from the configuration cannot be told and counts in full: {reason}",)
+        notes.append(f"{_UNTOLD}: {str(error).splitlines()[0]}")
     with RunReader(folder.path, planned) as reader:
-        yield Reading(reader, notes)
+        yield Reading(reader, tuple(notes))
+
+
+_UNTOLD = "what was removed from the configuration cannot be told and counts in full"
+
+
+def _lost(folder: RunDir) -> Iterator[str]:
+    """What is gone of the files that a run keeps about itself, and what cannot be told without it."""
+    with suppress(FileNotFoundError, StoreError):  # an older layout has none; a damaged one is told elsewhere
+        meta = folder.read_meta()
+        if meta.coeval_version and not folder.config.exists():
+            yield f"{_UNTOLD}: {folder.config} is not there"
+        if meta.resume_from is not None and meta.coeval_version and not folder.inherited.exists():
+            yield f"what was taken over cannot be told, and may be left out: {folder.inherited} is not there"
+    if folder.config.exists() and not folder.meta.exists():
+        yield f"whether simulated models took part cannot be told: {folder.meta} is not there"

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from coeval.analysis.empty_answers import EmptyAnswers
+from coeval.core.errors import Misshapen
 from coeval.core.foreign import decoder
 from coeval.core.ids import id_fields, item_id, maker
 from coeval.core.records import LEVELS
@@ -55,6 +56,7 @@ class ItemPart(RecordPart, frozen=True, kw_only=True):
 
 class ResponsePart(RecordPart, frozen=True, kw_only=True):
     datapoint_id: str
+    student_model_id: str
     response: str | None = None
     truncated: bool = False
     recipe: str = ""
@@ -63,6 +65,7 @@ class ResponsePart(RecordPart, frozen=True, kw_only=True):
 
 class EvaluationPart(RecordPart, frozen=True, kw_only=True):
     response_id: str
+    judge_model_id: str
     scores: msgspec.Raw = msgspec.Raw(b"{}")
     criteria: msgspec.Raw = msgspec.Raw(b"{}")
     recipe: str = ""
@@ -221,6 +224,8 @@ class Recorded:
         return self.items.damaged + self.responses.damaged + self.evaluations.damaged
 
     def _note_item(self, part: ItemPart) -> Entry:
+        if not part.id.startswith(f"{part.task_id}__{part.teacher_model_id}__"):
+            raise _misnamed(part)
         good = part.status == "ok" and part.prompt is not None
         attributes = part.sampled_target_attributes
         shared = self._attributes.setdefault(tuple(attributes.items()), attributes)
@@ -233,6 +238,8 @@ class Recorded:
         return self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
 
     def _note_response(self, part: ResponsePart) -> Entry:
+        if part.id != f"{part.datapoint_id}__{part.student_model_id}":
+            raise _misnamed(part)
         good, fresh = part.status == "ok" and part.response is not None, True
         if (item := self._posed.get(part.datapoint_id)) is not None:
             older = self._older_items.get(part.datapoint_id, ())
@@ -254,6 +261,8 @@ class Recorded:
         self._judged_inputs[key] = judged_input(item.content, answer)
 
     def _note_evaluation(self, part: EvaluationPart) -> EvaluationEntry:
+        if part.id != f"{part.response_id}__{part.judge_model_id}":
+            raise _misnamed(part)
         made_from, status = part.input_hash, part.status
         fresh = not made_from or self._judged_inputs.get(part.response_id, made_from) == made_from
         if not fresh and made_from in self._older_judged_inputs.get(part.response_id, ()):
@@ -275,6 +284,11 @@ class Recorded:
         if entry is None:
             entry = self._entries[alike] = Entry(*alike)
         return entry
+
+
+def _misnamed(part: RecordPart) -> Misshapen:
+    """Of a line whose id is not what it is about: one of them is damaged, and it cannot be told which."""
+    return Misshapen(f"{part.id} does not name what the record is about")
 
 
 class Grain:
