@@ -129,10 +129,10 @@ class RunReader:
 
     @property
     def simulated(self) -> bool:
-        """Whether ``meta.json`` says that simulated models took part; older layouts cannot."""
+        """Whether ``meta.json`` says that simulated models took part: no older layout, no damaged one does."""
         try:
             meta = read_json(self.run.meta, dict[str, Any])
-        except FileNotFoundError:
+        except (FileNotFoundError, StoreError):
             return False
         return meta.get("simulated") is True
 

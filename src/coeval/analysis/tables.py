@@ -82,7 +82,9 @@ STAGES = (
             "status": "VARCHAR",
         },
         "id = response_id || '__' || judge_model_id AND scores IS NOT NULL AND "
-        f"(judge_model_id <> '{EXACT_MATCH}' OR label_scores IS NOT NULL OR status = 'failed')",
+        f"(judge_model_id <> '{EXACT_MATCH}' OR label_scores IS NOT NULL OR status = 'failed') AND "
+        "(label_scores IS NULL OR "
+        "len([label FOR label IN map_values(label_scores) IF label.match IS NULL]) = 0)",
         f"list_prepend(judge_model_id, {_FACTORS})",
         f"""md5_number(id) AS key, md5_number(response_id) AS response,
             try_cast(judge_model_id AS term) AS judge, try_cast({_FACTORS} AS term[]) AS factors,

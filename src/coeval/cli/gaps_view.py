@@ -19,6 +19,8 @@ __all__ = ["CONTINUE", "tell_missing", "tell_way_on"]
 
 CONTINUE = "coeval run --config FILE --continue"
 
+_MOST_NAMED = 8
+
 _NOUNS: dict[Phase, str] = {
     "data_generation": "item",
     "response_collection": "answer",
@@ -33,10 +35,19 @@ def tell_missing(gaps: Gaps, console: Console) -> None:
     if gaps.unsettled:
         warn(console, f"phases 1–2 are not finished for {listed(gaps.unsettled)}")
     if parts:
-        warn(console, f"of what is planned, this is not there: {listed(parts)}")
+        warn(console, f"of what is planned, this is not there: {listed(parts)}; {_places(gaps)}")
     if parts or gaps.unsettled:
         asks = bool(gaps.unsettled) or sum(counts.values()) > sum(short.missing for short in gaps.short)
         tell_way_on(console, gaps.short, CONTINUE, asks=asks)
+
+
+def _places(gaps: Gaps) -> str:
+    """The files that lack records, the first ones by name."""
+    paths = [path for path, gap in gaps.files.items() if gap.phase in _NOUNS and gap.planned > gap.there]
+    names = [f"{path.parent.name}/{path.name}" for path in paths[:_MOST_NAMED]]
+    if left := len(paths) - len(names):
+        names.append(f"{left:,} more file{'' if left == 1 else 's'}")
+    return f"see {listed(names)}"
 
 
 def tell_way_on(console: Console, short: Iterable[ShortSupply], command: str, *, asks: bool) -> None:

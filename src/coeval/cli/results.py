@@ -37,7 +37,7 @@ def results(
       coeval results --run ./runs/quickstart --by attribute --csv > attributes.csv
     """
     from coeval.cli.run_folder import run_folder
-    from coeval.core.errors import UsageError
+    from coeval.core.errors import StoreError, UsageError
     from coeval.core.limits import need_address_space
 
     if as_json and as_csv:
@@ -49,7 +49,7 @@ def results(
     from coeval.analysis.scores import results as scores_of
     from coeval.cli import results_view, streams
     from coeval.cli.gaps_view import tell_missing
-    from coeval.cli.say import say
+    from coeval.cli.say import say, warn
     from coeval.pipeline.gaps import gaps_of
     from coeval.pipeline.reading import reading
 
@@ -64,5 +64,10 @@ def results(
         results_view.print_csv(found, parts)
     else:
         results_view.print_tables(found, parts, streams.results())
-    if (gaps := gaps_of(folder)) is not None:
-        tell_missing(gaps, streams.messages())
+    try:
+        gaps = gaps_of(folder)
+    except StoreError as error:  # the records of the plan can be read, and not what it follows from
+        warn(streams.messages(), f"what is missing cannot be counted: {error}")
+    else:
+        if gaps is not None:
+            tell_missing(gaps, streams.messages())

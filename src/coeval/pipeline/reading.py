@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from coeval.analysis.load import RunReader
@@ -36,21 +36,28 @@ def reading(folder: RunDir) -> Iterator[Reading]:
     try:
         planned = planned_names(folder)
     except (ConfigError, StoreError) as error:
-        notes.append(f"{_UNTOLD}: {str(error).splitlines()[0]}")
+        notes.append(f"{_UNTOLD_REMOVED}: {str(error).splitlines()[0]}")
     with RunReader(folder.path, planned) as reader:
         yield Reading(reader, tuple(notes))
 
 
-_UNTOLD = "what was removed from the configuration cannot be told and counts in full"
+_UNTOLD_REMOVED = "what was removed from the configuration cannot be told and counts in full"
+_UNTOLD_SIMULATED = "whether simulated models took part cannot be told"
 
 
 def _lost(folder: RunDir) -> Iterator[str]:
     """What is gone of the files that a run keeps about itself, and what cannot be told without it."""
-    with suppress(FileNotFoundError, StoreError):  # an older layout has none; a damaged one is told elsewhere
+    try:
         meta = folder.read_meta()
-        if meta.coeval_version and not folder.config.exists():
-            yield f"{_UNTOLD}: {folder.config} is not there"
-        if meta.resume_from is not None and meta.coeval_version and not folder.inherited.exists():
-            yield f"what was taken over cannot be told, and may be left out: {folder.inherited} is not there"
-    if folder.config.exists() and not folder.meta.exists():
-        yield f"whether simulated models took part cannot be told: {folder.meta} is not there"
+    except FileNotFoundError:
+        if folder.config.exists():
+            yield f"{_UNTOLD_SIMULATED}: {folder.meta} is not there"
+        return
+    except StoreError as error:
+        if folder.config.exists():  # else it is that of an older layout, which has other fields
+            yield f"{_UNTOLD_SIMULATED}: {error}"
+        return
+    if meta.coeval_version and not folder.config.exists():
+        yield f"{_UNTOLD_REMOVED}: {folder.config} is not there"
+    if meta.coeval_version and meta.resume_from is not None and not folder.inherited.exists():
+        yield f"what was taken over cannot be told, and may be left out: {folder.inherited} is not there"
