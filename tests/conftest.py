@@ -1,14 +1,21 @@
-"""No test reaches beyond this machine."""
+"""No test reaches beyond this machine; the ``coeval`` command as a user calls it, in this process."""
 
 from __future__ import annotations
 
+import gc
+import logging
 import signal
 import socket
+import sys
+from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any
 
 import pytest
+from cli.invoked import Command, Ended
 from hypothesis import settings
+
+from coeval.cli.main import main
 
 # Machines are shared and slow at times; how long an example takes is `perf`'s business.
 settings.register_profile("coeval", deadline=None)
@@ -43,6 +50,27 @@ def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket.socket, "connect", guarded_connect)
     monkeypatch.setattr(socket, "getaddrinfo", guarded_resolve)
+
+
+@pytest.fixture
+def coeval(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
+    """``coeval(*arguments)``; paths are written as text. What a run sets for its process is set back."""
+    monkeypatch.setenv("COLUMNS", "200")
+    package = logging.getLogger("coeval")
+    level, thresholds = package.level, gc.get_threshold()
+
+    def call(*arguments: object) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["coeval", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        code = end.value.code
+        assert isinstance(code, int)
+        return Ended(code, *capsys.readouterr())
+
+    yield call
+    package.setLevel(level)
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
 
 
 def _is_here(host: str) -> bool:

@@ -129,7 +129,7 @@ class RunReader:
 
     @property
     def simulated(self) -> bool:
-        """Whether ``meta.json`` says that simulated models took part: no older layout, no damaged one does."""
+        """Whether ``meta.json`` says that simulated models took part; an older or damaged one does not."""
         try:
             meta = read_json(self.run.meta, dict[str, Any])
         except (FileNotFoundError, StoreError):

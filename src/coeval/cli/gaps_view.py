@@ -19,8 +19,6 @@ __all__ = ["CONTINUE", "tell_missing", "tell_way_on"]
 
 CONTINUE = "coeval run --config FILE --continue"
 
-_MOST_NAMED = 8
-
 _NOUNS: dict[Phase, str] = {
     "data_generation": "item",
     "response_collection": "answer",
@@ -44,10 +42,7 @@ def tell_missing(gaps: Gaps, console: Console) -> None:
 def _places(gaps: Gaps) -> str:
     """The files that lack records, the first ones by name."""
     paths = [path for path, gap in gaps.files.items() if gap.phase in _NOUNS and gap.planned > gap.there]
-    names = [f"{path.parent.name}/{path.name}" for path in paths[:_MOST_NAMED]]
-    if left := len(paths) - len(names):
-        names.append(f"{left:,} more file{'' if left == 1 else 's'}")
-    return f"see {listed(names)}"
+    return f"see {listed(f'{path.parent.name}/{path.name}' for path in paths)}"
 
 
 def tell_way_on(console: Console, short: Iterable[ShortSupply], command: str, *, asks: bool) -> None:
