@@ -224,7 +224,7 @@ class Recorded:
         return self.items.damaged + self.responses.damaged + self.evaluations.damaged
 
     def _note_item(self, part: ItemPart) -> Entry:
-        if not part.id.startswith(f"{part.task_id}__{part.teacher_model_id}__"):
+        if not part.id.startswith(item_prefix(part.task_id, part.teacher_model_id)):
             raise _misnamed(part)
         good = part.status == "ok" and part.prompt is not None
         attributes = part.sampled_target_attributes
@@ -238,7 +238,7 @@ class Recorded:
         return self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
 
     def _note_response(self, part: ResponsePart) -> Entry:
-        if part.id != f"{part.datapoint_id}__{part.student_model_id}":
+        if part.id != response_id(part.datapoint_id, part.student_model_id):
             raise _misnamed(part)
         good, fresh = part.status == "ok" and part.response is not None, True
         if (item := self._posed.get(part.datapoint_id)) is not None:
@@ -261,7 +261,7 @@ class Recorded:
         self._judged_inputs[key] = judged_input(item.content, answer)
 
     def _note_evaluation(self, part: EvaluationPart) -> EvaluationEntry:
-        if part.id != f"{part.response_id}__{part.judge_model_id}":
+        if part.id != evaluation_id(part.response_id, part.judge_model_id):
             raise _misnamed(part)
         made_from, status = part.input_hash, part.status
         fresh = not made_from or self._judged_inputs.get(part.response_id, made_from) == made_from
