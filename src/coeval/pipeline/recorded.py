@@ -20,7 +20,7 @@ import msgspec
 from coeval.analysis.empty_answers import EmptyAnswers
 from coeval.core.errors import Misshapen
 from coeval.core.foreign import decoder
-from coeval.core.ids import id_fields, item_id, maker
+from coeval.core.ids import evaluation_id, id_fields, item_id, item_prefix, maker, response_id
 from coeval.core.records import LEVELS
 from coeval.pipeline.config.schema import PHASES, Mode, Phase
 from coeval.pipeline.recipes import answer_input, base_recipe, item_content, judged_input
