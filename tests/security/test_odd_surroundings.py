@@ -169,3 +169,13 @@ def test_a_malformed_proxy_is_an_error_that_names_it(place: Path, proxy: str) ->
     assert "proxy" in ended.err.lower()
     assert "p@ss" not in ended.err
     assert not (place / "runs" / "asked" / "meta.json").exists()
+
+
+def test_a_key_file_that_sets_an_anchor_twice_is_not_quoted(place: Path) -> None:
+    (place / "k.yaml").write_text(
+        "providers:\n  openai: &a sk-one-secret-word\n  groq: &a sk-another-secret\n"
+    )
+    (place / "k.yaml").chmod(0o600)
+    ended = command(place, "run", "--config", "e.yaml", "--continue", "--keys", "k.yaml")
+    assert ended.code == 0
+    assert "secret" not in ended.out + ended.err

@@ -15,7 +15,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -25,6 +24,7 @@ from coeval.core.options import KEYS
 from coeval.core.plain_file import file_bytes
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import HIDDEN
+from coeval.core.yaml_text import yaml_reader
 from coeval.models.catalog import HOSTS, Host
 
 __all__ = ["Credential", "Keys"]
@@ -157,7 +157,7 @@ def _read(path: Path) -> Entries:
     try:
         if path.stat().st_mode & stat.S_IROTH:
             _log.warning("%s can be read by every user of this machine; `chmod 600` it.", path)
-        content = YAML(typ="safe", pure=True).load(file_bytes(path).decode("utf-8-sig"))
+        content = yaml_reader().load(file_bytes(path).decode("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path}: the key file cannot be read: {error.strerror}.") from error
     except (YAMLError, ValueError, RecursionError) as error:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert
 from coeval.core.plain_file import file_bytes
+from coeval.core.yaml_text import yaml_reader
 
 __all__ = ["PricingFile", "Route", "read_pricing", "resolve_auto"]
 
@@ -58,7 +58,7 @@ def read_pricing(folder: Path = Path()) -> PricingFile:
 
 def _sections(path: Path) -> dict[str, Any]:
     try:
-        data = YAML(typ="safe", pure=True).load(file_bytes(path).decode("utf-8-sig"))
+        data = yaml_reader().load(file_bytes(path).decode("utf-8-sig"))
     except (YAMLError, ValueError, RecursionError, OSError) as error:
         raise UsageError(
             f"{path} cannot be read: {' '.join(str(error).split())}; correct or remove it"

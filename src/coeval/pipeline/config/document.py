@@ -12,12 +12,12 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from coeval.core.errors import ConfigError
 from coeval.core.plain_file import open_file
+from coeval.core.yaml_text import yaml_reader
 from coeval.pipeline.config.problems import Finding, KeyPath, Lines, Place, Problem
 
 MAX_DEPTH = 40
@@ -92,7 +92,7 @@ def _read_text(path: Path) -> str:
 
 def _compose(text: str, file: str) -> Node | None:
     try:
-        return YAML(typ="safe", pure=True).compose(text)  # type: ignore[no-any-return]
+        return yaml_reader().compose(text)  # type: ignore[no-any-return]
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)

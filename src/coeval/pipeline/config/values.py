@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -224,6 +225,16 @@ class UsualParameters(TypedDict, total=False):
     user: _Text
 
 
+def _as_address(text: str) -> str:
+    try:
+        readable = urlsplit(text).port != 0
+    except ValueError:
+        readable = False
+    if not readable:
+        raise PydanticCustomError("V-20", "is not an address; write https://host/v1 or http://…")
+    return text
+
+
 class Parameters(UsualParameters, total=False):
     """A model's parameters: ours by name, checked; every other one goes to the provider as it stands."""
 
@@ -238,6 +249,7 @@ class Parameters(UsualParameters, total=False):
             pattern=r"^https?://[^\s/]+",
             description="Address of any OpenAI-shaped host, up to and including /v1.",
         ),
+        AfterValidator(_as_address),
     ]
     system_prompt: Annotated[str, Field(description="Sent as the system message of every request.")]
     timeout_s: Annotated[float, Field(gt=0, description="Seconds until a request is given up. Default: 600.")]
