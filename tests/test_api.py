@@ -277,3 +277,17 @@ async def test_one_folder_has_one_writer(lab: Lab) -> None:
     intruder = Intruder()
     assert (await lab.arun(watcher=intruder)).exit_code == 0
     await intruder.task
+
+
+def test_a_folder_that_is_no_run_is_told_with_those_close_by(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.run()
+    for path, what in (
+        (tmp_path / "runs", "is not a run folder"),
+        (tmp_path / "runs" / "epx", "there is no folder"),
+        (lab.file, "is a file; a run is a folder"),
+    ):
+        with pytest.raises(UsageError) as refused:
+            coeval.open_run(path)
+        assert what in str(refused.value)
+        assert path == lab.file or f"there is: {lab.path}" in str(refused.value)

@@ -82,7 +82,7 @@ def test_bounds_are_shown_to_two_digits_and_as_wide_at_the_end_of_the_scale() ->
         return " ".join(row.split()[1:4])
 
     assert cell(0.5, 0.4049, 0.595) == "0.50 [.40, .59]"
-    assert cell(1.0, 0.8834, 1.0) == "1.00 [.88, 1.0]"
+    assert cell(1.0, 0.8834, 1.0) == "1.00 [.88, 1.00]"
     assert cell(0.0, 0.0, 0.12) == "0.00 [.00, .12]"
 
 

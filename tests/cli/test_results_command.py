@@ -117,7 +117,10 @@ def test_items_of_ones_own_have_no_attributes(here: Path, coeval: Command) -> No
     items.write_text("".join(json.dumps({"id": n, "prompt": f"Tell {n}."}) + "\n" for n in range(3)))
     assert lab.run().exit_code == 0
     assert "without any" in coeval("results", "--run", lab.path, "--by", "attribute").err
-    assert "Tell 2." in coeval("show", "--run", lab.path, "--id", "story__own__2").out
+    for given in ("story__own__2", "2"):
+        shown = coeval("show", "--run", lab.path, "--id", given).out
+        assert "Tell 2." in shown
+        assert "Tell 1." not in shown
 
 
 def test_a_run_without_any_score_says_so(here: Path, coeval: Command) -> None:
@@ -160,4 +163,5 @@ def test_a_run_of_labels_shows_them_in_its_name(here: Path) -> None:
     lab = Lab(here, [model("ann")], [quiz(total=4)])
     shown = repr(lab.run().results())
     [label] = api.open_run(lab.path).results().labels
-    assert shown == f"Results('ann' quiz colour {label.accuracy:.2f} [{label.low:.2f}, {label.high:.2f}])"
+    low, high = (f"{bound:.2f}".removeprefix("0") for bound in (label.low, label.high))
+    assert shown == f"Results('ann' quiz colour {label.accuracy:.2f} [{low}, {high}])"

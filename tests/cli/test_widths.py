@@ -47,6 +47,7 @@ def test_a_pipe_gets_every_name_whole_whatever_columns_says(lab: Lab, name: str)
     done = subprocess.run(view(name), cwd=lab.folder, env=narrow, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not re.search(r"[\x1b\r]", done.stdout + done.stderr)
+    assert not re.search(r"[ \t]$", done.stdout, re.MULTILINE), "no blanks at the end of a line"
     wide = on_terminal(view(name), 400, cwd=lab.folder, out_piped=True)
     assert done.stdout == wide.piped, "what the pipe gets does not depend on the terminal beside it"
     files = {path.name for path in lab.path.glob("phase*/*.jsonl")}

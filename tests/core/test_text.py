@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coeval.core.errors import Unparsable, UsageError
-from coeval.core.text import canonical, digest, extract_json, fill, fold_name, placeholders, split_reasoning
+from coeval.core.text import (
+    canonical,
+    digest,
+    extract_json,
+    fill,
+    fold_name,
+    numbered,
+    placeholders,
+    split_reasoning,
+)
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-1000, 1000) | st.text(max_size=20),
@@ -187,3 +196,8 @@ def test_spellings_of_one_name_fold_to_one(spelling: str) -> None:
 @pytest.mark.parametrize(("one", "other"), [("A-", "A"), ("-1", "1"), ("1-2", "12"), ("C#", "C")])
 def test_different_names_do_not_fold_to_one(one: str, other: str) -> None:
     assert fold_name(one) != fold_name(other)
+
+
+@pytest.mark.parametrize(("number", "said"), [(0, "0 models"), (1, "1 model"), (1200, "1,200 models")])
+def test_numbers_have_their_nouns(number: int, said: str) -> None:
+    assert numbered(number, "model") == said

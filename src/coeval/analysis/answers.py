@@ -24,7 +24,8 @@ RecordT = TypeVar("RecordT", Datapoint, Response, Evaluation)
 class Choice(NamedTuple):
     """Which answers, and in which order.
 
-    ``id`` is that of an item, an answer or a judgment. ``worst``: by score, unscored ones last.
+    ``id`` is that of an item, an answer or a judgment, or an item's as it stood in a file of one's own.
+    ``worst``: by score, unscored ones last.
     ``disagreement``: those that judges differ most about first, and only those.
     """
 
@@ -95,7 +96,8 @@ WITH scored AS (
     GROUP BY ALL
 ), answers AS (
     SELECT d.id AS item, r.id AS answer, coalesce(mean, labelled.right) AS score, disagreement,
-           d.task_id AS task, r.student_model_id AS student
+           d.task_id AS task, r.student_model_id AS student,
+           concat_ws('__', d.task_id, d.teacher_model_id, '') AS prefix
     FROM datapoints d LEFT JOIN responses r ON r.datapoint_id = d.id
         LEFT JOIN scored ON scored.response_id = r.id
         LEFT JOIN labelled ON labelled.response_id = r.id
@@ -120,8 +122,8 @@ def _query(choice: Choice) -> tuple[str, list[object]]:
     if choice.id is None:
         conditions.append("answer IS NOT NULL")
     else:
-        conditions.append("(item = ? OR answer = ? OR starts_with(?, answer || '__'))")
-        values += [choice.id] * 3
+        conditions.append("(item IN (?, prefix || ?) OR answer = ? OR starts_with(?, answer || '__'))")
+        values += [choice.id] * 4
     if choice.order == "disagreement":
         conditions.append("disagreement > 0")
     sql = (

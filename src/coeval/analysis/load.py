@@ -46,6 +46,7 @@ from coeval.analysis.long_lines import without_long_lines
 from coeval.analysis.planned import KINDS, BeyondTotal, Kind, LeftOut, Planned
 from coeval.analysis.tables import BEYOND, STAGES, VIEWS, Stage, source
 from coeval.core.errors import StoreError, UsageError
+from coeval.core.text import numbered
 from coeval.store.jsonl import read_json, torn_tail
 from coeval.store.legacy import target_attrs_file
 from coeval.store.rundir import RunDir
@@ -146,14 +147,14 @@ class RunReader:
     def notes(self) -> tuple[str, ...]:
         """What was left out of the views, one sentence each, for people."""
         notes = [
-            f"{damage.file}: {damage.torn + damage.damaged} line(s) hold no whole record and were skipped"
+            f"{damage.file}: skipped, as no whole record: {numbered(damage.torn + damage.damaged, 'line')}"
             + (" (the last one was cut off)" if damage.torn else "")
             for damage in self.damage
         ]
         if self.orphans.responses or self.orphans.evaluations:
             notes.append(
-                f"{self.orphans.responses} response(s) without a good datapoint and "
-                f"{self.orphans.evaluations} evaluation(s) without a good response are not counted"
+                f"not counted: {numbered(self.orphans.responses, 'response')} without a good datapoint, "
+                f"{numbered(self.orphans.evaluations, 'evaluation')} without a good response"
             )
         return tuple(notes)
 

@@ -17,10 +17,16 @@ SIMULATED = "simulated models: numbers show the tool, not any real model"
 
 
 def with_interval(mean: float | None, low: float | None, high: float | None) -> str | None:
-    """``0.81 [0.78, 0.84]``; None where nothing was scored."""
+    """``0.93 [.86, .97]``: without their leading zeros, two tasks fit beside the overall score on a terminal
+    of 80 columns. None where nothing was scored."""
     if mean is None:
         return None
-    return f"{mean:.2f}" if low is None or high is None else f"{mean:.2f} [{low:.2f}, {high:.2f}]"
+    bounds = "" if low is None or high is None else f" [{_bound(low)}, {_bound(high)}]"
+    return f"{mean:.2f}{bounds}"
+
+
+def _bound(share: float) -> str:
+    return f"{share:.2f}".removeprefix("0")
 
 
 def results_html(results: Results) -> str:

@@ -14,6 +14,7 @@ from coeval.core.html_table import html_table
 from coeval.core.limits import need_address_space
 from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.pipeline.config.schema import Phase
+from coeval.pipeline.existing_run import existing_run
 from coeval.pipeline.outcome import Summary
 from coeval.store.journal import Index, RecordPart
 from coeval.store.rundir import RunDir
@@ -128,12 +129,8 @@ def open_run(path: str | Path) -> Run:
     Raises
     ------
     UsageError
-        it is none.
+        it is none; the message says what it is, and names runs close by.
     StoreError
         it holds links that lead out of it, or pipes and the like.
     """
-    folder = RunDir(path)
-    if not folder.is_run():
-        raise UsageError(f"{path} is not a run folder: it holds no meta.json and no artifacts")
-    folder.refuse_foreign()
-    return Run(folder.path)
+    return Run(existing_run(Path(path)).path)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from coeval.cli.say import say, warn
-from coeval.core.text import listed
+from coeval.core.text import listed, numbered
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +29,7 @@ _NOUNS: dict[Phase, str] = {
 def tell_missing(gaps: Gaps, console: Console) -> None:
     """Say what of a run's plan is not there, if anything is, and the way on."""
     counts = {noun: gaps.missing(phase) for phase, noun in _NOUNS.items()}
-    parts = [f"{count:,} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items() if count]
+    parts = [numbered(count, noun) for noun, count in counts.items() if count]
     if gaps.unsettled:
         warn(console, f"phases 1–2 are not finished for {listed(gaps.unsettled)}")
     if parts:

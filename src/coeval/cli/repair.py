@@ -46,13 +46,13 @@ def repair(
       coeval repair --run ./runs/quickstart
     """
     from coeval.cli import streams
-    from coeval.cli.run_folder import run_folder
     from coeval.pipeline.config.schema import PHASES
+    from coeval.pipeline.existing_run import existing_run
     from coeval.pipeline.repair import Wanted
     from coeval.pipeline.repair import repair as repair_run
 
     phases = PHASES if phase is None else (_phase(phase),)
-    folder = run_folder(run)
+    folder = existing_run(run)
     report = repair_run(folder, Wanted(phases, dry_run, examples, show_valid))
     console = streams.results()
     _show_phases(report, phases, console)

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coeval.analysis.label_columns import LABELS, label_columns
-from coeval.analysis.results_html import SIMULATED
+from coeval.analysis.results_html import SIMULATED, with_interval
 from coeval.cli.result_notes import NO_LABEL, notes, warnings
 from coeval.cli.say import say, warn
 from coeval.core.plain import plain
@@ -52,16 +52,24 @@ def render(results: Results, console: Console) -> None:
     scored = any(score.mean is not None or score.failed for score in results.students)
     if scored:
         for table in _score_tables(results, console.width):
-            console.print(table)
+            _print(table, console)
     if results.labels:
         for table in _label_tables(results.labels, console.width):
-            console.print(table)
+            _print(table, console)
     if not scored and not results.labels:
         say(console, "no scores yet: no answer has been judged")
     for note in notes(results, scored=scored):
         say(console, note, "dim")
     for warning in warnings(results):
         warn(console, warning)
+
+
+def _print(table: Table, console: Console) -> None:
+    """Without the blanks that pad the last column."""
+    for line in console.render_lines(table, pad=False):
+        text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
+        text.rstrip()
+        console.print(text, soft_wrap=True)
 
 
 def _score_tables(results: Results, width: int) -> list[Table]:
@@ -207,11 +215,4 @@ def _accuracy(label: LabelAccuracy | None) -> str:
 
 
 def bracketed(mean: float | None, low: float | None, high: float | None) -> str:
-    """``0.93 [.86, .97]``: without their leading zeros, two tasks fit beside the overall score."""
-    if mean is None or low is None or high is None:
-        return NOTHING
-    return f"{mean:.2f} [{_bound(low)}, {_bound(high)}]"
-
-
-def _bound(share: float) -> str:
-    return "1.0" if share >= 0.995 else f"{share:.2f}"[1:]
+    return with_interval(mean, low, high) or NOTHING

@@ -36,13 +36,13 @@ def results(
       coeval results --run ./runs/quickstart --json > scores.json
       coeval results --run ./runs/quickstart --by attribute --csv > attributes.csv
     """
-    from coeval.cli.run_folder import run_folder
     from coeval.core.errors import StoreError, UsageError
     from coeval.core.limits import need_address_space
+    from coeval.pipeline.existing_run import existing_run
 
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; give one of them")
-    folder = run_folder(run)
+    folder = existing_run(run)
     need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.analysis.breakdown import Parts, breakdown, label_breakdown

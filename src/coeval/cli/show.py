@@ -35,7 +35,8 @@ def show(
         typer.Option(
             "--id",
             metavar="ID",
-            help="An item with all its answers, or one answer. Example: --id t__a__00001",
+            help="An item with all its answers, or one answer; items of your own also by the id in their "
+            "file. Example: --id t__a__00001",
         ),
     ] = None,
     limit: Annotated[
@@ -63,13 +64,13 @@ def show(
       coeval show --run ./runs/quickstart --id explain_concept__sim-large__00003
       coeval show --run ./runs/quickstart --json > answers.jsonl
     """
-    from coeval.cli.run_folder import run_folder
     from coeval.core.errors import UsageError
     from coeval.core.limits import need_address_space
+    from coeval.pipeline.existing_run import existing_run
 
     if worst is not None and disagreement:
         raise UsageError("--worst and --disagreement are two orders; give one of them")
-    folder = run_folder(run)
+    folder = existing_run(run)
     need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.analysis.answers import Choice, Order, choose_answers

@@ -37,11 +37,11 @@ def status(
       coeval status --run ./runs/quickstart
     """
     from coeval.cli import streams
-    from coeval.cli.run_folder import run_folder
+    from coeval.pipeline.existing_run import existing_run
 
     if fetch_batches:
         raise not_yet("--fetch-batches", FETCH_BATCHES)
-    folder = run_folder(run)
+    folder = existing_run(run)
     console = streams.results()
     report = _report(folder)
     _show_meta(folder, report, console)

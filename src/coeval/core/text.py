@@ -263,6 +263,11 @@ def listed(texts: Iterable[str], most: int = 8) -> str:
     return ", ".join(shown[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def numbered(number: int, noun: str) -> str:
+    """``1 model``, ``1,200 models``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def fold_name(name: str) -> str:
     """A name without its spelling's accidents: two names are the same if this is equal.
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from coeval.core.errors import ModelUnavailable, QuotaExhausted
 from coeval.core.options import PROBE_WARNS
 from coeval.core.plain import plain
+from coeval.core.text import numbered
 from coeval.engine.progress import Watcher
 from coeval.engine.waiting import unless_interrupted
 from coeval.models.base import Model
@@ -49,7 +50,7 @@ async def probe_models(
     """
     if not asked:
         return
-    watcher.note(f"probing {len(asked)} models")
+    watcher.note(f"probing {numbered(len(asked), 'model')}")
     results = await unless_interrupted(
         probe(asked), interrupt, "stopped while the models were being probed; nothing was run"
     )

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from coeval.core.errors import ConfigError, UsageError
 from coeval.core.plain_file import open_file
 from coeval.core.records import Datapoint
+from coeval.core.text import numbered
 from coeval.judging.label_values import normalise
 from coeval.pipeline.config.load import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
@@ -185,7 +186,7 @@ class ShortSupply(NamedTuple):
 
     @property
     def way_out(self) -> str:
-        lines = "1 line" if self.missing == 1 else f"{self.missing:,} lines"
+        lines = numbered(self.missing, "line")
         there = self.total - self.missing
         return (
             f"add {lines} to {self.path} (docs/items.md), or set sampling.total of {self.task} to {there:,}"

@@ -1,4 +1,4 @@
-"""The run folder that ``--run`` names."""
+"""The run in a folder that somebody names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coeval.store.rundir import RunDir
 _MOST_NAMED = 8
 
 
-def run_folder(path: Path) -> RunDir:
+def existing_run(path: Path) -> RunDir:
     """
     Raises
     ------
