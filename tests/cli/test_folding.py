@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from coeval.cli.folding import folded
+from coeval.cli.folding import folded, folded_name
 
 PATH = "/a/folder/with-a/rather_long.name/that-does-not-fit/into-one-line-of-forty"
 COMMAND = "coeval run --config my-file.yaml --continue --only-models a,b"
@@ -50,3 +50,16 @@ def test_an_error_breaks_no_word_and_no_path(tmp_path: Path, columns: int, words
     piped = " ".join(on_terminal(command, 4000, cwd=tmp_path).screen).split()
     assert [word for line in seen.screen for word in line.split()] == piped
     assert any(name in word for word in piped)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("short", "short"),
+        ("a-model-with-a-long-name", "a-model-\nwith-a-\nlong-name"),
+        ("which_team (labels)", "which_\nteam\n(labels)"),
+        ("unbreakableword", "unbreakableword"),
+    ],
+)
+def test_a_name_in_a_narrow_column_ends_its_lines_where_words_end(name: str, shown: str) -> None:
+    assert folded_name(name, 9) == shown

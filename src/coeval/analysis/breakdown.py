@@ -8,7 +8,7 @@ datapoint's scores that belong to the part.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
@@ -91,6 +91,9 @@ def breakdown(reader: RunReader, by: By) -> tuple[PartScore, ...]:
         found[_Place(task, part, student)] = _Found(np.array(means), units)
     for task, part, student, count in reader.rows(_failures(by)):
         found.setdefault(_Place(task, part, student), _Found(np.empty(0))).failed = count
+    unscored = _only_labelled(reader, found)
+    for place in [place for place in found if place.task in unscored]:
+        del found[place]  # nobody judges there, and an answer that failed lacks no score
     planned = reader.planned
     scores = [_score(planned, by, place, [one]) for place, one in found.items()]
     counting = [place for place in found if planned is None or place.task in planned.tasks]
@@ -100,6 +103,12 @@ def breakdown(reader: RunReader, by: By) -> tuple[PartScore, ...]:
             over_tasks[_Place(None, place.part, place.student)].append(found[place])
         scores += [_score(planned, by, place, several) for place, several in over_tasks.items()]
     return tuple(sorted(scores, key=_rank))
+
+
+def _only_labelled(reader: RunReader, found: Mapping[_Place, _Found]) -> Set[str]:
+    """The tasks whose answers are compared with labels, and scored by nobody."""
+    scored = {place.task for place, one in found.items() if one.units}
+    return {task for (task,) in reader.rows("SELECT DISTINCT task_id FROM labels")} - scored
 
 
 def label_breakdown(reader: RunReader, by: By) -> tuple[LabelPart, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len
 
-__all__ = ["folded"]
+__all__ = ["folded", "folded_name"]
 
 _PIECE = re.compile(
     r"`[^`\s][^`\n]*`\S*"  # what stands in backticks
@@ -15,6 +15,7 @@ _PIECE = re.compile(
     r"|\S+"
 )
 """What stays in one piece: a command with its options, or else a word."""
+_NAME_PART = re.compile(r"[^-_./ ]*[-_./ ]+|[^-_./ ]+")
 
 
 def folded(text: str, width: int) -> list[str]:
@@ -40,3 +41,13 @@ def _folded(line: str, width: int) -> Iterator[str]:
         current += blanks + piece[0]
         end = piece.end()
     yield current
+
+
+def folded_name(name: str, width: int) -> str:
+    """A name in a column too narrow for it: in lines that end where its words do, if these fit."""
+    lines = [""]
+    for word in _NAME_PART.findall(name):
+        if lines[-1] and cell_len(lines[-1] + word.rstrip()) > width:
+            lines.append("")
+        lines[-1] += word
+    return "\n".join(line.rstrip() for line in lines)

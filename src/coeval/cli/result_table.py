@@ -17,6 +17,7 @@ from rich.text import Text
 
 from coeval.analysis.label_columns import LABELS, label_columns
 from coeval.analysis.results_html import SIMULATED, with_interval
+from coeval.cli.folding import folded_name
 from coeval.cli.result_notes import NO_LABEL, notes, warnings
 from coeval.cli.say import say, warn
 from coeval.core.plain import plain
@@ -162,12 +163,14 @@ def _table(
     before = sum(_widest([header, *cells]) + _GAP for header, cells in leading)
     headers = _longest_header(columns, width - before - _name_width(rows, width))
     room = max(_name_width(rows, width), width - before - _wide(columns, headers))
-    table.add_column("student", width=min(_longest_name(rows), room), overflow="fold")
+    of_names = min(_longest_name(rows), room)
+    table.add_column("student", width=of_names, overflow="fold")
     for header, cells in columns:
         wide = _column_width(header, cells, headers)
-        table.add_column(Text(header), width=wide, justify="right", overflow="fold")
+        table.add_column(Text(folded_name(header, wide)), width=wide, justify="right", overflow="fold")
     for n, row in enumerate(rows):
-        cells = [*(cells[n] for _, cells in leading), row.name, *(cells[n] for _, cells in columns)]
+        name = folded_name(row.name, of_names)
+        cells = [*(cells[n] for _, cells in leading), name, *(cells[n] for _, cells in columns)]
         table.add_row(*map(Text, cells), style="dim" if row.dim else None)
     return table
 
