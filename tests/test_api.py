@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from copy import deepcopy
-from inspect import signature
+from inspect import getdoc, signature
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -113,7 +113,8 @@ def test_run_and_arun_take_the_same_typed_keywords() -> None:
 
     assert parameters(coeval.run) == parameters(coeval.arun)
     assert not any(p.kind is p.VAR_KEYWORD for p in signature(coeval.run).parameters.values())
-    assert all(f"    {name}:\n" in (coeval.run.__doc__ or "") for name in signature(coeval.run).parameters)
+    explained = (getdoc(coeval.run) or "").splitlines()
+    assert all(f"{name}:" in explained for name in signature(coeval.run).parameters)
 
 
 def test_types_are_known_to_type_checkers(lab: Lab) -> None:

@@ -77,6 +77,7 @@ def poison(folder: Path, evil: Callable[[], str], *, records: bool) -> None:
         file.write(json.dumps(error) + "\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("records", [True, False], ids=["records", "other files"])
 @pytest.mark.parametrize("evil", TEXTS, ids=range(len(TEXTS)))
 def test_no_text_of_a_run_folder_is_obeyed(finished: Path, tmp_path: Path, evil: str, records: bool) -> None:
@@ -108,7 +109,7 @@ def test_no_text_of_a_run_folder_is_obeyed(finished: Path, tmp_path: Path, evil:
 
 HOSTS: dict[str, Callable[[str], Behaviour]] = {
     "error": lambda evil: Fault(400, f"a{evil}b", code=f"c{evil}", param=f"p{evil}", kind=f"k{evil}"),
-    "no JSON": lambda evil: Raw(f"a{evil}b".encode("utf-8", "surrogatepass"), status=500),
+    "no JSON": lambda evil: Raw(f"a{evil}b".encode("utf-8", "surrogatepass"), status=404),
     "answer": lambda evil: Answer(f"a{evil}b", finish_reason=f"f{evil}"),
     "refusal": lambda evil: Answer(None, message={"refusal": f"a{evil}b"}),
     "reasoning": lambda evil: Answer(f"<think>{evil}</think>a{evil}b", message={"reasoning": f"r{evil}"}),
@@ -162,6 +163,7 @@ PLACES: dict[str, Callable[[str], str]] = {
 """Where a configuration's text is quoted in what is said about it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_no_text_of_a_configuration_is_obeyed(tmp_path: Path, place: str) -> None:
     for number, evil in enumerate(TEXTS):
@@ -177,6 +179,7 @@ def test_no_text_of_a_configuration_is_obeyed(tmp_path: Path, place: str) -> Non
         assert "internal error" not in err, err
 
 
+@pytest.mark.slow
 def test_names_of_files_are_not_obeyed(finished: Path, tmp_path: Path) -> None:
     for evil in TEXTS:
         folder = tmp_path / re.sub("[/\ud800-\udfff]", "", f"a{evil}b")
