@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coeval.cli.say import say, warn
@@ -35,8 +35,7 @@ def tell_missing(gaps: Gaps, console: Console) -> None:
     if parts:
         warn(console, f"of what is planned, this is not there: {listed(parts)}; {_places(gaps)}")
     if parts or gaps.unsettled:
-        asks = bool(gaps.unsettled) or sum(counts.values()) > sum(short.missing for short in gaps.short)
-        tell_way_on(console, gaps.short, CONTINUE, asks=asks)
+        tell_way_on(console, gaps.short, CONTINUE, owed=sum(counts.values()) + len(gaps.unsettled))
 
 
 def _places(gaps: Gaps) -> str:
@@ -45,13 +44,10 @@ def _places(gaps: Gaps) -> str:
     return f"see {listed(f'{path.parent.name}/{path.name}' for path in paths)}"
 
 
-def tell_way_on(console: Console, short: Iterable[ShortSupply], command: str, *, asks: bool) -> None:
-    """Say what fills the gaps: items that people write, and the command; ``asks``: it has something to ask
-    before there are more items."""
-    before = [supply.way_out for supply in short]
-    for way_out in before:
-        say(console, f"No model makes the items that are missing: {way_out}.")
-    if asks or not before:
-        say(console, f"Fill the gaps with: {command}")
-    else:
-        say(console, f"After that: {command}")
+def tell_way_on(console: Console, short: Sequence[ShortSupply], command: str, *, owed: int) -> None:
+    """Say what fills the gaps: items that people write, and the command, which has something to ask before
+    there are more of them if more is ``owed``."""
+    for supply in short:
+        say(console, f"No model makes the items that are missing: {supply.way_out}.")
+    asks = not short or owed > sum(supply.missing for supply in short)
+    say(console, f"{'Fill the gaps with' if asks else 'After that'}: {command}")

@@ -148,6 +148,7 @@ def _show_lines(title: str, lines: list[Line], folder: Path, console: Console) -
 def _show_outcome(report: Report, dry_run: bool, console: Console) -> None:
     from coeval.cli.gaps_view import CONTINUE, tell_way_on
     from coeval.cli.say import say
+    from coeval.core.text import numbered
 
     for file in report.files:
         if file.damaged is not None:
@@ -157,14 +158,13 @@ def _show_outcome(report: Report, dry_run: bool, console: Console) -> None:
     if report.unsettled:
         say(console, f"Phases 1–2 are not finished for: {', '.join(report.unsettled)}", "yellow")
     invalid = sum(file.invalid for file in report.files)
-    noun = "invalid record" if invalid == 1 else "invalid records"
+    counted = numbered(invalid, "invalid record")
     if report.aside is not None:
-        say(console, f"{invalid:,} {noun} set aside in {report.aside}")
+        say(console, f"{counted} set aside in {report.aside}")
     elif invalid:
-        say(console, f"{invalid:,} {noun}. Nothing was changed; leave out --dry-run to set them aside.")
+        say(console, f"{counted}. Nothing was changed; leave out --dry-run to set them aside.")
     else:
         say(console, "All records are valid.")
     owed = sum(file.owed for file in report.files)
     if (owed or report.unsettled) and not (dry_run and invalid):
-        asks = bool(report.unsettled) or owed > sum(short.missing for short in report.short)
-        tell_way_on(console, report.short, CONTINUE, asks=asks)
+        tell_way_on(console, report.short, CONTINUE, owed=owed + len(report.unsettled))

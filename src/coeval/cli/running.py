@@ -160,8 +160,7 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
                 messages,
                 "Answers were cut off at max_tokens: raise it before going on, or they will be again.",
             )
-        asks = summary.missing > sum(short.missing for short in summary.short)
-        tell_way_on(messages, summary.short, way_on, asks=asks)
+        tell_way_on(messages, summary.short, way_on, owed=summary.missing)
         if any(outcome.failed for outcome in summary.phases.values()):
             say(messages, f"What failed, and why: coeval status --run {run.path}")
     elif summary.interrupted:

@@ -148,18 +148,19 @@ def _show_state(report: Report, folder: RunDir, console: Console) -> None:
     """What is invalid, what is owed, and what to do about both."""
     from coeval.cli.gaps_view import CONTINUE, tell_way_on
     from coeval.cli.say import warn
+    from coeval.core.text import numbered
 
     if invalid := sum(file.invalid for file in report.files):
-        records = "1 invalid record" if invalid == 1 else f"{invalid:,} invalid records"
-        warn(console, f"{records}; see coeval repair --run {folder.path} --dry-run")
+        warn(
+            console, f"{numbered(invalid, 'invalid record')}; see coeval repair --run {folder.path} --dry-run"
+        )
     if report.no_plan:
         warn(console, f"what is missing cannot be counted: {report.no_plan}")
     if report.unsettled:
         warn(console, f"phases 1–2 are not finished for {', '.join(report.unsettled)}")
     owed = sum(file.owed for file in report.files)
     if (owed or report.unsettled) and folder.writer() is None:
-        asks = bool(report.unsettled) or owed > sum(short.missing for short in report.short)
-        tell_way_on(console, report.short, CONTINUE, asks=asks)
+        tell_way_on(console, report.short, CONTINUE, owed=owed + len(report.unsettled))
 
 
 def _show_errors(folder: RunDir, console: Console) -> None:
