@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -16,7 +17,9 @@ from coeval.engine.progress import STOPPING
 
 T = TypeVar("T")
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_OUT_OF_TIME = [signal.SIGXCPU] if sys.platform != "win32" else []
+"""Comes each second from the soft limit of CPU time on (`ulimit -St`); the hard one ends the process."""
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *_OUT_OF_TIME)
 
 
 async def interruptible(
@@ -47,6 +50,8 @@ async def interruptible(
     finally:
         for number in answered:  # uvloop would leave handlers that do nothing, and results may take a while
             loop.remove_signal_handler(number)
+        for number in _OUT_OF_TIME:  # what is left to do is to show what there is
+            signal.signal(number, signal.SIG_IGN)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
