@@ -255,25 +255,28 @@ def _set_aside(folder: RunDir, report: Report) -> Path:
         meta.phases_completed = [p for p in meta.phases_completed if p not in {f.phase for f in touched}]
         meta.status = "incomplete"
         folder.write_meta(meta)
-    for file in touched:
-        target = aside / file.path.relative_to(folder.path)
-        if file.damaged is None:
-            set_lines_aside(file.path, file.flaws, target)
-            continue
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            file.path.rename(target)
-        except OSError as error:
-            raise store_error("move away", file.path, error) from error
     if torn_tail(folder.errors):
         set_lines_aside(folder.errors, (), aside / folder.errors.name)
     errors = Appender(folder.errors)
     try:
         for file in touched:
-            errors.append(_set_aside_line(file, aside))
+            errors.append(_set_aside_line(file, aside))  # first: a kill in between leaves no move untold
+            _move_away(file, aside / file.path.relative_to(folder.path))
     finally:
         errors.close()
     return aside
+
+
+def _move_away(file: FileState, target: Path) -> None:
+    """Move a file's invalid lines, or a damaged document as a whole."""
+    if file.damaged is None:
+        set_lines_aside(file.path, file.flaws, target)
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file.path.rename(target)
+    except OSError as error:
+        raise store_error("move away", file.path, error) from error
 
 
 def _set_aside_line(file: FileState, aside: Path) -> ErrorLine:

@@ -12,6 +12,7 @@ import errno
 import os
 from collections.abc import Container, Iterator
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
 
@@ -21,6 +22,7 @@ from coeval.core.errors import StoreError, Undecodable
 from coeval.core.foreign import decode
 from coeval.core.options import CONTINUE
 from coeval.core.plain_file import file_bytes, open_file, refuse_other
+from coeval.store.process import started
 
 T = TypeVar("T")
 
@@ -49,7 +51,7 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
 def write_bytes_atomic(path: Path, data: bytes) -> None:
     """Replace a file whole: after a crash it holds the old content or the new, never a part."""
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
@@ -62,6 +64,16 @@ def write_bytes_atomic(path: Path, data: bytes) -> None:
         with suppress(OSError):  # the folder itself may refuse; the error below names it
             temporary.unlink(missing_ok=True)
         raise store_error("write", path, error) from error
+
+
+def _temporary(path: Path) -> Path:
+    """Where this process writes what is to replace ``path``. What a killed one left there goes."""
+    with suppress(OSError):  # whoever may not remove it may not write there, which is told then
+        for left in path.parent.glob(f".{escape(path.name)}.*.tmp"):
+            pid = left.name.split(".")[-2]
+            if pid.isdecimal() and started(int(pid)) is None:
+                left.unlink(missing_ok=True)
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
 def write_json_atomic(path: Path, value: Any) -> None:
@@ -209,7 +221,7 @@ def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
     Every other line stays byte for byte. Both files are whole on disk before ``path`` is replaced:
     a crash leaves it as it was, or mended.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _temporary(path)
     try:
         aside.parent.mkdir(parents=True, exist_ok=True)
         with (
