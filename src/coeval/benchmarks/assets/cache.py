@@ -128,9 +128,8 @@ class Cache:
     def _remember(self, path: Path, verified: _Verified) -> None:
         try:
             write_json_atomic(self._record(path), verified)
-        except (
-            StoreError
-        ) as error:  # such as a cache that many share and nobody writes to: it is read each time
+        except StoreError as error:
+            # Such as a cache that many share and nobody writes to: its files are read each time.
             _log.debug("%s", error)
 
     def parcel(self, name: str) -> Path:
