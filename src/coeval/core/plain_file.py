@@ -58,10 +58,12 @@ def refuse_other(descriptor: int, path: str | Path) -> None:
 
 
 def _opener(path: str, flags: int) -> int:
-    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o644)
+    waiting_for_nobody = getattr(os, "O_NONBLOCK", 0)  # not on Windows, whose pipes are no files
+    descriptor = os.open(path, flags | waiting_for_nobody, 0o644)
     try:
         refuse_other(descriptor, path)
-        os.set_blocking(descriptor, True)
+        if waiting_for_nobody:
+            os.set_blocking(descriptor, True)
     except OSError:
         os.close(descriptor)
         raise

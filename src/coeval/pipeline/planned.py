@@ -9,6 +9,7 @@ from coeval.analysis.planned import NameKind, Names, Planned, PlannedTask
 from coeval.core.errors import ConfigError
 from coeval.core.records import EXACT_MATCH, Role
 from coeval.pipeline.config.document import read_document
+from coeval.pipeline.config.problems import MOST_SHOWN
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.sources import item_sources, item_writers
 from coeval.pipeline.config.structure import check_structure
@@ -36,7 +37,8 @@ def planned_names(folder: RunDir) -> Planned | None:
         return None
     structure = check_structure(read_document(folder.config).data)
     if structure.config is None:
-        raise ConfigError([f"{folder.config}  {finding.message}" for finding in structure.findings])
+        shown = [f"{folder.config}  {finding.message}" for finding in structure.findings[:MOST_SHOWN]]
+        raise ConfigError(shown, more=len(structure.findings) - len(shown))
     config, inherited = structure.config, inherited_by(folder)
     named = {task.name: _planned_task(config, task, folder, inherited) for task in config.tasks}
     others = dict.fromkeys(sorted({name.task for name in inherited} - named.keys()), _EVERYTHING)

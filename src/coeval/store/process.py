@@ -29,7 +29,7 @@ def started(pid: int) -> str | None:
         os.kill(pid, 0)  # sends nothing: asks whether there is one
     except PermissionError:
         pass  # there is, of another user
-    except OSError:
+    except (OSError, OverflowError):
         return None
     try:
         told = subprocess.run(  # noqa: S603  a number

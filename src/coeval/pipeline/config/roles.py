@@ -57,7 +57,7 @@ def _unknown_tasks(draft: Draft) -> Iterator[Finding]:
     """Benchmark teachers of a task that is not there."""
     if not draft.all_named("tasks"):
         return
-    names = set(draft.names("tasks").values())
+    names = dict.fromkeys(draft.names("tasks").values())
     for index, model in enumerate(draft.data["models"]):
         path = ("models", index, "parameters", "task")
         if model["interface"] == BENCHMARK and draft.sound(*path):

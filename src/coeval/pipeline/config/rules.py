@@ -183,7 +183,7 @@ def _unknown_to_simulated(path: KeyPath, parameters: dict[str, Any]) -> Iterator
     known = sorted(OPTIONS["simulated"] | SAMPLING | OUR_KEYS)
     own = ", ".join(sorted(OPTIONS["simulated"]))
     otherwise = f"it has {own}, and takes the usual sampling parameters"
-    for key in parameters.keys() - known:
-        if not is_credential_name(key):
+    for key in parameters:
+        if key not in known and not is_credential_name(key):
             way = WayOut(key, known, otherwise)
             yield Finding((*path, key), "V-18", f"no simulated model knows '{key}'", way)

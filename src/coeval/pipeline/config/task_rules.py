@@ -15,7 +15,7 @@ from coeval.pipeline.prompts import VARIABLES
 
 def task_rules(draft: Draft) -> Iterator[Finding]:
     teachers = Teachers(draft)
-    models = frozenset(draft.names("models").values()) if draft.all_named("models") else None
+    models = dict.fromkeys(draft.names("models").values()) if draft.all_named("models") else None
     for index in draft.entries("tasks"):
         yield from _labels(draft, index)
         if not _is_supplied(draft, index, teachers):
