@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from fakes.asset_shelf import stock
+from fakes.moments import Ended, Forks, forks
 from fakes.package_index import PackageIndex, running
-from moments import Ended, Forks, forks
 from pipeline.experiments import PHASES, Lab, content, model, quiz, task
 
 pytestmark = pytest.mark.slow

@@ -125,14 +125,13 @@ def _carry_out(wanted: dict[str, Any], report: int) -> None:
 
 def _serve() -> None:
     """Load what commands load, then fork for each line that asks for one."""
-    from fakes.asset_shelf import MANIFEST
-
     import coeval.analysis.scores
     import coeval.benchmarks.assets.index
     import coeval.benchmarks.assets.library
     import coeval.cli.eval_framework.running
     import coeval.pipeline.repair
     import coeval.pipeline.run
+    from fakes.asset_shelf import MANIFEST
 
     if "COEVAL_TEST_SHELF" in os.environ:  # its small assets in place of the published ones, and no pip
         vars(coeval.benchmarks.assets.library)["read_manifest"] = lambda: MANIFEST
