@@ -227,7 +227,7 @@ async def ask_all(trouble: Trouble, *, spread: float, seed: int) -> Outcome:
     host = Host(trouble, spread, rng)
     http = Http(clock=now, rng=rng, wire=host)
     limiter = Limiter(CEILING, start=trouble.start, clock=now)
-    endpoint = Endpoint("http://host.invalid/v1", {}, limiter)
+    endpoint = Endpoint("http://host.invalid/v1", None, limiter)
     call = Call(
         decode=lambda body, redactor: body,
         explain=lambda status, body, redactor: None,

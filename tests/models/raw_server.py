@@ -19,6 +19,7 @@ from coeval.core.redaction import Redactor
 from coeval.models.call import Answered, Call
 from coeval.models.http import Endpoint, Http
 from coeval.models.limits import Limiter
+from coeval.models.signers import Signer
 
 KEY = "sk-very-secret-1234567890"
 
@@ -173,7 +174,7 @@ class Client:
         self.time = Time()
         self.http = Http(clock=self.time.clock, rng=random.Random(0), sleep=self.time.sleep)
         self.limiter = Limiter(clock=self.time.clock, **limits)
-        self.endpoint = Endpoint(url, {"Authorization": f"Bearer {KEY}"}, self.limiter)
+        self.endpoint = Endpoint(url, Signer({"Authorization": f"Bearer {KEY}"}), self.limiter)
         self.permits = 0
 
     def permit(self) -> None:

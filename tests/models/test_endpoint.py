@@ -10,7 +10,7 @@ from coeval.models.limits import Limiter
 
 @pytest.fixture
 def endpoint() -> Endpoint:
-    return Endpoint("http://127.0.0.1:9/v1", {}, Limiter())
+    return Endpoint("http://127.0.0.1:9/v1", None, Limiter())
 
 
 def test_connections_that_break_while_others_succeed_are_too_many(endpoint: Endpoint) -> None:

@@ -46,6 +46,7 @@ from coeval.core.errors import (
 from coeval.core.redaction import Redactor
 from coeval.models.http import Endpoint, Http
 from coeval.models.limits import Limiter
+from coeval.models.signers import Signer
 
 
 async def test_an_answer_carries_its_value_and_the_request_was_as_asked() -> None:
@@ -273,19 +274,19 @@ async def test_no_message_repeats_a_key_a_query_or_a_header() -> None:
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://host/v1", "", "http://", "http://[::1/v1"])
 def test_a_base_url_that_is_none_is_refused_before_anything_is_sent(url: str) -> None:
     with pytest.raises(UsageError, match="base_url"):
-        Endpoint(url, {}, Limiter())
+        Endpoint(url, None, Limiter())
 
 
 def test_a_key_with_a_line_break_is_refused_without_being_shown() -> None:
     with pytest.raises(UsageError, match="Authorization header") as caught:
-        Endpoint("http://host/v1", {"Authorization": f"Bearer {KEY}\n"}, Limiter())
+        Endpoint("http://host/v1", Signer({"Authorization": f"Bearer {KEY}\n"}), Limiter())
     assert KEY not in str(caught.value)
 
 
 async def test_credentials_in_the_url_become_a_header() -> None:
     async with server(OK) as fake:
         http = Http()
-        endpoint = Endpoint(fake.url.replace("//", "//user:pass@"), {}, Limiter())
+        endpoint = Endpoint(fake.url.replace("//", "//user:pass@"), None, Limiter())
         await http.post(endpoint, "/chat", b"{}", call())
         await http.aclose()
         assert fake.asked[0].headers["authorization"] == "Basic dXNlcjpwYXNz"
@@ -297,10 +298,10 @@ async def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("http_proxy", f"http://who:secret@127.0.0.1:{fake.port}")
         monkeypatch.setenv("no_proxy", "other.invalid")
         http = Http()
-        endpoint = Endpoint("http://api.invalid/v1", {"Authorization": f"Bearer {KEY}"}, Limiter())
+        endpoint = Endpoint("http://api.invalid/v1", Signer({"Authorization": f"Bearer {KEY}"}), Limiter())
         await http.post(endpoint, "/chat", b"{}", call())
         await http.aclose()
         assert fake.asked[0].line == "POST http://api.invalid/v1/chat HTTP/1.1"
         assert fake.asked[0].headers["proxy-authorization"] == "Basic d2hvOnNlY3JldA=="
         assert fake.asked[0].headers["authorization"] == f"Bearer {KEY}"
-        assert Endpoint("http://other.invalid/v1", {}, Limiter()).proxy is None
+        assert Endpoint("http://other.invalid/v1", None, Limiter()).proxy is None

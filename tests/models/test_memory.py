@@ -25,7 +25,7 @@ def peak_mib():
 
 async def main(url):
     http = Http(sleep=lambda s: asyncio.sleep(0))
-    endpoint = Endpoint(url, {}, Limiter())
+    endpoint = Endpoint(url, None, Limiter())
     call = Call(lambda body, _: json.loads(body), lambda *_: None, 300.0, 0, lambda: None)
     said, peaks = "", [peak_mib()]
     for _ in range(4):

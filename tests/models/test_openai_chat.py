@@ -26,11 +26,14 @@ from coeval.core.records import Completion, Message, Request, Schema, TokenLogpr
 from coeval.core.redaction import Redactor
 from coeval.models.base import ModelSpec
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.openai_answer import FieldRejected, astray, explain
-from coeval.models.dialects.openai_chat import OpenAIChat, encode
+from coeval.models.dialects.dialect import FieldRejected
+from coeval.models.dialects.openai_answer import astray, explain
+from coeval.models.dialects.openai_chat import OPENAI_CHAT, encode
+from coeval.models.hosted import HostedModel
 from coeval.models.http import Endpoint, Http
 from coeval.models.limits import Limiter
 from coeval.models.quota import Permits, UsageLedger
+from coeval.models.signers import Signer
 from coeval.models.standing import Standing
 
 KEY = "sk-test-0123456789abcdef"
@@ -59,12 +62,12 @@ async def no_wait(seconds: float) -> None:
 @asynccontextmanager
 async def asking(
     server: Server, spec: ModelSpec = SPEC, permits: Permits | None = None
-) -> AsyncIterator[OpenAIChat]:
+) -> AsyncIterator[HostedModel]:
     http = Http(sleep=no_wait)
-    endpoint = Endpoint(server.url, {"Authorization": f"Bearer {KEY}"}, Limiter())
+    endpoint = Endpoint(server.url, Signer({"Authorization": f"Bearer {KEY}"}), Limiter())
     try:
         standing = Standing(spec.name, permits)
-        yield OpenAIChat(spec, HOSTS[spec.interface], http, endpoint, standing)
+        yield HostedModel(spec, HOSTS[spec.interface], OPENAI_CHAT, http, endpoint, standing)
     finally:
         await http.aclose()
 

@@ -192,7 +192,7 @@ def test_a_host_that_was_reached_leaves_no_socket_behind(
 ) -> None:
     """What uvloop closes before it owns it is closed twice, and so is what has its number by then."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        endpoint = Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}", {}, Limiter())
+        endpoint = Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}", None, Limiter())
 
         async def reach_often() -> None:
             for _ in range(20):

@@ -15,7 +15,8 @@ from coeval.core.errors import AskError, ModelError, RateLimited, ServerFault
 from coeval.core.records import Completion, Message, Request, Usage
 from coeval.models.base import ModelSpec
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.openai_chat import OpenAIChat
+from coeval.models.dialects.openai_chat import OPENAI_CHAT
+from coeval.models.hosted import HostedModel
 from coeval.models.http import Endpoint, Http
 from coeval.models.limits import Limiter
 from coeval.models.standing import Standing
@@ -95,9 +96,9 @@ async def no_wait(seconds: float) -> None:
 async def asked(*script: Raw | Answer) -> Completion:
     async with fake(*script) as server:
         http = Http(sleep=no_wait)
-        endpoint = Endpoint(server.url, {}, Limiter())
+        endpoint = Endpoint(server.url, None, Limiter())
         spec = ModelSpec(name="m", interface="openai", model="gpt-4o-mini", timeout_s=30.0)
-        model = OpenAIChat(spec, HOSTS["openai"], http, endpoint, Standing("m"))
+        model = HostedModel(spec, HOSTS["openai"], OPENAI_CHAT, http, endpoint, Standing("m"))
         try:
             return await model.complete(Request((Message("user", "hello"),)))
         finally:
@@ -145,9 +146,8 @@ async def test_random_damage_of_bodies_never_ends_in_anything_else() -> None:
         spec = ModelSpec(name="m", interface="openai", model="gpt-4o-mini", timeout_s=30.0)
         try:
             for body in bodies:
-                model = OpenAIChat(
-                    spec, HOSTS["openai"], http, Endpoint(server.url, {}, Limiter()), Standing("m")
-                )
+                endpoint = Endpoint(server.url, None, Limiter())
+                model = HostedModel(spec, HOSTS["openai"], OPENAI_CHAT, http, endpoint, Standing("m"))
                 server.script.extend([Raw(body, draw.choice(STATUSES))] * 2)
                 try:
                     (await model.complete(Request((Message("user", "hello"),)))).text.encode()

@@ -7,17 +7,15 @@ A row says how a host is reached and what it understands; how its dialect is spo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["HOSTS", "LABELS_KEY", "Dialect", "Host", "Structured"]
+from coeval.core.entry_points import brought
 
-Dialect: TypeAlias = Literal[
-    "openai_chat", "anthropic", "gemini", "bedrock", "vertex", "local", "simulated", "benchmark"
-]
+__all__ = ["HOSTS", "LABELS_KEY", "Host", "Hosts", "Structured"]
+
 Structured: TypeAlias = Literal["json_schema", "json_object", "none"]
 
 OPENAI_REASONING = r"(ft:)?(o[1-9]|gpt-([5-9]|[1-9]\d))"
@@ -30,21 +28,23 @@ LABELS_KEY = "coeval_labels"
 class Host(msgspec.Struct, frozen=True, kw_only=True):
     """Where an interface's models are asked, and what the host understands.
 
-    ``url`` is the base URL, empty where there is none to know (a local model, a resource of the
-    user's own). ``key_env`` are the variables an API key is read from, in order; ``settings``
-    the other fields of the host's entry in a key file, each with its variables; ``shares_keys_of``
-    another host whose key file entry serves as well. ``seeds_by_default``: the engine's own
-    request seed is sent. ``takes_labels``: it is told a request's labels, in the field `metadata`,
+    ``dialect`` and ``signer`` name how it is spoken to and how a key is shown; a host of another package
+    may name its own as ``package.module:name``. ``url`` is the base URL, empty where there is none to know
+    (a local model, a resource of the user's own). ``key_env`` are the variables an API key is read from, in
+    order; ``settings`` the other fields of the host's entry in a key file, each with its variables;
+    ``shares_keys_of`` another host whose key file entry serves as well. ``seeds_by_default``: the engine's
+    own request seed is sent. ``takes_labels``: it is told a request's labels, in the field `metadata`,
     because simulated models may stand there. ``completion_tokens_for`` matches the start of the
     model ids whose limit on output is called `max_completion_tokens`.
     """
 
     name: str
-    dialect: Dialect
+    dialect: str
     url: str = ""
     key_env: tuple[str, ...] = ()
     settings: Mapping[str, tuple[str, ...]] = {}
     shares_keys_of: str | None = None
+    signer: str = "bearer"
     needs_key: bool = True
     built: bool = True
     seeds_by_default: bool = False
@@ -205,5 +205,38 @@ _ROWS = (
     Host(name="simulated", dialect="simulated", needs_key=False, seeds_by_default=True, takes_labels=True),
 )
 
-HOSTS: Mapping[str, Host] = MappingProxyType({host.name: host for host in _ROWS})
+
+class Hosts(Mapping[str, Host]):
+    """The hosts by name: our own, and those that other packages bring as `Host` rows in the entry point
+    group ``coeval.hosts``. These are looked for when a name is asked for that is none of ours, or all names
+    are; our own cannot be replaced.
+    """
+
+    def __init__(self, rows: Iterable[Host]) -> None:
+        self._own = {host.name: host for host in rows}
+        self._brought: dict[str, Host] | None = None
+
+    def __getitem__(self, name: str) -> Host:
+        own = self._own.get(name)
+        return own if own is not None else self._others()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._own, **self._others()})
+
+    def __len__(self) -> int:
+        return len(self._own) + len(self._others())
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The names of those that come with this package."""
+        return tuple(self._own)
+
+    def _others(self) -> Mapping[str, Host]:
+        if self._brought is None:
+            hosts = (host for _, host in brought("coeval.hosts"))
+            self._brought = {host.name: host for host in hosts if host.name not in self._own}
+        return self._brought
+
+
+HOSTS = Hosts(_ROWS)
 """Every interface a model may name, but `auto`, which is resolved to one of these."""

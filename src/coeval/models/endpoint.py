@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import b64encode
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from coeval.core.shown_url import shown_url, url_secrets
 from coeval.models.limits import LONGEST_HOLD_S, Lane, Limiter
 from coeval.models.network import proxy_for
 from coeval.models.route import Route
+from coeval.models.signers import RequestSigner, Signer
 
 __all__ = ["OUTAGE_AFTER_S", "Endpoint", "Trouble"]
 
@@ -32,6 +33,7 @@ _REMEMBERED_FATES = 32
 _CROWDED_SHARE = 1 / 16
 """Connections that break: fewer are the network's, more are the host's word that there are too many."""
 _REMEMBERED_ROUTES = 256
+_REMEMBERED_TOKENS = 8
 
 _log = logging.getLogger(__name__)
 
@@ -45,10 +47,10 @@ class Trouble(NamedTuple):
 
 
 class Endpoint:
-    """One base URL and key: its headers, the limiter all its models share, whether it is down.
+    """One base URL and who asks there: its headers, the limiter all its models share, whether it is down.
 
     ``url`` is the base URL without credentials. ``secrets`` are further credentials that its host is sent;
-    ``redactor`` keeps all of them out of what it says.
+    ``redactor`` keeps all of them, and what ``signer`` shows, out of what the host says.
 
     Raises
     ------
@@ -57,22 +59,21 @@ class Endpoint:
     """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], limiter: Limiter, secrets: Iterable[str] = ()
+        self, url: str, signer: Signer | None, limiter: Limiter, secrets: Iterable[str] = ()
     ) -> None:
         self.headers = CIMultiDict(
             {"Content-Type": "application/json", "User-Agent": f"coeval/{__version__}"}
         )
-        for name, value in headers.items():
-            if not value.isprintable():
-                raise UsageError(
-                    f"the {name} header holds a line break or the like; check the key it is made of"
-                )
-            self.headers[name] = value
+        self._signer = signer if isinstance(signer, RequestSigner) else None
+        for name, value in (signer.fixed if signer is not None else {}).items():
+            self.headers[name] = _printable(name, value)
         self.url = self._take_credentials(url).rstrip("/")
         self.limiter = limiter
         self.proxy = proxy_for(URL(self.url))
         self._routes: dict[tuple[str, str], Route] = {}
-        self.redactor = Redactor((*secrets, *self._sent_secrets(url)), self._tell_repeated)
+        self._secrets = (*secrets, *self._sent_secrets(url))
+        self._shown: tuple[str, ...] = ()
+        self.redactor = Redactor(self._secrets, self._tell_repeated)
         self.repeated = False
         """Whether one of its answers held a credential that it was sent."""
         self._lanes: dict[str, Lane] = {}
@@ -113,6 +114,34 @@ class Endpoint:
             route = Route.to(method, URL(self.url + path), self.headers, self.proxy)
             self._routes[method, path] = route
         return route
+
+    @property
+    def signs_each(self) -> bool:
+        """Whether every request has headers of its own; see `signed`."""
+        return self._signer is not None
+
+    async def signed(self, route: Route, body: bytes | None, now: float) -> Route:
+        """The route with the headers that this one request is signed with; ``now`` in seconds since 1970.
+
+        Raises
+        ------
+        ModelError
+            it cannot be signed.
+        """
+        if self._signer is None:
+            return route
+        headers = await self._signer.headers(route.method, str(route.url), body, now)
+        self._keep_out(value for name, value in headers.items() if is_credential_name(name))
+        signed = CIMultiDict(route.headers)
+        signed.update({name: _printable(name, value) for name, value in headers.items()})
+        return Route.to(route.method, route.url, signed, route.proxy)
+
+    def _keep_out(self, shown: Iterable[str]) -> None:
+        """Know what was just shown as a credential, and what was shown shortly before it."""
+        fresh = [secret for value in shown if (secret := value.strip().rpartition(" ")[2]) not in self._shown]
+        if fresh:
+            self._shown = (*fresh, *self._shown)[:_REMEMBERED_TOKENS]
+            self.redactor = Redactor((*self._secrets, *self._shown), self._tell_repeated)
 
     def _sent_secrets(self, url: str) -> Iterator[str]:
         """The credentials in what is sent: headers, the address, and those of a proxy on the way."""
@@ -224,3 +253,9 @@ class Endpoint:
     def wake(self) -> None:
         for nap in self._naps:
             nap.cancel()
+
+
+def _printable(name: str, value: str) -> str:
+    if not value.isprintable():
+        raise UsageError(f"the {name} header holds a line break or the like; check the key it is made of")
+    return value

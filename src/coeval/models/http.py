@@ -181,6 +181,11 @@ class Http:
     async def _attempt(self, ask: _Ask[T], attempt: int) -> Answered[T] | Fault:
         """Send once, holding a slot, and tell endpoint and limiter how it went."""
         endpoint, route, body, call = ask
+        if endpoint.signs_each:
+            try:
+                route = await endpoint.signed(route, body, time.time())
+            except ModelError as error:
+                return self._unsigned(ask, error)
         wire = self._wire(route)
         sent_at = self._clock()
         on_the_way = endpoint.sent(sent_at)
@@ -210,6 +215,13 @@ class Http:
         endpoint.succeeded(now)
         endpoint.limiter.succeeded(call.rank, now - sent_at, call.tokens(value) if call.tokens else 0)
         return Answered(value, now - sent_at, attempt)
+
+    def _unsigned(self, ask: _Ask[T], error: ModelError) -> Fault:
+        """It could not be sent: whoever signs has no credential for it."""
+        if ask.call.unsent is not None:
+            ask.call.unsent()
+        error.args = (f"{ask.place}: {ask.endpoint.redactor.known(str(error))}",)
+        return Fault(error, error.retryable and error.retry_advised)
 
     def _broken(self, endpoint: Endpoint, error: ModelError, sent_at: float) -> Fault:
         """No answer came."""

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import msgspec
 from yarl import URL
@@ -20,11 +20,13 @@ from coeval.models.base import Model, ModelSpec
 from coeval.models.bounded import BoundedModel
 from coeval.models.catalog import HOSTS, Host
 from coeval.models.dialects.local import LocalModel, find_runtime
-from coeval.models.dialects.openai_chat import OpenAIChat
+from coeval.models.dialects.registry import dialect_of
+from coeval.models.hosted import HostedModel
 from coeval.models.http import Endpoint, Http, draining
 from coeval.models.keys import Credential, Keys
 from coeval.models.limits import Limiter
 from coeval.models.quota import Permits
+from coeval.models.signers import signer_of
 from coeval.models.simulated import SimulatedModel
 from coeval.models.standing import REFUSALS_TO_STOP, Standing
 
@@ -112,7 +114,8 @@ class Models(Mapping[str, Model]):
         if address is None:
             return self._held_to_limits(spec, _Counted(SimulatedModel(spec), standing), standing)
         endpoint = endpoints[address.key]
-        return OpenAIChat(spec, address.host, self.http, endpoint, standing)
+        dialect = dialect_of(address.host)
+        return HostedModel(spec, address.host, dialect, self.http, endpoint, standing)
 
     def _standing(self, spec: ModelSpec) -> Standing:
         return Standing(spec.name, self._permits.get(spec.name))
@@ -144,15 +147,18 @@ class _Address(NamedTuple):
     credential: Credential | None
 
     @property
-    def key(self) -> tuple[str, str | None]:
-        return self.url, self.credential.api_key if self.credential is not None else None
+    def key(self) -> _EndpointKey:
+        fields = self.credential.fields if self.credential is not None else {}
+        return self.url, self.host.signer, tuple(sorted(fields.items()))
 
     @property
     def secrets(self) -> tuple[str, ...]:
         return self.credential.secrets if self.credential is not None else ()
 
 
-_Endpoints = Mapping[tuple[str, str | None], Endpoint]
+_EndpointKey: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
+"""Where, and as whom: two accounts at one host are two endpoints."""
+_Endpoints: TypeAlias = Mapping[_EndpointKey, Endpoint]
 
 
 def _asked(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
@@ -237,8 +243,8 @@ def _normalised(url: str, who: str) -> str:
     return url.rstrip("/").removesuffix("/chat/completions")
 
 
-def _endpoints(reached: Mapping[str, _Address]) -> dict[tuple[str, str | None], Endpoint]:
-    sharing: dict[tuple[str, str | None], list[_Address]] = {}
+def _endpoints(reached: Mapping[str, _Address]) -> dict[_EndpointKey, Endpoint]:
+    sharing: dict[_EndpointKey, list[_Address]] = {}
     for address in reached.values():
         sharing.setdefault(address.key, []).append(address)
     sent_to: defaultdict[str, set[str]] = defaultdict(set)  # a host may repeat what others sent it, too
@@ -247,7 +253,7 @@ def _endpoints(reached: Mapping[str, _Address]) -> dict[tuple[str, str | None], 
     return {
         key: Endpoint(
             key[0],
-            {"Authorization": f"Bearer {key[1]}"} if key[1] is not None else {},
+            signer_of(addresses[0].host, addresses[0].credential),
             _limiter([address.spec for address in addresses]),
             sent_to[URL(key[0]).authority],
         )

@@ -12,7 +12,6 @@ import msgspec
 
 from coeval.core import foreign
 from coeval.core.errors import (
-    BadRequest,
     ContentFiltered,
     Misshapen,
     ModelError,
@@ -24,10 +23,11 @@ from coeval.core.errors import (
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
 from coeval.core.text import split_reasoning
+from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
 from coeval.models.discreet import without_secrets
 from coeval.models.faults import excerpt, from_status, said
 
-__all__ = ["FieldRejected", "SchemaRejected", "astray", "decode", "explain"]
+__all__ = ["astray", "decode", "explain"]
 
 _LONGEST_MESSAGE = 500
 _MOST_TOKENS = 1 << 24
@@ -58,16 +58,6 @@ _NOT_EVERYWHERE = ("top_k", "metadata")
 _UNKNOWN_FIELD = re.compile(
     r"unexpected|unrecogni[sz]ed|unknown|unsupported|not (?:permitted|allowed|supported)|extra"
 )
-
-
-class SchemaRejected(BadRequest):
-    """The host, or this model of it, does not take the schema it was sent."""
-
-
-class FieldRejected(BadRequest):
-    """The host does not know a field that others of OpenAI's shape take: ``field``."""
-
-    field = ""
 
 
 class _Part(msgspec.Struct):

@@ -7,8 +7,6 @@ field, usage left out, an error inside a 200.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Coroutine
 from functools import lru_cache
 from typing import Any
 
@@ -18,116 +16,35 @@ from coeval.core import foreign
 from coeval.core.errors import ModelError
 from coeval.core.records import Completion, Request, Schema
 from coeval.core.redaction import Redactor
-from coeval.models.base import Model, ModelSpec
-from coeval.models.call import Answered, Call
+from coeval.models.base import ModelSpec
 from coeval.models.catalog import LABELS_KEY, Host
-from coeval.models.dialects.openai_answer import FieldRejected, SchemaRejected, astray, decode, explain
-from coeval.models.http import Endpoint, Http
-from coeval.models.reach import reach
-from coeval.models.standing import Standing
+from coeval.models.dialects.dialect import Dialect
+from coeval.models.dialects.openai_answer import astray, decode, explain
 
-__all__ = ["OpenAIChat", "encode"]
+__all__ = ["OPENAI_CHAT", "OpenAIChat", "encode"]
 
 METADATA = "metadata"
-_PATH = "/chat/completions"
-_log = logging.getLogger(__name__)
 
 
-class OpenAIChat(Model):
-    """A model behind a chat completions endpoint."""
+class OpenAIChat(Dialect):
+    """Chat completions; see `Dialect`."""
 
-    def __init__(
-        self,
-        spec: ModelSpec,
-        host: Host,
-        http: Http,
-        endpoint: Endpoint,
-        standing: Standing,
-    ) -> None:
-        self.name = spec.name
-        self.interface = spec.interface
-        self._spec = spec
-        self._host = host
-        self._http = http
-        self._endpoint = endpoint
-        self._standing = standing
-        self._rejected: set[str] = set()
-        self._unknown: set[str] = set()
-        self._calls: dict[int, Call[Completion]] = {}
+    labels_field = METADATA
 
-    async def reach(self) -> None:
-        if self._standing.refusal() is None:  # else nothing will be asked there
-            await reach(self._endpoint, _PATH)
+    def path(self, _: ModelSpec) -> str:
+        return "/chat/completions"
 
-    async def complete(self, request: Request) -> Completion:
-        schema = request.schema
-        structured = schema is not None and schema.name not in self._rejected
-        dropped = self._unknown.intersection(request.droppable, request.sampling) if self._unknown else ()
-        sent = _without(request, dropped) if dropped else request
-        if request.labels and METADATA in self._unknown:
-            sent = msgspec.structs.replace(sent, labels={})
-        try:
-            completion, latency_s, attempts = await self._send(sent, structured)
-        except SchemaRejected as error:
-            # No host lists which of its models follow a schema; its 400 is how one learns it.
-            if schema is None or not structured:
-                raise
-            self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
-            return await self.complete(request)
-        except FieldRejected as error:
-            if not _may_go(error.field, sent):
-                raise
-            self._learn(self._unknown, error.field, error.field, error)
-            return await self.complete(request)
-        return msgspec.structs.replace(
-            completion, latency_s=latency_s, attempts=attempts, dropped=tuple(sorted(dropped))
-        )
+    def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
+        return encode(request, spec, host, structured=structured)
 
-    def _learn(self, refused: set[str], name: str, shown: str, error: ModelError) -> None:
-        """Leave out from now on what the host refused."""
-        if name not in refused:
-            refused.add(name)
-            _log.warning("%s is asked without %s from now on: %s", self.name, shown, error)
+    def decode(self, body: bytes, redactor: Redactor) -> Completion:
+        return decode(body, redactor)
 
-    def _send(self, request: Request, structured: bool) -> Coroutine[Any, Any, Answered[Completion]]:
-        body = encode(request, self._spec, self._host, structured=structured)
-        return self._http.post(self._endpoint, _PATH, body, self._call(request.rank))
-
-    def _call(self, rank: int) -> Call[Completion]:
-        call = self._calls.get(rank)
-        if call is None:
-            call = self._calls[rank] = Call(
-                decode=decode,
-                explain=self._explain,
-                timeout_s=self._spec.timeout_s,
-                rank=rank,
-                permit=self._standing.permit,
-                unsent=self._standing.unsent,
-                tokens=_tokens,
-                ended=self._standing.ended,
-                refusal=self._standing.refusal,
-                lane=self._endpoint.lane(self._spec.model),
-            )
-        return call
-
-    def _explain(self, status: int, body: bytes, redactor: Redactor) -> ModelError | None:
-        return explain(status, body, redactor) or astray(status, body, self._endpoint.url, redactor)
+    def explain(self, status: int, body: bytes, url: str, redactor: Redactor) -> ModelError | None:
+        return explain(status, body, redactor) or astray(status, body, url, redactor)
 
 
-def _without(request: Request, names: Collection[str]) -> Request:
-    kept = {name: value for name, value in request.sampling.items() if name not in names}
-    return msgspec.structs.replace(request, sampling=kept)
-
-
-def _may_go(field: str, sent: Request) -> bool:
-    """Whether a field that was sent may be left out: it holds nothing that the user asked for."""
-    if field == METADATA:
-        return bool(sent.labels)
-    return field in sent.sampling and field in sent.droppable
-
-
-def _tokens(completion: Completion) -> int:
-    return completion.usage.input_tokens + completion.usage.output_tokens
+OPENAI_CHAT = OpenAIChat()
 
 
 def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:

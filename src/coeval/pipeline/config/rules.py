@@ -49,6 +49,7 @@ from typing import Any
 
 from coeval.core.credential_names import is_credential_name
 from coeval.core.options import CONTINUE
+from coeval.models.catalog import HOSTS
 from coeval.models.simulated.traits import RANGES, SAMPLING
 from coeval.pipeline.config.credentials import credentials_in
 from coeval.pipeline.config.draft import Draft, resume_folder
@@ -80,8 +81,8 @@ def _interfaces(draft: Draft) -> Iterator[Finding]:
         interface = draft.get("models", index, "interface")
         if interface is None:
             continue
-        if interface not in INTERFACES:
-            way = WayOut(interface, INTERFACES, "known:")
+        if interface not in INTERFACES and interface not in HOSTS:
+            way = WayOut(interface, (*HOSTS, "auto"), "known:")
             path = ("models", index, "interface")
             yield Finding(path, "V-06", f"the interface '{interface}' is unknown", way)
         others = [role for role in draft.get("models", index, "roles", default=[]) if role != "teacher"]

@@ -42,7 +42,8 @@ PHASES: tuple[Phase, ...] = (
 )
 Mode: TypeAlias = Literal["New", "Keep", "Extend", "Model"]
 
-INTERFACES = (*HOSTS, "auto")
+INTERFACES = (*HOSTS.own, "auto")
+"""What a model's `interface` may be without another package's help."""
 BATCH_INTERFACES = ("openai", "anthropic", "azure_openai", "gemini", "mistral", "bedrock", "vertex")
 BATCH_PHASES = ("data_generation", "response_collection", "evaluation")
 

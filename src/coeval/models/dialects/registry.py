@@ -1,0 +1,32 @@
+"""Which dialect a host speaks, by the name in its row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from coeval.core.entry_points import loaded
+from coeval.models.catalog import Host
+from coeval.models.dialects.dialect import Dialect
+from coeval.models.dialects.openai_chat import OPENAI_CHAT
+
+__all__ = ["dialect_of"]
+
+_DIALECTS: Mapping[str, Dialect] = MappingProxyType({"openai_chat": OPENAI_CHAT})
+
+
+def dialect_of(host: Host) -> Dialect:
+    """The dialect of a host that is asked over HTTP.
+
+    OpenAI's, where this version does not speak the host's own: then its user has named an OpenAI-shaped
+    address that serves the model.
+
+    Raises
+    ------
+    UsageError
+        a host of another package names a dialect that is not there.
+    """
+    if ":" in host.dialect:
+        dialect: Dialect = loaded(host.dialect, host.name)
+        return dialect
+    return _DIALECTS.get(host.dialect, OPENAI_CHAT)

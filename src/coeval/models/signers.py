@@ -1,0 +1,70 @@
+"""Who asks: the headers that a host knows its users by."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
+
+from coeval.core.entry_points import loaded
+from coeval.models.catalog import Host
+from coeval.models.keys import Credential
+
+__all__ = ["SIGNERS", "RequestSigner", "Signer", "SignerMaker", "signer_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """Shows who asks at one endpoint: ``fixed`` headers, the same in every request."""
+
+    fixed: Mapping[str, str]
+
+
+class RequestSigner(Signer, ABC):
+    """Signs each request by itself: it shows a token that expires, or a signature of the request."""
+
+    @abstractmethod
+    async def headers(self, method: str, url: str, body: bytes | None, now: float) -> Mapping[str, str]:
+        """The headers of one request beside the fixed ones; ``now`` in seconds since 1970. A token that is
+        about to expire is renewed here: whoever asks waits for it.
+
+        Raises
+        ------
+        ModelError
+            there are no credentials to sign with any more.
+        """
+
+
+SignerMaker: TypeAlias = Callable[[Credential | None], Signer | None]
+
+
+def _in_header(name: str, before: str = "") -> SignerMaker:
+    def maker(credential: Credential | None) -> Signer | None:
+        key = credential.api_key if credential is not None else None
+        return Signer({name: f"{before}{key}"}) if key is not None else None
+
+    return maker
+
+
+SIGNERS: Mapping[str, SignerMaker] = MappingProxyType(
+    {
+        "bearer": _in_header("Authorization", "Bearer "),
+        "api-key": _in_header("api-key"),
+        "x-api-key": _in_header("x-api-key"),
+    }
+)
+"""How a key is shown, by the name that a host's row has for it."""
+
+
+def signer_of(host: Host, credential: Credential | None) -> Signer | None:
+    """Who signs what a host is sent; None where there is nothing to show.
+
+    Raises
+    ------
+    UsageError
+        a host of another package names a signer that is not there.
+    """
+    maker: SignerMaker = SIGNERS[host.signer] if host.signer in SIGNERS else loaded(host.signer, host.name)
+    return maker(credential)
