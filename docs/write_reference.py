@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from coeval.cli import main as cli
-from coeval.cli.eval_framework.main import app as eval_framework
+from coeval.cli.eval_framework.command import app as eval_framework
 from coeval.models.catalog import HOSTS, LABELS_KEY, Host
 from coeval.models.simulated.traits import RANGES, SAMPLING
 from coeval.pipeline.config import rules

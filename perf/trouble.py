@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from coeval.core.errors import ModelError
-from coeval.models.answer import Reply
-from coeval.models.call import Call
-from coeval.models.http import Endpoint, Http
-from coeval.models.limits import Limiter
-from coeval.models.route import Route
-from coeval.models.wire_errors import Lost, NoConnection
+from coeval.models.connections.reply_parser import Reply
+from coeval.models.connections.route import Route
+from coeval.models.connections.wire_errors import Lost, NoConnection
+from coeval.models.pacing.limits import Limiter
+from coeval.models.transport.call import Call
+from coeval.models.transport.http import Endpoint, Http
 from perf.virtual import in_virtual_time, now
 
 CEILING = 256

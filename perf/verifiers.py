@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from coeval.benchmarks.following import FollowingItem, score_prompt
-from coeval.benchmarks.language.analysis import Language
+from coeval.benchmarks.language.text_analysis import Language
+from coeval.benchmarks.tasks.following import FollowingItem, score_prompt
 
 MEMBERS = {
     "ifeval": "eval_framework/tasks/ifeval/data/input_data.jsonl",

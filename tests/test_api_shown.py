@@ -14,8 +14,8 @@ from pipeline.experiments import PHASES, Lab, model, quiz, task
 
 import coeval
 from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
-from coeval.api.progress import shown
-from coeval.pipeline.outcome import Summary
+from coeval.api.progress_lines import shown
+from coeval.pipeline.run_summary import Summary
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coeval.pipeline.config.load import load_config
+from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -37,29 +37,35 @@ LINE_OF = {part: line for line, parts in enumerate(LAYERS) for part in parts}
 
 LATE_IMPORTS = {
     "__init__.py": {"coeval.api": "importing the package costs nothing until it is used"},
-    "api/reading.py": {
+    "api/run_handle.py": {
         "coeval.analysis": "duckdb, numpy and scipy are loaded when results are asked for",
-        "coeval.pipeline.reading": "the same",
+        "coeval.pipeline.plan.run_reading": "the same",
     },
-    "api/progress.py": {"IPython": "loaded already where there is a notebook, and wanted nowhere else"},
+    "api/progress_lines.py": {"IPython": "loaded already where there is a notebook, and wanted nowhere else"},
     "core/text.py": {"json_repair": "most replies need no repair"},
     "store/rundir.py": {"ruamel": "only a start writes YAML"},
-    "models/network.py": {"resource": "not on Windows"},
-    "models/dialects/local.py": {"torch": "an extra, and seconds to load"},
-    "models/dialects/local_job.py": {"jinja2": "comes with transformers"},
-    "models/dialects/local_transformers.py": {
+    "models/transport/network.py": {"resource": "not on Windows"},
+    "models/local/local_model.py": {"torch": "an extra, and seconds to load"},
+    "models/local/local_request.py": {"jinja2": "comes with transformers"},
+    "models/local/local_transformers.py": {
         "torch": "an extra, and seconds to load",
         "transformers": "an extra, and seconds to load",
     },
-    "models/dialects/local_vllm.py": {"vllm": "the user's own installation"},
+    "models/local/local_vllm.py": {"vllm": "the user's own installation"},
     "cli/loop.py": {"uvloop": "not on Windows"},
-    "benchmarks/ifbench/formats.py": {"emoji": "one instruction type of 58 needs its table"},
-    "benchmarks/ifbench/words.py": {"syllapy": "one instruction type of 58 needs its dictionary"},
+    "benchmarks/tasks/ifbench/ifbench_formats.py": {"emoji": "one instruction type of 58 needs its table"},
+    "benchmarks/tasks/ifbench/ifbench_words.py": {
+        "syllapy": "one instruction type of 58 needs its dictionary"
+    },
     "benchmarks/language/detection.py": {"langdetect": "its profiles are read when a language is asked for"},
     "benchmarks/language/words.py": {"regex": "only texts beyond ASCII need it"},
-    "benchmarks/asked.py": {"coeval.benchmarks.coeval_run": "reads experiment files: pydantic and YAML"},
-    "models/http.py": {"coeval.models.proxied": "aiohttp is slow to load, and only proxies need it"},
-    "models/faults.py": {"aiohttp": "its exceptions are named where it is loaded already"},
+    "benchmarks/run/eval_spec.py": {
+        "coeval.benchmarks.tasks.coeval_run": "reads experiment files: pydantic and YAML"
+    },
+    "models/transport/http.py": {
+        "coeval.models.connections.proxied": "aiohttp is slow to load, and only proxies need it"
+    },
+    "models/transport/faults.py": {"aiohttp": "its exceptions are named where it is loaded already"},
 }
 """File → what its functions import, and why not at the top. In ``cli/`` every command may import what
 it needs, so that ``coeval --help`` loads none of it."""
@@ -72,22 +78,22 @@ LARGE_FUNCTIONS = {
 """Beside the commands in ``cli/``: their parameters are their options, and their signatures not counted."""
 WRITERS = {
     "pipeline/config/json_schema.py": "a developer's command of its own, run as python -m",
-    "api/progress.py": "lines for whoever asks for them by progress=True",
+    "api/progress_lines.py": "lines for whoever asks for them by progress=True",
 }
-LOOP_STARTERS = {"api/waiting.py": "the synchronous face of the Python interface"}
+LOOP_STARTERS = {"api/stoppable.py": "the synchronous face of the Python interface"}
 BROAD_EXCEPTS = {
     "engine/execute.py": "one work item's bug must not end the run",
     "cli/ending.py": "the process: whatever it is becomes a message and an exit code",
-    "benchmarks/job.py": "one task's bug must not cost the other tasks their scores",
-    "benchmarks/following.py": "one verifier's bug must cost neither the answer nor the task",
+    "benchmarks/run/task_run.py": "one task's bug must not cost the other tasks their scores",
+    "benchmarks/tasks/following.py": "one verifier's bug must cost neither the answer nor the task",
 }
 """The files that may catch everything, once each, and what for."""
 DECODERS = {
     "core/foreign.py": "the one way to read foreign JSON",
     "core/text.py": "finds JSON amid prose, and reads back what it wrote itself",
-    "benchmarks/ifeval/formats.py": "the published verdict on a JSON format is what json.loads says",
+    "benchmarks/tasks/ifeval/ifeval_formats.py": "the published verdict on JSON is what json.loads says",
     "benchmarks/assets/library.py": "CSV is read as text",
-    "models/body.py": "a charset that a host names",
+    "models/connections/body.py": "a charset that a host names",
     "models/keys.py": "YAML",
     "pipeline/config/document.py": "YAML",
     "pricing/routing.py": "YAML",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from coeval.cli.eval_framework.main import app as eval_framework
+from coeval.cli.eval_framework.command import app as eval_framework
 from coeval.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[1]

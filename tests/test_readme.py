@@ -17,7 +17,7 @@ import typer
 from cli.terminal import on_terminal
 
 from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
-from coeval.cli.eval_framework.main import app as eval_framework
+from coeval.cli.eval_framework.command import app as eval_framework
 from coeval.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[1]

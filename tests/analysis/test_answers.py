@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from written_run import REFERENCE, WHY_SKIPPED, Run
 
-from coeval.analysis.answers import Answers, Choice, choose_answers
-from coeval.analysis.load import RunReader
-from coeval.analysis.planned import Planned, PlannedTask
+from coeval.analysis.judged_answers import Answers, Choice, choose_answers
+from coeval.analysis.planned_names import Planned, PlannedTask
+from coeval.analysis.run_reader import RunReader
 
 
 def choose(folder: Path, planned: Planned | None = None, **choice: object) -> Answers:

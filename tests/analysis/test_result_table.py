@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from coeval.analysis.planned import LeftOut
+from coeval.analysis.planned_names import LeftOut
 from coeval.analysis.results_html import SIMULATED
 from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
 from coeval.cli.result_table import render

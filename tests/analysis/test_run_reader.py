@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from written_run import REFERENCE, WHY_SKIPPED, Run, append
 
-from coeval.analysis.load import Damage, Orphans, RunReader
+from coeval.analysis.run_reader import Damage, Orphans, RunReader
 from coeval.core.errors import UsageError
 
 LEGACY = REFERENCE / "legacy_run"

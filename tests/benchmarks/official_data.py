@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from coeval.benchmarks.following import FollowingItem
+from coeval.benchmarks.tasks.following import FollowingItem
 
 _ITEMS = {
     "ifeval": "eval_framework/tasks/ifeval/data/input_data.jsonl",

@@ -13,9 +13,9 @@ import pytest
 from fakes.judged_tasks import JUDGE, MODEL, Panel, Shelf, hold_on_the_scale, lines_of
 from fakes.openai_chat import Answer, Behaviour, Fault, fake
 
-from coeval.benchmarks.alpaca_eval import LONG_REPLY, AlpacaEval, chatml
 from coeval.benchmarks.assets import Library
 from coeval.benchmarks.base import Item, JudgeSettings
+from coeval.benchmarks.tasks.alpaca_eval import LONG_REPLY, AlpacaEval, chatml
 from coeval.core.errors import AccessDenied
 from coeval.core.records import Completion, Message, Request, TokenLogprob
 from coeval.models.base import ModelSpec

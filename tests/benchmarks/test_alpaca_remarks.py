@@ -4,7 +4,7 @@ import pytest
 
 from coeval.analysis.length_control import LengthControl
 from coeval.analysis.rates import rate
-from coeval.benchmarks.alpaca_remarks import remarks_on
+from coeval.benchmarks.tasks.alpaca_remarks import remarks_on
 
 
 def controlled(value: float, n: int = 805) -> LengthControl:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from test_ifbench_instructions import CASES as IFBENCH_CASES
 from test_ifeval_instructions import CASES as IFEVAL_CASES
 
-from coeval.benchmarks.following import INSTRUCTIONS, FollowingItem, check, score_prompt
-from coeval.benchmarks.language.analysis import Language
+from coeval.benchmarks.language.text_analysis import Language
+from coeval.benchmarks.tasks.following import INSTRUCTIONS, FollowingItem, check, score_prompt
 
 ARGUMENTS: dict[str, dict[str, Any]] = {kind: kwargs for kind, kwargs, *_ in IFEVAL_CASES + IFBENCH_CASES}
 ALL = FollowingItem(0, "", list(INSTRUCTIONS), [ARGUMENTS[kind] for kind in INSTRUCTIONS])

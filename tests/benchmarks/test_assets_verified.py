@@ -14,10 +14,10 @@ from cli.eval_process import write_prompts
 from fakes.asset_shelf import MANIFEST, PROMPTS, WHEEL_NAME, WORDS, library, stock, use
 from fakes.package_index import PackageIndex, running
 
-from coeval.benchmarks.asked import Evaluation, TaskRequest, jobs_of, stamps_of, used_assets
 from coeval.benchmarks.assets import AssetMissing, Library
-from coeval.benchmarks.job import Job
-from coeval.cli.eval_framework.main import main
+from coeval.benchmarks.run.eval_spec import Evaluation, TaskRequest, jobs_of, stamps_of, used_assets
+from coeval.benchmarks.run.task_run import Job
+from coeval.cli.eval_framework.command import main
 
 CHANGED = PROMPTS.replace("Why", "Who")
 """Of the same size."""
@@ -170,7 +170,7 @@ def test_a_summary_on_data_that_changed_cannot_be_compared(
         yield from jobs_of(evaluation, request, found)
         later(mine)
 
-    monkeypatch.setattr("coeval.benchmarks.runner.jobs_of", meddled_with)
+    monkeypatch.setattr("coeval.benchmarks.run.runner.jobs_of", meddled_with)
     monkeypatch.setattr("sys.argv", ["-", "--ifeval-responses", "said.jsonl", "--ifeval-input", str(mine)])
     with pytest.raises(SystemExit):
         main()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pipeline.experiments import Lab, model, quiz, task
 
-from coeval.benchmarks.answers import AnswerWork, party
 from coeval.benchmarks.base import Answer, Ask, Item, JudgeSettings, Judgment, TaskSettings
-from coeval.benchmarks.coeval_run import CoevalRun
+from coeval.benchmarks.run.benchmark_works import AnswerWork, party
+from coeval.benchmarks.tasks.coeval_run import CoevalRun
 from coeval.core.errors import Unparsable, UsageError
 from coeval.core.records import Completion
 from coeval.models.simulated import SimulatedModel, parse_model_option

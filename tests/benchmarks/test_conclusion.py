@@ -17,10 +17,10 @@ from rich.console import Console
 
 from coeval.benchmarks.base import Answer as Record
 from coeval.benchmarks.base import Item, Judgment, Scored
-from coeval.benchmarks.conclusion import Outcome, TaskOutcome, conclude, over_runs
-from coeval.benchmarks.job import RecordCounts
 from coeval.benchmarks.registry import TASKS
-from coeval.benchmarks.runner import EndOfAsking, Prepared, ask_owed, held, prepare
+from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome, conclude, over_runs
+from coeval.benchmarks.run.runner import EndOfAsking, Prepared, ask_owed, held, prepare
+from coeval.benchmarks.run.task_run import RecordCounts
 from coeval.cli.eval_framework.report import show
 from coeval.models.keys import Keys
 
@@ -59,7 +59,7 @@ def good(_: list[dict[str, Any]]) -> Answer:
 async def test_a_task_whose_judgments_are_not_there_is_counted_and_not_scored(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coeval.benchmarks.errand.DRAIN_S", 0.05)
+    monkeypatch.setattr("coeval.benchmarks.run.eval_session.DRAIN_S", 0.05)
     interrupt = asyncio.Event()
 
     def reply(messages: list[dict[str, Any]]) -> Behaviour:

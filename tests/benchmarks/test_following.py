@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from coeval.benchmarks.following import (
+from coeval.benchmarks.language.text_analysis import LONG_TEXT, Language
+from coeval.benchmarks.tasks.following import (
     Accuracy,
     Followed,
     FollowingItem,
@@ -16,8 +17,7 @@ from coeval.benchmarks.following import (
     score_prompt,
     summarise,
 )
-from coeval.benchmarks.ifeval.keywords import NoComma
-from coeval.benchmarks.language.analysis import LONG_TEXT, Language
+from coeval.benchmarks.tasks.ifeval.keywords import NoComma
 from coeval.core.errors import UsageError
 
 NO_COMMA: tuple[str, dict[str, Any]] = ("punctuation:no_comma", {})

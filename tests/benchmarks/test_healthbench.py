@@ -10,7 +10,7 @@ import pytest
 from fakes.judged_tasks import Panel, Shelf, hold_on_the_scale
 
 from coeval.benchmarks.base import Item
-from coeval.benchmarks.healthbench import HealthBench, example_scores
+from coeval.benchmarks.tasks.healthbench import HealthBench, example_scores
 
 
 def rubric(points: float, *tags: str) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from coeval.benchmarks.following import check
-from coeval.benchmarks.ifeval.instructions import INSTRUCTIONS
-from coeval.benchmarks.language.analysis import Language
+from coeval.benchmarks.language.text_analysis import Language
+from coeval.benchmarks.tasks.following import check
+from coeval.benchmarks.tasks.ifeval.ifeval_instructions import INSTRUCTIONS
 
 GERMAN = "Der Fluss trat über die Ufer und die Brücke war nicht mehr zu sehen."
 ENGLISH = "the river rose over its banks and the bridge could no longer be seen from here."

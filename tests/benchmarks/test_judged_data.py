@@ -7,12 +7,12 @@ import re
 import pytest
 from fakes.judged_tasks import JUDGE, MODEL, Panel
 
-from coeval.benchmarks.alpaca_eval import AlpacaEval
-from coeval.benchmarks.arena_hard import ArenaHard
 from coeval.benchmarks.assets import Library, Presence
 from coeval.benchmarks.base import Benchmark, Item, JudgeSettings, TaskSettings
-from coeval.benchmarks.healthbench import HealthBench
-from coeval.benchmarks.writingbench import WritingBench
+from coeval.benchmarks.tasks.alpaca_eval import AlpacaEval
+from coeval.benchmarks.tasks.arena_hard import ArenaHard
+from coeval.benchmarks.tasks.healthbench import HealthBench
+from coeval.benchmarks.tasks.writingbench import WritingBench
 from coeval.models.base import ModelSpec
 from coeval.models.simulated.model import SimulatedModel
 

@@ -11,7 +11,7 @@ import pytest
 from fakes.invented_task import Bench, spec
 from fakes.openai_chat import Answer, Broken, Server, fake
 
-from coeval.benchmarks.asked import TaskRequest
+from coeval.benchmarks.run.eval_spec import TaskRequest
 from coeval.core.errors import ModelUnavailable, UsageError
 
 

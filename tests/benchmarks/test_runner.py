@@ -11,8 +11,8 @@ import pytest
 from fakes.invented_task import JUDGING, Bench, Invented, spec
 from fakes.openai_chat import Answer, Behaviour, Broken, Fault, Server, fake
 
-from coeval.benchmarks.asked import TaskRequest
 from coeval.benchmarks.base import Item
+from coeval.benchmarks.run.eval_spec import TaskRequest
 from coeval.core.errors import ModelUnavailable, UsageError
 from coeval.core.records import Message
 from coeval.models.base import ModelSpec
@@ -263,7 +263,7 @@ async def test_all_threads_are_used_at_once(bench: Bench) -> None:
 
 
 async def test_interrupting_keeps_what_is_done(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coeval.benchmarks.errand.DRAIN_S", 0.05)
+    monkeypatch.setattr("coeval.benchmarks.run.eval_session.DRAIN_S", 0.05)
     interrupt = asyncio.Event()
 
     def hang(messages: list[dict[str, Any]]) -> Behaviour:

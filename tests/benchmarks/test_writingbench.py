@@ -10,7 +10,7 @@ import pytest
 from fakes.judged_tasks import MODEL, Panel, Shelf, hold_on_the_scale
 
 from coeval.benchmarks.base import Item
-from coeval.benchmarks.writingbench import WritingBench
+from coeval.benchmarks.tasks.writingbench import WritingBench
 
 POETRY, LAW = "=Poetry", "Law & Order"
 NAMES = ("Tone", "Form", "Length", "Depth", "Truth")

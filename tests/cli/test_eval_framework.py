@@ -18,14 +18,14 @@ from aiohttp.test_utils import TestServer
 from cli.eval_process import COMMAND
 from cli.terminal import on_terminal
 
-from coeval.benchmarks.asked import Evaluation
 from coeval.benchmarks.assets.manifest import SourceFailed
-from coeval.benchmarks.conclusion import Outcome, TaskOutcome
-from coeval.benchmarks.summary import Summary
+from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome
+from coeval.benchmarks.run.eval_spec import Evaluation
+from coeval.benchmarks.run.task_summary import Summary
 from coeval.cli import streams
-from coeval.cli.eval_framework.asked import evaluation_of
-from coeval.cli.eval_framework.main import app, main
+from coeval.cli.eval_framework.command import app, main
 from coeval.cli.eval_framework.report import show
+from coeval.cli.eval_framework.spec_of_flags import evaluation_of
 from coeval.core.errors import UsageError
 from coeval.models.keys import Keys
 from coeval.models.simulated.model import SimulatedModel

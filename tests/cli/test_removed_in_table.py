@@ -11,7 +11,7 @@ from cli.invoked import Command
 from pipeline.experiments import PHASES, Lab, model, quiz, task
 
 import coeval as package
-from coeval.analysis.planned import BeyondTotal, LeftOut
+from coeval.analysis.planned_names import BeyondTotal, LeftOut
 from coeval.analysis.scores import Results, StudentScore
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from coeval.core.errors import Draining
 from coeval.engine.waiting import AGAIN_AFTER_S, telling_of_hosts, unless_interrupted
-from coeval.models.call import Call
-from coeval.models.endpoint import Endpoint
-from coeval.models.http import TOLD_AFTER_S, Http
-from coeval.models.limits import Limiter
+from coeval.models.pacing.limits import Limiter
+from coeval.models.transport.call import Call
+from coeval.models.transport.endpoint import Endpoint
+from coeval.models.transport.http import TOLD_AFTER_S, Http
 
 CALL: Call[bytes] = Call(
     decode=lambda body, redactor: body,

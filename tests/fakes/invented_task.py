@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from coeval.benchmarks.asked import Evaluation, TaskRequest
 from coeval.benchmarks.base import (
     Answer,
     Ask,
@@ -20,9 +19,10 @@ from coeval.benchmarks.base import (
     Scored,
     count_failures,
 )
-from coeval.benchmarks.conclusion import Outcome, conclude
 from coeval.benchmarks.registry import TASKS
-from coeval.benchmarks.runner import ask_owed, held, prepare
+from coeval.benchmarks.run.conclusion import Outcome, conclude
+from coeval.benchmarks.run.eval_spec import Evaluation, TaskRequest
+from coeval.benchmarks.run.runner import ask_owed, held, prepare
 from coeval.core.errors import Unparsable
 from coeval.core.records import Completion, Message, Request
 from coeval.engine.progress import Board

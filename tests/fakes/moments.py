@@ -109,7 +109,7 @@ class _Counting:
 
 
 def _carry_out(wanted: dict[str, Any], report: int) -> None:
-    from coeval.cli.eval_framework.main import main as eval_framework
+    from coeval.cli.eval_framework.command import main as eval_framework
     from coeval.cli.main import main as coeval
 
     sys.argv = [wanted["program"], *wanted["words"]]
@@ -128,9 +128,9 @@ def _serve() -> None:
     import coeval.analysis.scores
     import coeval.benchmarks.assets.index
     import coeval.benchmarks.assets.library
-    import coeval.cli.eval_framework.running
-    import coeval.pipeline.repair
+    import coeval.cli.eval_framework.eval_report
     import coeval.pipeline.run
+    import coeval.pipeline.upkeep.repair
     from fakes.asset_shelf import MANIFEST
 
     if "COEVAL_TEST_SHELF" in os.environ:  # its small assets in place of the published ones, and no pip

@@ -16,12 +16,12 @@ import msgspec
 from flaky_host import MODELS, PHASE_OF
 from ruamel.yaml import YAML
 
-from coeval.models.http import Http
 from coeval.models.keys import Keys
-from coeval.pipeline.config.load import load_config
-from coeval.pipeline.outcome import ErrorLine, Summary
+from coeval.models.transport.http import Http
+from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.run import arun
-from coeval.pipeline.running import Options
+from coeval.pipeline.run_session import Options
+from coeval.pipeline.run_summary import ErrorLine, Summary
 from coeval.store.jsonl import whole_lines
 from coeval.store.rundir import RunDir
 

@@ -19,9 +19,9 @@ from small_runs import errors, experiment, folder_of, run
 from coeval.core.errors import AskError, RequestTimeout
 from coeval.core.records import Message, Request
 from coeval.models.base import ModelSpec
-from coeval.models.http import Http
 from coeval.models.keys import Keys
 from coeval.models.open import Models
+from coeval.models.transport.http import Http
 
 CONNECTIONS = 8
 HURRY = 50.0

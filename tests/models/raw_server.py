@@ -16,10 +16,10 @@ import pytest
 from coeval.core import foreign
 from coeval.core.errors import ModelError
 from coeval.core.redaction import Redactor
-from coeval.models.call import Answered, Call
-from coeval.models.http import Endpoint, Http
-from coeval.models.limits import Limiter
+from coeval.models.pacing.limits import Limiter
 from coeval.models.signers import Signer
+from coeval.models.transport.call import Answered, Call
+from coeval.models.transport.http import Endpoint, Http
 
 KEY = "sk-very-secret-1234567890"
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packing import bomb, packed
 
-from coeval.models import body as body_module
-from coeval.models.body import LARGEST_BODY, Body
-from coeval.models.wire_errors import NotHttp
+from coeval.models.connections import body as body_module
+from coeval.models.connections.body import LARGEST_BODY, Body
+from coeval.models.connections.wire_errors import NotHttp
 
 TEXT = b'{"text": "fine"}' * 40
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coeval.models.endpoint import OUTAGE_AFTER_S, Endpoint
-from coeval.models.limits import Limiter
+from coeval.models.pacing.limits import Limiter
+from coeval.models.transport.endpoint import OUTAGE_AFTER_S, Endpoint
 
 
 @pytest.fixture

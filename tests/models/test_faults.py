@@ -26,8 +26,16 @@ from coeval.core.errors import (
     Unreadable,
 )
 from coeval.core.redaction import Redactor
-from coeval.models.faults import foreign, from_exception, from_status, never_sent, place
-from coeval.models.wire_errors import Closed, ConnectTimeout, Lost, NoConnection, NotHttp, NoTurn, WireError
+from coeval.models.connections.wire_errors import (
+    Closed,
+    ConnectTimeout,
+    Lost,
+    NoConnection,
+    NotHttp,
+    NoTurn,
+    WireError,
+)
+from coeval.models.transport.faults import foreign, from_exception, from_status, never_sent, place
 
 WHERE = "POST host/v1/chat"
 URL_WITH_KEY = URL("http://host/v1/chat?key=hidden")

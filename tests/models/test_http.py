@@ -44,9 +44,9 @@ from coeval.core.errors import (
     UsageError,
 )
 from coeval.core.redaction import Redactor
-from coeval.models.http import Endpoint, Http
-from coeval.models.limits import Limiter
+from coeval.models.pacing.limits import Limiter
 from coeval.models.signers import Signer
+from coeval.models.transport.http import Endpoint, Http
 
 
 async def test_an_answer_carries_its_value_and_the_request_was_as_asked() -> None:

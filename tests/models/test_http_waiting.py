@@ -24,7 +24,7 @@ from coeval.core.errors import (
     QuotaExhausted,
     RateLimited,
 )
-from coeval.models.retries import ATTEMPTS, BACKOFF_S, TURNED_AWAY
+from coeval.models.transport.retries import ATTEMPTS, BACKOFF_S, TURNED_AWAY
 
 
 async def test_eight_attempts_and_at_most_a_minute_of_waiting() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coeval.core.errors import Draining, QuotaExhausted
-from coeval.models.limits import Lane, Limiter, unrefused
+from coeval.models.pacing.limits import Lane, Limiter, unrefused
 from perf.virtual import in_virtual_time, now
 
 

@@ -19,10 +19,10 @@ from fakes.tiny_model import tiny_model
 from coeval.core.errors import BadRequest, ModelStopped, ServerFault, UsageError
 from coeval.core.records import Completion, Message, Request
 from coeval.models.base import ModelSpec
-from coeval.models.dialects import local
-from coeval.models.dialects.local import LocalModel
-from coeval.models.dialects.local_transformers import TransformersEngine
 from coeval.models.keys import Keys
+from coeval.models.local import local_model as local
+from coeval.models.local.local_model import LocalModel
+from coeval.models.local.local_transformers import TransformersEngine
 from coeval.models.open import Models
 
 pytestmark = pytest.mark.filterwarnings("default")

@@ -14,9 +14,9 @@ ASKING = r"""
 import asyncio, json, re, resource, sys
 
 from coeval.core.errors import ModelError
-from coeval.models.call import Call
-from coeval.models.http import Endpoint, Http
-from coeval.models.limits import Limiter
+from coeval.models.transport.call import Call
+from coeval.models.transport.http import Endpoint, Http
+from coeval.models.pacing.limits import Limiter
 
 def peak_mib():
     if sys.platform == "linux":  # getrusage counts what the process was forked from, too

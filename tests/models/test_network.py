@@ -7,7 +7,7 @@ import pytest
 from yarl import URL
 
 from coeval.core.errors import UsageError
-from coeval.models.network import proxy_for, trust_in_force, trusted_certificates
+from coeval.models.transport.network import proxy_for, trust_in_force, trusted_certificates
 
 NAMES = (
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),

@@ -30,11 +30,11 @@ from coeval.models.dialects.dialect import FieldRejected
 from coeval.models.dialects.openai_answer import astray, explain
 from coeval.models.dialects.openai_chat import OPENAI_CHAT, encode
 from coeval.models.hosted import HostedModel
-from coeval.models.http import Endpoint, Http
-from coeval.models.limits import Limiter
+from coeval.models.pacing.admission import Standing
+from coeval.models.pacing.limits import Limiter
 from coeval.models.quota import Permits, UsageLedger
 from coeval.models.signers import Signer
-from coeval.models.standing import Standing
+from coeval.models.transport.http import Endpoint, Http
 
 KEY = "sk-test-0123456789abcdef"
 SPEC = ModelSpec(name="m", interface="openai", model="gpt-4o-mini", timeout_s=30.0)

@@ -18,12 +18,12 @@ import uvloop
 from raw_server import OK, Script, Server, client, hang, server, until
 from wire_client import LONG_S, Asking, asking
 
-from coeval.models import dial as dial_module
-from coeval.models.connection import Connection
-from coeval.models.dial import Dialler
-from coeval.models.pool import Pool
-from coeval.models.route import Origin
-from coeval.models.wire_errors import Lost, NoConnection
+from coeval.models.connections import dial as dial_module
+from coeval.models.connections.connection import Connection
+from coeval.models.connections.dial import Dialler
+from coeval.models.connections.pool import Pool
+from coeval.models.connections.route import Origin
+from coeval.models.connections.wire_errors import Lost, NoConnection
 
 FEW = 8
 LATENCY_S = 0.25

@@ -18,14 +18,14 @@ from fakes.openai_chat import Answer, Broken, fake
 
 from coeval.core.errors import CoevalError, Draining, QuotaExhausted, RateLimited
 from coeval.core.records import Completion, Failure, Request
-from coeval.models import reach as reach_module
 from coeval.models.base import Model, ModelSpec
-from coeval.models.endpoint import Endpoint
 from coeval.models.keys import Keys
-from coeval.models.limits import Limiter
 from coeval.models.open import Models
+from coeval.models.pacing.limits import Limiter
 from coeval.models.probe import ProbeResult, probe
 from coeval.models.quota import UsageLedger
+from coeval.models.transport import reach as reach_module
+from coeval.models.transport.endpoint import Endpoint
 
 KEY = "sk-test-0123456789abcdef"
 NO_KEYS = Keys.load(None, env={}, cwd=Path("/nonexistent"), home=Path("/nonexistent"))

@@ -12,7 +12,7 @@ import pytest
 from raw_server import OK, Client, hang, reply, reset, server
 
 from coeval.core.errors import AccessDenied, ConnectionFailed, RateLimited, RequestTimeout, Unreadable
-from coeval.models import body as body_module
+from coeval.models.connections import body as body_module
 
 TARGET = "http://api.invalid/v1"
 
@@ -88,9 +88,9 @@ def test_without_a_proxy_its_library_is_not_loaded() -> None:
     code = """
 import asyncio, sys
 from coeval.core.errors import ModelError
-from coeval.models.call import Call
-from coeval.models.http import Endpoint, Http
-from coeval.models.limits import Limiter
+from coeval.models.transport.call import Call
+from coeval.models.transport.http import Endpoint, Http
+from coeval.models.pacing.limits import Limiter
 
 async def main():
     http = Http(sleep=lambda s: asyncio.sleep(0))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from coeval.models.rate_headers import asked_hold_s, asked_retry, asked_wait_s
+from coeval.models.pacing.rate_headers import asked_hold_s, asked_retry, asked_wait_s
 
 DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
 EPOCH = 1445412480  # the same time

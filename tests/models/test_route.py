@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from yarl import URL
 
-from coeval.models.route import Route
+from coeval.models.connections.route import Route
 
 
 @pytest.mark.parametrize(

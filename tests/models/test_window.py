@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coeval.models.window import Window
+from coeval.models.pacing.window import Window
 
 
 def answer(window: Window, count: int, now: float, latency_s: float = 1.0) -> float:

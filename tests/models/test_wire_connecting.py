@@ -16,9 +16,9 @@ import uvloop
 from raw_server import Server, hang, reply, server
 from wire_client import OK, asking, listening
 
-from coeval.models import dial as dial_module
-from coeval.models.connection import LARGE_BODY
-from coeval.models.wire_errors import Closed, ConnectTimeout, NoConnection
+from coeval.models.connections import dial as dial_module
+from coeval.models.connections.connection import LARGE_BODY
+from coeval.models.connections.wire_errors import Closed, ConnectTimeout, NoConnection
 
 
 async def nothing_but_accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

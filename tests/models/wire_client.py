@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from raw_server import Script, reply
 from yarl import URL
 
-from coeval.models.answer import Reply
-from coeval.models.route import Route
-from coeval.models.wire import Wire
+from coeval.models.connections.reply_parser import Reply
+from coeval.models.connections.route import Route
+from coeval.models.connections.wire import Wire
 
 OK = reply(200, b"fine")
 LONG_S = 20.0

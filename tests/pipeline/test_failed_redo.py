@@ -11,7 +11,7 @@ from pipeline.experiments import PHASES, Lab, listen, model, task
 
 import coeval
 from coeval.analysis.scores import Results
-from coeval.pipeline.repair import Wanted, repair
+from coeval.pipeline.upkeep.repair import Wanted, repair
 from coeval.store.rundir import RunDir
 
 

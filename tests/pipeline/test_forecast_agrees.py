@@ -12,9 +12,9 @@ from pipeline.experiments import PHASES, ROLES, Lab, listen, model, quiz, task
 from coeval.api import load_config
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.schema import PHASES as ALL_PHASES
-from coeval.pipeline.forecast import Forecast, forecast
-from coeval.pipeline.recorded import Stance
-from coeval.pipeline.running import Options
+from coeval.pipeline.plan.forecast import Forecast, forecast
+from coeval.pipeline.plan.recorded import Stance
+from coeval.pipeline.run_session import Options
 
 
 def any_task(draw: random.Random, name: str) -> dict[str, Any]:

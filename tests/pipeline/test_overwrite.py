@@ -10,9 +10,9 @@ import pytest
 from pipeline.experiments import PHASES, Lab, content, listen, model, task
 
 from coeval.core.errors import ModelUnavailable, UsageError
-from coeval.pipeline.config.load import load_config
-from coeval.pipeline.forecast import forecast
-from coeval.pipeline.running import Options
+from coeval.pipeline.config.load_file import load_config
+from coeval.pipeline.plan.forecast import forecast
+from coeval.pipeline.run_session import Options
 
 CAST = [model("tea", "teacher"), model("ann", "student", "judge"), model("ben", "student", "judge")]
 BLUEPRINT = {"attribute_mapping": "Keep", "rubric_mapping": "Keep"}

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pipeline.experiments import Lab, content, listen, model, quiz, task
 
-from coeval.analysis.planned import BeyondTotal
+from coeval.analysis.planned_names import BeyondTotal
 from coeval.api import load_config
 from coeval.core.errors import UsageError
-from coeval.pipeline.forecast import forecast
-from coeval.pipeline.repair import Wanted, repair
-from coeval.pipeline.running import Options
+from coeval.pipeline.plan.forecast import forecast
+from coeval.pipeline.run_session import Options
+from coeval.pipeline.upkeep.repair import Wanted, repair
 from coeval.store.rundir import RunDir
 
 CAST = [model("ann", "student", "judge"), model("ben", "student", "judge")]

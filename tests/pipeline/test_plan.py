@@ -15,9 +15,9 @@ from pipeline.experiments import FOLDERS, PHASES, Lab, listen, model, quiz, task
 
 from coeval.api import load_config, run
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.outlook import look_ahead
-from coeval.pipeline.recorded import Stance
-from coeval.pipeline.running import Options
+from coeval.pipeline.plan.preview import look_ahead
+from coeval.pipeline.plan.recorded import Stance
+from coeval.pipeline.run_session import Options
 
 
 @pytest.fixture(scope="module")

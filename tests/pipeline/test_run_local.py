@@ -11,7 +11,7 @@ from pipeline.experiments import Lab, model, task
 
 from coeval.core.errors import UsageError
 from coeval.models.base import ModelSpec
-from coeval.models.dialects.local_transformers import TransformersEngine
+from coeval.models.local.local_transformers import TransformersEngine
 
 pytestmark = pytest.mark.filterwarnings("default")
 

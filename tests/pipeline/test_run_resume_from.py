@@ -16,9 +16,9 @@ from rich.console import Console
 from coeval.api import Run, load_config, open_run, run
 from coeval.cli.result_table import render
 from coeval.core.errors import UsageError
-from coeval.pipeline.config.load import read_config
-from coeval.pipeline.forecast import forecast
-from coeval.pipeline.running import Options
+from coeval.pipeline.config.load_file import read_config
+from coeval.pipeline.plan.forecast import forecast
+from coeval.pipeline.run_session import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 LEGACY = ROOT.parent / "shared" / "reference" / "legacy_run"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from coeval.core.errors import EmptyReply, ReplyError, Unparsable
 from coeval.core.text import fold_name
-from coeval.pipeline.teaching import (
+from coeval.pipeline.phases.proposals import (
     merge_attributes,
     merge_rubrics,
     parse_attributes,

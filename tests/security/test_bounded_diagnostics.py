@@ -13,8 +13,8 @@ import pytest
 
 from coeval.core.errors import ConfigError
 from coeval.pipeline.config.doubts import doubts
-from coeval.pipeline.config.load import load_config
-from coeval.pipeline.config.problems import MOST_SHOWN
+from coeval.pipeline.config.findings import MOST_SHOWN
+from coeval.pipeline.config.load_file import load_config
 
 Write: TypeAlias = Callable[[int], str]
 """The text of a file with so many mistakes."""

@@ -13,9 +13,9 @@ from coeval.core.errors import ModelError
 from coeval.core.records import Message, Request
 from coeval.core.redaction import REDACTED, Redactor
 from coeval.models.base import ModelSpec
-from coeval.models.faults import excerpt
 from coeval.models.keys import Keys
 from coeval.models.open import Models
+from coeval.models.transport.faults import excerpt
 
 KEY = "sk-proj-9aK2mQ7xR4vT1zW8+/b5Nc3Yd6Lg0Hj"
 _NOWHERE = Path("/nonexistent")

@@ -25,7 +25,7 @@ from coeval.benchmarks.assets.index import download_wheel
 from coeval.benchmarks.assets.manifest import Parcel, SourceFailed
 from coeval.core.errors import ConfigError, UsageError
 from coeval.core.shown_url import shown_url, url_secrets
-from coeval.pipeline.config.load import read_config
+from coeval.pipeline.config.load_file import read_config
 
 KEYS = {
     "of a known host": "sk-proj-9aK2mQ7xR4vT1zW8b5Nc3Yd6Lg0Hj",
@@ -76,7 +76,7 @@ for number, (module, words, env) in enumerate(json.loads(sys.stdin.read())):
     for name in env:
         del os.environ[name]
 """
-COEVAL, EVAL_FRAMEWORK = "coeval.cli.main", "coeval.cli.eval_framework.main"
+COEVAL, EVAL_FRAMEWORK = "coeval.cli.main", "coeval.cli.eval_framework.command"
 
 
 class Ended(NamedTuple):

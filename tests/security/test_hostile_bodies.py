@@ -17,9 +17,9 @@ from coeval.models.base import ModelSpec
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.openai_chat import OPENAI_CHAT
 from coeval.models.hosted import HostedModel
-from coeval.models.http import Endpoint, Http
-from coeval.models.limits import Limiter
-from coeval.models.standing import Standing
+from coeval.models.pacing.admission import Standing
+from coeval.models.pacing.limits import Limiter
+from coeval.models.transport.http import Endpoint, Http
 
 DEEP = 100_000
 GOOD = json.dumps(

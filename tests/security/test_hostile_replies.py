@@ -22,7 +22,7 @@ from coeval.judging.criteria import parse_criterion_score
 from coeval.judging.rubric_items import parse_criteria_met
 from coeval.judging.verdict import parse_level, parse_levels
 from coeval.models.base import MAX_ANSWER_BYTES
-from coeval.pipeline.teaching import parse_attributes, parse_item, parse_rubric
+from coeval.pipeline.phases.proposals import parse_attributes, parse_item, parse_rubric
 
 TWICE: dict[str, str] = {
     "a repeated key": '{"tone": "High", "plot": "Low", "tone": "Low"}',

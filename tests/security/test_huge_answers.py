@@ -20,7 +20,7 @@ from coeval.core.text import cut_to_bytes
 from coeval.models.base import MAX_ANSWER_BYTES, ModelSpec
 from coeval.models.keys import Keys
 from coeval.models.open import Models
-from coeval.pipeline.repair import Wanted, repair
+from coeval.pipeline.upkeep.repair import Wanted, repair
 from coeval.store.rundir import RunDir
 
 HUGE = 40 << 20

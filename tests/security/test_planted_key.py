@@ -37,7 +37,7 @@ for module, words in json.loads(sys.stdin.read()):
     except SystemExit as end:
         print("exit", end.code, flush=True)
 """
-COEVAL, EVAL_FRAMEWORK = "coeval.cli.main", "coeval.cli.eval_framework.main"
+COEVAL, EVAL_FRAMEWORK = "coeval.cli.main", "coeval.cli.eval_framework.command"
 
 
 class Place(NamedTuple):

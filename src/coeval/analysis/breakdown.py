@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.intervals import Floats, mean_over_strata, wilson
-from coeval.analysis.load import RunReader
-from coeval.analysis.planned import Planned, Removed, removed_names
+from coeval.analysis.planned_names import Planned, Removed, removed_names
+from coeval.analysis.run_reader import RunReader
 
 By: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]
 BYS: tuple[By, ...] = get_args(By)

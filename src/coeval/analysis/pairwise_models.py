@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from coeval.analysis.alpaca import WinRate, alpaca_preference, alpaca_win_rate, switched_order
 from coeval.analysis.arena import VERDICTS, ArenaJudgment, ArenaScore, arena_scores
-from coeval.analysis.healthbench import ClippedMean, clipped_mean, healthbench_score
+from coeval.analysis.clipped_mean import ClippedMean, clipped_mean, healthbench_score
 from coeval.analysis.length_control import (
     GamedAnnotations,
     LengthControl,

@@ -20,9 +20,9 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.intervals import Floats, Interval, clustered_mean, mean_over_strata, wilson
-from coeval.analysis.load import RunReader
-from coeval.analysis.planned import BeyondTotal, LeftOut, Planned, Removed, removed_names
+from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned, Removed, removed_names
 from coeval.analysis.results_html import results_html, with_interval
+from coeval.analysis.run_reader import RunReader
 from coeval.core.columns import Columns, columns
 
 

@@ -15,20 +15,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from coeval.api.progress import shown
-from coeval.api.reading import Records, Run, open_run
-from coeval.api.waiting import wait_for
+from coeval.api.progress_lines import shown
+from coeval.api.run_handle import Records, Run, open_run
+from coeval.api.stoppable import wait_for
 from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, StoreError, UsageError
 from coeval.core.options import CONTINUE, OVERWRITE
 from coeval.engine.progress import Watcher
 from coeval.models.keys import Keys
-from coeval.pipeline.config.load import load_config, read_config
+from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.config.start import Start, run_folder
-from coeval.pipeline.outcome import Summary
-from coeval.pipeline.recorded import Stance
+from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.run import arun as _arun
-from coeval.pipeline.running import Options
+from coeval.pipeline.run_session import Options
+from coeval.pipeline.run_summary import Summary
+from coeval.pipeline.start.checks import Start, run_folder
 
 __all__ = [
     "CoevalError", "Config", "ConfigError", "ModelUnavailable", "Records", "Run", "StoreError", "Summary",

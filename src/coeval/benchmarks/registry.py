@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from coeval.benchmarks.alpaca_eval import AlpacaEval
-from coeval.benchmarks.arena_hard import ArenaHard
 from coeval.benchmarks.base import Benchmark
-from coeval.benchmarks.healthbench import HealthBench
-from coeval.benchmarks.ifbench.task import IFBench
-from coeval.benchmarks.ifeval.task import IFEval
-from coeval.benchmarks.writingbench import WritingBench
+from coeval.benchmarks.tasks.alpaca_eval import AlpacaEval
+from coeval.benchmarks.tasks.arena_hard import ArenaHard
+from coeval.benchmarks.tasks.healthbench import HealthBench
+from coeval.benchmarks.tasks.ifbench.ifbench_task import IFBench
+from coeval.benchmarks.tasks.ifeval.ifeval_task import IFEval
+from coeval.benchmarks.tasks.writingbench import WritingBench
 
 __all__ = ["PREFIX", "TASKS"]
 

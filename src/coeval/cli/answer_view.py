@@ -16,7 +16,7 @@ from coeval.core.plain import plain, plain_lines
 from coeval.core.records import Datapoint, Evaluation, Kept, Level, Response
 
 if TYPE_CHECKING:  # the analysis loads numpy and duckdb
-    from coeval.analysis.answers import JudgedAnswer
+    from coeval.analysis.judged_answers import JudgedAnswer
 
 _LONG = 3_000
 """Characters of a text that are shown unless all are asked for."""

@@ -14,7 +14,7 @@ def coeval() -> None:
 
 def eval_framework() -> None:
     """``eval-framework``"""
-    _enter("coeval.cli.eval_framework.main")
+    _enter("coeval.cli.eval_framework.command")
 
 
 def _enter(module: str) -> None:

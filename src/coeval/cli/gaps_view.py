@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from coeval.pipeline.config.schema import Phase
-    from coeval.pipeline.gaps import Gaps
-    from coeval.pipeline.supplied import ShortSupply
+    from coeval.pipeline.phases.supplied import ShortSupply
+    from coeval.pipeline.upkeep.gaps import Gaps
 
 __all__ = ["CONTINUE", "tell_missing", "tell_way_on"]
 

@@ -10,9 +10,9 @@ from coeval import __version__
 from coeval.cli import datasets, later
 from coeval.cli.command_names import Commands
 from coeval.cli.ending import run_to_exit
-from coeval.cli.repair import repair
+from coeval.cli.repair_command import repair
 from coeval.cli.results import results
-from coeval.cli.run import run
+from coeval.cli.run_command import run
 from coeval.cli.show import show
 from coeval.cli.simulate import simulate
 from coeval.cli.starting import begin

@@ -50,8 +50,8 @@ def results(
     from coeval.cli import results_view, streams
     from coeval.cli.gaps_view import tell_missing
     from coeval.cli.say import say, warn
-    from coeval.pipeline.gaps import gaps_of
-    from coeval.pipeline.reading import reading
+    from coeval.pipeline.plan.run_reading import reading
+    from coeval.pipeline.upkeep.gaps import gaps_of
 
     with reading(folder) as (reader, notes):
         found = scores_of(reader, notes)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from coeval.analysis.answers import Choice
-    from coeval.analysis.load import RunReader
+    from coeval.analysis.judged_answers import Choice
+    from coeval.analysis.run_reader import RunReader
 
 _FEW = 10
 
@@ -73,11 +73,11 @@ def show(
     folder = existing_run(run)
     need_address_space()
     # Here, because they load duckdb and numpy.
-    from coeval.analysis.answers import Choice, Order, choose_answers
+    from coeval.analysis.judged_answers import Choice, Order, choose_answers
     from coeval.cli import streams
     from coeval.cli.answer_view import AnswerView, answer_lines
     from coeval.cli.say import say, warn
-    from coeval.pipeline.reading import reading
+    from coeval.pipeline.plan.run_reading import reading
 
     most = min(filter(None, (worst, limit)), default=None if as_json or identity else _FEW)
     order: Order = "worst" if worst is not None else "disagreement" if disagreement else "id"

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from coeval.pipeline.config.schema import Phase
-    from coeval.pipeline.outcome import ErrorLine
-    from coeval.pipeline.recorded import Entry, EvaluationEntry, Recorded
-    from coeval.pipeline.repair import Report
+    from coeval.pipeline.plan.recorded import Entry, EvaluationEntry, Recorded
+    from coeval.pipeline.run_summary import ErrorLine
+    from coeval.pipeline.upkeep.repair import Report
     from coeval.store.journal import Index
     from coeval.store.rundir import Meta, RunDir
 
@@ -52,7 +52,7 @@ def status(
 def _report(folder: RunDir) -> Report | None:
     """What the files hold and lack, as `coeval repair` finds it; None of a run that has not been started, or
     is of the older layout."""
-    from coeval.pipeline.repair import Wanted, inspect
+    from coeval.pipeline.upkeep.repair import Wanted, inspect
     from coeval.store.legacy import is_legacy
 
     started = folder.meta.exists() or folder.config.exists()
@@ -92,8 +92,8 @@ def _show_phases(folder: RunDir, report: Report | None, console: Console) -> Non
     from coeval.cli.name_table import Column, Row, print_table
     from coeval.cli.say import say, warn
     from coeval.pipeline.config.schema import PHASES
-    from coeval.pipeline.recorded import Recorded
-    from coeval.pipeline.supplied import waiting_items
+    from coeval.pipeline.phases.supplied import waiting_items
+    from coeval.pipeline.plan.recorded import Recorded
 
     meta = folder.read_meta() if folder.meta.exists() else None
     invalid = {file.path: file.flaws for file in report.files if file.flaws} if report is not None else {}
@@ -199,7 +199,7 @@ def read_errors(folder: RunDir) -> Iterator[ErrorLine]:
     """The lines of ``run_errors.jsonl``, oldest first; what is none of ours is left out."""
     from coeval.core.errors import Undecodable
     from coeval.core.foreign import decoder
-    from coeval.pipeline.outcome import ErrorLine
+    from coeval.pipeline.run_summary import ErrorLine
     from coeval.store.jsonl import whole_lines
 
     read = decoder(ErrorLine)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from coeval.core.errors import Draining
-from coeval.models.http import Http
+from coeval.models.transport.http import Http
 
 T = TypeVar("T")
 

@@ -11,12 +11,12 @@ from coeval.core.errors import ModelError
 from coeval.core.records import Completion, Request
 from coeval.core.redaction import Redactor
 from coeval.models.base import Model, ModelSpec
-from coeval.models.call import Answered, Call
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import Dialect, FieldRejected, SchemaRejected
-from coeval.models.http import Endpoint, Http
-from coeval.models.reach import reach
-from coeval.models.standing import Standing
+from coeval.models.pacing.admission import Standing
+from coeval.models.transport.call import Answered, Call
+from coeval.models.transport.http import Endpoint, Http
+from coeval.models.transport.reach import reach
 
 __all__ = ["HostedModel"]
 

@@ -19,16 +19,16 @@ from coeval.core.text import canonical
 from coeval.models.base import Model, ModelSpec
 from coeval.models.bounded import BoundedModel
 from coeval.models.catalog import HOSTS, Host
-from coeval.models.dialects.local import LocalModel, find_runtime
 from coeval.models.dialects.registry import dialect_of
 from coeval.models.hosted import HostedModel
-from coeval.models.http import Endpoint, Http, draining
 from coeval.models.keys import Credential, Keys
-from coeval.models.limits import Limiter
+from coeval.models.local.local_model import LocalModel, find_runtime
+from coeval.models.pacing.admission import REFUSALS_TO_STOP, Standing
+from coeval.models.pacing.limits import Limiter
 from coeval.models.quota import Permits
 from coeval.models.signers import signer_of
 from coeval.models.simulated import SimulatedModel
-from coeval.models.standing import REFUSALS_TO_STOP, Standing
+from coeval.models.transport.http import Endpoint, Http, draining
 
 __all__ = ["REFUSALS_TO_STOP", "Models", "check_askable"]
 

@@ -14,24 +14,24 @@ from coeval.core.records import Kept
 from coeval.engine.execute import from_iterable
 from coeval.engine.progress import Board, Calls, Unwatched, Watcher
 from coeval.engine.work import Work
-from coeval.models.http import Http
 from coeval.models.keys import Keys
-from coeval.pipeline.begin import Begun, begun
-from coeval.pipeline.blueprint import Proposal, ProposalWork
-from coeval.pipeline.cast import Scene
-from coeval.pipeline.changes import NOUN, refuse_changed, remember_recipes
+from coeval.models.transport.http import Http
 from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.schema import PHASES, Config, Phase
-from coeval.pipeline.forecast import expected
-from coeval.pipeline.outcome import Summary
-from coeval.pipeline.outlook import look_ahead, make_plan
-from coeval.pipeline.plan import FLOWING, Plan
-from coeval.pipeline.recorded import Recorded, Stance
-from coeval.pipeline.river import River
-from coeval.pipeline.running import Options, Running
-from coeval.pipeline.scenes import UNKNOWN, build_scene
-from coeval.pipeline.supplied import short_supplies
-from coeval.pipeline.survey import Survey, survey
+from coeval.pipeline.phases.blueprint import Proposal, ProposalWork
+from coeval.pipeline.phases.supplied import short_supplies
+from coeval.pipeline.plan.changes import NOUN, refuse_changed, remember_recipes
+from coeval.pipeline.plan.count_plan import Survey, survey
+from coeval.pipeline.plan.forecast import expected
+from coeval.pipeline.plan.preview import look_ahead, make_plan
+from coeval.pipeline.plan.recorded import Recorded, Stance
+from coeval.pipeline.plan.run_plan import FLOWING, Plan
+from coeval.pipeline.plan.setup_tasks import UNKNOWN, build_scene
+from coeval.pipeline.plan.task_setup import Scene
+from coeval.pipeline.run_flow import River
+from coeval.pipeline.run_session import Options, Running
+from coeval.pipeline.run_summary import Summary
+from coeval.pipeline.start.begin import Begun, begun
 
 log = logging.getLogger("coeval")
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from coeval.benchmarks.following import check
-from coeval.benchmarks.language.analysis import Language
+from coeval.benchmarks.language.text_analysis import Language
+from coeval.benchmarks.tasks.following import check
 from coeval.core.records import Message, Request
 from coeval.models.base import ModelSpec
 from coeval.models.simulated import SimulatedModel

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from coeval.core.errors import ConfigError
-from coeval.pipeline.config.load import read_config
+from coeval.pipeline.config.load_file import read_config
 
 VALID = """\
 models:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from coeval.core.errors import ConfigError
 from coeval.pipeline.config.document import Document, read_document
-from coeval.pipeline.config.load import load_config
-from coeval.pipeline.config.problems import render_path
+from coeval.pipeline.config.findings import render_path
+from coeval.pipeline.config.load_file import load_config
 from coeval.store.rundir import RunDir
 
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from coeval.core.errors import ConfigError
-from coeval.pipeline.config.load import load_config, read_config
+from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.config.schema import ModelConfig
 
 Check = Callable[[str], list[str]]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coeval.core.errors import UsageError
-from coeval.pipeline.config.load import load_config
+from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.resolve import resolve_models
 from coeval.pricing.routing import read_pricing
 

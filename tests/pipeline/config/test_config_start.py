@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from coeval.core.errors import ConfigError
-from coeval.pipeline.config.load import read_config
-from coeval.pipeline.config.start import Start
+from coeval.pipeline.config.load_file import read_config
+from coeval.pipeline.start.checks import Start
 
 
 def start(text: str, **how: Any) -> list[str]:

@@ -10,11 +10,11 @@ from rich.console import Console
 from coeval.analysis.cut_off import CutOff, cut_off_sentence, warning_of_cut_off
 from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
 from coeval.benchmarks.base import Metric, Unit
-from coeval.benchmarks.comparable import OF_INFERENCE
-from coeval.benchmarks.conclusion import Outcome, Spread, TaskOutcome, over_runs
-from coeval.benchmarks.given import GivenCounts
-from coeval.benchmarks.job import RecordCounts
-from coeval.benchmarks.summary import Summary
+from coeval.benchmarks.run.comparable import OF_INFERENCE
+from coeval.benchmarks.run.conclusion import Outcome, Spread, TaskOutcome, over_runs
+from coeval.benchmarks.run.given_responses import GivenCounts
+from coeval.benchmarks.run.task_run import RecordCounts
+from coeval.benchmarks.run.task_summary import Summary
 from coeval.cli.name_table import Column, Row, print_table
 from coeval.cli.say import say, warn
 

@@ -25,7 +25,7 @@ from coeval.core.redaction import Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
 from coeval.models.discreet import without_secrets
-from coeval.models.faults import excerpt, from_status, said
+from coeval.models.transport.faults import excerpt, from_status, said
 
 __all__ = ["astray", "decode", "explain"]
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
-from coeval.models.simulated.draft import Draft
+from coeval.models.simulated.answer_draft import Draft
 
 Found: TypeAlias = re.Match[str]
 Change: TypeAlias = Callable[[Draft, Found], None]

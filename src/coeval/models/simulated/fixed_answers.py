@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from coeval.models.simulated.answer_draft import Draft
 from coeval.models.simulated.demand import Change, Demand, Found, demand
-from coeval.models.simulated.draft import Draft
 
 
 def _answer(text: str) -> Change:

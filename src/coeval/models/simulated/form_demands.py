@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from coeval.models.simulated.answer_draft import Draft
 from coeval.models.simulated.demand import Demand, Found, demand
-from coeval.models.simulated.draft import Draft
-from coeval.models.simulated.foreign import SENTENCES
 from coeval.models.simulated.numbers_in_words import NUMBER, ORDINAL, number, ordinal
+from coeval.models.simulated.strangers import SENTENCES
 
 _LIMIT = re.compile(
     r"less|fewer|at most|no more|under|below|max|exceed|up to|within|limit|shorter", re.IGNORECASE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from coeval.models.simulated.answer_draft import Draft
 from coeval.models.simulated.demand import Demand, Found, demand
-from coeval.models.simulated.draft import Draft
 from coeval.models.simulated.numbers_in_words import LARGEST, NUMBER, number
 from coeval.models.simulated.prose import sentence_list
 

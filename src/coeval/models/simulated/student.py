@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from coeval.models.simulated.answer_draft import Draft
 from coeval.models.simulated.ask import Ask, Reply
 from coeval.models.simulated.demand import heed
-from coeval.models.simulated.draft import Draft
 from coeval.models.simulated.fixed_answers import FIXED_ANSWERS
 from coeval.models.simulated.form_demands import FORM_DEMANDS
 from coeval.models.simulated.marks import AnswerMark, ItemMark, read_item, write_answer

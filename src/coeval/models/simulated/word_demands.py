@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from coeval.models.simulated.draft import Draft
+from coeval.models.simulated.answer_draft import Draft
 from coeval.models.simulated.numbers_in_words import NUMBER, number
 
 _CLAUSE_ENDS = re.compile(r"(?<=[.!?;])[\"”']?\s+|\n+")

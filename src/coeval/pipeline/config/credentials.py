@@ -9,7 +9,7 @@ from coeval.core.credential_names import credential_fields
 from coeval.core.key_shapes import KNOWN_KEY
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import HIDDEN
-from coeval.pipeline.config.problems import Finding, KeyPath
+from coeval.pipeline.config.findings import Finding, KeyPath
 
 __all__ = ["credentials_in"]
 

@@ -18,7 +18,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from coeval.core.errors import ConfigError
 from coeval.core.plain_file import open_file
 from coeval.core.yaml_text import yaml_reader
-from coeval.pipeline.config.problems import Finding, KeyPath, Lines, Place, Problem
+from coeval.pipeline.config.findings import Finding, KeyPath, Lines, Place, Problem
 
 MAX_DEPTH = 40
 MAX_VALUES = 200_000

@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Iterator
 
 from coeval.models.simulated.traits import SAMPLING
-from coeval.pipeline.config.problems import MOST_SHOWN, WayOut
+from coeval.pipeline.config.findings import MOST_SHOWN, WayOut
+from coeval.pipeline.config.item_sources import BENCHMARK, Suppliers
 from coeval.pipeline.config.schema import OPTIONS, Config
-from coeval.pipeline.config.sources import BENCHMARK, Suppliers
 from coeval.pipeline.config.values import OUR_KEYS
 
 _NEAR = 0.86

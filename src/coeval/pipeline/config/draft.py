@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from coeval.pipeline.config.problems import KeyPath
+from coeval.pipeline.config.findings import KeyPath
 
 
 class Draft:

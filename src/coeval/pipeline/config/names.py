@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from coeval.core.records import EXACT_MATCH, Role
 from coeval.pipeline.config.draft import Draft
-from coeval.pipeline.config.problems import Finding, KeyPath
+from coeval.pipeline.config.findings import Finding, KeyPath
 from coeval.store.rundir import RunDir
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from coeval.pipeline.config.draft import Draft
-from coeval.pipeline.config.problems import Finding, WayOut
+from coeval.pipeline.config.findings import Finding, WayOut
+from coeval.pipeline.config.item_sources import BENCHMARK, Suppliers
 from coeval.pipeline.config.schema import PHASES
-from coeval.pipeline.config.sources import BENCHMARK, Suppliers
 from coeval.store.rundir import RunDir
 
 

@@ -53,8 +53,8 @@ from coeval.models.catalog import HOSTS
 from coeval.models.simulated.traits import RANGES, SAMPLING
 from coeval.pipeline.config.credentials import credentials_in
 from coeval.pipeline.config.draft import Draft, resume_folder
+from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
 from coeval.pipeline.config.names import name_rules
-from coeval.pipeline.config.problems import Finding, KeyPath, WayOut, shown, written
 from coeval.pipeline.config.roles import missing_roles
 from coeval.pipeline.config.schema import BATCH_INTERFACES, BATCH_PHASES, INTERFACES, OPTIONS
 from coeval.pipeline.config.task_rules import task_rules

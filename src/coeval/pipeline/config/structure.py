@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from coeval.models.simulated.traits import SAMPLING
-from coeval.pipeline.config.problems import Finding, KeyPath, WayOut, closest, shown
+from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, closest, shown
 from coeval.pipeline.config.schema import (
     OPTIONS,
     Config,

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator
 
 from coeval.core.text import placeholders
 from coeval.pipeline.config.draft import Draft
-from coeval.pipeline.config.problems import Finding, KeyPath, WayOut
+from coeval.pipeline.config.findings import Finding, KeyPath, WayOut
+from coeval.pipeline.config.item_sources import BENCHMARK
 from coeval.pipeline.config.roles import Teachers
-from coeval.pipeline.config.sources import BENCHMARK
 from coeval.pipeline.prompts import VARIABLES
 
 

@@ -24,7 +24,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from typing_extensions import TypedDict
 
 from coeval.core.text import listed
-from coeval.pipeline.config.problems import written
+from coeval.pipeline.config.findings import written
 
 MAPPING, WORD, LIST = "<mapping>", "<word>", "<list>"
 """Tags of the branches of a union. They appear in pydantic's error paths, never in ours."""

@@ -18,7 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from coeval.core.errors import ModelError, ServerFault, Undecodable
 from coeval.core.records import Completion, Request
 from coeval.models.simulated.model import SimulatedModel
-from coeval.models.simulated.server.asked import seeded
+from coeval.models.simulated.server.asked_for import seeded
 from coeval.models.simulated.server.chat import chat_body, chat_events, read_chat
 from coeval.models.simulated.server.completions import (
     completions_body,
@@ -26,8 +26,8 @@ from coeval.models.simulated.server.completions import (
     read_completions,
 )
 from coeval.models.simulated.server.events import stream
-from coeval.models.simulated.server.problems import Refusal, json_response
-from coeval.models.simulated.server.responses import read_responses, responses_body, responses_events
+from coeval.models.simulated.server.openai_errors import Refusal, json_response
+from coeval.models.simulated.server.responses_api import read_responses, responses_body, responses_events
 
 STATUS_HEADER = "x-simulate-status"
 _LONGEST_BODY_BYTES = 64 * 2**20

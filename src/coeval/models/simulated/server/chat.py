@@ -14,7 +14,7 @@ import msgspec
 
 from coeval.core.foreign import decoder
 from coeval.core.records import Completion, Message, Request, Schema, TokenLogprob
-from coeval.models.simulated.server.asked import (
+from coeval.models.simulated.server.asked_for import (
     JSON_MODE,
     ROLES,
     Content,

@@ -13,9 +13,9 @@ from coeval.core.foreign import decoder
 from coeval.core.records import Completion, Message, Request, TokenLogprob
 from coeval.models.simulated.draws import Draws
 from coeval.models.simulated.model import CHARACTERS_PER_TOKEN, token_logprobs
-from coeval.models.simulated.server.asked import Count, Stops, usage_body
+from coeval.models.simulated.server.asked_for import Count, Stops, usage_body
 from coeval.models.simulated.server.events import Timed, tokens
-from coeval.models.simulated.server.problems import Refusal
+from coeval.models.simulated.server.openai_errors import Refusal
 
 DEFAULT_LIMIT = 16
 """Tokens, where the body gives no limit: OpenAI's own default."""

@@ -1,0 +1,182 @@
+"""A run's answers, each with its item and its judgments, chosen by what they scored.
+
+What is chosen is decided by the reader's views, so it is what counts in the means; the texts are then
+read from the files.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+
+from coeval.analysis.run_reader import RunReader
+from coeval.core.records import Datapoint, Evaluation, Record, Response
+from coeval.store.journal import Index, RecordPart
+from coeval.store.legacy import is_legacy, read_legacy
+
+Order: TypeAlias = Literal["id", "worst", "disagreement"]
+RecordT = TypeVar("RecordT", Datapoint, Response, Evaluation)
+
+
+class Choice(NamedTuple):
+    """Which answers, and in which order.
+
+    ``id`` is that of an item, an answer or a judgment, or an item's as it stood in a file of one's own.
+    ``worst``: by score, unscored ones last.
+    ``disagreement``: those that judges differ most about first, and only those.
+    """
+
+    students: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    id: str | None = None
+    order: Order = "id"
+    most: int | None = None
+
+
+class JudgedAnswer(msgspec.Struct, frozen=True):
+    """One answer to an item; ``answer`` is None where nobody has answered the item yet.
+
+    ``score`` is the mean of its judges' scores, 0 to 1, or where there are none the share of its labels
+    that are right. ``disagreement``: the mean over its factors of the highest less the lowest score that
+    judges gave, 0 to 1; None with fewer than two judges.
+    """
+
+    item: Datapoint
+    answer: Response | None
+    judgments: tuple[Evaluation, ...] = ()
+    score: float | None = None
+    disagreement: float | None = None
+
+
+class Answers(NamedTuple):
+    """The chosen answers, of ``found`` that fit the choice but for its ``most``."""
+
+    answers: tuple[JudgedAnswer, ...]
+    found: int
+
+
+class _Row(NamedTuple):
+    item: str
+    answer: str | None
+    score: float | None
+    disagreement: float | None
+
+
+def choose_answers(reader: RunReader, choice: Choice) -> Answers:
+    chosen = reader.rows(*_query(choice))
+    rows = [_Row(*row[:4]) for row in chosen]
+    texts = _Texts(reader, rows)
+    answers = tuple(
+        JudgedAnswer(
+            texts.items[row.item],
+            texts.answers[row.answer] if row.answer is not None else None,
+            texts.judgments.get(row.answer or "", ()),
+            row.score,
+            row.disagreement,
+        )
+        for row in rows
+    )
+    return Answers(answers, chosen[0][4] if chosen else 0)
+
+
+_SCORED = """
+WITH scored AS (
+    SELECT response_id, avg(value) AS mean FROM units GROUP BY ALL
+), labelled AS (
+    SELECT response_id, avg(match::INTEGER) AS right FROM labels GROUP BY ALL
+), spread AS (
+    SELECT response_id, avg(high - low) AS disagreement
+    FROM (
+        SELECT response_id, factor, max(value) AS high, min(value) AS low
+        FROM units GROUP BY ALL HAVING count(DISTINCT judge_model_id) > 1
+    )
+    GROUP BY ALL
+), answers AS (
+    SELECT d.id AS item, r.id AS answer, coalesce(mean, labelled.right) AS score, disagreement,
+           d.task_id AS task, r.student_model_id AS student,
+           concat_ws('__', d.task_id, d.teacher_model_id, '') AS prefix
+    FROM datapoints d LEFT JOIN responses r ON r.datapoint_id = d.id
+        LEFT JOIN scored ON scored.response_id = r.id
+        LEFT JOIN labelled ON labelled.response_id = r.id
+        LEFT JOIN spread ON spread.response_id = r.id
+)
+"""
+
+_ORDER: dict[Order, str] = {
+    "id": "item, answer",
+    "worst": "score NULLS LAST, item, answer",
+    "disagreement": "disagreement DESC, item, answer",
+}
+
+
+def _query(choice: Choice) -> tuple[str, list[object]]:
+    conditions: list[str] = []
+    values: list[object] = []
+    for column, names in (("task", choice.tasks), ("student", choice.students)):
+        if names:
+            conditions.append(f"list_contains(?::VARCHAR[], {column})")
+            values.append(list(names))
+    if choice.id is None:
+        conditions.append("answer IS NOT NULL")
+    else:
+        conditions.append("(item IN (?, prefix || ?) OR answer = ? OR starts_with(?, answer || '__'))")
+        values += [choice.id] * 4
+    if choice.order == "disagreement":
+        conditions.append("disagreement > 0")
+    sql = (
+        f"{_SCORED} SELECT item, answer, score, disagreement, count(*) OVER () FROM answers "  # noqa: S608
+        f"WHERE {' AND '.join(conditions)} ORDER BY {_ORDER[choice.order]}"
+    )
+    return (f"{sql} LIMIT {choice.most:d}" if choice.most is not None else sql), values
+
+
+class _Texts:
+    """The whole records of the chosen rows, read from a run's files of whichever layout."""
+
+    def __init__(self, reader: RunReader, rows: Sequence[_Row]) -> None:
+        self._run = reader.run
+        self._legacy = is_legacy(reader.run.path)
+        answered = frozenset(row.answer for row in rows if row.answer is not None)
+        self.items = {item.id: item for item in self._read(Datapoint, frozenset(row.item for row in rows))}
+        self.answers = {answer.id: answer for answer in self._read(Response, answered)}
+        left_out = {(each.task, each.name) for each in reader.left_out if each.kind == "judge"}
+        judgments: defaultdict[str, list[Evaluation]] = defaultdict(list)
+        for judgment in self._read(Evaluation, answered):
+            if (judgment.task_id, judgment.judge_model_id) not in left_out:
+                judgments[judgment.response_id].append(judgment)
+        self.judgments = {
+            key: tuple(sorted(found, key=lambda judgment: judgment.judge_model_id))
+            for key, found in judgments.items()
+        }
+
+    def _read(self, kind: type[RecordT], wanted: frozenset[str]) -> Iterator[RecordT]:
+        """The records of a kind whose ids are wanted; evaluations by their responses'."""
+        phase = _PHASE[kind]
+        if self._legacy:
+            for record in read_legacy(self._run.path, phase, []):
+                if isinstance(record, kind) and _belongs_to(record) in wanted:
+                    yield record
+            return
+        index: Index[bool] = Index()
+        index.read(self._run.files(phase), _Part, lambda part: (part.response_id or part.id) in wanted)
+        for key in index:
+            if index.get(key):
+                yield index.load(key, kind)
+
+
+class _Part(RecordPart, frozen=True):
+    response_id: str = ""
+
+
+_PHASE: dict[type[Record], str] = {
+    Datapoint: "data_generation",
+    Response: "response_collection",
+    Evaluation: "evaluation",
+}
+
+
+def _belongs_to(record: Record) -> str:
+    return record.response_id if isinstance(record, Evaluation) else record.id

@@ -1,0 +1,136 @@
+"""A run on disk, for reading: its records, and the scores that follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+from coeval.core.columns import Columns, columns
+from coeval.core.errors import StoreError, UsageError
+from coeval.core.html_table import html_table
+from coeval.core.limits import need_address_space
+from coeval.core.records import Datapoint, Evaluation, Record, Response
+from coeval.pipeline.config.schema import Phase
+from coeval.pipeline.existing_run import existing_run
+from coeval.pipeline.run_summary import Summary
+from coeval.store.journal import Index, RecordPart
+from coeval.store.rundir import RunDir
+
+if TYPE_CHECKING:
+    from coeval.analysis.scores import Results
+
+R = TypeVar("R", bound=Record, covariant=True)
+
+_KIND: dict[str, type[Any]] = {
+    "data_generation": Datapoint,
+    "response_collection": Response,
+    "evaluation": Evaluation,
+}
+
+
+class Records(Generic[R]):
+    """The records of one phase: iterated, each is read from disk, one of each id.
+
+    A failed record stands only where no good one is there (``record.status == "failed"``).
+    """
+
+    def __init__(self, files: list[Path], kind: type[R]) -> None:
+        self._kind = kind
+        self._index: Index[None] = Index()
+        self._index.read(files, RecordPart, lambda _: None)
+
+    def __iter__(self) -> Iterator[R]:
+        return (self._index.load(key, self._kind) for key in self._index)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def table(self) -> Columns:
+        """All of them as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``.
+
+        A column for each field of the record; those of what it holds are named with a dot, such as
+        ``usage.output_tokens``, ``error.kind``, ``scores.FACTOR`` (High, Medium, Low) or
+        ``sampled_target_attributes.ATTRIBUTE``, and None where a record has none.
+        """
+        return columns(self._kind, self)
+
+    def __repr__(self) -> str:
+        return f"Records({len(self):,} × {self._kind.__name__})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Run:
+    """A run on disk, finished or not.
+
+    ``summary`` says what the call that returned it did; None when it was only opened.
+    """
+
+    path: Path
+    summary: Summary | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0 all there, 3 with gaps, 130 interrupted."""
+        return self.summary.exit_code if self.summary else 0
+
+    @overload
+    def records(self, phase: Literal["data_generation"]) -> Records[Datapoint]: ...
+    @overload
+    def records(self, phase: Literal["response_collection"]) -> Records[Response]: ...
+    @overload
+    def records(self, phase: Literal["evaluation"]) -> Records[Evaluation]: ...
+    @overload
+    def records(self, phase: Phase) -> Records[Record]: ...
+    def records(self, phase: Phase) -> Records[Any]:
+        """The records of a phase 3–5: items, answers or judgments.
+
+        Raises
+        ------
+        UsageError
+            the phase keeps no records.
+        """
+        if phase not in _KIND:
+            raise UsageError(f"{phase} keeps no records; ask for one of {', '.join(_KIND)}")
+        return Records(RunDir(self.path).files(phase), _KIND[phase])
+
+    def results(self) -> Results:
+        """Student scores per task and overall with 95 % intervals, and label accuracies.
+
+        What the run's ``config.yaml`` no longer names is marked ``removed``, or ``left_out`` of the means;
+        items ``beyond_total`` are in none either.
+        """
+        need_address_space()
+        from coeval.analysis.scores import results  # numpy, scipy and duckdb: only when asked for
+        from coeval.pipeline.plan.run_reading import reading
+
+        with reading(RunDir(self.path)) as (reader, notes):
+            return results(reader, notes)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}{f', {self.summary!r}' if self.summary else ''})"
+
+    def _repr_html_(self) -> str:
+        """What was done; of a run that was only opened, where it stands. Not the scores: they take time."""
+        if self.summary is not None:
+            return html_table("Run", ("folder",), [(self.path,)]) + self.summary._repr_html_()
+        status, updated = "unknown", ""
+        with suppress(FileNotFoundError, StoreError):
+            meta = RunDir(self.path).read_meta()
+            status, updated = meta.status, meta.updated_at
+        return html_table("Run", ("folder", "status", "updated"), [(self.path, status, updated)])
+
+
+def open_run(path: str | Path) -> Run:
+    """A run folder for reading.
+
+    Raises
+    ------
+    UsageError
+        it is none; the message says what it is, and names runs close by.
+    StoreError
+        it holds links that lead out of it, or pipes and the like.
+    """
+    return Run(existing_run(Path(path)).path)

@@ -1,0 +1,122 @@
+"""What an evaluation came to: every task scored and written, or how far it got; figures over samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean, stdev
+
+import msgspec
+
+from coeval.benchmarks.base import Unit
+from coeval.benchmarks.run.runner import EndOfAsking, Prepared
+from coeval.benchmarks.run.task_run import Job, RecordCounts
+from coeval.benchmarks.run.task_summary import Summary, summarise, write
+
+__all__ = ["Outcome", "Spread", "TaskOutcome", "conclude", "over_runs"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """What became of a task: its summary, the problem that left it without one, or how far it got before
+    the evaluation was interrupted."""
+
+    label: str
+    folder: Path
+    summary: Summary | None
+    problem: str | None = None
+    left_at: RecordCounts | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """An evaluation's end; ``stopped`` and ``interrupted`` as in `EndOfAsking`.
+
+    Without tasks it was interrupted before anything was asked.
+    """
+
+    tasks: list[TaskOutcome] = field(default_factory=list)
+    stopped: Mapping[str, str] = field(default_factory=dict)
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """0 all there, 3 with gaps or a task that came to nothing, 130 interrupted."""
+        if self.interrupted:
+            return 130
+        gaps = (task.problem or (task.summary is not None and task.summary.missing) for task in self.tasks)
+        return 3 if any(gaps) else 0
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """A metric over the samples of a task: mean and standard deviation (ddof 1; None of a single one)."""
+
+    mean: float
+    std: float | None
+    n_runs: int
+    per_run: tuple[float, ...]
+    unit: Unit
+
+
+def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
+    """Score what is all there, write its files, and count the rest, while the folders are `held`.
+
+    A first Ctrl-C meanwhile leaves the tasks that are not scored yet; a second one ends it.
+
+    Raises
+    ------
+    StoreError
+        a file cannot be written; what was recorded stays.
+    """
+    outcome = Outcome(stopped=ended.stopped, interrupted=ended.interrupted)
+    for job in prepared.jobs if ended.begun else ():
+        # Stopped while models were asked: what is whole is scored. Stopped here: nothing more is.
+        whole = job.is_all_there() if ended.interrupted else not outcome.interrupted
+        try:
+            concluded = _scored(job, prepared) if whole else _left(job)
+        except KeyboardInterrupt:
+            if outcome.interrupted:
+                raise
+            outcome.interrupted = True
+            concluded = _left(job)
+        outcome.tasks.append(concluded)
+    return outcome
+
+
+def _left(job: Job) -> TaskOutcome:
+    return TaskOutcome(job.label, job.folder.path, None, left_at=job.counts())
+
+
+def _scored(job: Job, prepared: Prepared) -> TaskOutcome:
+    evaluation = prepared.evaluation
+    waits = evaluation.mode == "inference" and job.benchmark.is_judged
+    scored = None if waits else job.score()
+    if scored is None and not waits:
+        return TaskOutcome(job.label, job.folder.path, None, job.problem)
+    summary = summarise(job, scored, evaluation, prepared.assets[job.task])
+    write(job, scored, summary)
+    return TaskOutcome(job.label, job.folder.path, summary)
+
+
+def over_runs(tasks: Iterable[TaskOutcome]) -> dict[str, dict[str, Spread]]:
+    """Task → metric → its figures over the samples that have one; empty where each task has one sample."""
+    found: dict[str, list[Summary]] = {}
+    for task in tasks:
+        if task.summary is not None and task.summary.run is not None:
+            found.setdefault(task.summary.task, []).append(task.summary)
+    return {task: _spreads(summaries) for task, summaries in found.items()}
+
+
+def _spreads(summaries: Sequence[Summary]) -> dict[str, Spread]:
+    spreads: dict[str, Spread] = {}
+    for name, metric in summaries[0].metrics.items():
+        values = tuple(
+            found.value
+            for summary in summaries
+            if (found := summary.metrics.get(name)) is not None and found.value is not None
+        )
+        if values:
+            std = stdev(values) if len(values) > 1 else None
+            spreads[name] = Spread(fmean(values), std, len(values), values, metric.unit)
+    return spreads

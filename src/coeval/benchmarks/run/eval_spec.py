@@ -1,0 +1,198 @@
+"""What an evaluation asks for, and its jobs: assets found, benchmarks built, folders taken up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from coeval.benchmarks.assets import Library, Progress
+from coeval.benchmarks.assets.cache import Stamp
+from coeval.benchmarks.assets.library import Origin
+from coeval.benchmarks.base import Benchmark, JudgeSettings, TaskSettings
+from coeval.benchmarks.registry import PREFIX, TASKS
+from coeval.benchmarks.run.benchmark_works import Party, party
+from coeval.benchmarks.run.given_responses import read_given, source_of
+from coeval.benchmarks.run.task_folder import TaskFolder
+from coeval.benchmarks.run.task_run import Job
+from coeval.core.errors import UsageError
+from coeval.core.plain_file import file_bytes
+from coeval.core.text import digest
+from coeval.models.base import ModelSpec
+from coeval.models.catalog import HOSTS
+
+Mode: TypeAlias = Literal["all", "inference", "judge"]
+
+
+class TaskRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One task as asked for.
+
+    ``given`` are the user's own files by asset; ``options`` the task's flags without their dashes;
+    ``responses`` a file of answers to score instead of asking a model.
+    """
+
+    name: str
+    given: Mapping[str, Path] = {}
+    options: Mapping[str, Any] = {}
+    responses: Path | None = None
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks × samples of one model.
+
+    ``tested`` may be None where every task has its answers already. ``judge`` None means that the
+    tested model judges itself. ``droppable`` names what of ``sampling`` is not the user's wish, and
+    may be refused by a host. ``judge_sampling`` goes over each task's official one. In mode
+    ``inference`` nothing is judged, in mode ``judge`` the stored answers are, and none are asked for.
+    """
+
+    output: Path
+    tasks: tuple[TaskRequest, ...]
+    tested: ModelSpec | None = None
+    judge: ModelSpec | None = None
+    sampling: dict[str, Any] = {}
+    droppable: tuple[str, ...] = ()
+    judge_sampling: dict[str, Any] = {}
+    mode: Mode = "all"
+    seed: int = 0
+    num_runs: int = 1
+    max_examples: int | None = None
+
+    @property
+    def judging(self) -> ModelSpec | None:
+        return self.judge or self.tested
+
+    def folder(self, task: str, run: int | None) -> Path:
+        """``<output>/<task>``, or ``<output>/run_<k>/<task>`` where there are several samples."""
+        return self.output / (task if run is None else f"run_{run}/{task}")
+
+
+class AssetUsed(msgspec.Struct, frozen=True):
+    """What a score depends on: the ``sha256`` of what was read, and whose it is.
+
+    A folder's is that of the lines that ``sha256sum`` prints of its files.
+    """
+
+    path: str
+    sha256: str
+    origin: Origin
+
+
+def find_assets(
+    requests: Sequence[TaskRequest], progress: Progress | None, note: Callable[[str], None]
+) -> list[dict[str, Path]]:
+    """Every asset of each task, fetched where need be; of the optional ones, those that are soon had.
+
+    Raises
+    ------
+    AssetMissing
+        naming what is not there, of all tasks, and how to get it.
+    """
+    library = Library()
+    kinds = [_kind(request.name) for request in requests]
+    given = {name: path for request in requests for name, path in request.given.items()}
+    needed = dict.fromkeys(name for kind in kinds for name in kind.assets)
+    found = library.ensure(needed, progress, given=given)
+    optional = dict.fromkeys(name for kind in kinds for name in kind.optional_assets)
+    reasons: dict[str, str] = {}
+    soon = library.soon_had(optional, progress, given=given, failed=reasons.__setitem__)
+    if absent := [name for name in optional if name not in soon]:
+        names = ", ".join(absent)
+        note(
+            f"done without {names}; what cannot be fetched is tried once an hour, and at once by "
+            f"`coeval datasets fetch {' '.join(absent)}`. Why: "
+            + "; ".join(dict.fromkeys(reasons[name] for name in absent))
+        )
+    found |= soon
+    return [
+        {name: found[name] for name in (*kind.assets, *kind.optional_assets) if name in found}
+        for kind in kinds
+    ]
+
+
+Stamps = Mapping[str, list[Stamp | None]]
+"""Asset → size and time of its files."""
+
+
+def stamps_of(assets: Mapping[str, Path]) -> Stamps:
+    library = Library()
+    return {name: library.stamps(name, path) for name, path in assets.items()}
+
+
+def used_assets(assets: Mapping[str, Path], before: Stamps) -> dict[str, AssetUsed]:
+    """What `find_assets` found and was read since it had the stamps ``before``."""
+    library = Library()
+    return {
+        name: AssetUsed(str(path), library.sha256(name, path), library.origin(name, path, before[name]))
+        for name, path in assets.items()
+    }
+
+
+def jobs_of(evaluation: Evaluation, request: TaskRequest, assets: Mapping[str, Path]) -> Iterator[Job]:
+    """The task's jobs, one per sample."""
+    kind, judging = _kind(request.name), evaluation.judging
+    may_judge = kind.needs_judge and evaluation.mode != "inference"
+    tested = evaluation.tested
+    settings = TaskSettings(
+        model=model_of(evaluation, request),
+        assets=assets,
+        options={**request.options, "task": request.name},
+        seed=evaluation.seed,
+        judge=JudgeSettings(judging.model, evaluation.judge_sampling, evaluation.judge is None)
+        if judging is not None and may_judge
+        else None,
+    )
+    benchmark = kind(settings)
+    judged = may_judge and benchmark.is_judged
+    if judged and judging is None:
+        raise UsageError(f"{request.name} needs a judge; name one with --judge-model")
+    prompts = benchmark.items()
+    if len({item.id for item in prompts}) < len(prompts):
+        raise UsageError(f"{request.name}: two prompts of its data have the same key; keys must be unique")
+    items = prompts[: evaluation.max_examples]
+    for run in range(evaluation.num_runs) if evaluation.num_runs > 1 else (None,):
+        label = benchmark.label if run is None else f"run_{run} {benchmark.label}"
+        folder = TaskFolder(evaluation.folder(benchmark.label, run))
+        job = Job(label, benchmark.label, run, benchmark, items, len(prompts), folder, None)
+        if request.responses is not None:
+            written = digest(file_bytes(request.responses).decode())
+            job.tested = party("", settings.model, {}, None, template=written)
+            job.answers, job.given = read_given(request.responses, prompts, items, job.tested)
+        elif evaluation.mode != "judge" and tested is not None:
+            answering = _party(tested, evaluation.sampling, evaluation.seed, run or 0)
+            job.tested = answering._replace(droppable=evaluation.droppable)
+        if judged and judging is not None:
+            job.judge = judge_party(evaluation, judging, job)
+        yield job
+
+
+def judge_party(evaluation: Evaluation, judging: ModelSpec, job: Job) -> Party:
+    """The judge as the task asks it now: its recipe may change with what the judge can do."""
+    sampling = job.benchmark.judge_sampling() | evaluation.judge_sampling
+    return _party(judging, sampling, evaluation.seed, job.run or 0, job.benchmark.judge_template())
+
+
+def _party(spec: ModelSpec, sampling: dict[str, Any], seed: int, sample: int, template: str = "") -> Party:
+    sends_seed = HOSTS[spec.interface].seeds_by_default and "seed" not in sampling
+    return party(spec.name, spec.model, sampling, seed if sends_seed else None, sample, template)
+
+
+def _kind(name: str) -> type[Benchmark]:
+    if name.startswith(PREFIX):
+        from coeval.benchmarks.tasks.coeval_run import CoevalRun  # reads experiment files: pydantic and YAML
+
+        return CoevalRun
+    if name in TASKS:
+        return TASKS[name]
+    raise UsageError(f"there is no task {name!r}; tasks are {', '.join(TASKS)}, and {PREFIX}PATH_TO_RUN")
+
+
+def model_of(evaluation: Evaluation, request: TaskRequest) -> str:
+    """Whose answers the task is about; those of a file are known by its path where nobody names a model."""
+    if evaluation.tested is not None:
+        return evaluation.tested.model
+    if request.responses is not None:
+        return source_of(request.responses)
+    return TaskFolder(evaluation.folder(request.name, 0 if evaluation.num_runs > 1 else None)).answered_by()

@@ -1,0 +1,152 @@
+"""One evaluation from its tasks to the records that its scores are made of: prepare, ask, judge.
+
+All tasks and samples are one flow, so the tested model is kept busy from the first prompt to the
+last and judging overlaps with answering. Every record is journalled as it is made, and what is
+asked for is always what is not there yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from coeval.benchmarks.assets import Progress
+from coeval.benchmarks.run.eval_session import Errand
+from coeval.benchmarks.run.eval_spec import (
+    AssetUsed,
+    Evaluation,
+    find_assets,
+    jobs_of,
+    stamps_of,
+    used_assets,
+)
+from coeval.benchmarks.run.owner import refuse_another_model
+from coeval.benchmarks.run.task_run import Job
+from coeval.core.errors import Draining, UsageError
+from coeval.engine.progress import Watcher
+from coeval.engine.waiting import telling_of_hosts, unless_interrupted
+from coeval.models.base import ModelSpec
+from coeval.models.keys import Keys
+from coeval.models.open import Models
+from coeval.store.journal import Journal
+from coeval.store.jsonl import MOST_KEPT
+from coeval.store.rundir import now
+
+__all__ = ["EndOfAsking", "Prepared", "ask_owed", "held", "prepare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An evaluation of which every asset is there and every prompt is read."""
+
+    evaluation: Evaluation
+    jobs: list[Job]
+    assets: Mapping[str, Mapping[str, AssetUsed]]
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfAsking:
+    """How the asking ended. ``begun``: the models were found to answer, and were asked what is owed.
+
+    ``stopped`` says which models were given up, and why; ``interrupted``: somebody ended it.
+    """
+
+    begun: bool
+    interrupted: bool
+    stopped: Mapping[str, str] = field(default_factory=dict)
+
+
+def prepare(evaluation: Evaluation, watcher: Watcher, progress: Progress | None = None) -> Prepared:
+    """Everything that can be wrong before a model is asked.
+
+    Raises
+    ------
+    UsageError
+        the output folder belongs to another model, or there is an unknown task, an asset that cannot
+        be had, wrong data, or no stored answers to judge.
+    """
+    refuse_another_model(evaluation)
+    paths = find_assets(evaluation.tasks, progress, watcher.note)
+    jobs: list[Job] = []
+    assets: dict[str, Mapping[str, AssetUsed]] = {}
+    for request, found in zip(evaluation.tasks, paths, strict=True):
+        before = stamps_of(found)
+        mine = list(jobs_of(evaluation, request, found))
+        assets[mine[0].task] = used_assets(found, before)
+        jobs += mine
+    if evaluation.mode == "judge":
+        for job in jobs:
+            if not job.folder.responses.exists():
+                raise UsageError(
+                    f"{job.folder.path} holds no responses.jsonl to judge; "
+                    "ask the model first, without --judge-only"
+                )
+    return Prepared(evaluation, jobs, assets)
+
+
+@contextmanager
+def held(prepared: Prepared) -> Iterator[None]:
+    """Be the only writer of every task's folder; raises UsageError naming the process that is."""
+    with ExitStack() as stack:
+        for job in prepared.jobs:
+            stack.enter_context(job.folder.locked())
+        yield
+
+
+async def ask_owed(
+    prepared: Prepared, keys: Keys, watcher: Watcher, interrupt: asyncio.Event | None = None
+) -> EndOfAsking:
+    """Ask for everything that is owed, and record it, while the folders are `held`.
+
+    Failures and gaps do not raise; they stand in the records, and are counted when it is concluded.
+
+    Raises
+    ------
+    UsageError
+        a model has no address or no key.
+    ModelUnavailable
+        a model that is to be asked does not answer.
+    StoreError
+        a folder cannot be read or written; what was recorded stays.
+    """
+    evaluation, jobs = prepared.evaluation, prepared.jobs
+    interrupt = interrupt or asyncio.Event()
+    async with (
+        Models(_specs(evaluation, jobs), keys) as models,
+        telling_of_hosts(models.http, watcher.warn),
+        Journal(evaluation.output / "run_errors.jsonl", _torn_line) as journal,
+    ):
+        errand = Errand(evaluation, jobs, models, journal)
+        errand.read_recorded()
+        try:
+            await unless_interrupted(errand.meet(watcher.note), interrupt, "nothing was asked")
+        except Draining:
+            return EndOfAsking(begun=False, interrupted=True)
+        errand.take_up_folders(watcher.note)
+        watcher.begin(errand.board)
+        await errand.carry_out(interrupt)
+    return EndOfAsking(begun=True, interrupted=errand.interrupted, stopped=errand.stopped)
+
+
+def _specs(evaluation: Evaluation, jobs: Iterable[Job]) -> list[ModelSpec]:
+    """The models that some job may ask, each once."""
+    labels = {party.label for job in jobs for party in (job.tested, job.judge) if party is not None}
+    known = {spec.name: spec for spec in (evaluation.tested, evaluation.judge) if spec is not None}
+    return [spec for name, spec in known.items() if name in labels]
+
+
+class TornLine(msgspec.Struct, frozen=True):
+    """What a crash left of a file's last line; its record is owed again."""
+
+    at: str
+    file: str
+    torn: str
+
+
+def _torn_line(path: Path, torn: bytes) -> TornLine:
+    return TornLine(now(), str(path), torn[:MOST_KEPT].decode(errors="backslashreplace"))

@@ -1,0 +1,126 @@
+"""A task's folder on disk: what it holds by recipe, and where new records go.
+
+``responses.jsonl`` holds the answers of the current recipe (model, sampling, seed); those of
+another are set aside as ``responses.<model>-<recipe>.jsonl`` and taken up again when their settings
+return. Judgments lie in one ``judgments.<judge>-<recipe>.jsonl`` for each judge's recipe.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from coeval.benchmarks.base import Answer, Judgment
+from coeval.benchmarks.run.benchmark_works import Party
+from coeval.core.errors import Undecodable
+from coeval.core.foreign import decoder
+from coeval.core.records import Kept, by_id
+from coeval.store.jsonl import store_error, whole_lines
+from coeval.store.rundir import RunDir
+
+RecordT = TypeVar("RecordT", Answer, Judgment)
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST_NAME = 100
+
+
+def file_name(name: str) -> str:
+    """``name`` as a part of a file's name: never a path, never hidden, its end where it is very long."""
+    return _UNSAFE.sub("_", name)[-_LONGEST_NAME:].strip("._") or "model"
+
+
+class TaskFolder:
+    """The files of one task (of one sample, where there are several)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def responses(self) -> Path:
+        return self.path / "responses.jsonl"
+
+    @property
+    def scores(self) -> Path:
+        return self.path / "scores.jsonl"
+
+    @property
+    def summary(self) -> Path:
+        return self.path / "summary.json"
+
+    def judgments(self, judge: Party) -> Path:
+        return self.path / f"judgments.{file_name(judge.model)}-{judge.recipe[:8]}.jsonl"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the folder's only writer; raises UsageError naming the process that is."""
+        with RunDir(self.path).locked():
+            yield
+
+    def take_up(self, tested: Party) -> str | None:
+        """Make ``responses.jsonl`` the file of this recipe; a sentence if another's was set aside."""
+        aside = self._aside(tested.model, tested.recipe)
+        first = first_answer(self.responses)
+        said = None
+        try:
+            if first is not None and first.recipe != tested.recipe:
+                other = self._aside(first.model, first.recipe)
+                self.responses.replace(other)
+                said = f"{self.path}: answers made with other settings are kept in {other.name}"
+            if aside.exists() and not self.responses.exists():
+                aside.replace(self.responses)
+        except OSError as error:
+            raise store_error("move", self.responses, error) from error
+        return said
+
+    def answered_by(self) -> str:
+        """The model whose answers lie here; empty if there are none."""
+        first = first_answer(self.responses)
+        return first.model if first is not None else ""
+
+    def answers(self, tested: Party | None) -> dict[str, Answer]:
+        """The recorded answers by item, failed ones included where no good one is there.
+
+        Those of ``tested``, also while they are set aside; None: those that ``responses.jsonl`` holds.
+        """
+        return by_id(_records(self.responses if tested is None else self._holding(tested), Answer))
+
+    def _holding(self, tested: Party) -> Path:
+        """Where answers of this recipe lie, if there are any: what `take_up` makes ``responses.jsonl``."""
+        first = first_answer(self.responses)
+        others = first.recipe != tested.recipe if first is not None else not self.responses.exists()
+        return self._aside(tested.model, tested.recipe) if others else self.responses
+
+    def judgments_of(self, judge: Party) -> dict[str, Judgment]:
+        """The recorded judgments of this judge's recipe by ask, failed ones as among `answers`."""
+        return by_id(_records(self.judgments(judge), Judgment))
+
+    def _aside(self, model: str, recipe: str) -> Path:
+        return self.path / f"responses.{file_name(model)}-{recipe[:8]}.jsonl"
+
+
+def first_answer(path: Path) -> Answer | None:
+    """The first whole record of a file of answers, which are all of one recipe."""
+    return next(_records(path, Answer), None)
+
+
+def stands(record: Kept | None, recipe: str, input_hash: str) -> bool:
+    """Whether a record is there, good, and what would be made now."""
+    return (
+        record is not None
+        and record.status == "ok"
+        and record.recipe == recipe
+        and record.input_hash == input_hash
+    )
+
+
+def _records(path: Path, kind: type[RecordT]) -> Iterator[RecordT]:
+    """The whole records of a file; a line that is none is owed again, like one that was never written."""
+    read = decoder(kind)
+    for _, line in whole_lines(path):
+        try:
+            yield read(line)
+        except Undecodable:
+            continue

@@ -1,0 +1,218 @@
+"""One task of one sample: what stands on disk, what is owed, and the works that make it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+
+import msgspec
+
+from coeval.analysis.cut_off import CutOff
+from coeval.analysis.empty_answers import EmptyAnswers
+from coeval.benchmarks.base import (
+    Answer,
+    Ask,
+    Benchmark,
+    Item,
+    Judgment,
+    Scored,
+    count_failures,
+    why_missing,
+)
+from coeval.benchmarks.run.benchmark_works import (
+    JUDGMENTS_EACH,
+    AnswerWork,
+    JudgmentWork,
+    Party,
+    asked_hash,
+)
+from coeval.benchmarks.run.given_responses import GivenCounts
+from coeval.benchmarks.run.task_folder import TaskFolder, stands
+from coeval.core.errors import CoevalError, named
+from coeval.models.base import Model
+
+log = logging.getLogger("coeval")
+
+
+class RecordCounts(msgspec.Struct, frozen=True):
+    """Good answers of so many prompts, and good judgments of so many that these answers need."""
+
+    answers: int
+    prompts: int
+    judgments: int
+    judgments_needed: int
+
+
+@dataclass(slots=True)
+class Job:
+    """A task with its records. ``n_prompts`` is how many the benchmark has, ``items`` those to be scored.
+
+    ``tested`` is None where stored answers are judged as they are, ``judge`` where nothing is
+    judged. ``given``: the answers come from a file, and so it fits the prompts.
+    ``problem`` says why the task came to nothing; the others go on.
+    """
+
+    label: str
+    task: str
+    run: int | None
+    benchmark: Benchmark
+    items: Sequence[Item]
+    n_prompts: int
+    folder: TaskFolder
+    tested: Party | None
+    judge: Party | None = None
+    given: GivenCounts | None = None
+    problem: str | None = None
+    answers: dict[str, Answer] = field(default_factory=dict)
+    judgments: dict[str, Judgment] = field(default_factory=dict)
+    wanted: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def judging(self) -> str:
+        """What the judgments are called among the phases of a progress display."""
+        return f"{self.label} judging"
+
+    def read_answers(self) -> None:
+        """Take in the recorded answers that stand, and the failed ones."""
+        recorded = self.folder.answers(self.tested)
+        for item in self.items:
+            record = recorded.get(item.id)
+            if record is not None and (record.status == "failed" or self._answer_stands(item, record)):
+                self.answers[item.id] = record
+
+    def _answer_stands(self, item: Item, record: Answer) -> bool:
+        if self.tested is None:  # stored answers are judged whatever they were asked with
+            return record.status == "ok"
+        return stands(record, self.tested.recipe, asked_hash(item.messages))
+
+    def answer_works(self, model: Model) -> list[AnswerWork]:
+        """The answers that are owed."""
+        if self.tested is None:
+            return []
+        weight = 1 + (JUDGMENTS_EACH if self.judge is not None else 0)
+        return [
+            AnswerWork(self.label, self.tested, model, item, self._tried(self.answers.get(item.id)), weight)
+            for item in self.items
+            if why_missing(self.answers.get(item.id)) is not None
+        ]
+
+    def read_judgments(self) -> None:
+        self.judgments = {} if self.judge is None else self.folder.judgments_of(self.judge)
+        self.wanted = {}
+
+    def judgment_works(self, model: Model, items: Sequence[Item]) -> list[JudgmentWork]:
+        """The judgments of these items' answers that are owed; what does not stand is forgotten."""
+        if self.judge is None:
+            return []
+        return [
+            JudgmentWork(self.judging, self.judge, model, item.id, wanted, self._tried(record))
+            for item, wanted, record in self._owed_judgments(self.judge, items)
+        ]
+
+    def _owed_judgments(self, judge: Party, items: Sequence[Item]) -> list[tuple[Item, Ask, Judgment | None]]:
+        """Each with its earlier record, if there is one; what is needed, owed or not, becomes ``wanted``."""
+        if self.problem is not None:
+            return []
+        owed = []
+        for item in items:
+            answer = self.answers.get(item.id)
+            if answer is None or answer.status != "ok":
+                continue
+            for wanted in self._asks(item, answer):
+                self.wanted[wanted.id] = None
+                record = self.judgments.get(wanted.id)
+                if stands(record, judge.recipe, asked_hash(wanted.request(0).messages)):
+                    continue
+                if record is not None and record.status == "ok":
+                    del self.judgments[wanted.id]
+                owed.append((item, wanted, record))
+        return owed
+
+    def judgments_to_come(self, item: Item) -> int:
+        """How many judgments an answer that is not there yet will need, as far as can be told without it."""
+        if self.judge is None or self.problem is not None:
+            return 0
+        return len(self._asks(item, Answer(id=item.id)))
+
+    def _asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
+        asks: list[Ask] = []
+        with self.guarded():
+            asks += self.benchmark.asks(item, answer)
+        return asks
+
+    @staticmethod
+    def _tried(record: Answer | Judgment | None) -> int:
+        return record.attempts if record is not None else 0
+
+    def recorded_answers(self) -> list[Answer]:
+        """The records of the items to be scored, failed ones included, in the items' order."""
+        return [record for item in self.items if (record := self.answers.get(item.id)) is not None]
+
+    def recorded_judgments(self) -> list[Judgment]:
+        """The records of the judgments that are wanted, failed ones included."""
+        return [record for key in self.wanted if (record := self.judgments.get(key)) is not None]
+
+    def cut_off(self) -> CutOff:
+        """How many of the good answers the limit on tokens cut off."""
+        good = self._good_answers()
+        return CutOff(self.label, sum(record.truncated for record in good), len(good))
+
+    def empty_answers(self) -> EmptyAnswers:
+        """How many of the good answers hold nothing."""
+        good = self._good_answers()
+        empty = [record for record in good if not (record.response or "").strip()]
+        cut = sum(record.truncated for record in empty)
+        return EmptyAnswers(self.label, len(empty), cut, len(good), given=self.given is not None)
+
+    def _good_answers(self) -> list[Answer]:
+        return [record for record in self.recorded_answers() if record.status == "ok"]
+
+    def is_all_there(self) -> bool:
+        """Whether every record that is to be made stands on disk, good or failed."""
+        answers = self.items if self.tested is not None and self.given is None else ()
+        if any(item.id not in self.answers for item in answers):
+            return False
+        if self.judge is not None:  # of the last answers, no judgment may have been begun
+            self._owed_judgments(self.judge, self.items)
+        return self.problem is not None or self.judgments.keys() >= self.wanted.keys()
+
+    def counts(self) -> RecordCounts:
+        """How far the task has come."""
+        owed = [] if self.judge is None else self._owed_judgments(self.judge, self.items)
+        unanswered = [item for item in self.items if why_missing(self.answers.get(item.id)) is not None]
+        return RecordCounts(
+            answers=len(self.items) - len(unanswered),
+            prompts=len(self.items),
+            judgments=len(self.wanted) - len(owed),
+            judgments_needed=len(self.wanted) + sum(map(self.judgments_to_come, unanswered)),
+        )
+
+    def missing(self) -> dict[str, int]:
+        """Records without a value, by reason: answers, and judgments that are known to be wanted."""
+        answers = (self.answers.get(item.id) for item in self.items)
+        return count_failures(chain(answers, map(self.judgments.get, self.wanted)))
+
+    def score(self) -> Scored | None:
+        """The figures, with the benchmark's own files written; None where there is a ``problem``."""
+        judgments: Mapping[str, Judgment] = {
+            key: self.judgments[key] for key in self.wanted if key in self.judgments
+        }
+        scored: Scored | None = None
+        with self.guarded():
+            scored = self.benchmark.score(self.items, self.answers, judgments)
+            self.benchmark.write_extra(self.folder.path, self.items, self.answers, judgments, scored)
+        return scored if self.problem is None else None
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Keep what goes wrong in the benchmark's own code to this task, as its ``problem``."""
+        try:
+            yield
+        except CoevalError as error:
+            self.problem = str(error)
+        except Exception as bug:  # one task's bug must not cost the others their scores
+            self.problem = f"internal error: {named(bug)}"
+            log.warning("%s: %s", self.label, self.problem, exc_info=bug)

@@ -1,0 +1,294 @@
+"""AlpacaEval 2: is the model's output better than the baseline's? One comparison per instruction.
+
+Dubois, Galambosi, Liang and Hashimoto 2024, "Length-Controlled AlpacaEval". The judge names the
+better of the models ``m`` and ``M``, shown in an order drawn per instruction, and its preference is
+read off the log-probabilities of that one token. ``length_controlled_winrate`` is what a regression
+predicts for outputs as long as the baseline's. A judge that gives no log-probabilities is asked for
+its verdict in words, in both orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+
+from coeval.analysis.pairwise_models import (
+    LengthControl,
+    alpaca_preference,
+    alpaca_win_rate,
+    fit_length_control,
+    switched_order,
+)
+from coeval.benchmarks.assets import read_records
+from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
+from coeval.benchmarks.run.judgment_outcomes import mean_metric, settle, with_responses, write_lines
+from coeval.benchmarks.run.task_folder import file_name
+from coeval.benchmarks.tasks.alpaca_published import DIFFICULTY, GAMED, published_lengths
+from coeval.benchmarks.tasks.alpaca_remarks import remarks_on
+from coeval.core.errors import BadRequest, NotFound
+from coeval.core.foreign import convert
+from coeval.core.ids import judgment_id
+from coeval.core.records import Completion, Message, Request
+from coeval.core.text import fill
+from coeval.judging.logprobs import answer_logprobs, is_lost_in_reasoning
+from coeval.judging.pairwise import ORDERS, Order, Shown, parse_identifier, shown
+from coeval.models.base import Model
+
+Manner: TypeAlias = Literal["logprobs", "logprobs after reasoning", "words"]
+"""How the judge's preference is read."""
+
+TOP_LOGPROBS = 5
+LONG_REPLY = 4096
+"""Tokens for a judge that reasons, or answers in words."""
+
+DRAW = 1.5
+_MARK, _END = "<|im_start|>", "<|im_end|>"
+
+
+class AlpacaEval(Benchmark):
+    """``length_controlled_winrate``, ``win_rate`` and ``discrete_win_rate``, in percent."""
+
+    name = "alpaca-eval"
+    needs_judge = True
+    official_judge = "gpt-4-1106-preview"
+    assets: ClassVar[tuple[str, ...]] = ("alpaca-eval/baseline", "alpaca-eval/judge")
+    optional_assets: ClassVar[tuple[str, ...]] = (GAMED, DIFFICULTY)
+
+    def __init__(self, settings: TaskSettings) -> None:
+        super().__init__(settings)
+        self._template = settings.assets["alpaca-eval/judge"].read_text(encoding="utf-8")
+        self._messages = chatml(self._template)
+        self.manner: Manner = "logprobs"
+
+    def items(self) -> Sequence[Item]:
+        records = read_records(self.settings.assets["alpaca-eval/baseline"])
+        return [
+            Item(str(number), (Message("user", record["instruction"]),), record)
+            for number, record in enumerate(records)
+        ]
+
+    def judge_sampling(self) -> dict[str, Any]:
+        return {"temperature": 0.0, "max_tokens": 1 if self.manner == "logprobs" else LONG_REPLY}
+
+    def judge_template(self) -> str:
+        return f"{self.manner}\0{self._template}"
+
+    async def meet_judge(self, judge: Model) -> None:
+        """Settle for the whole task how preferences are read, by asking for one comparison.
+
+        A host that has no log-probabilities says so in a 400, or leaves them out. Any other failure
+        is raised: every judgment would meet it too.
+        """
+        own = self.settings.judge.sampling if self.settings.judge else {}
+        request = self._request("Greet me.", Shown("Hello!", "Goodbye."))
+        asked = msgspec.structs.replace(request, sampling=self.judge_sampling() | own, purpose="evaluation")
+        try:
+            completion = await judge.complete(asked)
+        except (BadRequest, NotFound) as error:
+            # No status tells it apart: hosts name the parameter that they refuse in the message.
+            if "logprob" not in str(error).lower():
+                raise
+            self.manner = "words"
+            return
+        if not completion.logprobs:
+            self.manner = "words"
+        elif completion.reasoning is not None or is_lost_in_reasoning(completion):
+            self.manner = "logprobs after reasoning"
+
+    def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
+        """One comparison, or two in words; none where the outputs are equal, which is a draw."""
+        response, baseline = answer.response or "", item.fields["output"]
+        if answer.response == baseline:
+            return ()
+        if self.manner == "words":
+            return [self._in_words(item, order, shown(order, response, baseline)) for order in ORDERS]
+        switched = switched_order(item.fields["instruction"])
+        pair = shown("model-first" if switched else "baseline-first", response, baseline)
+
+        def parse(completion: Completion) -> dict[str, Any]:
+            top = answer_logprobs(completion)
+            return {"preference": alpaca_preference(top, switched), "switched": switched, "top_logprobs": top}
+
+        return [
+            Ask(
+                judgment_id(item.id, "preference"),
+                lambda _: self._request(item.fields["instruction"], pair),
+                parse,
+            )
+        ]
+
+    def _in_words(self, item: Item, order: Order, pair: Shown) -> Ask:
+        def parse(completion: Completion) -> dict[str, Any]:
+            named = parse_identifier(completion.text)
+            model = "M" if order == "baseline-first" else "m"
+            return {"preference": 2.0 if named == model else 1.0, "order": order, "named": named}
+
+        def request(attempt: int) -> Request:  # noqa: ARG001 - every attempt asks the same
+            return self._request(item.fields["instruction"], pair)
+
+        return Ask(judgment_id(item.id, f"words-{order}"), request, parse)
+
+    def _request(self, instruction: str, pair: Shown) -> Request:
+        values = {"instruction": instruction, "output_1": pair.first, "output_2": pair.second}
+        return Request(
+            tuple(Message(message.role, fill(message.content, values)) for message in self._messages),
+            top_logprobs=None if self.manner == "words" else TOP_LOGPROBS,
+        )
+
+    def score(
+        self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
+    ) -> Scored:
+        outcomes = settle(self, items, answers, judgments)
+        preferences: dict[str, float | None] = {}
+        for item in items:
+            values = outcomes.whole(item.id)
+            preferences[item.id] = None if values is None else _preference(values)
+        known = [preference for preference in preferences.values() if preference is not None]
+        draws = sum(values == () for values in outcomes.values.values())  # made without asking
+        control = self._length_control(items, answers, preferences)
+        return Scored(
+            metrics=_metrics(known, control),
+            n_expected=outcomes.expected + draws,
+            n_scored=outcomes.scored + draws,
+            n_failed=outcomes.failed,
+            reasons=self._reasons(control),
+            remarks=remarks_on(control, alpaca_win_rate(known).win_rate),
+            tables=_tables(items, answers, preferences, control),
+            items={
+                item: {"win_rate": 100 * (preference - 1)}
+                for item, preference in preferences.items()
+                if preference is not None
+            },
+        )
+
+    def _reasons(self, control: LengthControl | None) -> tuple[str, ...]:
+        reasons = []
+        if self.manner == "words":
+            reasons.append("the judge gives no log-probabilities: verdicts in words, in both orders")
+        elif self.manner != "logprobs":
+            reasons.append(f"the judge reasons before it answers, in up to {LONG_REPLY:,} tokens")
+        if control is None:
+            reasons.append("too few preferences for a length-controlled win rate")
+        elif control.formula != "length_controlled_v1":
+            reasons.append(f"length control by {control.formula}: the published data are not all there")
+        return tuple(reasons)
+
+    def _length_control(
+        self, items: Sequence[Item], answers: Mapping[str, Answer], preferences: Mapping[str, float | None]
+    ) -> LengthControl | None:
+        """Of the items that have an output: those without have no length."""
+        given = with_responses(items, answers)
+        known = published_lengths(self.settings.assets)
+        return fit_length_control(
+            [preferences[item.id] for item, _ in given],
+            [len(response) for _, response in given],
+            [len(item.fields["output"]) for item, _ in given],
+            [known.difficulties[int(item.id)] for item, _ in given] if known.difficulties else None,
+            gamed=known.gamed,
+            seed=self.settings.seed,
+        )
+
+    def write_extra(
+        self,
+        folder: Path,
+        items: Sequence[Item],
+        answers: Mapping[str, Answer],
+        judgments: Mapping[str, Judgment],
+        scored: Scored,  # noqa: ARG002 - other tasks write them
+    ) -> None:
+        """``model_answer/`` as official model outputs, ``model_judgment/`` as official annotations."""
+        model = self.settings.model
+        given = with_responses(items, answers)
+        outputs = [
+            {
+                "dataset": item.fields.get("dataset"),
+                "instruction": item.fields["instruction"],
+                "output": response,
+                "generator": model,
+            }
+            for item, response in given
+        ]
+        write_lines(folder / "model_answer" / f"{file_name(model)}.jsonl", outputs)
+        if self.settings.judge is None or not judgments:
+            return
+        outcomes = settle(self, items, answers, judgments)
+        lines = []
+        for (item, response), output in zip(given, outputs, strict=True):
+            values = outcomes.whole(item.id)
+            lines.append(
+                {
+                    "dataset": output["dataset"],
+                    "instruction": output["instruction"],
+                    "output_1": item.fields["output"],
+                    "generator_1": item.fields.get("generator"),
+                    "output_2": response,
+                    "generator_2": model,
+                    "annotator": self.settings.judge.model,
+                    "preference": None if values is None else _preference(values),
+                    "judgments": values,
+                }
+            )
+        judge = file_name(self.settings.judge.model)
+        write_lines(folder / "model_judgment" / judge / f"{file_name(model)}.jsonl", lines)
+
+
+def chatml(template: str) -> tuple[Message, ...]:
+    """The messages of a template in ChatML, each without blanks around it."""
+    messages = []
+    for part in template.split(_MARK)[1:]:
+        role, _, content = part.partition("\n")
+        said = {"role": role.strip(), "content": content.partition(_END)[0].strip()}
+        messages.append(convert(said, Message))
+    return tuple(messages)
+
+
+def _preference(values: Sequence[Mapping[str, Any]]) -> float:
+    """The mean of the item's comparisons; without any, its outputs are equal."""
+    if not values:
+        return DRAW
+    return sum(float(value["preference"]) for value in values) / len(values)
+
+
+def _metrics(known: Sequence[float], control: LengthControl | None) -> dict[str, Metric]:
+    rate = alpaca_win_rate(known)
+    interval = mean_metric([100 * (preference - 1) for preference in known], "percent").ci95
+    discrete = [100.0 if p > DRAW else 0.0 if p < DRAW else 50.0 for p in known]
+    controlled = Metric(None, unit="percent")
+    if control is not None:
+        found = control.win_rate
+        bounds = (found.low_95, found.high_95)
+        controlled = Metric(found.value, found.standard_error, bounds, control.n, "percent")
+    return {
+        "length_controlled_winrate": controlled,
+        "win_rate": Metric(rate.win_rate, rate.standard_error, interval, len(known), "percent"),
+        "discrete_win_rate": mean_metric(discrete, "percent"),
+    }
+
+
+def _tables(
+    items: Sequence[Item],
+    answers: Mapping[str, Answer],
+    preferences: Mapping[str, float | None],
+    control: LengthControl | None,
+) -> dict[str, Any]:
+    """Counts under their official names, win rates by data set, and the length control's fit."""
+    known = [preference for preference in preferences.values() if preference is not None]
+    lengths = [len(response) for _, response in with_responses(items, answers)]
+    by_dataset: dict[str, list[float]] = {}
+    for item in items:
+        if (preference := preferences[item.id]) is not None:
+            by_dataset.setdefault(str(item.fields.get("dataset")), []).append(preference)
+    return {
+        "counts": {
+            "n_wins": sum(preference > DRAW for preference in known),
+            "n_wins_base": sum(preference < DRAW for preference in known),
+            "n_draws": sum(preference == DRAW for preference in known),
+            "n_total": len(known),
+            "avg_length": int(sum(lengths) / len(lengths)) if lengths else None,
+        },
+        "dataset": {name: {"n": len(of), **alpaca_win_rate(of)._asdict()} for name, of in by_dataset.items()},
+        "length_control": None if control is None else msgspec.to_builtins(control),
+    }

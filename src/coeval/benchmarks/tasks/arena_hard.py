@@ -1,0 +1,235 @@
+"""Arena-Hard v2.0: each answer compared with a baseline's, twice, as A and as B.
+
+Li et al. 2024, "From Crowdsourced Data to High-Quality Benchmarks: Arena-Hard and BenchBuilder
+Pipeline". The baseline and the judge's system message are those of the prompt's category. Games are
+in the official order: the baseline's answer is A in the first, the model's in the second. A category
+has its own score, since baselines differ; ``win_rate`` puts all prompts together and is not official.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+
+from coeval.analysis.pairwise_models import (
+    VERDICTS,
+    ArenaJudgment,
+    ArenaScore,
+    StyledPair,
+    arena_scores,
+    markdown_style,
+)
+from coeval.analysis.rates import Rate
+from coeval.benchmarks.assets import read_records
+from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
+from coeval.benchmarks.run.judgment_outcomes import Outcomes, settle, with_responses, write_lines
+from coeval.benchmarks.run.task_folder import file_name
+from coeval.core.errors import UsageError
+from coeval.core.ids import judgment_id
+from coeval.core.records import Completion, Message, Request
+from coeval.core.text import fill
+from coeval.judging.pairwise import ORDERS, Order, parse_label, shown
+
+O3_MINI, GEMINI = "o3-mini-2025-01-31", "gemini-2.0-flash-001"
+BASELINES = {"hard_prompt": O3_MINI, "coding": O3_MINI, "math": O3_MINI, "creative_writing": GEMINI}
+"""Category → the model whose answers are the baseline."""
+
+_ANSWERS = {O3_MINI: "arena-hard/baseline_o3_mini", GEMINI: "arena-hard/baseline_gemini"}
+_CREATIVE = "creative_writing"
+
+
+class ArenaHard(Benchmark):
+    """Each category's score, plain and style-controlled, in percent."""
+
+    name = "arena-hard"
+    needs_judge = True
+    official_judge = "gpt-4.1"
+    assets: ClassVar[tuple[str, ...]] = (
+        "arena-hard/questions",
+        *_ANSWERS.values(),
+        "arena-hard/judge_system",
+        "arena-hard/judge_system_creative",
+        "arena-hard/judge_prompt",
+    )
+
+    def __init__(self, settings: TaskSettings) -> None:
+        super().__init__(settings)
+        self._system = self._text("arena-hard/judge_system")
+        self._creative = self._text("arena-hard/judge_system_creative")
+        self._prompt = self._text("arena-hard/judge_prompt")
+
+    def _text(self, asset: str) -> str:
+        return self.settings.assets[asset].read_text(encoding="utf-8")
+
+    def items(self) -> Sequence[Item]:
+        """The questions, each with its baseline's answer.
+
+        Raises
+        ------
+        UsageError
+            a category has no baseline, or the baseline did not answer a question.
+        """
+        answers = {model: self._answers(asset) for model, asset in _ANSWERS.items()}
+        items = []
+        for record in read_records(self.settings.assets["arena-hard/questions"]):
+            baseline = BASELINES.get(record["category"], "")
+            answer = answers.get(baseline, {}).get(record["uid"])
+            if answer is None:
+                raise UsageError(
+                    f"arena-hard: question {record['uid']} ({record['category']}) has no baseline answer "
+                    f"(of {baseline or 'any model'}); categories are {', '.join(BASELINES)}"
+                )
+            fields = {**record, "baseline": baseline, "baseline_answer": answer}
+            items.append(Item(record["uid"], (Message("user", record["prompt"]),), fields))
+        return items
+
+    def _answers(self, asset: str) -> dict[str, str]:
+        return {record["uid"]: _answer_text(record) for record in read_records(self.settings.assets[asset])}
+
+    def judge_sampling(self) -> dict[str, Any]:
+        return {"temperature": 0.0, "max_tokens": 16_000}
+
+    def judge_template(self) -> str:
+        return f"{self._system}\0{self._creative}\0{self._prompt}"
+
+    def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
+        """Both games; an empty answer is compared like any other."""
+        return [self._game(item, order, answer.response or "") for order in ORDERS]
+
+    def _game(self, item: Item, order: Order, response: str) -> Ask:
+        first, second = shown(order, response, item.fields["baseline_answer"])
+        system = self._creative if item.fields["category"] == _CREATIVE else self._system
+
+        def request(attempt: int) -> Request:  # noqa: ARG001 - every attempt asks the same
+            values = {"QUESTION": item.fields["prompt"], "ANSWER_A": first, "ANSWER_B": second}
+            return Request((Message("system", system), Message("user", fill(self._prompt, values))))
+
+        def parse(completion: Completion) -> dict[str, Any]:
+            return {"verdict": parse_label(completion.text, VERDICTS)}
+
+        return Ask(judgment_id(item.id, order), request, parse)
+
+    def score(
+        self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
+    ) -> Scored:
+        """A prompt counts where both games have a verdict."""
+        outcomes = settle(self, items, answers, judgments)
+        games = [_games(item, outcomes, self._judge) for item in items]
+        answered = {game.prompt for game in games if game.baseline_first and game.model_first}
+        styles = {item.id: _styles(item, answers.get(item.id)) for item in items}
+        scores = arena_scores(games, styles=styles, seed=self.settings.seed)
+        return Scored(
+            metrics=_metrics(scores),
+            n_expected=outcomes.expected,
+            n_scored=outcomes.scored,
+            n_failed=outcomes.failed,
+            tables={"scores": [msgspec.to_builtins(score) for score in scores]},
+            items={score.prompt: {"win_rate": _share(score)} for score in games if score.prompt in answered},
+        )
+
+    @property
+    def _judge(self) -> str:
+        return self.settings.judge.model if self.settings.judge else ""
+
+    def write_extra(
+        self,
+        folder: Path,
+        items: Sequence[Item],
+        answers: Mapping[str, Answer],
+        judgments: Mapping[str, Judgment],
+        scored: Scored,  # noqa: ARG002 - other tasks write them
+    ) -> None:
+        """``model_answer/`` and ``model_judgment/`` in the shape of the official repository."""
+        model = self.settings.model
+        given = with_responses(items, answers)
+        write_lines(
+            folder / "model_answer" / f"{file_name(model)}.jsonl",
+            [_answer_line(item, model, response) for item, response in given],
+        )
+        if self._judge and judgments:
+            write_lines(
+                folder / "model_judgment" / file_name(self._judge) / f"{file_name(model)}.jsonl",
+                [self._judgment_line(item, judgments) for item, _ in given],
+            )
+
+    def _judgment_line(self, item: Item, judgments: Mapping[str, Judgment]) -> dict[str, Any]:
+        found = [judgments.get(judgment_id(item.id, order)) for order in ORDERS]
+        return {
+            "uid": item.id,
+            "category": item.fields["category"],
+            "judge": self._judge,
+            "model": self.settings.model,
+            "baseline": item.fields["baseline"],
+            "games": [
+                {"score": (one.value or {}).get("verdict"), "judgment": {"answer": one.raw}} if one else None
+                for one in found
+            ],
+        }
+
+
+def _answer_text(record: Mapping[str, Any]) -> str:
+    content = record["messages"][-1]["content"]
+    return str(content["answer"] if isinstance(content, dict) else content)
+
+
+def _games(item: Item, outcomes: Outcomes, judge: str) -> ArenaJudgment:
+    first, second = (None if value is None else value["verdict"] for value in outcomes.values[item.id])
+    return ArenaJudgment(item.id, item.fields["category"], judge, first, second)
+
+
+def _share(games: ArenaJudgment) -> float:
+    """The model's weighted share of wins in both games, in percent."""
+    lost, first_counts = VERDICTS[games.baseline_first or ""]
+    won, second_counts = VERDICTS[games.model_first or ""]
+    wins = (1 - lost) * first_counts + won * second_counts
+    return 100 * wins / (first_counts + second_counts)
+
+
+def _styles(item: Item, answer: Answer | None) -> StyledPair:
+    response = (answer.response if answer else None) or ""
+    return StyledPair(markdown_style(response), markdown_style(item.fields["baseline_answer"]))
+
+
+def _metrics(scores: Sequence[ArenaScore]) -> dict[str, Metric]:
+    """``win_rate`` of all prompts first, then each category's, plain and style-controlled.
+
+    With one category it is all prompts.
+    """
+    nothing = Metric(None, unit="percent")
+    found = {"win_rate": nothing, "win_rate_style_controlled": nothing}
+    for score in scores:
+        style = score.style.win_rate if score.style else None
+        if score.category is None or len(scores) == 1:
+            found["win_rate"] = _metric(score.win_rate, score.n)
+            found["win_rate_style_controlled"] = _metric(style, score.n)
+        if score.category is not None:
+            found[score.category] = _metric(score.win_rate, score.n)
+            found[f"{score.category}_style_controlled"] = _metric(style, score.n)
+    return found
+
+
+def _metric(rate: Rate | None, n: int) -> Metric:
+    if rate is None:
+        return Metric(None, unit="percent")
+    return Metric(rate.value, rate.standard_error, (rate.low_95, rate.high_95), n, "percent")
+
+
+def _answer_line(item: Item, model: str, response: str) -> dict[str, Any]:
+    style = markdown_style(response)
+    return {
+        "uid": item.id,
+        "model": model,
+        "messages": [
+            {"role": "user", "content": item.fields["prompt"]},
+            {"role": "assistant", "content": {"answer": response}},
+        ],
+        "metadata": {
+            "token_len": round(style.length),
+            "header_count": {"all": style.headers},
+            "list_count": {"all": style.lists},
+            "bold_count": {"all": style.bold},
+        },
+    }

@@ -1,0 +1,288 @@
+"""A teacher-made benchmark as a task: ``coeval:PATH`` asks a model for the datapoints of a run.
+
+Each datapoint is put to the model with the run's own ``test`` template; the given judge scores the
+answer by the run's rubric, with the run's own ``evaluate_*`` template: High 1, Medium ½, Low 0. The
+headline is the mean over tasks of the item-first mean. Labels are compared, never judged, and
+reported beside it; where a run has nothing else, no judge is asked, and their accuracies are the headline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from statistics import variance
+from typing import Any, ClassVar
+
+from coeval.analysis.intervals import mean_over_strata
+from coeval.analysis.planned_names import PlannedTask
+from coeval.benchmarks.base import (
+    Answer,
+    Ask,
+    Benchmark,
+    Item,
+    Judgment,
+    Scored,
+    TaskSettings,
+    why_missing,
+)
+from coeval.benchmarks.registry import PREFIX
+from coeval.benchmarks.run.judgment_outcomes import mean_metric, metric_of
+from coeval.benchmarks.tasks.coeval_labels import (
+    ONLY_LABELS,
+    Posed,
+    compare_labels,
+    declared_labels,
+    posed_as,
+)
+from coeval.core.errors import Undecodable, Unparsable, UsageError
+from coeval.core.foreign import decode
+from coeval.core.ids import judgment_id
+from coeval.core.records import LEVEL_VALUE, Completion, Datapoint, Level, Message, Request, Schema, by_id
+from coeval.core.text import canonical, fill
+from coeval.judging.verdict import parse_level, parse_levels
+from coeval.pipeline.config.load_file import load_config
+from coeval.pipeline.config.schema import Config, TaskConfig
+from coeval.pipeline.phases.blueprint import Blueprint
+from coeval.pipeline.phases.prepared_item import posed
+from coeval.pipeline.plan.recipes import task_fields
+from coeval.pipeline.plan.what_counts import planned_names
+from coeval.pipeline.prompts import FACTOR_SCORE, evaluation_schema, find_template, render_rubric
+from coeval.pipeline.sampling.nuance import KnownNuance
+from coeval.store.jsonl import read_json, whole_lines
+from coeval.store.rundir import RunDir
+
+TASK_OPTION = "task"
+"""The option that holds the task as it was asked for, ``coeval:PATH``."""
+
+
+class CoevalRun(Benchmark):
+    """The datapoints of the run folder that ``options["task"]`` names, tasks and teachers in order."""
+
+    name: ClassVar[str] = "coeval"
+    needs_judge: ClassVar[bool] = True
+    compared_with: ClassVar[str] = "the run's own scores"
+
+    def __init__(self, settings: TaskSettings) -> None:
+        super().__init__(settings)
+        self._run = RunDir(str(settings.options[TASK_OPTION]).removeprefix(PREFIX))
+        self._config = _config_of(self._run)
+        planned = planned_names(self._run)
+        self._planned = planned.tasks if planned is not None else {}
+        self._rubrics = {task.name: self._rubric(task) for task in self._config.tasks}
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}-{self._config.experiment.id}"
+
+    @property
+    def is_judged(self) -> bool:
+        return any(self._rubrics.values())
+
+    @property
+    def counted(self) -> str:
+        """A judgment may give several: one for each factor. A comparison gives one for each label."""
+        return "scores"
+
+    def items(self) -> Sequence[Item]:
+        tasks = {task.name: task for task in self._config.tasks}
+        blueprint = Blueprint(self._config, self._run, follow_file=False)
+        nuances = {t.name: KnownNuance(t, blueprint.known_part(t, "nuanced") or {}) for t in tasks.values()}
+        labels = {name: declared_labels(self._config, self._run, task) for name, task in tasks.items()}
+        items: list[Item] = []
+        for datapoint in _good_datapoints(self._run, self._planned):
+            if (task := tasks.get(datapoint.task_id)) is not None:
+                template = find_template(task.prompt_library, "test", self.settings.model)
+                values = posed(datapoint, nuances[task.name].of(datapoint)).values
+                text = fill(template, {**task_fields(task), **values})
+                fields = {"posed": Posed(task, datapoint, self._rubrics[task.name], values)}
+                messages = (Message("user", text),)
+                items.append(Item(datapoint.id, messages, fields, labels[task.name]))
+        if not items:
+            raise UsageError(
+                f"{self._run.path} holds no datapoints; finish its phase 3 with `coeval run --continue`"
+            )
+        return items
+
+    def _rubric(self, task: TaskConfig) -> dict[str, str]:
+        """The factors that judges score: all but those that are labels, and those that were removed."""
+        rubric = task.rubric
+        with suppress(FileNotFoundError):
+            rubric = read_json(self._run.rubric(task.name), dict[str, str])
+        if not isinstance(rubric, dict):
+            raise UsageError(f"{self._run.path} has no rubric for task {task.name}; finish its phase 2 first")
+        factors = self._planned[task.name].factors
+        planned = ({*rubric} if factors is None else factors) - {*task.label_attributes}
+        return {name: text for name, text in rubric.items() if name in planned}
+
+    def judge_sampling(self) -> dict[str, Any]:
+        """No scatter, and room for every factor."""
+        return {"temperature": 0.0, "max_tokens": 1024}
+
+    def judge_template(self) -> str:
+        return canonical({task.name: self._template(task) for task in self._config.tasks})
+
+    def _template(self, task: TaskConfig) -> str:
+        judge = self.settings.judge.model if self.settings.judge is not None else ""
+        return find_template(task.prompt_library, f"evaluate_{task.evaluation_mode}", judge)
+
+    def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
+        """One judgment of all factors, or one of each, as the run's ``evaluation_mode`` has it."""
+        task, _, rubric, shown = posed_as(item)
+        values = {
+            **task_fields(task),
+            **shown,
+            "response": answer.response or "",
+            "rubric": render_rubric(rubric),
+        }
+        if not rubric:
+            return ()
+        if task.evaluation_mode == "single":
+            factors = tuple(rubric)
+            request = self._request(task, values, evaluation_schema(factors))
+            return (Ask(judgment_id(item.id, "rubric"), request, lambda reply: _levels(reply, factors)),)
+        return tuple(
+            Ask(
+                judgment_id(item.id, factor),
+                self._request(task, {**values, "factor": factor, "criterion": criterion}, FACTOR_SCORE),
+                _one_level(factor),
+            )
+            for factor, criterion in rubric.items()
+        )
+
+    def _request(
+        self, task: TaskConfig, values: Mapping[str, str], schema: Schema
+    ) -> Callable[[int], Request]:
+        def request(_: int) -> Request:
+            return Request((Message("user", fill(self._template(task), values)),), schema=schema)
+
+        return request
+
+    def score(
+        self,
+        items: Sequence[Item],
+        answers: Mapping[str, Answer],
+        judgments: Mapping[str, Judgment],
+    ) -> Scored:
+        units = {item.id: _units(item, judgments) for item in items}
+        failed: Counter[str] = Counter()
+        for item in items:
+            failed.update(_failures(item, answers.get(item.id), judgments, units[item.id]))
+        means = {key: sum(scores.values()) / len(scores) for key, scores in units.items() if scores}
+        by_task: dict[str, list[float]] = {}
+        for item in items:
+            if item.id in means:
+                by_task.setdefault(posed_as(item).task.name, []).append(means[item.id])
+        overall = mean_over_strata(list(by_task.values()))
+        headline = {"mean_score": metric_of(overall, "share", _error(by_task))} if self.is_judged else {}
+        labels = compare_labels(items, answers)
+        return Scored(
+            metrics=headline | labels.metrics(),
+            n_expected=sum(len(posed_as(item).rubric) for item in items) + labels.expected,
+            n_scored=sum(map(len, units.values())) + labels.compared,
+            n_failed=dict(failed + labels.failed),
+            reasons=self._reasons(),
+            remarks=() if self.is_judged else (ONLY_LABELS,),
+            tables={
+                "by_task": {name: mean_metric(v, "share") for name, v in by_task.items()},
+                "by_factor": self._by_factor(items, units),
+                **labels.tables(),
+            },
+            items={item.id: {"mean_score": means.get(item.id), **units[item.id]} for item in items},
+        )
+
+    def _reasons(self) -> tuple[str, ...]:
+        """The run's own scores are what these are compared with."""
+        judges = {model.spec().model for model in self._config.with_role("judge")}
+        judge = self.settings.judge
+        if not self.is_judged or judge is None or judge.model in judges:
+            return ()
+        return (f"judged by {judge.model}; the run's own scores are by {', '.join(sorted(judges))}",)
+
+    def _by_factor(self, items: Sequence[Item], units: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+        values: dict[str, dict[str, list[float]]] = {}
+        for item in items:
+            of_task = values.setdefault(posed_as(item).task.name, {})
+            for factor, value in units[item.id].items():
+                of_task.setdefault(factor, []).append(value)
+        return {
+            task: {factor: mean_metric(v, "share") for factor, v in of.items()} for task, of in values.items()
+        }
+
+
+def _config_of(run: RunDir) -> Config:
+    if not run.config.is_file():
+        raise UsageError(f"coeval:{run.path}: there is no {run.config}; name the folder of a run")
+    run.refuse_foreign()
+    return load_config(run.config)
+
+
+def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterator[Datapoint]:
+    """The planned ones, by file and line."""
+    found = by_id(_datapoints(run))
+    places: Counter[tuple[str, str]] = Counter()
+    for datapoint in found.values():
+        task, teacher = datapoint.task_id, datapoint.teacher_model_id
+        places[task, teacher] += 1
+        held = task in planned and planned[task].holds(teacher, datapoint.id, places[task, teacher])
+        if held and datapoint.status == "ok" and datapoint.prompt:
+            yield datapoint
+
+
+def _datapoints(run: RunDir) -> Iterator[Datapoint]:
+    for path in run.files("data_generation"):
+        for _, line in whole_lines(path):
+            try:
+                yield decode(line, Datapoint)
+            except Undecodable as error:
+                raise UsageError(
+                    f"{path} has a damaged line ({error}); mend it with `coeval repair`"
+                ) from error
+
+
+def _levels(reply: Completion, factors: Sequence[str]) -> dict[str, Level]:
+    levels = parse_levels(reply.text, factors)
+    if levels.missing:
+        raise Unparsable(f"no score for {', '.join(levels.missing)}", raw=reply.text)
+    return levels.scores
+
+
+def _one_level(factor: str) -> Callable[[Completion], dict[str, Any]]:
+    return lambda reply: {factor: parse_level(reply.text)}
+
+
+def _ask_ids(item: Item) -> dict[str, tuple[str, ...]]:
+    """The ids of an item's judgments, each with its factors."""
+    task, _, rubric, _ = posed_as(item)
+    if task.evaluation_mode == "single":
+        return {judgment_id(item.id, "rubric"): tuple(rubric)} if rubric else {}
+    return {judgment_id(item.id, factor): (factor,) for factor in rubric}
+
+
+def _units(item: Item, judgments: Mapping[str, Judgment]) -> dict[str, float]:
+    """Factor → value, of the factors that have a score."""
+    levels: dict[str, Level] = {}
+    for key in _ask_ids(item):
+        if (judgment := judgments.get(key)) is not None and judgment.value is not None:
+            levels |= judgment.value
+    return {factor: LEVEL_VALUE[level] for factor, level in levels.items()}
+
+
+def _failures(
+    item: Item, answer: Answer | None, judgments: Mapping[str, Judgment], scored: Mapping[str, float]
+) -> Counter[str]:
+    reasons: Counter[str] = Counter()
+    unanswered = why_missing(answer)
+    for key, factors in _ask_ids(item).items():
+        reason = unanswered or why_missing(judgments.get(key))
+        if reason is not None:
+            reasons[reason] += sum(factor not in scored for factor in factors)
+    return reasons
+
+
+def _error(by_task: Mapping[str, Sequence[float]]) -> float | None:
+    """``√(Σ s_t²/n_t) / T``."""
+    if not by_task or min(map(len, by_task.values())) < 2:
+        return None
+    return math.sqrt(sum(variance(values) / len(values) for values in by_task.values())) / len(by_task)

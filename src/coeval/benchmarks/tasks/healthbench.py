@@ -1,0 +1,149 @@
+"""HealthBench: conversations about health, each answer held against a physician's rubric.
+
+Arora et al. 2025, "HealthBench: Evaluating Large Language Models Towards Improved Human Health". Each
+rubric item is graded by itself, on the whole conversation and shown with its points; an example's
+score is the points met as a share of the points that can be gained. ``overall_score`` is the mean,
+clipped to 0 … 1, with the standard deviation of its bootstrap; likewise for every tag: a theme's
+over its examples, an axis's over the examples' scores on the rubric items of that axis.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from coeval.analysis.pairwise_models import clipped_mean, healthbench_score
+from coeval.benchmarks.assets import read_records
+from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
+from coeval.benchmarks.run.judgment_outcomes import settle
+from coeval.core.ids import judgment_id
+from coeval.core.records import Completion, Message, Request
+from coeval.judging.rubric_items import parse_criteria_met
+
+PUBLISHED_EXAMPLES = 5000
+"""What the published scores are means of; HealthBench Hard and Consensus are other selections."""
+
+_SLOT = re.compile(r"<<(conversation|rubric_item)>>")
+_TABLES = {"theme": "theme", "axis": "axis"}
+"""Tags by their prefix; the others stand together in ``tags``."""
+
+
+class _Score(NamedTuple):
+    """Of an example, on some of its rubric items, with the least that it could be on these."""
+
+    value: float
+    least: float
+
+
+class HealthBench(Benchmark):
+    """``overall_score``, and scores by theme, axis and every other tag, as shares."""
+
+    name = "healthbench"
+    needs_judge = True
+    official_judge = "gpt-4.1-2025-04-14"
+    assets: ClassVar[tuple[str, ...]] = ("healthbench/examples", "healthbench/grader")
+
+    def __init__(self, settings: TaskSettings) -> None:
+        super().__init__(settings)
+        self._grader = settings.assets["healthbench/grader"].read_text(encoding="utf-8")
+
+    def items(self) -> Sequence[Item]:
+        records = read_records(self.settings.assets["healthbench/examples"])
+        return [_item(record) for record in records]
+
+    def judge_sampling(self) -> dict[str, Any]:
+        """Simple-evals' grader: its sampler's default temperature, and 2,048 tokens."""
+        return {"temperature": 0.5, "max_tokens": 2048}
+
+    def judge_template(self) -> str:
+        return self._grader
+
+    def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
+        turns = [*item.messages, Message("assistant", answer.response or "")]
+        conversation = "\n\n".join(f"{turn.role}: {turn.content}" for turn in turns)
+        return [
+            self._ask(judgment_id(item.id, f"item-{number}"), conversation, rubric_item)
+            for number, rubric_item in enumerate(item.fields["rubrics"], 1)
+        ]
+
+    def _ask(self, ask_id: str, conversation: str, rubric_item: dict[str, Any]) -> Ask:
+        shown = f"[{rubric_item['points']}] {rubric_item['criterion']}"
+        values = {"conversation": conversation, "rubric_item": shown}
+
+        def request(attempt: int) -> Request:  # noqa: ARG001 - every attempt asks the same
+            prompt = _SLOT.sub(lambda slot: values[slot[1]], self._grader)
+            return Request((Message("user", prompt),))
+
+        def parse(completion: Completion) -> dict[str, Any]:
+            verdict = parse_criteria_met(completion.text)
+            value = {"criteria_met": verdict.met, "explanation": verdict.explanation}
+            return value | ({"repaired": True} if verdict.repaired else {})
+
+        return Ask(ask_id, request, parse)
+
+    def score(
+        self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
+    ) -> Scored:
+        """An example counts where all of its rubric items were graded."""
+        outcomes = settle(self, items, answers, judgments)
+        by_item: dict[str, float | None] = {}
+        of_name: dict[str, list[_Score]] = {"overall_score": []}
+        for item in items:
+            if (values := outcomes.whole(item.id)) is None:
+                continue
+            scores = example_scores(item.fields, [value["criteria_met"] for value in values])
+            least = example_scores(item.fields, [rubric["points"] < 0 for rubric in item.fields["rubrics"]])
+            by_item[item.id] = scores["overall_score"]
+            for name, score in scores.items():
+                if score is not None:
+                    of_name.setdefault(name, []).append(_Score(score, least[name] or 0.0))
+        metrics = {name: self._metric(scores) for name, scores in of_name.items()}
+        tables: dict[str, dict[str, Metric]] = {"theme": {}, "axis": {}, "tags": {}}
+        for name in sorted(metrics.keys() - {"overall_score"}):
+            prefix, _, rest = name.partition(":")
+            if prefix in _TABLES:
+                tables[prefix][rest] = metrics[name]
+            else:
+                tables["tags"][name] = metrics[name]
+        return Scored(
+            metrics={"overall_score": metrics["overall_score"]},
+            n_expected=outcomes.expected,
+            n_scored=outcomes.scored,
+            n_failed=outcomes.failed,
+            reasons=self._sampled(len(items)),
+            tables=tables,
+            items={item: {"overall_score": score} for item, score in by_item.items()},
+        )
+
+    def _sampled(self, count: int) -> tuple[str, ...]:
+        if count == PUBLISHED_EXAMPLES:
+            return ()
+        return (f"published scores are means over {PUBLISHED_EXAMPLES:,} examples, these over {count:,}",)
+
+    def _metric(self, scores: Sequence[_Score]) -> Metric:
+        clipped = clipped_mean(
+            [score.value for score in scores], [score.least for score in scores], seed=self.settings.seed
+        )
+        return Metric(clipped.mean, clipped.bootstrap_std, clipped.bounds, clipped.n, "share")
+
+
+def _item(record: dict[str, Any]) -> Item:
+    messages = tuple(Message(turn["role"], turn["content"]) for turn in record["prompt"])
+    return Item(record["prompt_id"], messages, record)
+
+
+def example_scores(example: Mapping[str, Any], met: Sequence[bool]) -> dict[str, float | None]:
+    """``overall_score``, and a score for each tag of the example or of its rubric items.
+
+    A tag of the example has its overall score. A tag of rubric items has the score on these alone;
+    None where no points can be gained on them.
+    """
+    rubrics = example["rubrics"]
+    overall = healthbench_score([rubric["points"] for rubric in rubrics], met)
+    scores: dict[str, float | None] = {"overall_score": overall}
+    scores.update(dict.fromkeys(example.get("example_tags", ()), overall))
+    for tag in dict.fromkeys(tag for rubric in rubrics for tag in rubric.get("tags", ())):
+        tagged = [number for number, rubric in enumerate(rubrics) if tag in rubric.get("tags", ())]
+        scores[tag] = healthbench_score([rubrics[n]["points"] for n in tagged], [met[n] for n in tagged])
+    return scores

@@ -1,0 +1,227 @@
+"""IFBench ``format:``: layout, lists and quotes."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import string
+
+from coeval.benchmarks.language.text_analysis import Language
+from coeval.benchmarks.tasks.instruction import (
+    PUNCTUATION,
+    PUNCTUATION_AND_BLANK,
+    WITHOUT_PUNCTUATION,
+    Instruction,
+)
+
+_PAIRS = {")": "(", "]": "[", "}": "{"}
+
+
+class Parentheses(Instruction, frozen=True):
+    """ "Nest parentheses (and [brackets {and braces}]) at least 5 levels deep.": five or more opened,
+    and the innermost closed by its own kind; a wrong closing begins anew."""
+
+    id = "format:parentheses"
+
+    def holds(self, response: str) -> bool:
+        opened: list[str] = []
+        for character in re.findall(r"[()\[\]{}]", response):
+            if character not in _PAIRS:
+                opened.append(character)
+            elif opened and opened[-1] == _PAIRS[character]:
+                if len(opened) >= 5:
+                    return True
+                opened.pop()
+            else:
+                opened.clear()
+        return False
+
+
+class Quotes(Instruction, frozen=True):
+    """ "Include quotes within quotes within quotes, at least 3 levels deep, alternating between double
+    quotes and single quotes.": three closed again from the deepest level reached."""
+
+    id = "format:quotes"
+
+    def holds(self, response: str) -> bool:
+        opened: list[str] = []
+        deepest = 0
+        for character in re.findall("[\"']", response):
+            if opened and opened[-1] == character:
+                opened.pop()
+                if deepest - len(opened) >= 3:
+                    return True
+            else:
+                opened.append(character)
+                deepest = max(deepest, len(opened))
+        return False
+
+
+class QuoteUnquote(Instruction, frozen=True):
+    """ "Every quoted phrase must be followed by an unquoted explanation.": no quote right behind a
+    quote, and none at the end (digits and punctuation aside)."""
+
+    id = "format:quote_unquote"
+
+    def holds(self, response: str) -> bool:
+        text = response.replace("“", '"').replace("”", '"').replace("'\"'", "")
+        text = "".join(text.split())
+        ends = text.strip(string.digits + PUNCTUATION.replace('"', ""))
+        return '""' not in text and not ends.endswith('"')
+
+
+class Options(Instruction, frozen=True):
+    """ "Answer with one of the following options: {options}. Do not give any explanation."
+
+    Words may differ in case and outer punctuation; of a list of letters one must stand as written.
+    """
+
+    id = "format:options"
+    options: str
+
+    def holds(self, response: str) -> bool:
+        separator = next((mark for mark in ("/", "or") if mark in self.options), ",")
+        options = [option.strip() for option in self.options.split(separator)]
+        if re.match(r"\W*a\W*b\W*c\W*", self.options, re.IGNORECASE):
+            return response in options
+        answer = response.strip(PUNCTUATION_AND_BLANK).lower()
+        return any(option.strip(PUNCTUATION_AND_BLANK).lower() == answer for option in options)
+
+
+class Newline(Instruction, frozen=True):
+    """ "Write each word on a new line.": as many lines as words, once punctuation is taken out."""
+
+    id = "format:newline"
+
+    def holds(self, response: str) -> bool:
+        text = response.translate(WITHOUT_PUNCTUATION).strip()
+        return sum(line != "" for line in text.split("\n")) == len(text.split())
+
+
+class LineIndent(Instruction, frozen=True):
+    """ "Create stairs by incrementally indenting each new line.": each line that is not blank begins
+    with more blanks than the one before."""
+
+    id = "format:line_indent"
+
+    def holds(self, response: str) -> bool:
+        lines = [line for line in response.split("\n") if line.strip()]
+        indents = [len(line) - len(line.lstrip(" ")) for line in lines]
+        return all(after > before for before, after in itertools.pairwise(indents))
+
+
+class List(Instruction, frozen=True):
+    """ "Answer with a list of items, instead of bullet points use {sep}.": it stands at least twice."""
+
+    id = "format:list"
+    sep: str
+
+    def holds(self, response: str) -> bool:
+        return response.count(self.sep) >= 2
+
+
+class Thesis(Instruction, frozen=True):
+    """ "Each section must begin with a thesis statement in italics, use HTML to indicate the italics.":
+    there is one, not blank, and text behind it."""
+
+    id = "format:thesis"
+
+    def holds(self, response: str) -> bool:
+        opening = _first_of(response, "<i>", "<em>")
+        if opening < 0:
+            return False
+        text = response[opening:]
+        closing = _first_of(text, "</i>", "</em>")
+        return closing >= 0 and bool(text[3:closing].strip()) and bool(text[closing + 4 :].strip())
+
+
+def _first_of(text: str, preferred: str, other: str) -> int:
+    place = text.find(preferred)
+    return place if place >= 0 else text.find(other)
+
+
+class SubBullets(Instruction, frozen=True):
+    """ "Your response must include bullet points denoted by * and at least one sub-bullet point denoted
+    by - for each bullet point.": a hyphen behind every star; without stars there is none to lack."""
+
+    id = "format:sub-bullets"
+
+    def holds(self, response: str) -> bool:
+        return all("-" in bullet for bullet in response.split("*")[1:])
+
+
+class NoBulletsBullets(Instruction, frozen=True):
+    """ "Your answer must contain at least two sentences ending in a period followed by at least two
+    bullet points denoted by *.": sentences of any kind, on lines without a blank one between them, and
+    behind the first bullet nothing but bullets."""
+
+    id = "format:no_bullets_bullets"
+
+    def follows(self, response: str, language: Language) -> bool:
+        sentences = bullets = 0
+        prose = True
+        for line in response.split("\n"):
+            text = line.strip()
+            if text.startswith("*"):
+                if sentences < 2:
+                    return False
+                prose = False
+                bullets += 1
+            elif not prose:
+                return False
+            else:
+                prose = text != ""
+                sentences += len(language.sentences(text))
+        return bullets >= 2
+
+
+class TitleCase(Instruction, frozen=True):
+    """ "Write the entire response in title case (capitalize the first letter of every major word).": no
+    Treebank token of two letters or more is all lower case, or has only its first letter low."""
+
+    id = "format:title_case"
+
+    def follows(self, response: str, language: Language) -> bool:
+        return not any(
+            word[0].islower() and (word[1:].islower() or word[1:].isupper())
+            for word in language.words(response)
+        )
+
+
+class OutputTemplate(Instruction, frozen=True):
+    """ "Use this exact template for your response: My Answer: [answer] My Conclusion: [conclusion]
+    Future Outlook: [outlook]": the three headings stand in it, in any order."""
+
+    id = "format:output_template"
+
+    def holds(self, response: str) -> bool:
+        return all(heading in response for heading in ("My Answer:", "My Conclusion:", "Future Outlook:"))
+
+
+class NoWhitespace(Instruction, frozen=True):
+    """ "The output should not contain any whitespace."""
+
+    id = "format:no_whitespace"
+
+    def holds(self, response: str) -> bool:
+        return not any(character.isspace() for character in response)
+
+
+class Emoji(Instruction, frozen=True):
+    """ "Please use an emoji at the end of every sentence.": as the last character or the one before it
+    (signs made of several end in a modifier), or at the start of the next sentence, punctuation aside."""
+
+    id = "format:emoji"
+
+    def follows(self, response: str, language: Language) -> bool:
+        from emoji import is_emoji
+
+        sentences = [
+            sentence.translate(WITHOUT_PUNCTUATION).strip() for sentence in language.sentences(response)
+        ]
+        for sentence, following in zip(sentences, [*sentences[1:], ""], strict=True):
+            if not sentence:
+                return False
+            if not any(is_emoji(character) for character in sentence[-2:]) and not is_emoji(following[:1]):
+                return False
+        return True

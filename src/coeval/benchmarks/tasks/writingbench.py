@@ -1,0 +1,226 @@
+"""WritingBench: writing tasks, each answer scored from 1 to 10 on five criteria of its own.
+
+Wu et al. 2025, "WritingBench: A Comprehensive Benchmark for Generative Writing". Each criterion is
+judged by itself. ``overall`` is the mean of all scores; a domain's score is the mean over its
+queries of the query's mean. Of a requirement (style, format, length), R is the mean over the queries
+that ask for it, C the mean of only their criteria about it. Formulas: the project's
+``calculate_scores.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import xlsxwriter
+from xlsxwriter.worksheet import Worksheet
+
+from coeval.analysis.intervals import clustered_mean
+from coeval.benchmarks.assets import read_records
+from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
+from coeval.benchmarks.run.judgment_outcomes import SCALES, Outcomes, mean_metric, metric_of, settle
+from coeval.core.ids import judgment_id
+from coeval.core.records import Completion, Message, Request
+from coeval.core.text import fill
+from coeval.judging.criteria import parse_criterion_score
+
+REQUIREMENTS = ("style", "format", "length")
+
+
+class _Scores(NamedTuple):
+    """Of one query: its scores by criterion, in the criteria's order."""
+
+    item: Item
+    by_criterion: dict[str, int]
+
+    @property
+    def mean(self) -> float:
+        return sum(self.by_criterion.values()) / len(self.by_criterion)
+
+
+class WritingBench(Benchmark):
+    """``overall``, ``domain1``, ``domain2``, and requirements R and C, in points from 1 to 10."""
+
+    name = "writingbench"
+    needs_judge = True
+    official_judge = "claude-sonnet-4-5"
+    assets: ClassVar[tuple[str, ...]] = (
+        "writingbench/queries",
+        *(f"writingbench/{requirement}_{kind}" for requirement in REQUIREMENTS for kind in "RC"),
+        "writingbench/judge_system",
+        "writingbench/judge_prompt",
+    )
+
+    def __init__(self, settings: TaskSettings) -> None:
+        super().__init__(settings)
+        self._system = settings.assets["writingbench/judge_system"].read_text(encoding="utf-8")
+        self._prompt = settings.assets["writingbench/judge_prompt"].read_text(encoding="utf-8")
+
+    def items(self) -> Sequence[Item]:
+        records = read_records(self.settings.assets["writingbench/queries"])
+        return [Item(str(record["index"]), (Message("user", record["query"]),), record) for record in records]
+
+    def judge_sampling(self) -> dict[str, Any]:
+        return {"temperature": 1.0, "top_p": 0.95, "max_tokens": 2048}
+
+    def judge_template(self) -> str:
+        return f"{self._system}\0{self._prompt}"
+
+    def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
+        return [
+            self._ask(item, number, criterion, answer.response or "")
+            for number, criterion in enumerate(item.fields["checklist"], 1)
+        ]
+
+    def _ask(self, item: Item, number: int, criterion: dict[str, str], response: str) -> Ask:
+        def request(attempt: int) -> Request:  # noqa: ARG001 - every attempt asks the same
+            # The criterion goes in as the official code formats it: as Python writes a dict.
+            values = {"query": item.fields["query"], "response": response, "criteria": str(criterion)}
+            return Request((Message("system", self._system), Message("user", fill(self._prompt, values))))
+
+        def parse(completion: Completion) -> dict[str, Any]:
+            given = parse_criterion_score(completion.text)
+            value = {"criterion": criterion["name"], "score": given.score, "reason": given.reason}
+            return value | ({"repaired": True} if given.repaired else {})
+
+        return Ask(judgment_id(item.id, f"criterion-{number}"), request, parse)
+
+    def score(
+        self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
+    ) -> Scored:
+        """As officially, a query counts with the criteria that were scored, if any was."""
+        outcomes = settle(self, items, answers, judgments)
+        scored = _scored(items, outcomes)
+        overall = _pooled([list(one.by_criterion.values()) for one in scored])
+        domains = {field: self._by(field, scored) for field in ("domain1", "domain2")}
+        required = self._requirements(scored)
+        return Scored(
+            metrics={
+                "overall": overall,
+                **{f"{name}_{kind}": required[kind][name] for name in REQUIREMENTS for kind in "RC"},
+            },
+            n_expected=outcomes.expected,
+            n_scored=outcomes.scored,
+            n_failed=outcomes.failed,
+            tables={
+                **domains,
+                **{f"requirement_{kind}": table for kind, table in required.items()},
+            },
+            items={one.item.id: {"overall": one.mean} for one in scored},
+        )
+
+    def _by(self, field: str, scored: Sequence[_Scores]) -> dict[str, Metric]:
+        """The mean over a domain's queries, by domain in the order of the benchmark."""
+        means: dict[str, list[float]] = {}
+        for one in scored:
+            if (domain := one.item.fields.get(field)) is not None:
+                means.setdefault(domain, []).append(one.mean)
+        return {domain: mean_metric(values, "points") for domain, values in means.items()}
+
+    def _requirements(self, scored: Sequence[_Scores]) -> dict[str, dict[str, Metric]]:
+        """R: mean over the queries that ask for it. C: mean of their criteria about it."""
+        whole: dict[str, Metric] = {}
+        about: dict[str, Metric] = {}
+        for name in REQUIREMENTS:
+            queries = self._criteria_of(f"writingbench/{name}_R")
+            criteria = self._criteria_of(f"writingbench/{name}_C")
+            chosen = [one for one in scored if one.item.id in queries]
+            whole[name] = mean_metric([one.mean for one in chosen], "points")
+            about[name] = _pooled(
+                [
+                    [
+                        score
+                        for criterion, score in one.by_criterion.items()
+                        if criterion in criteria.get(one.item.id, ())
+                    ]
+                    for one in chosen
+                ],
+            )
+        return {"R": whole, "C": about}
+
+    def _criteria_of(self, asset: str) -> dict[str, set[str]]:
+        """Item id → the names of the criteria that a requirement's file lists for it."""
+        return {
+            str(record["index"]): {criterion["name"] for criterion in record["checklist"]}
+            for record in read_records(self.settings.assets[asset])
+        }
+
+    def write_extra(
+        self,
+        folder: Path,
+        items: Sequence[Item],
+        answers: Mapping[str, Answer],
+        judgments: Mapping[str, Judgment],
+        scored: Scored,
+    ) -> None:
+        """``scores.xlsx`` where ``--writingbench-write-excel`` asks for it."""
+        if self.settings.options.get("writingbench-write-excel"):
+            outcomes = settle(self, items, answers, judgments)
+            write_workbook(folder / "scores.xlsx", self._row(scored), _criteria_lines(items, outcomes))
+
+    def _row(self, scored: Scored) -> dict[str, str | float | None]:
+        """Heading → value, as in the official workbook."""
+        overall = scored.metrics["overall"]
+        row: dict[str, str | float | None] = {"Model": self.settings.model, "Overall": overall.value}
+        row["Count"] = overall.n
+        for field, heading in (("domain1", "Domain1"), ("domain2", "Domain2")):
+            row |= {f"{heading}_{name}": metric.value for name, metric in scored.tables[field].items()}
+        return row | {name: metric.value for name, metric in scored.metrics.items() if name != "overall"}
+
+
+def _scored(items: Sequence[Item], outcomes: Outcomes) -> list[_Scores]:
+    """The queries of which anything was scored."""
+    scored = []
+    for item in items:
+        given = {
+            value["criterion"]: value["score"] for value in outcomes.values[item.id] if value is not None
+        }
+        if given:
+            scored.append(_Scores(item, given))
+    return scored
+
+
+def _pooled(groups: Sequence[Sequence[int]]) -> Metric:
+    """The mean of all scores, with an interval that lets those of one query depend on each other.
+
+    The standard error is that of the queries' means, which is the same where all have as many scores.
+    """
+    groups = [group for group in groups if group]
+    of_queries = mean_metric([sum(group) / len(group) for group in groups], "points")
+    pooled = clustered_mean(
+        [score for group in groups for score in group],
+        [number for number, group in enumerate(groups) for _ in group],
+        SCALES["points"],
+    )
+    return metric_of(pooled, "points", of_queries.standard_error)
+
+
+def _criteria_lines(items: Sequence[Item], outcomes: Outcomes) -> list[tuple[str, str, int | None]]:
+    """Query, criterion and score; None where the judgment is not there."""
+    return [
+        (item.id, criterion["name"], None if value is None else value["score"])
+        for item in items
+        for criterion, value in zip(item.fields["checklist"], outcomes.values[item.id], strict=True)
+    ]
+
+
+def write_workbook(
+    path: Path, row: Mapping[str, str | float | None], lines: Sequence[tuple[str, str, int | None]]
+) -> None:
+    """A sheet with the model's row of scores, and one with every criterion.
+
+    Every text is written as text: what begins with ``=`` is no formula.
+    """
+    with xlsxwriter.Workbook(path) as book:
+        _fill(book.add_worksheet("scores"), [tuple(row), tuple(row.values())])
+        _fill(book.add_worksheet("criteria"), [("index", "criterion", "score"), *lines])
+
+
+def _fill(sheet: Worksheet, lines: Sequence[Sequence[str | float | None]]) -> None:
+    for row, line in enumerate(lines):
+        for column, value in enumerate(line):
+            if isinstance(value, str):
+                sheet.write_string(row, column, value)
+            elif value is not None:
+                sheet.write_number(row, column, value)

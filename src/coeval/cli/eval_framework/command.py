@@ -1,0 +1,197 @@
+"""The ``eval-framework`` command: published benchmarks on one model."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coeval import __version__
+from coeval.cli.ending import run_to_exit
+from coeval.cli.starting import nothing_begun
+from coeval.core.options import Face
+
+app = typer.Typer(
+    name="eval-framework",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class LogLevel(StrEnum):
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"eval-framework (coeval {__version__})")
+        raise typer.Exit
+
+
+@app.command()
+@nothing_begun()
+def evaluate(
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tasks",
+            "--task",
+            help="Comma-separated or repeated: ifeval, ifbench, writingbench, healthbench, arena-hard, "
+            "alpaca-eval, coeval:PATH_TO_RUN. Example: --tasks ifeval,ifbench",
+            metavar="NAME,…",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="The model, as its server names it. Example: --model Qwen3-4B"),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            "--base-url",
+            help="OpenAI-compatible server of the model.",
+            show_default="http://localhost:8000/v1",
+            metavar="URL",
+        ),
+    ] = None,
+    api_key: Annotated[
+        str | None, typer.Option("--api-key", help="Its key, if it wants one; else as --keys says.")
+    ] = None,
+    local: Annotated[
+        bool,
+        typer.Option("--local", help="Load the model in this process: vLLM if there, else transformers."),
+    ] = False,
+    device: Annotated[str, typer.Option("--device", help="With --local: auto, cpu or cuda:0.")] = "auto",
+    output_dir: Annotated[
+        Path, typer.Option("--output-dir", help="Where one model's results go: OUTPUT_DIR/<task>/.")
+    ] = Path("outputs"),
+    max_examples: Annotated[
+        int | None, typer.Option(min=1, help="Only the first N prompts of each task, as a smoke test.")
+    ] = None,
+    num_threads: Annotated[
+        int, typer.Option(min=1, help="Requests in flight to the model, from the start.")
+    ] = 64,
+    temperature: Annotated[float, typer.Option(min=0, help="Sampling of the model.")] = 0.7,
+    top_p: Annotated[float, typer.Option(min=0, max=1, help="Likewise.")] = 0.8,
+    top_k: Annotated[
+        int | None,
+        typer.Option(
+            "--top-k", help="Likewise; by default not sent to hosts that refuse it.", show_default="20"
+        ),
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 2048,
+    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds for one request.")] = 600.0,
+    num_runs: Annotated[
+        int, typer.Option(min=1, help="Samples of each prompt, in OUTPUT_DIR/run_<k>/<task>/.")
+    ] = 1,
+    seed: Annotated[
+        int, typer.Option(help="Of sampling (where the server takes one) and of bootstraps.")
+    ] = 0,
+    inference_only: Annotated[
+        bool, typer.Option("--inference-only", help="Ask the model, judge nothing; rules still score.")
+    ] = False,
+    judge_only: Annotated[
+        bool, typer.Option("--judge-only", help="Judge the answers in OUTPUT_DIR; not for ifeval, ifbench.")
+    ] = False,
+    judge_model: Annotated[
+        str | None, typer.Option("--judge-model", help="The judge.", show_default="the model itself")
+    ] = None,
+    judge_base_url: Annotated[
+        str | None,
+        typer.Option("--judge-base-url", help="Its server.", show_default="the model's", metavar="URL"),
+    ] = None,
+    judge_api_key: Annotated[
+        str | None, typer.Option("--judge-api-key", help="Its key.", show_default="the model's")
+    ] = None,
+    judge_temperature: Annotated[
+        float | None,
+        typer.Option(min=0, help="Judge's sampling in place of the task's official one.", show_default=False),
+    ] = None,
+    judge_top_p: Annotated[float | None, typer.Option(min=0, max=1, help="Likewise.")] = None,
+    judge_top_k: Annotated[int | None, typer.Option(help="Likewise.")] = None,
+    judge_max_tokens: Annotated[int | None, typer.Option(min=1, help="Likewise.")] = None,
+    ifeval_input: Annotated[
+        Path | None, typer.Option("--ifeval-input", help="Your own prompts, in place of the official ones.")
+    ] = None,
+    ifeval_responses: Annotated[
+        Path | None,
+        typer.Option(
+            "--ifeval-responses", help="Score these: JSONL of {key or prompt, response}. Asks nobody."
+        ),
+    ] = None,
+    ifbench_dir: Annotated[
+        Path | None, typer.Option("--ifbench-dir", help="A checkout of IFBench, for its prompts.")
+    ] = None,
+    ifbench_input: Annotated[Path | None, typer.Option("--ifbench-input", help="Your own prompts.")] = None,
+    ifbench_responses: Annotated[
+        Path | None, typer.Option("--ifbench-responses", help="As --ifeval-responses.")
+    ] = None,
+    writingbench_query: Annotated[
+        Path | None, typer.Option("--writingbench-query", help="Your own queries with criteria.")
+    ] = None,
+    writingbench_write_excel: Annotated[
+        bool, typer.Option("--writingbench-write-excel", help="Also write scores.xlsx.")
+    ] = False,
+    healthbench_data: Annotated[
+        Path | None, typer.Option("--healthbench-data", help="Conversations with rubrics, such as all 5,000.")
+    ] = None,
+    arena_hard_dir: Annotated[
+        Path | None, typer.Option("--arena-hard-dir", help="A checkout of arena-hard-auto, for its data.")
+    ] = None,
+    arena_hard_benchmark: Annotated[
+        str, typer.Option("--arena-hard-benchmark", help="Which of its benchmarks.")
+    ] = "arena-hard-v2.0",
+    alpaca_eval_reference: Annotated[
+        Path | None,
+        typer.Option("--alpaca-eval-reference", help="Instructions with reference outputs (JSON)."),
+    ] = None,
+    alpaca_eval_hf_dataset: Annotated[
+        str | None,
+        typer.Option(
+            "--alpaca-eval-hf-dataset",
+            help="Hub dataset to fetch the reference from.",
+            show_default="tatsu-lab/alpaca_eval",
+            metavar="REPO",
+        ),
+    ] = None,
+    keys: Annotated[Path | None, typer.Option("--keys", help="Key file, read first.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all summaries as JSON on stdout.")] = False,
+    log_level: Annotated[
+        LogLevel, typer.Option(help="Of OUTPUT_DIR/run.log; DEBUG also shows tracebacks.")
+    ] = LogLevel.INFO,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Score a model on published benchmarks: ask it, judge its answers, report with intervals.
+
+    \b
+    Examples:
+      eval-framework --tasks ifeval --model Qwen3-4B --base-url http://localhost:8000/v1
+      eval-framework --tasks ifeval --model Qwen/Qwen3-4B --local --max-examples 4
+      eval-framework --tasks alpaca-eval --model Qwen3-4B --inference-only
+      eval-framework --tasks alpaca-eval --model Qwen3-4B --judge-only --judge-model gpt-4-1106-preview \\
+        --judge-base-url https://api.openai.com/v1
+      eval-framework --tasks ifeval --ifeval-responses responses.jsonl
+
+    \b
+    The same command again goes on where it was stopped: what is there is never asked twice.
+    Exit codes: 0 complete, 1 wrong request, 2 a model is unavailable,
+    3 finished with gaps or a failed task, 130 interrupted (finished work is on disk).
+    """
+    flags = {name: value for name, value in locals().items() if name != "version"}
+    from coeval.cli.eval_framework.eval_report import run_and_report
+
+    raise typer.Exit(run_and_report(flags))
+
+
+def main() -> None:
+    """Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 130 interrupted."""
+    run_to_exit(app, Face.EVAL_FRAMEWORK)

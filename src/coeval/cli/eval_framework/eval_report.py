@@ -1,0 +1,115 @@
+"""What ``eval-framework`` shows: assets being fetched, the tasks as they go, and what came of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from coeval.benchmarks.assets import Progress
+from coeval.benchmarks.run.conclusion import Outcome, conclude, over_runs
+from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare
+from coeval.cli import streams
+from coeval.cli.datasets import fetch_bar
+from coeval.cli.eval_framework.report import show
+from coeval.cli.eval_framework.spec_of_flags import Flags, evaluation_of, idle_options
+from coeval.cli.json_text import json_text
+from coeval.cli.loop import interruptible, run_async
+from coeval.cli.progress_view import Terminal
+from coeval.cli.starting import begin
+from coeval.core.plain import PlainFormatter
+from coeval.core.plain_file import open_file
+from coeval.models.keys import Keys
+from coeval.store.jsonl import store_error
+
+
+def run_and_report(flags: Flags) -> int:
+    """Do what the flags ask for and show it; the exit code."""
+    logging.getLogger("coeval").setLevel(flags["log_level"])
+    messages = streams.messages()
+    keys = Keys.load(flags["keys"], env=os.environ, cwd=Path.cwd(), home=Path.home())
+    evaluation = evaluation_of(flags, keys)
+    with Terminal(messages) as terminal:
+        if said := idle_options(flags, {task.name for task in evaluation.tasks}):
+            terminal.warn(said)
+        begin()  # files may be fetched now, and are not to be left in pieces
+        with _bars(messages) as progress:
+            prepared: Prepared = prepare(evaluation, terminal, progress)
+        with _logged(evaluation.output), held(prepared):
+            ended = run_async(
+                interruptible(lambda event: ask_owed(prepared, keys, terminal, event), terminal.note)
+            )
+            outcome = conclude(prepared, ended)
+    if flags["as_json"]:
+        sys.stdout.write(json_text(_plain(outcome), indent=2) + "\n")
+    else:
+        show(outcome, streams.results(), messages)
+    return outcome.exit_code
+
+
+@contextmanager
+def _bars(console: Console) -> Iterator[Progress]:
+    """Bars for what is fetched; nothing is drawn where all is there."""
+    with ExitStack() as stack:
+        shown: list[Progress] = []
+
+        def tell(what: str, taken: int, size: int | None) -> None:
+            if not shown:
+                shown.append(stack.enter_context(fetch_bar(console)))
+            shown[0](what, taken, size)
+
+        yield tell
+
+
+def _plain(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "exit_code": outcome.exit_code,
+        "interrupted": outcome.interrupted,
+        "tasks": {
+            task.label: {
+                "folder": str(task.folder),
+                "problem": task.problem,
+                "summary": task.summary,
+                "left_at": task.left_at,
+            }
+            for task in outcome.tasks
+        },
+        "over_runs": over_runs(outcome.tasks),
+    }
+
+
+@contextmanager
+def _logged(folder: Path) -> Iterator[None]:
+    """Write the package's log to ``run.log`` while the tasks run; a folder that stays empty is removed."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "run.log"
+    _refuse_pipe(log)
+    handler = logging.FileHandler(log, encoding="utf-8", delay=True)
+    handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
+    package = logging.getLogger("coeval")
+    package.addHandler(handler)
+    try:
+        yield
+    finally:
+        package.removeHandler(handler)
+        handler.close()
+        with suppress(OSError):
+            for path in made:
+                path.rmdir()
+
+
+def _refuse_pipe(log: Path) -> None:
+    """A log that is no file would keep us waiting."""
+    try:
+        open_file(log).close()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise store_error("write", log, error) from error

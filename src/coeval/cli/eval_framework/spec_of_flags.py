@@ -1,0 +1,201 @@
+"""From the command line's flags to the evaluation that they ask for."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from yarl import URL
+
+from coeval.benchmarks.registry import PREFIX, TASKS
+from coeval.benchmarks.run.eval_spec import Evaluation, TaskRequest
+from coeval.cli.eval_framework.asset_sources import ARENA_BENCHMARK, given_files
+from coeval.core.errors import UsageError
+from coeval.models.base import ModelSpec
+from coeval.models.catalog import HOSTS
+from coeval.models.keys import Keys
+
+Flags = Mapping[str, Any]
+"""Option → value, by the names of the command's parameters."""
+
+LOCAL = "huggingface"
+TOP_K = 20
+_TAKES_TOP_K = frozenset({"vllm", LOCAL, "simulated", "openrouter", "deepinfra"})
+_OPTIONS = ("writingbench_write_excel", "arena_hard_benchmark")
+_RESPONSES = {"ifeval": "ifeval_responses", "ifbench": "ifbench_responses"}
+
+
+class Address(NamedTuple):
+    """Who serves a model, and where."""
+
+    interface: str
+    base_url: str | None
+
+
+def evaluation_of(flags: Flags, keys: Keys) -> Evaluation:
+    """What is asked for.
+
+    Raises
+    ------
+    UsageError
+        flags that contradict each other, an unknown task, a file that is not there.
+    """
+    names = task_names(flags)
+    _check(flags, names)
+    tested = _tested(flags)
+    return Evaluation(
+        output=flags["output_dir"],
+        tasks=tuple(_request(name, flags) for name in names),
+        tested=tested,
+        judge=_judge(flags, tested, keys),
+        sampling=_sampling(flags, tested),
+        droppable=("top_k",) if flags["top_k"] is None else (),
+        judge_sampling={
+            name: value
+            for name in ("temperature", "top_p", "top_k", "max_tokens")
+            if (value := flags[f"judge_{name}"]) is not None
+        },
+        mode="inference" if flags["inference_only"] else "judge" if flags["judge_only"] else "all",
+        seed=flags["seed"],
+        num_runs=flags["num_runs"],
+        max_examples=flags["max_examples"],
+    )
+
+
+def task_names(flags: Flags) -> tuple[str, ...]:
+    """The tasks by name, each once; those with given responses where none is named."""
+    given = [name.strip() for part in flags["tasks"] or () for name in part.split(",") if name.strip()]
+    names = [name if name.startswith(PREFIX) else name.replace("_", "-") for name in given]
+    names = names or [task for task, flag in _RESPONSES.items() if flags[flag] is not None]
+    if not names:
+        raise UsageError(f"name the tasks: --tasks {','.join(TASKS)} (or some of them, or {PREFIX}PATH)")
+    for name in names:
+        if name not in TASKS and not name.startswith(PREFIX):
+            close = difflib.get_close_matches(name, TASKS, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"tasks are {', '.join(TASKS)}, {PREFIX}PATH"
+            raise UsageError(f"--tasks: there is no task {name!r}; {hint}")
+    return tuple(dict.fromkeys(names))
+
+
+def idle_options(flags: Flags, names: Iterable[str]) -> str | None:
+    """A sentence about options of tasks that are not among ``names``, if there are any."""
+    begins = tuple(f"{task.replace('-', '_')}_" for task in TASKS if task not in names)
+    idle = [
+        f"--{flag.replace('_', '-')}"
+        for flag, value in flags.items()
+        if flag.startswith(begins) and value not in (None, False, ARENA_BENCHMARK)
+    ]
+    return f"without effect, since their tasks are not among --tasks: {', '.join(idle)}" if idle else None
+
+
+def _check(flags: Flags, names: Sequence[str]) -> None:
+    for problem in _problems(flags, names):
+        raise UsageError(problem)
+
+
+def _problems(flags: Flags, names: Sequence[str]) -> Iterator[str]:
+    given = {task for task, flag in _RESPONSES.items() if flags[flag] is not None}
+    if flags["inference_only"] and flags["judge_only"]:
+        yield "--inference-only and --judge-only exclude each other; give one of them"
+    if flags["local"] and flags["base_url"] is not None:
+        yield "--local loads the model in this process and --base-url names a server; give one of them"
+    ruled = [name for name in names if name in TASKS and not TASKS[name].needs_judge]
+    if flags["judge_only"] and ruled:
+        yield (
+            f"--judge-only: {', '.join(ruled)} are scored by rules, without a judge; leave them out "
+            "(given answers are scored with --ifeval-responses and --ifbench-responses)"
+        )
+    asking = [name for name in names if name not in given]
+    if flags["model"] is None and asking and not (flags["judge_only"] and flags["judge_model"]):
+        yield f"--model is needed for {', '.join(asking)}"
+    for task in given - set(names):
+        yield f"--{task}-responses is given, and {task} is not among --tasks; add it"
+    if given and flags["num_runs"] > 1:
+        yield "--num-runs asks for several samples, and given responses are one; leave one of them out"
+
+
+def _tested(flags: Flags) -> ModelSpec | None:
+    model = flags["model"]
+    if model is None:
+        return None
+    spec = _spec(flags, model, _served(flags, flags["base_url"]), flags["api_key"])
+    threads = flags["num_threads"]
+    return msgspec.structs.replace(spec, max_concurrency=threads, start_concurrency=threads)
+
+
+def _judge(flags: Flags, tested: ModelSpec | None, keys: Keys) -> ModelSpec | None:
+    """The judge, if it is another than the tested model; what is not said is as the model's."""
+    url, key = flags["judge_base_url"], flags["judge_api_key"]
+    if flags["judge_model"] is None and url is None and key is None:
+        return None
+    model = flags["judge_model"] or flags["model"]
+    if model is None:
+        raise UsageError("--judge-model is needed, since there is no --model that could judge")
+    theirs = _served(flags, flags["base_url"])
+    at = theirs if url is None else _address(url)
+    if key is None and (at == theirs or keys.credential(at.interface, None) is None):
+        key = flags["api_key"]
+    spec = _spec(flags, model, at, key)
+    if tested is None or tested.name != spec.name:
+        return spec
+    same = (spec.base_url, spec.access_key) == (tested.base_url, tested.access_key)
+    return None if same else msgspec.structs.replace(spec, name=f"{spec.name} (judge)")
+
+
+def _spec(flags: Flags, model: str, at: Address, key: str | None) -> ModelSpec:
+    if at.interface == LOCAL and Path(model).is_dir():
+        model = os.path.normpath(model)  # a folder is one model in any spelling
+    return ModelSpec(
+        name=model,
+        interface=at.interface,
+        model=model,
+        base_url=at.base_url,
+        access_key=key,
+        timeout_s=flags["timeout"],
+        options={"device": flags["device"]} if at.interface == LOCAL else {},
+    )
+
+
+def _served(flags: Flags, url: str | None) -> Address:
+    return Address(LOCAL, None) if flags["local"] else _address(url)
+
+
+def _address(url: str | None) -> Address:
+    """The host that a URL is of, so that its key is found and its manners are known; else any server."""
+    if url is None:
+        return Address("vllm", HOSTS["vllm"].url)
+    try:
+        wanted = URL(url).host
+    except ValueError:
+        wanted = None  # what is wrong with it is said when it is opened
+    for host in HOSTS.values():
+        if host.dialect == "openai_chat" and host.needs_key and host.url and URL(host.url).host == wanted:
+            # Without an address of its own the host's key is asked for before anything is sent.
+            return Address(host.name, None if url.rstrip("/") == host.url else url)
+    return Address("vllm", url)
+
+
+def _sampling(flags: Flags, tested: ModelSpec | None) -> dict[str, Any]:
+    sampling = {name: flags[name] for name in ("temperature", "top_p")}
+    top_k = flags["top_k"]
+    if top_k is None and tested is not None and tested.interface in _TAKES_TOP_K:
+        top_k = TOP_K
+    if top_k is not None:
+        sampling["top_k"] = top_k
+    return {**sampling, "max_tokens": flags["max_tokens"]}
+
+
+def _request(name: str, flags: Flags) -> TaskRequest:
+    responses: Path | None = flags[_RESPONSES[name]] if name in _RESPONSES else None
+    if responses is not None and not responses.is_file():
+        raise UsageError(f"--{name}-responses: there is no file {responses}")
+    return TaskRequest(
+        name=name,
+        given=given_files(name, flags),
+        options={option.replace("_", "-"): flags[option] for option in _OPTIONS},
+        responses=responses,
+    )

@@ -1,0 +1,261 @@
+"""One connection to a host: a request out, its answer in, and again."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.trsock import TransportSocket
+from contextlib import suppress
+from typing import Protocol, cast
+
+from coeval.models.connections.reply_parser import Answer, Reply
+from coeval.models.connections.wire_errors import Closed, Lost, NotHttp
+
+__all__ = ["LARGE_BODY", "Connection", "Home"]
+
+LARGE_BODY = 1 << 20
+"""Bytes above which a body is written piece by piece, so that the event loop goes on."""
+
+_PIECE = 1 << 18
+_TICK_S = 0.001
+
+
+class Home(Protocol):
+    """Who is told what becomes of a connection: `models.pool.Pool` says what each word means."""
+
+    def opened(self, connection: Connection) -> None: ...
+    def asked_first(self, connection: Connection) -> None: ...
+    def heard_first(self, connection: Connection) -> None: ...
+    def rests(self, connection: Connection) -> None: ...
+    def leaves(self, connection: Connection) -> None: ...
+    def gone(self, connection: Connection) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """A keep-alive connection with at most one request on it.
+
+    It may be used again while it stands at its home, which keeps ``resting`` and ``at_rest_since`` (the
+    loop's time).
+    """
+
+    __slots__ = (
+        "_answer",
+        "_deadline",
+        "_gone",
+        "_heard",
+        "_home",
+        "_loop",
+        "_open",
+        "_paused",
+        "_pouring",
+        "_timer",
+        "_timer_at",
+        "_transport",
+        "_waiter",
+        "_writable",
+        "at_rest_since",
+        "resting",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, home: Home) -> None:
+        self._loop = loop
+        self._home = home
+        self._transport: asyncio.Transport
+        self._answer: Answer | None = None
+        self._waiter: asyncio.Future[Reply] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._gone: asyncio.Future[None] | None = None
+        self._heard = self._paused = self._pouring = self.resting = self._open = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = self._deadline = self.at_rest_since = 0.0
+
+    @property
+    def usable(self) -> bool:
+        return not self._transport.is_closing()
+
+    @property
+    def heard(self) -> bool:
+        """Whether anything has ever come on it."""
+        return self._heard
+
+    def ask(self, data: bytes, deadline: float) -> asyncio.Future[Reply]:
+        """Write a request, or its head; the future brings the answer, or what `models.wire_errors` names.
+
+        ``deadline`` is in the loop's time. Whoever stops waiting calls `abandon`.
+        """
+        self._answer = Answer()
+        waiter = self._waiter = self._loop.create_future()
+        self._deadline = deadline
+        # The timer of an earlier request serves if it comes no later: it looks again when it fires.
+        if self._timer is None or deadline < self._timer_at:
+            self._arm()
+        if not self._heard:
+            self._home.asked_first(self)
+        self._transport.write(data)
+        return waiter
+
+    async def pour(self, body: bytes) -> None:
+        """Write the large body of the request just asked, until it is written or answered before that."""
+        waiter = self._waiter
+        self._pouring = True
+        view = memoryview(body)
+        for start in range(0, len(body), _PIECE):
+            if waiter is None or waiter.done():
+                return  # it counts as pouring for good: half a request cannot be followed by another
+            self._transport.write(view[start : start + _PIECE])
+            if self._paused:
+                self._writable = self._loop.create_future()
+                await self._writable
+            else:
+                await asyncio.sleep(0)
+        self._pouring = False
+
+    def abandon(self, waiter: asyncio.Future[Reply]) -> None:
+        """Nobody waits for this answer any more; if it is still to come, the connection is of no use."""
+        if self._waiter is waiter:
+            self._take()
+            self._transport.abort()
+        elif not waiter.cancelled():
+            waiter.exception()  # seen, as far as the event loop is concerned
+
+    def end(self) -> None:
+        """Close; a request that is on the way gets `Closed`."""
+        self._leave()
+        self._fail(Closed(sent=True))
+
+    async def aclose(self) -> None:
+        """As `end`; returns when the socket is gone."""
+        self.end()
+        if self._open:
+            self._gone = self._loop.create_future()
+            await self._gone
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._open = True
+        self._home.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._heard:
+            self._heard = True
+            self._home.heard_first(self)
+        answer = self._answer
+        if answer is None:
+            self.end()  # nothing was asked: whatever this is, it must not answer the next request
+            return
+        try:
+            if answer.feed(data):
+                self._finish(answer)
+        except NotHttp as error:
+            self._fail(error)
+
+    def eof_received(self) -> None:
+        self._over(None)
+        self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and self._answer is not None:
+            self._read_what_is_left()
+        self._over(exc)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._open = False
+        self._home.gone(self)
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._wake_writer()
+
+    def _read_what_is_left(self) -> None:
+        """Writing met with a reset: the answer may have come before it.
+
+        A server that refuses a large body answers and hangs up. asyncio closes the socket unread then;
+        uvloop does not. What came by TLS is lost: only the event loop could decrypt it.
+        """
+        unread = self._transport.get_extra_info("socket")
+        if (
+            not isinstance(unread, TransportSocket)
+            or self._transport.get_extra_info("sslcontext") is not None
+        ):
+            return
+        self._pouring = True  # whatever comes, no other request can follow
+        with suppress(OSError), unread.dup() as rest:
+            while self._answer is not None and (data := rest.recv(_PIECE)):
+                self.data_received(data)
+
+    # How a request ends
+
+    def _finish(self, answer: Answer) -> None:
+        """The answer is whole: hand it over, and rest."""
+        reply = answer.reply()
+        waiter = self._take()
+        if answer.keep_alive and not self._pouring and not self._paused:
+            self._home.rests(self)
+        else:
+            self._transport.abort()
+        if waiter is not None and not waiter.done():
+            waiter.set_result(reply)
+
+    def _fail(self, error: Exception) -> None:
+        waiter = self._take()
+        self._transport.abort()
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(error)
+
+    def _over(self, cause: Exception | None) -> None:
+        """The connection ends, and with it the answer that is on its way."""
+        self._leave()
+        answer = self._answer
+        if answer is None:
+            return
+        if cause is None and answer.ends_here():
+            try:
+                self._finish(answer)
+            except NotHttp as error:
+                self._fail(error)
+        else:
+            self._fail(Lost(begun=answer.begun, cause=cause))
+
+    def _leave(self) -> None:
+        if self.resting:
+            self.resting = False
+            self._home.leaves(self)
+
+    def _take(self) -> asyncio.Future[Reply] | None:
+        """The waiter of the request on this connection, which is over now."""
+        waiter, answer = self._waiter, self._answer
+        self._waiter = self._answer = None
+        if answer is not None:
+            answer.drop()
+        self._wake_writer()
+        return waiter
+
+    def _wake_writer(self) -> None:
+        if self._writable is not None:
+            if not self._writable.done():
+                self._writable.set_result(None)
+            self._writable = None
+
+    # Time
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = self._deadline
+        self._timer = self._loop.call_at(self._deadline, self._look_at_the_time)
+
+    def _look_at_the_time(self) -> None:
+        self._timer = None
+        if self._waiter is None:
+            return
+        if self._loop.time() + _TICK_S < self._deadline:
+            self._arm()
+        else:
+            self._fail(TimeoutError())

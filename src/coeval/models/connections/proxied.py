@@ -1,0 +1,72 @@
+"""Requests through a proxy, by aiohttp, which knows CONNECT, TLS inside it and a proxy's credentials.
+
+Imported when the first request has to take one: that import costs more than the start of many runs.
+"""
+
+from __future__ import annotations
+
+import io
+
+import aiohttp
+
+from coeval.models.connections.body import Body
+from coeval.models.connections.connection import LARGE_BODY
+from coeval.models.connections.dial import CONNECT_TIMEOUT_S
+from coeval.models.connections.reply_parser import LONGEST_LINE, Reply
+from coeval.models.connections.route import UNPACKED, Route
+from coeval.models.connections.wire_errors import Closed
+from coeval.models.transport.network import trusted_certificates
+
+__all__ = ["ProxiedWire"]
+
+
+class ProxiedWire:
+    """Sends as `models.wire.Wire` does, by way of each route's proxy."""
+
+    def __init__(self) -> None:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=trusted_certificates()),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=UNPACKED,
+            auto_decompress=False,  # it knows no bound; `Body` does
+            max_line_size=LONGEST_LINE,
+            max_field_size=LONGEST_LINE,
+        )
+        # aiohttp would send a GET a second time by itself, unseen by quota and attempts.
+        self._session._retry_connection = False
+        self._closed = False
+
+    async def send(self, route: Route, body: bytes | None, timeout_s: float) -> Reply:
+        """As `models.wire.Wire.send`; raises aiohttp's exceptions and the sockets' as well."""
+        if self._closed:
+            raise Closed(sent=False)
+        try:
+            return await self._exchange(route, body, timeout_s)
+        except (aiohttp.ClientError, OSError):
+            if self._closed:
+                raise Closed(sent=True) from None
+            raise
+
+    async def _exchange(self, route: Route, body: bytes | None, timeout_s: float) -> Reply:
+        large = body is not None and len(body) > LARGE_BODY
+        async with self._session.request(
+            route.method,
+            route.url,
+            data=io.BytesIO(body) if body is not None and large else body,  # piece by piece
+            headers=route.headers,
+            allow_redirects=False,
+            proxy=route.proxy,
+            timeout=aiohttp.ClientTimeout(total=timeout_s, connect=CONNECT_TIMEOUT_S),
+        ) as response:
+            headers: dict[str, str] = {}
+            for name, value in response.headers.items():
+                headers.setdefault(name.lower(), value)
+            content = Body(", ".join(response.headers.getall("Content-Encoding", ())) or None)
+            async for piece in response.content.iter_any():
+                content.take(piece)
+        return Reply.read(response.status, headers, content)
+
+    async def aclose(self) -> None:
+        """As `models.wire.Wire.aclose`."""
+        self._closed = True
+        await self._session.close()

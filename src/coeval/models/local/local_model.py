@@ -1,0 +1,234 @@
+"""Models in this process: vLLM where it is installed, else transformers.
+
+Requests wait in one queue, and what waits is answered together: transformers in batches, vLLM
+continuously. One thread does the work, so that the event loop stays free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import os
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from coeval.core.errors import ModelError, ModelStopped, ServerFault, UsageError
+from coeval.core.records import Completion, Request
+from coeval.core.redaction import Redactor
+from coeval.core.shown_url import url_secrets
+from coeval.models.base import Model, ModelSpec
+from coeval.models.local.local_request import Engine, Job, drawing
+from coeval.models.local.local_transformers import TransformersEngine
+from coeval.models.local.local_vllm import VllmEngine
+
+__all__ = ["LocalModel", "find_runtime"]
+
+Library: TypeAlias = Literal["vllm", "transformers"]
+
+INSTALL = (
+    "pip install '.[huggingface]' in CoEval's folder (transformers), or pip install vllm (faster on a GPU; "
+    "see its guide for the build that fits your CUDA)"
+)
+GATHER_S = 0.005
+"""How long a first request waits for others to be answered with it."""
+_CONFIGURATIONS = ("config.json", "params.json", "adapter_config.json")
+"""One of these makes a folder a model: as transformers, Mistral and PEFT save them."""
+
+_log = logging.getLogger(__name__)
+
+
+class LocalModel(Model):
+    """A model by its name on the hub or its folder; ``spec.options["device"]`` says where it runs.
+
+    ``auto`` takes the GPU, and without one the processor, with a warning. `open` loads the
+    weights, `aclose` frees them.
+    """
+
+    def __init__(self, spec: ModelSpec) -> None:
+        """Raises UsageError as `find_runtime` does."""
+        self.name = spec.name
+        self.interface = spec.interface
+        self._runtime = find_runtime(spec)
+        self._spec = msgspec.structs.replace(spec, model=self._runtime.weights)
+        if self._runtime.device == "cpu" and spec.options.get("device", "auto") == "auto":
+            _log.warning(
+                "local model %s: no CUDA GPU is to be seen, so it runs on the processor, slowly", spec.name
+            )
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"local {spec.name}")
+        self._engine: Engine | None = None
+        self._waiting: list[tuple[int, int, Job]] = []
+        self._order = count()
+        self._arrived = asyncio.Event()
+        self._working: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Load the weights; the first time they are downloaded. Raises UsageError where they cannot be."""
+        loop = asyncio.get_running_loop()
+        self._engine = await loop.run_in_executor(self._thread, load, self._spec, self._runtime)
+        self._working = loop.create_task(self._work(self._engine))
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer, together with the other requests that wait; those of a larger rank first."""
+        if self._working is None or self._working.done():
+            raise ModelStopped(f"local model {self.name} is not loaded (any more)")
+        job = Job(request, drawing(request), asyncio.get_running_loop().create_future())
+        heapq.heappush(self._waiting, (-request.rank, next(self._order), job))
+        self._arrived.set()
+        return await job.answer
+
+    async def aclose(self) -> None:
+        """Free the model; what is being generated is waited for."""
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.wait({self._working})
+        for _, _, job in self._waiting:
+            job.answer.cancel()
+        self._waiting.clear()
+        if self._engine is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.close)
+            self._engine = None
+        self._thread.shutdown(wait=False)
+
+    async def _work(self, engine: Engine) -> None:
+        """Give the engine what waits, and its answers to those who asked, as long as the model is open."""
+        loop = asyncio.get_running_loop()
+        inside: set[Job] = set()
+        while True:
+            if not engine.busy and not self._waiting:
+                self._arrived.clear()
+                await self._arrived.wait()
+                await asyncio.sleep(GATHER_S)
+            jobs = self._next(engine.room)
+            inside.update(jobs)
+            step = asyncio.ensure_future(loop.run_in_executor(self._thread, engine.step, jobs))
+            # Shielded by `wait`: a step cannot be broken off, so closing lets it end.
+            await asyncio.wait({step})
+            error = step.exception()
+            ended = [(job, fault(error, self.name)) for job in inside] if error else step.result()
+            for job, outcome in ended:
+                inside.discard(job)
+                _tell(job, outcome)
+
+    def _next(self, room: int) -> list[Job]:
+        jobs: list[Job] = []
+        now = time.monotonic()
+        while self._waiting and len(jobs) < room:
+            job = heapq.heappop(self._waiting)[2]
+            if not job.answer.done():
+                job.began = now
+                jobs.append(job)
+        return jobs
+
+
+def _tell(job: Job, outcome: Completion | ModelError) -> None:
+    if job.answer.done():
+        return
+    if isinstance(outcome, ModelError):
+        job.answer.set_exception(outcome)
+    else:
+        latency_s = time.monotonic() - job.began
+        job.answer.set_result(msgspec.structs.replace(outcome, latency_s=latency_s))
+
+
+def fault(error: BaseException, name: str) -> ServerFault:
+    """What a step that broke means for each request in it."""
+    return ServerFault(f"local model {name}: {type(error).__name__}: {error}", retry_advised=False)
+
+
+class Runtime(NamedTuple):
+    """What runs a local model: ``weights`` is its folder, or its name on the hub."""
+
+    weights: str
+    library: Library
+    device: str
+
+
+def find_runtime(spec: ModelSpec) -> Runtime:
+    """By what library and on which device the model would run. Loads no weights.
+
+    Raises
+    ------
+    UsageError
+        its folder is not there or holds no model, no library is installed, or the device is not there.
+    """
+    weights = located(spec)
+    library = installed(spec.name)
+    device = chosen_device(spec.options.get("device", "auto"), spec.name)
+    # vLLM's usual build has no kernels for the processor.
+    return Runtime(weights, "transformers" if device == "cpu" else library, device)
+
+
+def located(spec: ModelSpec) -> str:
+    """Where the weights are: a path with ``~`` resolved, or a name on the hub as it is."""
+    path = Path(spec.model).expanduser()
+    if path.is_dir() and not any((path / name).is_file() for name in _CONFIGURATIONS):
+        raise UsageError(
+            f"local model {spec.name}: the folder {spec.model} holds no config.json, so no model; "
+            "name the folder that the weights were saved in"
+        )
+    if _is_path(spec.model) and not path.exists():
+        raise UsageError(
+            f"local model {spec.name}: there is no folder {spec.model} (looked for at {path.absolute()}); "
+            "correct the path, or name a model of the hub as owner/name"
+        )
+    return str(path) if path.exists() else spec.model
+
+
+def _is_path(model: str) -> bool:
+    """Whether it can be no name on the hub, which is ``name`` or ``owner/name``."""
+    return model.startswith((".", "~", "/")) or model.count("/") > 1 or "\\" in model
+
+
+def installed(name: str) -> Library:
+    """The library that runs a local model. Raises UsageError with what to install where there is none."""
+    if find_spec("vllm") is not None:
+        return "vllm"
+    if find_spec("transformers") is not None and find_spec("torch") is not None:
+        return "transformers"
+    raise UsageError(
+        f"local model {name}: neither vllm nor transformers with torch is installed. Install one:\n"
+        f"  {INSTALL}\nor serve the model elsewhere and give its address (base_url; --base-url)."
+    )
+
+
+def chosen_device(wanted: Any, name: str) -> str:
+    """``cpu``, ``cuda`` or ``cuda:N``. Raises UsageError for a device that is not there."""
+    from torch import cuda
+
+    gpus = cuda.device_count() if cuda.is_available() else 0
+    if wanted in ("auto", "cpu"):
+        return "cuda" if wanted == "auto" and gpus else "cpu"
+    pinned = re.fullmatch(r"cuda(?::(\d{1,3}))?", wanted) if isinstance(wanted, str) else None
+    if pinned is None:
+        raise UsageError(f"local model {name}: device must be auto, cpu, cuda or cuda:N; it is {wanted!r}")
+    if int(pinned[1] or 0) >= gpus:
+        raise UsageError(
+            f"local model {name}: device {wanted} is not there ({gpus} CUDA GPUs are to be seen). Take auto "
+            "or cpu, or see that python -c 'import torch; print(torch.cuda.is_available())' prints True."
+        )
+    return pinned[0]
+
+
+def load(spec: ModelSpec, runtime: Runtime) -> Engine:
+    """The engine with the model's weights in it. Raises UsageError where there are none to load."""
+    library, device = runtime.library, runtime.device
+    try:
+        return VllmEngine(spec, device) if library == "vllm" else TransformersEngine(spec, device)
+    except (OSError, ValueError, ImportError, RuntimeError) as error:
+        redactor = Redactor((spec.access_key or "", *url_secrets(os.environ.get("HF_ENDPOINT", ""))))
+        sought = (
+            "" if Path(spec.model).exists() else ", sought on the hub since no folder here has that name,"
+        )
+        raise UsageError(
+            f"local model {spec.name}: {spec.model}{sought} could not be loaded with {library} on {device}: "
+            f"{redactor.message(str(error))}\nCheck its name on the hub or its folder, that the weights are "
+            "downloaded or the hub can be reached, and that the memory is large enough."
+        ) from error

@@ -1,0 +1,245 @@
+"""transformers: batches of requests, each row drawn by its own settings and its own seed.
+
+``generate`` runs the model; which token follows is decided here, row by row (`Rows`), because its
+own settings hold for a whole batch. A row's draws depend on its seed alone, not on its neighbours.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from coeval.core.errors import BadRequest, ServerFault
+from coeval.core.records import Completion, TokenLogprob, Usage
+from coeval.models.base import ModelSpec
+from coeval.models.local.local_request import Drawing, Ended, Job, Prompt, completion, prompt
+
+__all__ = ["TransformersEngine"]
+
+MOST_ROWS = 64
+_STOP_WINDOW = 64
+"""Tokens; a stop sequence is looked for at an answer's end only, as it grows."""
+
+
+class TransformersEngine:
+    """A causal language model of transformers, in the precision of its weights.
+
+    After running out of memory it takes half as many rows at once.
+    """
+
+    def __init__(self, spec: ModelSpec, device: str) -> None:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        self._torch = torch
+        self._token = spec.access_key
+        tokenizer: Any = AutoTokenizer.from_pretrained(spec.model, token=self._token)
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            spec.model,
+            dtype="auto",
+            token=self._token,
+            device_map="auto" if device == "cuda" and torch.cuda.device_count() > 1 else device,
+        )
+        self._model = model
+        self._model.eval()
+        self._tokenizer = tokenizer
+        self._rows = min(MOST_ROWS, spec.max_concurrency or MOST_ROWS)
+        self._defaults = _defaults(self._model.generation_config)
+        text = self._model.config.get_text_config()
+        self._context: int | None = getattr(text, "max_position_embeddings", None)
+        ends = self._model.generation_config.eos_token_id
+        ends = tokenizer.eos_token_id if ends is None else ends
+        self._ends = frozenset(ends if isinstance(ends, list) else [ends]) - {None}
+
+    @property
+    def room(self) -> int:
+        return self._rows
+
+    @property
+    def busy(self) -> bool:
+        return False
+
+    def step(self, jobs: Sequence[Job]) -> Ended:
+        ended: Ended = []
+        prompts: list[Prompt] = []
+        for job in jobs:
+            try:
+                prompts.append(prompt(self._tokenizer, job, self._context))
+            except BadRequest as error:
+                ended.append((job, error))
+        return ended + self._answered(prompts)
+
+    def close(self) -> None:
+        self._model = None
+        gc.collect()
+        if self._torch.cuda.is_available():
+            self._torch.cuda.empty_cache()
+
+    def _answered(self, prompts: list[Prompt]) -> Ended:
+        if not prompts:
+            return []
+        try:
+            completions = self._generated(prompts)
+        except self._torch.OutOfMemoryError as error:
+            if len(prompts) == 1:
+                problem = f"one request alone does not fit into the device's memory: {error}"
+                return [(prompts[0].job, ServerFault(problem, retry_advised=False))]
+            completions = None
+        if completions is None:
+            # Outside the handler: the error's frames hold the tensors that have to go.
+            self._torch.cuda.empty_cache()
+            half = len(prompts) // 2
+            self._rows = max(1, min(self._rows, half))
+            return self._answered(prompts[:half]) + self._answered(prompts[half:])
+        return [(asked.job, done) for asked, done in zip(prompts, completions, strict=True)]
+
+    def _generated(self, prompts: list[Prompt]) -> list[Completion]:
+        from transformers import LogitsProcessorList, StoppingCriteriaList
+
+        torch = self._torch
+        rows = Rows(
+            torch, self._tokenizer, [_settled(asked.job.drawing, self._defaults) for asked in prompts]
+        )
+        rows.limits = [asked.limit for asked in prompts]
+        rows.ends = self._ends
+        longest = max(len(asked.tokens) for asked in prompts)
+        # Prompts stand at the right, so that every answer begins at the same place.
+        pad = next(iter(self._ends), 0)
+        tokens = [[pad] * (longest - len(asked.tokens)) + asked.tokens for asked in prompts]
+        mask = [[0] * (longest - len(asked.tokens)) + [1] * len(asked.tokens) for asked in prompts]
+        with torch.inference_mode():
+            self._model.generate(
+                input_ids=torch.tensor(tokens, device=self._model.device),
+                attention_mask=torch.tensor(mask, device=self._model.device),
+                generation_config=_greedy(self._model.generation_config, max(rows.limits), pad),
+                logits_processor=LogitsProcessorList([rows.draw]),
+                stopping_criteria=StoppingCriteriaList([rows.finished]),
+            )
+        return [_completion(self._tokenizer, rows, row, len(ids)) for row, (_, ids, _) in enumerate(prompts)]
+
+
+class Rows:
+    """The answers of a batch as they grow, one row each."""
+
+    def __init__(self, torch: Any, tokenizer: Any, drawings: list[Drawing]) -> None:
+        self._torch = torch
+        self._tokenizer = tokenizer
+        self.drawings = drawings
+        self.limits: list[int] = []
+        self.ends: frozenset[int] = frozenset()
+        self.tokens: list[list[int]] = [[] for _ in drawings]
+        self.told: list[list[TokenLogprob]] = [[] for _ in drawings]
+        self.finish: list[Literal["stop", "length"] | None] = [None] * len(drawings)
+        self._chances = [random.Random(drawing.seed) for drawing in drawings]
+
+    def draw(self, _: Any, scores: Any) -> Any:
+        """The processor of ``generate``: leaves in each row no token but the one that is drawn."""
+        torch = self._torch
+        logits = scores.float()
+        chosen = self._chosen(logits)
+        rows = chosen.tolist()
+        if any(drawing.top is not None for drawing in self.drawings):
+            self._tell(logits.log_softmax(-1), rows)
+        for row, token in enumerate(rows):
+            if self.finish[row] is None:
+                self._take(row, token)
+        return torch.full_like(scores, float("-inf")).scatter_(1, chosen[:, None], 0.0)
+
+    def finished(self, _: Any, __: Any, **___: Any) -> Any:
+        """The criterion of ``generate``: which rows have ended."""
+        return self._torch.tensor([finish is not None for finish in self.finish])
+
+    def _chosen(self, logits: Any) -> Any:
+        """One token of each row: top k, then top p of what is left, as vLLM and transformers do it."""
+        torch = self._torch
+
+        def column(values: list[float]) -> Any:
+            return torch.tensor(values, device=logits.device)[:, None]
+
+        heat = [drawing.temperature or 0.0 for drawing in self.drawings]
+        if not any(heat):
+            return logits.argmax(-1)
+        size = logits.shape[-1]
+        kept = [drawing.top_k if drawing.top_k and drawing.top_k > 0 else size for drawing in self.drawings]
+        share = [1.0 if drawing.top_p is None else drawing.top_p for drawing in self.drawings]
+        ordered, places = (logits / column([value or 1.0 for value in heat])).sort(-1, descending=True)
+        ordered = ordered.masked_fill(
+            torch.arange(size, device=logits.device)[None] >= column(kept), -torch.inf
+        )
+        chances = ordered.softmax(-1)
+        before = chances.cumsum(-1) - chances
+        # The likeliest stays, whatever the share is.
+        before[:, 0] = -1.0
+        summed = chances.masked_fill(before >= column(share), 0.0).cumsum(-1)
+        drawn = column([chance.random() for chance in self._chances]) * summed[:, -1:]
+        # Rounding may put a draw at the very end: the last token kept is meant, not one that is cut.
+        last = (summed < summed[:, -1:]).sum(-1, keepdim=True)
+        at = torch.minimum(torch.searchsorted(summed, drawn, right=True), last)
+        warm = places.gather(1, at)[:, 0]
+        return torch.where(column(heat)[:, 0] > 0, warm, logits.argmax(-1))
+
+    def _take(self, row: int, token: int) -> None:
+        if token in self.ends:
+            self.finish[row] = "stop"
+            return
+        tokens, stops = self.tokens[row], self.drawings[row].stop
+        tokens.append(token)
+        if stops:
+            latest = self._tokenizer.decode(tokens[-_STOP_WINDOW:])
+            if any(stop in latest for stop in stops):
+                self.finish[row] = "stop"
+                return
+        if len(tokens) >= self.limits[row]:
+            self.finish[row] = "length"
+
+    def _tell(self, logprobs: Any, chosen: list[int]) -> None:
+        for row, (drawing, token) in enumerate(zip(self.drawings, chosen, strict=True)):
+            if drawing.top is None or self.finish[row] is not None or token in self.ends:
+                continue
+            top: dict[str, float] = {}
+            if drawing.top:
+                values, places = logprobs[row].topk(min(drawing.top, logprobs.shape[-1]))
+                for value, place in zip(values.tolist(), places.tolist(), strict=True):
+                    # Two tokens can read the same: the likelier is kept.
+                    top.setdefault(self._tokenizer.decode([place]), value)
+            text = self._tokenizer.decode([token])
+            self.told[row].append(TokenLogprob(text, float(logprobs[row, token]), top))
+
+
+def _defaults(config: Any) -> Drawing:
+    """What the model's makers recommend, where their configuration draws at all; else 1.0 and no cuts."""
+    if not config.do_sample:
+        return Drawing(temperature=1.0)
+    temperature = 1.0 if config.temperature is None else config.temperature
+    return Drawing(temperature=temperature, top_p=config.top_p, top_k=config.top_k)
+
+
+def _settled(wanted: Drawing, defaults: Drawing) -> Drawing:
+    given = {name: value for name, value in msgspec.structs.asdict(wanted).items() if value is not None}
+    return msgspec.structs.replace(defaults, **given)
+
+
+def _greedy(config: Any, most_tokens: int, pad: int) -> Any:
+    """The model's configuration without what draws, cuts or changes scores: `Rows` does that."""
+    from transformers import GenerationConfig
+
+    return GenerationConfig(
+        do_sample=False,
+        max_new_tokens=most_tokens,
+        pad_token_id=pad,
+        bos_token_id=config.bos_token_id,
+        eos_token_id=None,
+    )
+
+
+def _completion(tokenizer: Any, rows: Rows, row: int, prompt_tokens: int) -> Completion:
+    tokens = rows.tokens[row]
+    text = tokenizer.decode(tokens, skip_special_tokens=True)
+    cuts = [text.find(stop) for stop in rows.drawings[row].stop]
+    text = text[: min((cut for cut in cuts if cut >= 0), default=len(text))]
+    usage = Usage(prompt_tokens, len(tokens))
+    return completion(text, rows.finish[row] or "length", usage, tuple(rows.told[row]))

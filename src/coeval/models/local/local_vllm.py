@@ -1,0 +1,93 @@
+"""vLLM in this process: its engine takes requests at any time and batches them continuously."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from coeval.core.errors import BadRequest
+from coeval.core.records import Completion, TokenLogprob, Usage
+from coeval.models.base import ModelSpec
+from coeval.models.local.local_request import Ended, Job, Prompt, completion, prompt
+
+__all__ = ["VllmEngine"]
+
+MOST_REQUESTS = 4096
+"""Handed over and not ended. vLLM keeps its own queue; more would only wait there, out of order."""
+
+
+class VllmEngine:
+    """`vllm.LLM` on one GPU, driven step by step, so that a request joins those under way."""
+
+    def __init__(self, spec: ModelSpec, device: str) -> None:
+        from vllm import LLM
+
+        if device not in ("cuda", "cuda:0"):
+            raise ValueError(
+                f"vLLM takes the first GPU it sees; set CUDA_VISIBLE_DEVICES instead of {device}"
+            )
+        self._llm: Any = LLM(model=spec.model)
+        self._tokenizer: Any = self._llm.get_tokenizer()
+        self._context: int = self._llm.llm_engine.model_config.max_model_len
+        self._names = count()
+        self._inside: dict[str, Job] = {}
+
+    @property
+    def room(self) -> int:
+        return MOST_REQUESTS - len(self._inside)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._inside)
+
+    def step(self, jobs: Sequence[Job]) -> Ended:
+        ended: Ended = []
+        engine = self._llm.llm_engine
+        for job in jobs:
+            try:
+                asked = prompt(self._tokenizer, job, self._context)
+            except BadRequest as error:
+                ended.append((job, error))
+                continue
+            name = f"{next(self._names)}"
+            engine.add_request(name, {"prompt_token_ids": asked.tokens}, self._parameters(asked))
+            self._inside[name] = job
+        if self._inside:
+            for output in engine.step():
+                if output.finished:
+                    ended.append((self._inside.pop(output.request_id), _read(output)))
+        return ended
+
+    def close(self) -> None:
+        self._llm = None
+
+    def _parameters(self, asked: Prompt) -> Any:
+        """Over the defaults of the model's makers, which vLLM reads as well."""
+        drawing = asked.job.drawing
+        parameters = self._llm.get_default_sampling_params()
+        parameters.max_tokens = asked.limit
+        for name in ("temperature", "top_p", "top_k", "seed"):
+            value = getattr(drawing, name)
+            if value is not None:
+                setattr(parameters, name, value)
+        parameters.stop = list(drawing.stop)
+        parameters.logprobs = drawing.top
+        return parameters
+
+
+def _read(output: Any) -> Completion:
+    answer = output.outputs[0]
+    usage = Usage(len(output.prompt_token_ids or ()), len(answer.token_ids))
+    cut = answer.finish_reason == "length"
+    return completion(answer.text, "length" if cut else "stop", usage, _logprobs(answer))
+
+
+def _logprobs(answer: Any) -> tuple[TokenLogprob, ...]:
+    """vLLM tells the token drawn beside the likeliest, and ranks them."""
+    told = []
+    for token, choices in zip(answer.token_ids, answer.logprobs or (), strict=False):
+        ranked = sorted(choices.values(), key=lambda choice: choice.logprob)
+        top = {choice.decoded_token or "": choice.logprob for choice in ranked}
+        told.append(TokenLogprob(choices[token].decoded_token or "", choices[token].logprob, top))
+    return tuple(told)

@@ -1,0 +1,272 @@
+"""Which request is sent next, and when: one `Limiter` per endpoint (base URL and key).
+
+Every model and stage that asks there shares it. How many may be in flight adapts to the host
+(`models.window`); it is never guessed from the model's name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections.abc import Callable
+from itertools import chain, count
+
+from coeval.core.errors import CoevalError
+from coeval.models.pacing.pace import Pace, Spacing
+from coeval.models.pacing.window import Window
+
+__all__ = ["LONGEST_HOLD_S", "Lane", "Limiter", "unrefused"]
+
+LONGEST_HOLD_S = 600.0
+_SMOOTHING = 1 / 16
+_SHORTEST_TIMER_S = 0.001
+
+
+class Lane:
+    """The requests of one model among those of an endpoint: a host may hold them alone."""
+
+    __slots__ = ("held_until",)
+
+    def __init__(self) -> None:
+        self.held_until = float("-inf")
+
+
+_Refusal = Callable[[], CoevalError | None]
+_Waiter = tuple[int, int, int, "asyncio.Future[None]", _Refusal, Lane]
+"""(−rank, 0 for a retry and 1 for new work, order of arrival, what to wake, why it need not be, its lane)."""
+
+
+def unrefused() -> None:
+    """There is nothing against a request, whenever its turn comes."""
+
+
+class Limiter:
+    """Slots of one endpoint.
+
+    Parameters
+    ----------
+    ceiling:
+        requests in flight that are never exceeded.
+    start:
+        requests in flight to begin with; ``start=ceiling`` gives full concurrency at once.
+    requests_per_minute, tokens_per_minute:
+        paces kept besides; tokens are charged by the mean when a request goes, and set right by
+        what its answer says it took.
+    clock:
+        seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        ceiling: int = 256,
+        *,
+        start: int = 16,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if ceiling < 1 or start < 1:
+            raise ValueError(f"concurrency must be at least 1, not ceiling={ceiling}, start={start}")
+        if any(rate is not None and rate <= 0 for rate in (requests_per_minute, tokens_per_minute)):
+            raise ValueError("requests_per_minute and tokens_per_minute must be above 0")
+        self._window = Window(ceiling, start)
+        self._spacing = Spacing()
+        self._clock = clock
+        self._requests = self._tokens = None
+        if requests_per_minute is not None:
+            # One second's worth may go at once: a fast pace then needs one timer a second's worth.
+            self._requests = Pace(requests_per_minute, max(0.0, 1.0 - 60.0 / requests_per_minute))
+        if tokens_per_minute is not None:
+            self._tokens = Pace(tokens_per_minute, 6.0)
+        self._mean_tokens = self._charged_ahead = 0.0
+        self._settled = False
+        self._host = Lane()  # of requests that name no lane of their own
+        self._held_until = self._lanes_held_until = float("-inf")
+        self._gated = self._is_paced = self._requests is not None or self._tokens is not None
+        self._in_flight = self._waiting = 0
+        self._queue: list[_Waiter] = []
+        self._parked: dict[Lane, list[_Waiter]] = {}
+        self._order = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._closed: CoevalError | None = None
+
+    @property
+    def limit(self) -> int:
+        """Requests that may be in flight now."""
+        return int(self._window.size)
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting
+
+    async def acquire(
+        self, rank: int, *, again: bool = False, refusal: _Refusal = unrefused, lane: Lane | None = None
+    ) -> None:
+        """Take a slot, which `release` gives back: higher ranks first, then first come first served.
+
+        A retry (``again``) goes ahead of new work of its rank. Does not suspend when a slot is
+        free and nothing has to be waited for. Raises what `close` was given, or what ``refusal``
+        gives by then: who is not to be sent any more takes no slot and no part of the pace.
+        """
+        if self._closed is not None:
+            raise self._closed.with_traceback(None)
+        if not self._waiting and self._in_flight + 1 <= self._window.size and not self._gated:
+            self._in_flight += 1
+            return
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        place = (-rank, 0 if again else 1, next(self._order))
+        heapq.heappush(self._queue, (*place, granted, refusal, lane or self._host))
+        self._waiting += 1
+        self._grant()
+        if granted.done():
+            granted.result()
+            return
+        try:
+            await granted
+        except asyncio.CancelledError:
+            if granted.cancelled():
+                self._waiting -= 1  # its place in the queue is skipped when it comes up
+                if not self._waiting:
+                    self._queue.clear()
+                    self._parked.clear()
+            elif granted.exception() is None:
+                self.release()  # granted and cancelled in the same turn of the loop
+            raise
+
+    def release(self) -> None:
+        if self._tokens is not None and not self._settled:
+            self._settle(self._tokens, 0)
+        self._settled = False
+        self._in_flight -= 1
+        if self._waiting:
+            self._grant()
+
+    def succeeded(self, rank: int, latency_s: float, tokens: int = 0) -> None:
+        """An answer came; called before its slot is released."""
+        self._window.answered(rank, latency_s, self._in_flight, self._clock())
+        if self._tokens is not None:
+            self._settle(self._tokens, tokens)
+            self._settled = True
+            self._mean_tokens += (tokens - self._mean_tokens) * (_SMOOTHING if self._mean_tokens else 1.0)
+
+    def refused(self, sent_at: float) -> None:
+        """The host would not take a request sent at ``sent_at``, because it has too many."""
+        now = self._clock()
+        if self._window.refused(sent_at, now, again=not self._spacing.open):
+            self._spacing.refused(sent_at, now)
+            self._gated = True
+
+    def timed_out(self, sent_at: float, *, alone: bool) -> None:
+        """A request sent at ``sent_at`` was not answered in time; ``alone``: nor was any other, lately."""
+        self._window.timed_out(sent_at, self._clock(), alone=alone)
+
+    def reopen(self) -> None:
+        """What was refused says nothing more: the host is down for another reason than load."""
+        self._window.reopen()
+        self._spacing.forget()
+
+    def hold(self, seconds: float, lane: Lane | None = None) -> None:
+        """Grant nothing (of a lane) for so long, at most ten minutes: the host named the time itself."""
+        until = self._clock() + min(seconds, LONGEST_HOLD_S)
+        if lane is None:
+            self._held_until = max(self._held_until, until)
+        else:
+            lane.held_until = max(lane.held_until, until)
+            self._lanes_held_until = max(self._lanes_held_until, until)
+        self._gated = True
+
+    def close(self, error: CoevalError) -> None:
+        """From now on waiters and later acquires raise ``error``; slots taken may be released."""
+        self._closed = error
+        waiters = [*self._queue, *chain.from_iterable(self._parked.values())]
+        self._queue, self._parked, self._waiting = [], {}, 0
+        for *_, granted, _, _ in waiters:
+            if not granted.done():
+                granted.set_exception(error)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _grant(self) -> None:
+        """Hand free slots to those who wait, as far as the window and the gate allow."""
+        while self._queue and self._in_flight + 1 <= self._window.size:
+            *_, granted, refusal, lane = self._queue[0]
+            if granted.done():  # cancelled
+                heapq.heappop(self._queue)
+                continue
+            if (error := refusal()) is not None:
+                heapq.heappop(self._queue)
+                self._waiting -= 1
+                granted.set_exception(error)
+                continue
+            if self._gated:
+                now = self._clock()
+                if lane.held_until > now:
+                    self._parked.setdefault(lane, []).append(heapq.heappop(self._queue))
+                    self._look_again_in(lane.held_until - now)
+                    continue
+                wait_s = self._gate_s(now)
+                if wait_s > 0:
+                    self._look_again_in(wait_s)
+                    return
+                self._passed(now)
+            heapq.heappop(self._queue)
+            self._waiting -= 1
+            self._in_flight += 1
+            granted.set_result(None)
+
+    def _gate_s(self, now: float) -> float:
+        """Seconds until pace and host allow the next request; opens the gate when nothing keeps it."""
+        wait_s = self._held_until - now
+        if not self._spacing.open:
+            wait_s = max(wait_s, self._spacing.wait_s(now))
+        if self._requests is not None:
+            wait_s = max(wait_s, self._requests.wait_s(now))
+        if self._tokens is not None:
+            wait_s = max(wait_s, self._tokens.wait_s(now))
+        if wait_s <= 0:
+            self._gated = self._is_paced or not self._spacing.open or self._lanes_held_until > now
+        return wait_s
+
+    def _passed(self, now: float) -> None:
+        """One request goes through the gate."""
+        if not self._spacing.open:
+            self._spacing.sent(now)
+        if self._requests is not None:
+            self._requests.charge(now, 1)
+        if self._tokens is not None:
+            self._tokens.charge(now, self._mean_tokens)
+            self._charged_ahead += self._mean_tokens
+
+    def _settle(self, pace: Pace, tokens: int) -> None:
+        """Charge what one request took in place of its share of what was charged ahead."""
+        share = self._charged_ahead / self._in_flight
+        self._charged_ahead -= share
+        pace.charge(self._clock(), tokens - share)
+
+    def _look_again_in(self, wait_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        at = loop.time() + max(wait_s, _SHORTEST_TIMER_S)
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return  # it fires sooner and looks again
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = loop.call_at(at, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        """Those whose lane is held no more take their old places in the queue."""
+        self._timer = None
+        now = self._clock()
+        for lane in [lane for lane in self._parked if lane.held_until <= now]:
+            for waiter in self._parked.pop(lane):
+                heapq.heappush(self._queue, waiter)
+        if self._parked:
+            self._look_again_in(min(lane.held_until for lane in self._parked) - now)
+        self._grant()

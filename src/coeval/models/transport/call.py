@@ -1,0 +1,65 @@
+"""One thing to ask of a host, and what came of it: what dialects and `models.http` hand each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from coeval.core.errors import CoevalError, ModelError
+from coeval.core.redaction import Redactor
+from coeval.models.pacing.limits import Lane, unrefused
+
+__all__ = ["Answered", "Call"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """What a dialect knows of a request.
+
+    Attributes
+    ----------
+    decode:
+        the value of a 2xx body, without the credentials that the redactor knows. Undecodable means that
+        it is no answer, which is asked for once more; a ModelError is taken as it is.
+    explain:
+        the dialect's reading of an error body, by status; None leaves it to the status alone. What it
+        quotes has passed the redactor before anything was cut off it.
+    timeout_s:
+        for one attempt, from sending to the last byte.
+    rank:
+        which waiting requests go first: larger before smaller.
+    permit:
+        called once per request, just before it is sent; raises QuotaExhausted or ModelStopped.
+    unsent:
+        called where that request was not sent after all, because there was no connection.
+    tokens:
+        how many tokens a value took, for the endpoint's ``tokens_per_minute``.
+    ended:
+        told once how it went: None for an answer, else the error that is raised.
+    refusal:
+        what ``permit`` would raise, asked of requests that wait for their turn.
+    lane:
+        whom the host means when it says that a limit of the model is used up; None: all who ask there.
+    """
+
+    decode: Callable[[bytes, Redactor], T]
+    explain: Callable[[int, bytes, Redactor], ModelError | None]
+    timeout_s: float
+    rank: int
+    permit: Callable[[], None]
+    unsent: Callable[[], None] | None = None
+    tokens: Callable[[T], int] | None = None
+    ended: Callable[[ModelError | None], None] | None = None
+    refusal: Callable[[], CoevalError | None] = unrefused
+    lane: Lane | None = None
+
+
+class Answered(NamedTuple, Generic[T]):
+    """A decoded answer; ``latency_s`` is that of the attempt which brought it."""
+
+    value: T
+    latency_s: float
+    attempts: int

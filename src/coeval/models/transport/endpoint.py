@@ -1,0 +1,261 @@
+"""One base URL and key: what is sent with every request there, and whether the host is down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from base64 import b64encode
+from collections.abc import Coroutine, Iterable, Iterator
+from itertools import count
+from typing import Any, NamedTuple
+
+from multidict import CIMultiDict
+from yarl import URL
+
+from coeval import __version__
+from coeval.core.credential_names import is_credential_name
+from coeval.core.errors import UsageError
+from coeval.core.options import BASE_URL
+from coeval.core.redaction import Redactor
+from coeval.core.shown_url import shown_url, url_secrets
+from coeval.models.connections.route import Route
+from coeval.models.pacing.limits import LONGEST_HOLD_S, Lane, Limiter
+from coeval.models.signers import RequestSigner, Signer
+from coeval.models.transport.network import proxy_for
+
+__all__ = ["OUTAGE_AFTER_S", "Endpoint", "Trouble"]
+
+OUTAGE_AFTER_S = 30.0
+"""Only 5xx, connection errors and time-outs for so long: what is left gets one attempt each."""
+
+_LATELY_S = 1.0
+_REMEMBERED_FATES = 32
+_CROWDED_SHARE = 1 / 16
+"""Connections that break: fewer are the network's, more are the host's word that there are too many."""
+_REMEMBERED_ROUTES = 256
+_REMEMBERED_TOKENS = 8
+
+_log = logging.getLogger(__name__)
+
+
+class Trouble(NamedTuple):
+    """Since ``began`` (the clock's seconds) every request failed; ``reason`` is the last one's, which is sent
+    again."""
+
+    began: float
+    reason: str
+
+
+class Endpoint:
+    """One base URL and who asks there: its headers, the limiter all its models share, whether it is down.
+
+    ``url`` is the base URL without credentials. ``secrets`` are further credentials that its host is sent;
+    ``redactor`` keeps all of them, and what ``signer`` shows, out of what the host says.
+
+    Raises
+    ------
+    UsageError
+        the URL is not http(s), or a header cannot be sent.
+    """
+
+    def __init__(
+        self, url: str, signer: Signer | None, limiter: Limiter, secrets: Iterable[str] = ()
+    ) -> None:
+        self.headers = CIMultiDict(
+            {"Content-Type": "application/json", "User-Agent": f"coeval/{__version__}"}
+        )
+        self._signer = signer if isinstance(signer, RequestSigner) else None
+        for name, value in (signer.fixed if signer is not None else {}).items():
+            self.headers[name] = _printable(name, value)
+        self.url = self._take_credentials(url).rstrip("/")
+        self.limiter = limiter
+        self.proxy = proxy_for(URL(self.url))
+        self._routes: dict[tuple[str, str], Route] = {}
+        self._secrets = (*secrets, *self._sent_secrets(url))
+        self._shown: tuple[str, ...] = ()
+        self.redactor = Redactor(self._secrets, self._tell_repeated)
+        self.repeated = False
+        """Whether one of its answers held a credential that it was sent."""
+        self._lanes: dict[str, Lane] = {}
+        self._down_since: float | None = None
+        self._failed_at = 0.0
+        self._succeeded_at = float("-inf")
+        self._lost_share = 0.0
+        self._on_the_way: dict[int, float] = {}
+        self._numbers = count()
+        self._naps: set[asyncio.Future[None]] = set()
+        self._trouble: Trouble | None = None
+
+    def _take_credentials(self, url: str) -> str:
+        """The URL without ``user:password@``, which becomes the Authorization header."""
+        try:
+            parsed = URL(url)
+            usable = parsed.scheme in ("http", "https") and bool(parsed.host)
+        except ValueError:
+            usable = False
+        if not usable:
+            raise UsageError(f"{BASE_URL} is no http:// or https:// URL ({shown_url(url)}); correct it")
+        if parsed.user is None and parsed.password is None:
+            return str(parsed)
+        if "Authorization" in self.headers:
+            raise UsageError(
+                f"{BASE_URL} of {parsed.host} holds a user name, and a key is set too; keep one of them"
+            )
+        pair = f"{parsed.user or ''}:{parsed.password or ''}".encode()
+        self.headers["Authorization"] = f"Basic {b64encode(pair).decode()}"
+        return str(parsed.with_user(None))
+
+    def route(self, method: str, path: str) -> Route:
+        """How to ask for ``path``, which is appended to the base URL."""
+        route = self._routes.get((method, path))
+        if route is None:
+            if len(self._routes) >= _REMEMBERED_ROUTES:
+                self._routes.clear()
+            route = Route.to(method, URL(self.url + path), self.headers, self.proxy)
+            self._routes[method, path] = route
+        return route
+
+    @property
+    def signs_each(self) -> bool:
+        """Whether every request has headers of its own; see `signed`."""
+        return self._signer is not None
+
+    async def signed(self, route: Route, body: bytes | None, now: float) -> Route:
+        """The route with the headers that this one request is signed with; ``now`` in seconds since 1970.
+
+        Raises
+        ------
+        ModelError
+            it cannot be signed.
+        """
+        if self._signer is None:
+            return route
+        headers = await self._signer.headers(route.method, str(route.url), body, now)
+        self._keep_out(value for name, value in headers.items() if is_credential_name(name))
+        signed = CIMultiDict(route.headers)
+        signed.update({name: _printable(name, value) for name, value in headers.items()})
+        return Route.to(route.method, route.url, signed, route.proxy)
+
+    def _keep_out(self, shown: Iterable[str]) -> None:
+        """Know what was just shown as a credential, and what was shown shortly before it."""
+        fresh = [secret for value in shown if (secret := value.strip().rpartition(" ")[2]) not in self._shown]
+        if fresh:
+            self._shown = (*fresh, *self._shown)[:_REMEMBERED_TOKENS]
+            self.redactor = Redactor((*self._secrets, *self._shown), self._tell_repeated)
+
+    def _sent_secrets(self, url: str) -> Iterator[str]:
+        """The credentials in what is sent: headers, the address, and those of a proxy on the way."""
+        for name, value in self.headers.items():
+            if is_credential_name(name):
+                yield value.strip().rpartition(" ")[2]
+        yield from url_secrets(url)
+        if self.proxy is not None:
+            yield from url_secrets(str(self.proxy))
+
+    def _tell_repeated(self) -> None:
+        if not self.repeated:
+            self.repeated = True
+            _log.warning("%s", self.about_repeating)
+
+    @property
+    def about_repeating(self) -> str:
+        """The sentence for whoever asks a host that has `repeated` a credential."""
+        return (
+            f"{shown_url(self.url)} repeats a credential in its answers: it is taken out of them before "
+            "anything is kept; ask whoever runs the host, and change the credential"
+        )
+
+    def lane(self, model: str) -> Lane:
+        """What is shared by the requests for one model (the provider's name for it)."""
+        return self._lanes.setdefault(model, Lane())
+
+    def sent(self, now: float) -> int:
+        """A request goes out; the number is for `ended`."""
+        number = next(self._numbers)
+        self._on_the_way[number] = now
+        return number
+
+    def ended(self, number: int) -> None:
+        """That request is over, however it went; told before its fate is."""
+        del self._on_the_way[number]
+
+    def answered(self) -> None:
+        """It gave something else than a 5xx, a broken connection or silence."""
+        self._down_since = None
+
+    def failed(self, now: float) -> None:
+        """It gave a 5xx, a broken connection or silence; over ten minutes without any begin a new count."""
+        if self._down_since is None or now - self._failed_at > LONGEST_HOLD_S:
+            self._down_since = now
+        self._failed_at = now
+        if self.is_down:
+            self.limiter.reopen()
+            self.wake()
+
+    def lost(self, sent_at: float, now: float) -> bool:
+        """A connection was refused, or broke. True: for there are too many, as others fare well."""
+        self._lost_share += (1 - self._lost_share) / _REMEMBERED_FATES
+        if self._has_succeeded(sent_at, now) or self._holds_another(sent_at):
+            return self._lost_share > _CROWDED_SHARE
+        self.failed(now)
+        return False
+
+    def timed_out(self, sent_at: float, now: float) -> bool:
+        """A request had no answer in time. True: nor had any other, lately."""
+        if self._has_succeeded(sent_at, now):
+            return False
+        self.failed(now)
+        return True
+
+    def _has_succeeded(self, sent_at: float, now: float) -> bool:
+        """Whether others were answered while a request was under way that failed, lately at least."""
+        return now - self._succeeded_at <= max(_LATELY_S, (now - sent_at) / 2)
+
+    def _holds_another(self, sent_at: float) -> bool:
+        """Whether a request is on its way that was sent well before this one, which has failed already."""
+        return sent_at - next(iter(self._on_the_way.values()), sent_at) > _LATELY_S
+
+    @property
+    def down_s(self) -> float:
+        """For how long it has given only 5xx, connection errors and time-outs."""
+        return 0.0 if self._down_since is None else self._failed_at - self._down_since
+
+    @property
+    def is_down(self) -> bool:
+        return self.down_s >= OUTAGE_AFTER_S
+
+    def succeeded(self, now: float) -> None:
+        """It gave what it was asked for."""
+        self._down_since = self._trouble = None
+        self._succeeded_at = now
+        self._lost_share -= self._lost_share / _REMEMBERED_FATES
+
+    def troubled(self, reason: str, now: float) -> None:
+        """A request failed, and is sent again."""
+        self._trouble = Trouble(self._trouble.began if self._trouble else now, reason)
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why those who wait for this endpoint wait; None where nobody does, or it does answer."""
+        waiting = self._naps or self.limiter.in_flight or self.limiter.waiting
+        return self._trouble if waiting else None
+
+    async def nap(self, sleep: Coroutine[Any, Any, None]) -> None:
+        """Sleep until it is over or the endpoint's retries are woken."""
+        nap = asyncio.ensure_future(sleep)
+        self._naps.add(nap)
+        try:
+            await asyncio.wait((nap,))
+        finally:
+            self._naps.discard(nap)
+            nap.cancel()
+
+    def wake(self) -> None:
+        for nap in self._naps:
+            nap.cancel()
+
+
+def _printable(name: str, value: str) -> str:
+    if not value.isprintable():
+        raise UsageError(f"the {name} header holds a line break or the like; check the key it is made of")
+    return value

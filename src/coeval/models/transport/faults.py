@@ -1,0 +1,286 @@
+"""Where foreign failures become ours: the wire's exceptions, the sockets', aiohttp's, and HTTP statuses.
+
+No message repeats a header, a query or a foreign text that holds a URL: only the place, as
+`place` writes it, and the cause.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+import sys
+from http import HTTPStatus
+
+from yarl import URL
+
+from coeval.core.errors import (
+    AccessDenied,
+    BadRequest,
+    ConnectionFailed,
+    ModelError,
+    NotFound,
+    RateLimited,
+    RequestTimeout,
+    ServerFault,
+    Undecodable,
+    Unreadable,
+)
+from coeval.core.foreign import decode
+from coeval.core.redaction import Redactor
+from coeval.models.connections.dial import CONNECT_TIMEOUT_S
+from coeval.models.connections.wire_errors import (
+    Closed,
+    ConnectTimeout,
+    Lost,
+    NoConnection,
+    NotHttp,
+    NoTurn,
+    WireError,
+)
+from coeval.models.transport.network import trust_in_force
+
+__all__ = [
+    "excerpt",
+    "foreign",
+    "from_exception",
+    "from_garbage",
+    "from_status",
+    "never_sent",
+    "no_proxy",
+    "place",
+    "said",
+]
+
+_EXCERPT = 300
+_READ = 1 << 14
+"""Characters of what a host says that are looked at; no message shows so many."""
+_TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+
+
+def foreign() -> tuple[type[Exception], ...]:
+    """All that sending a request and reading its answer raises; TimeoutError is an OSError.
+
+    aiohttp's exceptions are among them where it is loaded, that is, where a proxy is in use.
+    """
+    if "aiohttp" not in sys.modules:
+        return WireError, OSError
+    from aiohttp import ClientError, EofStream
+    from aiohttp.http_exceptions import HttpProcessingError
+
+    return WireError, OSError, ClientError, HttpProcessingError, EofStream
+
+
+def never_sent(error: Exception) -> bool:
+    """Whether one of `foreign` means that nothing of the request went out: there was no connection."""
+    if isinstance(error, NoConnection | ConnectTimeout | NoTurn | socket.gaierror | ssl.SSLError):
+        return True
+    if isinstance(error, Closed):
+        return not error.sent
+    if "aiohttp" not in sys.modules:
+        return False
+    from aiohttp import ClientConnectorError, ClientHttpProxyError, ConnectionTimeoutError
+
+    return isinstance(error, ClientConnectorError | ClientHttpProxyError | ConnectionTimeoutError)
+
+
+def place(method: str, url: URL) -> str:
+    """``POST host:port/path``: enough to find the endpoint, nothing that could be a credential."""
+    port = f":{url.explicit_port}" if url.explicit_port else ""
+    return f"{method} {url.host}{port}{url.path}"
+
+
+def from_exception(error: Exception, where: str, timeout_s: float) -> ModelError:
+    """The ModelError for one of `foreign`; retrying is not advised where it cannot help."""
+    theirs = _from_aiohttp(error, where, timeout_s) if "aiohttp" in sys.modules else None
+    if theirs is not None:
+        return theirs
+    match error:
+        case ConnectTimeout():
+            return _no_connection_in_time(where, timeout_s)
+        case NoConnection():
+            return ConnectionFailed(f"{where}: no connection ({_cause(error.cause)})")
+        case Lost(begun=True):
+            return ConnectionFailed(f"{where}: the answer was cut off")
+        case Lost(cause=None):
+            return _no_answer(where)
+        case Lost():
+            return ConnectionFailed(f"{where}: the connection failed ({_cause(error.cause)})")
+        case NoTurn():
+            return RequestTimeout(
+                f"{where}: no connection within {timeout_s:g} s; lower max_concurrency if it keeps but a few"
+            )
+        case Closed():
+            return ConnectionFailed(
+                f"{where}: the connection was closed, because the run ends", retry_advised=False
+            )
+        case NotHttp():
+            return _not_http(where, str(error))
+        case ssl.SSLError():
+            return _from_tls(error, where)
+        case socket.gaierror():
+            return _unresolved(where, error)
+        case TimeoutError() if not error.errno:
+            return RequestTimeout(
+                f"{where}: no answer within {timeout_s:g} s; raise the model's timeout_s if it needs longer"
+            )
+        case _:
+            return ConnectionFailed(f"{where}: the connection failed ({_cause(error)})")
+
+
+def _from_aiohttp(error: Exception, where: str, timeout_s: float) -> ModelError | None:
+    """The ModelError for what aiohttp alone raises; None for what means the same without it."""
+    import aiohttp
+    from aiohttp.http_exceptions import HttpProcessingError
+
+    match error:
+        case aiohttp.ConnectionTimeoutError():
+            return _no_connection_in_time(where, timeout_s)
+        case aiohttp.ClientConnectorCertificateError():
+            return _from_tls(error.certificate_error, where)
+        case aiohttp.ClientSSLError():
+            return _from_tls(error.os_error, where)
+        case aiohttp.ClientConnectorDNSError():
+            return _unresolved(where, error.os_error)
+        case aiohttp.ClientProxyConnectionError():
+            return no_proxy(where, error.os_error)
+        case aiohttp.ClientHttpProxyError():
+            return _from_proxy(error.status, error.message, where)
+        case aiohttp.ServerFingerprintMismatch():
+            return ConnectionFailed(
+                f"{where}: the server's certificate is not the pinned one", retry_advised=False
+            )
+        case aiohttp.ClientConnectorError():
+            return ConnectionFailed(f"{where}: no connection ({_cause(error.os_error)})")
+        case aiohttp.ServerDisconnectedError() | aiohttp.EofStream():
+            return _no_answer(where)
+        case aiohttp.ClientPayloadError():
+            return ConnectionFailed(f"{where}: the answer was cut off")
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | aiohttp.RedirectClientError():
+            return BadRequest(f"{where}: this is no URL that can be asked; correct base_url")
+        case aiohttp.ClientResponseError() | HttpProcessingError():
+            return _not_http(where, error.message)
+        case _:
+            return None
+
+
+def no_proxy(where: str, cause: OSError) -> ConnectionFailed:
+    """The error for a proxy that cannot be reached."""
+    return ConnectionFailed(
+        f"{where}: no connection to the proxy ({_cause(cause)}); check HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
+    )
+
+
+def _no_connection_in_time(where: str, timeout_s: float) -> ConnectionFailed:
+    return ConnectionFailed(f"{where}: no connection within {min(timeout_s, CONNECT_TIMEOUT_S):g} s")
+
+
+def _no_answer(where: str) -> ConnectionFailed:
+    return ConnectionFailed(f"{where}: the server closed the connection without an answer")
+
+
+def _not_http(where: str, reason: str) -> Unreadable:
+    return Unreadable(f"{where}: the answer is not HTTP as we read it ({_first_line(reason)})")
+
+
+def _unresolved(where: str, error: OSError) -> ConnectionFailed:
+    cause = error.strerror or "no address"
+    return ConnectionFailed(
+        f"{where}: the host name cannot be resolved ({cause}); check base_url and the network"
+    )
+
+
+def from_status(status: int, body: bytes, where: str, redactor: Redactor) -> ModelError:
+    """The ModelError for an answer that is an error, by its status alone."""
+    try:
+        phrase = f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        phrase = str(status)
+    words = said(body, redactor)
+    message = f"{where} answered {phrase}" + (f": {words}" if words else "")
+    match status:
+        case 408 | 409:
+            return ServerFault(message, status=status)
+        case 429:
+            return RateLimited(message, status=status)
+        case 401 | 402 | 403 | 407:
+            return AccessDenied(message, status=status)
+        case 404:
+            return NotFound(message, status=status)
+        case _ if status >= 500:
+            return ServerFault(message, status=status)
+        case _ if status < 400:
+            return NotFound(f"{message}; the endpoint has moved, correct base_url", status=status)
+        case _:
+            return BadRequest(message, status=status)
+
+
+def from_garbage(status: int, body: bytes, cause: Exception, where: str, redactor: Redactor) -> Unreadable:
+    """The error for a body that should be an answer and is none."""
+    said = excerpt(body, redactor) or "nothing"
+    return Unreadable(f"{where} answered {status} with what is no answer ({cause}): {said}", status=status)
+
+
+def _from_tls(error: Exception, where: str) -> ConnectionFailed:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        cause = getattr(error, "verify_message", "") or "not trusted"
+        trust = trust_in_force()
+        way_out = (
+            f"certificates are held against {trust}: name a bundle there that vouches for this host"
+            if trust
+            else "name your certificate bundle in SSL_CERT_FILE if the host is your own"
+        )
+        return ConnectionFailed(
+            f"{where}: the server's certificate was refused ({cause}); {way_out}", retry_advised=False
+        )
+    if isinstance(error, _TRANSIENT_TLS):
+        return ConnectionFailed(f"{where}: the connection was cut during the TLS handshake")
+    reason = getattr(error, "reason", None) or type(error).__name__
+    return ConnectionFailed(
+        f"{where}: no TLS connection ({reason}); check whether base_url should begin with http://",
+        retry_advised=False,
+    )
+
+
+def _from_proxy(status: int, said: str, where: str) -> ModelError:
+    message = f"{where}: the proxy answered {status} {_first_line(said)}"
+    if status in (401, 403, 407):
+        return AccessDenied(f"{message}; check HTTPS_PROXY and its credentials", status=status)
+    return ConnectionFailed(message, status=status)
+
+
+def _cause(error: Exception | None) -> str:
+    if isinstance(error, OSError):
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            return "too many open files; raise `ulimit -n` or lower max_concurrency"
+        # TLS and the resolver number their errors themselves.
+        number = None if isinstance(error, ssl.SSLError | socket.gaierror) else error.errno
+        if number is not None and number in errno.errorcode:
+            return os.strerror(number)  # an event loop may put the address in place of the reason
+        if error.strerror:
+            return error.strerror
+    return type(error).__name__
+
+
+def said(body: bytes, redactor: Redactor) -> str:
+    """The provider's words in an error body: its JSON message where there is one, else an excerpt."""
+    try:
+        content = decode(body)
+    except Undecodable:
+        return excerpt(body, redactor)
+    for _ in range(2):
+        if isinstance(content, dict):
+            content = content.get("error") or content.get("message") or content.get("detail") or content
+    return excerpt(content if isinstance(content, str) else body, redactor)
+
+
+def excerpt(said: str | bytes, redactor: Redactor, longest: int = _EXCERPT) -> str:
+    """The beginning of what a host said, in one line; without credentials, which go before it is cut."""
+    text = said[:_READ].decode(errors="replace") if isinstance(said, bytes) else said[:_READ]
+    text = redactor.message(" ".join(text.split()))
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0].rstrip(":")

@@ -1,0 +1,306 @@
+"""The one way to a host: one wire for the whole process, retries, limits, outages.
+
+Every request of every dialect passes through `Http.post` or `Http.get`. A dialect says how to
+read an answer (`Call`); this module decides when a request is sent, how often, and what its
+failure is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+from coeval.core.errors import (
+    ConnectionFailed,
+    Draining,
+    ModelError,
+    RateLimited,
+    RequestTimeout,
+    Undecodable,
+)
+from coeval.models.connections.reply_parser import Reply
+from coeval.models.connections.route import Route
+from coeval.models.connections.wire import Wire
+from coeval.models.pacing.limits import LONGEST_HOLD_S
+from coeval.models.pacing.rate_headers import asked_hold_s, asked_retry, asked_wait_s
+from coeval.models.transport.call import Answered, Call
+from coeval.models.transport.endpoint import Endpoint
+from coeval.models.transport.faults import (
+    foreign,
+    from_exception,
+    from_garbage,
+    from_status,
+    never_sent,
+    place,
+)
+from coeval.models.transport.network import raise_open_file_limit
+from coeval.models.transport.retries import Fault, Tries
+
+if TYPE_CHECKING:
+    from coeval.models.connections.proxied import ProxiedWire
+
+__all__ = ["Answered", "Call", "Endpoint", "Http", "Sender", "draining"]
+
+T = TypeVar("T")
+
+TOLD_AFTER_S = 3.0
+"""Nothing but failures for so long is worth a line to whoever waits."""
+
+_OVERLOADED = (503, 529)
+
+
+class Sender(Protocol):
+    """What sends single requests, as `models.wire.Wire` does."""
+
+    async def send(self, route: Route, body: bytes | None, timeout_s: float) -> Reply: ...
+    async def aclose(self) -> None: ...
+
+
+class _Ask(NamedTuple, Generic[T]):
+    endpoint: Endpoint
+    route: Route
+    body: bytes | None
+    call: Call[T]
+
+    @property
+    def place(self) -> str:
+        return place(self.route.method, self.route.url)
+
+
+class Http:
+    """One per process, opened at its first request, closed with `aclose`.
+
+    Parameters
+    ----------
+    clock, sleep:
+        seconds, monotonic; and how to wait for some of them.
+    rng:
+        spreads retries, so that requests which failed together do not come back together.
+    wire:
+        sends what goes straight to its host; None: a `Wire`, opened when it is first needed.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        rng: random.Random | None = None,
+        sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
+        wire: Sender | None = None,
+    ) -> None:
+        self._clock = clock
+        self._rng = rng or random.Random()
+        self._sleep = sleep
+        self._straight = wire
+        self._proxied: ProxiedWire | None = None
+        self._endpoints: set[Endpoint] = set()
+        self._over: Draining | None = None
+
+    def post(
+        self, endpoint: Endpoint, path: str, body: bytes, call: Call[T]
+    ) -> Coroutine[Any, Any, Answered[T]]:
+        """Send ``body`` until it is answered or failed for good; ``path`` is appended to the base URL.
+
+        Raises
+        ------
+        ModelError
+            all attempts failed, or one did in a way that another cannot mend.
+        Gap
+            nothing (more) was sent: what ``call.permit`` raised, or Draining.
+        """
+        return self._ask(_Ask(endpoint, endpoint.route("POST", path), body, call))
+
+    def get(self, endpoint: Endpoint, path: str, call: Call[T]) -> Coroutine[Any, Any, Answered[T]]:
+        """As `post`, without a body."""
+        return self._ask(_Ask(endpoint, endpoint.route("GET", path), None, call))
+
+    def troubles(self) -> dict[Endpoint, str]:
+        """The endpoints that give nothing but failures to those who wait: a sentence on each."""
+        now = self._clock()
+        return {
+            endpoint: f"nothing but failures for {now - trouble.began:.0f} s, trying again: {trouble.reason}"
+            for endpoint in self._endpoints
+            if (trouble := endpoint.trouble) is not None and now - trouble.began >= TOLD_AFTER_S
+        }
+
+    def repeating(self) -> list[str]:
+        """A sentence on each endpoint that has repeated a credential."""
+        return sorted(endpoint.about_repeating for endpoint in self._endpoints if endpoint.repeated)
+
+    def drain(self) -> None:
+        """From now on nothing new is sent: who waits, and who asks later, gets Draining."""
+        self._send_no_more(draining())
+
+    async def aclose(self) -> None:
+        """End it for good: what is under way fails, and who waits, or asks later, gets Draining."""
+        self._send_no_more(draining("the models are closed"))
+        for wire in (self._straight, self._proxied):
+            if wire is not None:
+                await wire.aclose()
+
+    def _send_no_more(self, reason: Draining) -> None:
+        self._over = self._over or reason
+        for endpoint in self._endpoints:
+            endpoint.limiter.close(reason)
+            endpoint.wake()
+
+    async def _ask(self, ask: _Ask[T]) -> Answered[T]:
+        endpoint, call = ask.endpoint, ask.call
+        self._endpoints.add(endpoint)
+        tries: Tries | None = None
+        sent = 0
+        while True:
+            self._check_sending()
+            await endpoint.limiter.acquire(call.rank, again=sent > 0, refusal=call.refusal, lane=call.lane)
+            try:
+                self._check_sending()  # it may have begun as the slot was granted
+                call.permit()
+                sent += 1
+                outcome = await self._attempt(ask, sent)
+            finally:
+                endpoint.limiter.release()
+            if isinstance(outcome, Answered):
+                if call.ended is not None:
+                    call.ended(None)
+                return outcome
+            error = outcome.error
+            error.attempts = sent
+            tries = tries or Tries()
+            again = tries.failed(outcome)
+            if endpoint.is_down:
+                error.retry_advised = again = False
+                error.args = (f"{error}; it has given nothing but errors for {endpoint.down_s:.0f} s",)
+            if not again:
+                if call.ended is not None:
+                    call.ended(error)
+                raise error
+            self._check_sending()
+            endpoint.troubled(str(error), self._clock())
+            await endpoint.nap(self._sleep(tries.wait_s(outcome, self._rng)))
+
+    def _check_sending(self) -> None:
+        if self._over is not None:
+            raise Draining(str(self._over))
+
+    async def _attempt(self, ask: _Ask[T], attempt: int) -> Answered[T] | Fault:
+        """Send once, holding a slot, and tell endpoint and limiter how it went."""
+        endpoint, route, body, call = ask
+        if endpoint.signs_each:
+            try:
+                route = await endpoint.signed(route, body, time.time())
+            except ModelError as error:
+                return self._unsigned(ask, error)
+        wire = self._wire(route)
+        sent_at = self._clock()
+        on_the_way = endpoint.sent(sent_at)
+        try:
+            reply = await wire.send(route, body, call.timeout_s)
+        except foreign() as error:
+            if never_sent(error) and call.unsent is not None:
+                call.unsent()
+            return self._broken(endpoint, from_exception(error, ask.place, call.timeout_s), sent_at)
+        finally:
+            endpoint.ended(on_the_way)
+        now = self._clock()
+        hold_s = asked_hold_s(reply.headers)
+        if hold_s:
+            endpoint.limiter.hold(hold_s, call.lane)
+        if not 200 <= reply.status < 300:
+            return self._refused(ask, reply, sent_at)
+        try:
+            value = call.decode(reply.body, endpoint.redactor)
+        except ModelError as error:
+            endpoint.answered()
+            error.args = (f"{ask.place}: {error}",)
+            return self._fault(ask, error, reply, sent_at)
+        except Undecodable as error:
+            garbage = from_garbage(reply.status, reply.body, error, ask.place, endpoint.redactor)
+            return self._fault(ask, garbage, reply, sent_at)
+        endpoint.succeeded(now)
+        endpoint.limiter.succeeded(call.rank, now - sent_at, call.tokens(value) if call.tokens else 0)
+        return Answered(value, now - sent_at, attempt)
+
+    def _unsigned(self, ask: _Ask[T], error: ModelError) -> Fault:
+        """It could not be sent: whoever signs has no credential for it."""
+        if ask.call.unsent is not None:
+            ask.call.unsent()
+        error.args = (f"{ask.place}: {ask.endpoint.redactor.known(str(error))}",)
+        return Fault(error, error.retryable and error.retry_advised)
+
+    def _broken(self, endpoint: Endpoint, error: ModelError, sent_at: float) -> Fault:
+        """No answer came."""
+        error.args = (endpoint.redactor.known(str(error)),)
+        now = self._clock()
+        crowded = False
+        if isinstance(error, RequestTimeout):
+            alone = endpoint.timed_out(sent_at, now)
+            if not endpoint.is_down:
+                endpoint.limiter.timed_out(sent_at, alone=alone)
+        elif isinstance(error, ConnectionFailed):
+            crowded = endpoint.lost(sent_at, now)
+            if crowded:
+                endpoint.limiter.refused(sent_at)
+        return Fault(error, error.retryable and error.retry_advised, crowded)
+
+    def _refused(self, ask: _Ask[T], reply: Reply, sent_at: float) -> Fault:
+        """An answer came, and it is an error."""
+        if reply.status >= 500:
+            ask.endpoint.failed(self._clock())
+        else:
+            ask.endpoint.answered()
+        redactor = ask.endpoint.redactor
+        error = ask.call.explain(reply.status, reply.body, redactor)
+        if error is None:
+            error = from_status(reply.status, reply.body, ask.place, redactor)
+        else:
+            error.args = (f"{ask.place} answered {reply.status}: {error}",)
+        error.status = reply.status
+        return self._fault(ask, error, reply, sent_at)
+
+    def _fault(self, ask: _Ask[T], error: ModelError, reply: Reply, sent_at: float) -> Fault:
+        """Add to an error what the reply's headers say about trying again."""
+        endpoint = ask.endpoint
+        if (isinstance(error, RateLimited) or error.status in _OVERLOADED) and not endpoint.is_down:
+            endpoint.limiter.refused(sent_at)
+        error.args = (endpoint.redactor.known(str(error)),)
+        if error.retry_after_s is None:
+            error.retry_after_s = asked_wait_s(reply.headers)
+        word = asked_retry(reply.headers)
+        again = word if word is not None else error.retryable and error.retry_advised
+        wait_s = error.retry_after_s
+        if not again or not wait_s:
+            return Fault(error, again)
+        if wait_s > LONGEST_HOLD_S:
+            error.retry_advised = False
+            error.args = (
+                f"{error}; it asks to wait {wait_s:.0f} s, more than the {LONGEST_HOLD_S:.0f} s we do",
+            )
+            return Fault(error, again=False)
+        if error.status in _OVERLOADED:
+            endpoint.limiter.hold(wait_s)  # the host as a whole is away until then (RFC 9110 §15.6.4)
+        return Fault(error, again)
+
+    def _wire(self, route: Route) -> Sender:
+        """What sends a request there, opened when it is first needed."""
+        if route.proxy is not None:
+            return self._proxied or self._open_proxied()
+        return self._straight or self._open_straight()
+
+    def _open_straight(self) -> Sender:
+        raise_open_file_limit()
+        self._straight = Wire()
+        return self._straight
+
+    def _open_proxied(self) -> ProxiedWire:
+        from coeval.models.connections.proxied import ProxiedWire
+
+        raise_open_file_limit()
+        self._proxied = ProxiedWire()
+        return self._proxied
+
+
+def draining(why: str = "the run is being interrupted") -> Draining:
+    return Draining(f"{why}; nothing new is sent")

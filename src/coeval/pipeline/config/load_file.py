@@ -1,0 +1,133 @@
+"""An experiment file into a `Config`: all its problems at once, each with its line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from coeval.core.shown_url import HIDDEN
+from coeval.pipeline.config.document import Document, read_document
+from coeval.pipeline.config.draft import Draft, resume_folder
+from coeval.pipeline.config.findings import Lines, refused
+from coeval.pipeline.config.python_config import given_document
+from coeval.pipeline.config.rules import broken_rules
+from coeval.pipeline.config.schema import Config
+from coeval.pipeline.config.structure import check_structure
+from coeval.pipeline.config.values import is_path
+from coeval.pipeline.start.checks import Start, start_findings
+from coeval.store.rundir import RunDir
+
+Source: TypeAlias = str | Path | Mapping[str, Any]
+"""Where an experiment stands: in a file, or in plain data with the same keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A valid experiment file. ``data`` is what was read, inherited sections included."""
+
+    config: Config
+    data: dict[str, Any]
+    lines: Lines
+
+
+def load_config(source: Source) -> Config:
+    """Read and check an experiment: the path of its file, or a mapping with the sections of one.
+
+    Raises
+    ------
+    ConfigError
+        with every problem, one ``file:line  path  V-NN  what is wrong; what would be right`` each.
+    """
+    return read_config(source).config
+
+
+def read_config(source: Source, *, resume_from: str | None = None, start: Start | None = None) -> Loaded:
+    """Read and check an experiment, keeping what was read; ``resume_from`` overrides the key's.
+
+    With ``start``, whether a run may start so is among the problems.
+
+    Raises
+    ------
+    ConfigError
+        as `load_config`.
+    """
+    document = given_document(source) if isinstance(source, Mapping) else read_document(Path(source))
+    if resume_from is not None and isinstance(document.data.get("experiment"), dict):
+        document.data["experiment"]["resume_from"] = resume_from
+    _expand_home(document)
+    document = _inherit(document)
+    structure = check_structure(document.data)
+    draft = Draft(document.data, structure.broken)
+    findings = [*structure.findings, *broken_rules(draft)]
+    if start is not None:
+        findings += start_findings(draft, start)
+    if any(finding.path == ("experiment", "resume_from") for finding in findings):
+        # What the missing source would have supplied is not a mistake of its own.
+        findings = [f for f in findings if not (f.rule == "V-01" and f.path[0] not in document.data)]
+    problems = [*document.problems, *(document.lines.locate(finding) for finding in findings)]
+    if problems or structure.config is None:
+        raise refused(problems, document.lines.file)
+    return Loaded(structure.config, document.data, document.lines)
+
+
+def _expand_home(document: Document) -> None:
+    """``~`` in the experiment's folders is the user's home, as in a shell; an unknown ``~name`` stays."""
+    experiment = document.data.get("experiment")
+    if isinstance(experiment, dict):
+        for key in ("storage_folder", "resume_from"):
+            if isinstance(value := experiment.get(key), str) and is_path(value):
+                experiment[key] = os.path.expanduser(value)  # noqa: PTH111  Path's raises for an unknown name
+
+
+def _inherit(document: Document) -> Document:
+    """Take absent ``models`` and ``tasks`` from the configuration of the run that resume_from names."""
+    experiment = document.data.get("experiment")
+    absent = [section for section in ("models", "tasks") if section not in document.data]
+    if not absent or not isinstance(experiment, dict):
+        return document
+    source, storage = experiment.get("resume_from"), experiment.get("storage_folder")
+    if not isinstance(source, str) or not isinstance(storage, str):
+        return document
+    snapshot = RunDir(resume_folder(storage, source)).config
+    if not snapshot.is_file():
+        return document
+    theirs = read_document(snapshot)
+    data, lines = dict(document.data), document.lines
+    problems = list(document.problems)
+    for section in absent:
+        if section in theirs.data:
+            data[section] = _without_hidden(theirs.data[section])
+            lines = lines.with_section(section, theirs.lines)
+            problems += [problem for problem in theirs.problems if problem.finding.path[:1] == (section,)]
+    if "tasks" in absent:
+        _leave_out_prompts_of_others(data)
+    return Document(data, lines, problems)
+
+
+def _without_hidden(section: Any) -> Any:
+    """Without the credentials that a snapshot hides: these come from the key file or the environment."""
+    if not isinstance(section, list):
+        return section
+    return [
+        {key: value for key, value in entry.items() if not (key == "access_key" and value == HIDDEN)}
+        if isinstance(entry, dict)
+        else entry
+        for entry in section
+    ]
+
+
+def _leave_out_prompts_of_others(data: dict[str, Any]) -> None:
+    """Take the prompts of single models that do not take part any more out of inherited tasks."""
+    tasks, models = data.get("tasks"), data.get("models")
+    if not isinstance(tasks, list) or not isinstance(models, list):
+        return
+    names = {str(model.get("name")) for model in models if isinstance(model, dict)}
+    for task in tasks:
+        library = task.get("prompt_library") if isinstance(task, dict) else None
+        if isinstance(library, dict):
+            others = [key for key in library if "." in key and key.partition(".")[2] not in names]
+            for key in others:
+                del library[key]

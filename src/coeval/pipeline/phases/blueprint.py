@@ -1,0 +1,309 @@
+"""Phases 1–2: each task's attributes and rubric, given in the file or proposed by the teachers.
+
+Every proposal is journalled, so a crash repeats none; the merged artifact (``…_target_attrs.json``,
+``….rubric.json``) is written once all teachers have been asked, and from then on is the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from coeval.core.errors import Refused, StoreError
+from coeval.core.ids import proposal_id
+from coeval.core.records import CallId, Completion, Kept, Purpose, Schema
+from coeval.engine.making import failure, made
+from coeval.engine.work import Tally, ask
+from coeval.pipeline.config.schema import Config, Phase, TaskConfig
+from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, parse_attributes, parse_rubric
+from coeval.pipeline.plan.task_setup import Asking, Part, part
+from coeval.pipeline.prompts import NUANCED_ATTRIBUTES, RUBRIC, TARGET_ATTRIBUTES
+from coeval.store.journal import Index, RecordPart
+from coeval.store.jsonl import read_json, write_json_atomic
+from coeval.store.rundir import RunDir, now
+
+Kind: TypeAlias = Literal["target", "nuanced", "rubric"]
+PROPOSALS = "proposals.jsonl"
+Attributes: TypeAlias = dict[str, list[str]]
+KINDS: tuple[Kind, ...] = ("target", "nuanced", "rubric")
+PHASE_OF: dict[Kind, Phase] = {
+    "target": "attribute_mapping",
+    "nuanced": "attribute_mapping",
+    "rubric": "rubric_mapping",
+}
+_TEMPLATE: dict[Kind, str] = {
+    "target": "map_target_attrs",
+    "nuanced": "map_nuanced_attrs",
+    "rubric": "autorubric",
+}
+_SCHEMA: dict[Kind, Schema] = {
+    "target": TARGET_ATTRIBUTES,
+    "nuanced": NUANCED_ATTRIBUTES,
+    "rubric": RUBRIC,
+}
+
+
+class Proposal(Kept, frozen=True, kw_only=True, omit_defaults=True):
+    """What one teacher proposed: attribute → values, or factor → criterion."""
+
+    task_id: str
+    teacher_model_id: str
+    kind: Kind
+    attributes: dict[str, list[str]] | None = None
+    rubric: dict[str, str] | None = None
+    proposed_at: str = ""
+
+
+class _ProposalEntry(msgspec.Struct, frozen=True):
+    good: bool
+    attempts: int
+
+
+@dataclass(slots=True)
+class ProposalWork:
+    """Ask one teacher for one kind of proposal."""
+
+    asking: Asking
+    task: str
+    kind: Kind
+    teacher: Part
+    key: str
+    tried: int
+    tally: Tally = field(default_factory=Tally)
+
+    weight = 1
+
+    @property
+    def phase(self) -> Phase:
+        return PHASE_OF[self.kind]
+
+    @property
+    def model(self) -> str:
+        return self.teacher.name
+
+    @property
+    def calls(self) -> int:
+        return self.tally.calls
+
+    async def do(self) -> Proposal:
+        purpose: Purpose = PHASE_OF[self.kind]
+        found = await ask(
+            self.asking.models[self.teacher.name],
+            lambda i: self.teacher.request(
+                purpose, {}, _SCHEMA[self.kind], CallId(self.key, 0, self.tried + i), self.asking.run_seed
+            ),
+            self._parse,
+            retries=self.asking.retries,
+            tally=self.tally,
+        )
+        return Proposal(**self._identity(), **found, **made(self.tally, self.tried))
+
+    def failed(self, error: Exception) -> Proposal:
+        return Proposal(**self._identity(), **failure(error, self.tally, self.tried))
+
+    def _parse(self, completion: Completion) -> dict[str, Any]:
+        if completion.refusal is not None:
+            raise Refused(f"the teacher declined: {completion.refusal[:200]}", raw=completion.refusal)
+        if self.kind == "rubric":
+            return {"rubric": parse_rubric(completion.text)}
+        parsed = parse_attributes(completion.text)
+        return {"attributes": parsed.values, "repaired": parsed.repaired}
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "id": self.key,
+            "task_id": self.task,
+            "teacher_model_id": self.teacher.name,
+            "kind": self.kind,
+            "recipe": self.teacher.recipe.hash,
+            "proposed_at": now(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBlueprint:
+    """A task's finished attributes and rubric."""
+
+    target: Attributes
+    nuanced: Attributes
+    rubric: dict[str, str]
+
+
+class Blueprint:
+    """The artifacts of phases 1–2 of one run folder: what they are, and what is owed of them.
+
+    ``follow_file`` says that static sections follow the experiment file, as ``--continue`` does;
+    ``inherited`` is the folder that ``rubric: extend`` starts from.
+    """
+
+    def __init__(
+        self, config: Config, folder: RunDir, *, follow_file: bool, inherited: RunDir | None = None
+    ) -> None:
+        self._config = config
+        self._folder = folder
+        self._follow_file = follow_file
+        self._inherited = inherited
+        self._proposals: Index[_ProposalEntry] = Index()
+        paths = [folder.folder(phase) / PROPOSALS for phase in dict.fromkeys(PHASE_OF.values())]
+        self._proposals.read(
+            paths,
+            RecordPart,
+            lambda p: _ProposalEntry(p.status == "ok", p.attempts),
+        )
+
+    def path(self, record: Kept) -> Path:
+        """The file that a proposal belongs to."""
+        kind = record.kind if isinstance(record, Proposal) else "target"
+        return self._folder.folder(PHASE_OF[kind]) / PROPOSALS
+
+    def artifact(self, task: str, kind: Kind) -> Path:
+        match kind:
+            case "target":
+                return self._folder.target_attrs(task)
+            case "nuanced":
+                return self._folder.nuanced_attrs(task)
+            case "rubric":
+                return self._folder.rubric(task)
+
+    def owed_proposals(self, task: TaskConfig, kind: Kind) -> list[tuple[Part, str]]:
+        """(teacher, key) of the proposals still to be asked for."""
+        if not isinstance(_declared(task, kind), str) or self.artifact(task.name, kind).exists():
+            return []
+        return [
+            (part(model, "teacher", task, _TEMPLATE[kind]), key)
+            for model in self._config.with_role("teacher")
+            if model.interface != "benchmark"
+            and not self._has(key := proposal_id(task.name, model.name, kind))
+        ]
+
+    def _has(self, key: str) -> bool:
+        entry = self._proposals.get(key)
+        return entry is not None and entry.good
+
+    def works(self, asking: Asking) -> Iterator[ProposalWork]:
+        for task in self._config.tasks:
+            for kind in KINDS:
+                for teacher, key in self.owed_proposals(task, kind):
+                    entry = self._proposals.get(key)
+                    tried = entry.attempts if entry else 0
+                    yield ProposalWork(asking, task.name, kind, teacher, key, tried)
+
+    def complete(self, task: TaskConfig) -> bool:
+        """Whether nothing is to be asked for this task any more."""
+        return not any(self.owed_proposals(task, kind) for kind in KINDS)
+
+    def settle(self, task: TaskConfig, made_now: Mapping[str, Proposal]) -> TaskBlueprint | None:
+        """Write the task's artifacts where they are missing or to be followed, and return them.
+
+        ``made_now`` holds this run's good proposals by key. None where no teacher has proposed
+        something that is needed: the task cannot go on.
+        """
+        values: dict[Kind, Any] = {}
+        for kind in KINDS:
+            value = self._settle_one(task, kind, made_now)
+            if value is None:
+                return None
+            values[kind] = value
+        return TaskBlueprint(values["target"], values["nuanced"], values["rubric"])
+
+    def known(self, task: TaskConfig) -> TaskBlueprint | None:
+        """The blueprint as far as file and folder tell it, writing nothing; None where it is open."""
+        target, nuanced, rubric = (self.known_part(task, kind) for kind in KINDS)
+        if target is None or nuanced is None or rubric is None:
+            return None
+        return TaskBlueprint(target, nuanced, rubric)
+
+    def known_part(self, task: TaskConfig, kind: Kind) -> Any:
+        """As `known`, for one kind."""
+        declared, path = _declared(task, kind), self.artifact(task.name, kind)
+        if path.exists():
+            return self._merged(task, kind, _read(path))[0]
+        return None if isinstance(declared, str) else declared
+
+    def _settle_one(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
+        path, declared = self.artifact(task.name, kind), _declared(task, kind)
+        if path.exists():
+            stored = _read(path)
+            planned, merged = self._merged(task, kind, stored)
+            if merged != stored:
+                write_json_atomic(path, merged)
+            return planned
+        if not isinstance(declared, str):
+            write_json_atomic(path, declared)
+            return declared
+        proposals = [p for p in self._proposed(task, kind, made_now) if p]
+        if not proposals:
+            return None
+        value = self._merge(task, kind, proposals)
+        write_json_atomic(path, value)
+        return value
+
+    def _merged(self, task: TaskConfig, kind: Kind, stored: Any) -> tuple[Any, Any]:
+        """(what the plan uses, what the file holds) where an artifact exists already."""
+        declared = _declared(task, kind)
+        if not self._follow_file:
+            return stored, stored
+        if isinstance(declared, str):
+            seeds = _seeds(task, kind)
+            value = merge_attributes(seeds, stored) if seeds else stored
+            return value, value
+        if kind == "rubric":
+            return declared, {**declared, **{f: c for f, c in stored.items() if f not in declared}}
+        return declared, merge_attributes(declared, stored)
+
+    def _proposed(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Iterator[Any]:
+        """The teachers' proposals, in the order of the file, whenever they were made."""
+        for model in self._config.with_role("teacher"):
+            key = proposal_id(task.name, model.name, kind)
+            proposal = made_now.get(key)
+            if proposal is None and self._has(key):
+                proposal = self._proposals.load(key, Proposal)
+            if proposal is not None:
+                yield proposal.rubric if kind == "rubric" else proposal.attributes
+
+    def _merge(self, task: TaskConfig, kind: Kind, proposals: list[Any]) -> Any:
+        if kind == "rubric":
+            return merge_rubrics(self.inherited_rubric(task), *proposals)
+        return merge_attributes(_seeds(task, kind) or {}, *proposals)
+
+    def heard_rubric(self, task: TaskConfig) -> dict[str, str]:
+        """The rubric as far as it is known: what is inherited, and what teachers have proposed so far."""
+        return merge_rubrics(self.inherited_rubric(task), *self._proposed(task, "rubric", {}))
+
+    def inherited_rubric(self, task: TaskConfig) -> dict[str, str]:
+        """The rubric that ``rubric: extend`` adds to; empty for any other."""
+        if task.rubric != "extend" or self._inherited is None:
+            return {}
+        path = self._inherited.rubric(task.name)
+        return dict(_read(path)) if path.exists() else {}
+
+
+def _declared(task: TaskConfig, kind: Kind) -> Any:
+    match kind:
+        case "target":
+            return task.target_attributes
+        case "nuanced":
+            return task.nuanced_attributes
+        case "rubric":
+            return task.rubric
+
+
+def _seeds(task: TaskConfig, kind: Kind) -> Attributes | None:
+    match kind:
+        case "target":
+            return task.target_attributes_seed
+        case "nuanced":
+            return task.nuanced_attributes_seed
+        case "rubric":
+            return None
+
+
+def _read(path: Path) -> Any:
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise StoreError(f"{path} holds no mapping; restore it, or remove it to have it made again")
+    return value

@@ -1,0 +1,88 @@
+"""Records that the present configuration would make otherwise: named, and refused until told what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from coeval.core.errors import UsageError
+from coeval.core.options import KEEP_CHANGED, REDO_CHANGED
+from coeval.pipeline.plan.count_plan import Survey
+from coeval.pipeline.plan.recipes import Recipe, differences
+from coeval.pipeline.plan.record_status import Changed
+from coeval.pipeline.plan.recorded import Stance
+from coeval.pipeline.plan.task_setup import Part, Scene
+from coeval.store.jsonl import read_json, write_json_atomic
+from coeval.store.rundir import RunDir
+
+NOUN = {
+    "data_generation": "datapoints",
+    "response_collection": "responses",
+    "evaluation": "evaluations",
+}
+_SHOWN = 20
+
+
+def refuse_changed(survey: Survey, scenes: Sequence[Scene], folder: RunDir, stance: Stance) -> None:
+    """
+    Raises
+    ------
+    UsageError
+        good records stand in ``folder`` that would be made otherwise now. The message counts them
+        by what differs, and names the ways on. Not where ``stance`` says what to do with them.
+    """
+    if not survey.changed or stance is not Stance.REFUSE:
+        return
+    old, new = known_recipes(folder), {r.hash: r.parts for r in _recipes(scenes)}
+    reasons: dict[str, tuple[int, str]] = {}
+    for changed, count in survey.changed.items():
+        for reason in _reasons(changed, old, new):
+            before, example = reasons.get(reason, (0, survey.examples[changed]))
+            reasons[reason] = (before + count, example)
+    total = sum(survey.changed.values())
+    lines = [f"  {reason}: {count} (first: {example})" for reason, (count, example) in reasons.items()]
+    if len(lines) > _SHOWN:
+        lines = [*lines[:_SHOWN], f"  … and {len(lines) - _SHOWN} more differences"]
+    raise UsageError(
+        f"{folder.path} holds {total} records of another configuration. They differ in:\n"
+        + "\n".join(lines)
+        + f"\nUse {REDO_CHANGED} (make these and all that follow from them again), {KEEP_CHANGED} "
+        "(leave them as they are), or another experiment id."
+    )
+
+
+def _reasons(
+    changed: Changed, old: Mapping[str, Mapping[str, str]], new: Mapping[str, Mapping[str, str]]
+) -> Iterator[str]:
+    noun = NOUN[changed.phase]
+    if changed.factor:
+        yield f"tasks.{changed.task}.rubric.{changed.factor} ({noun})"
+    elif changed.change == "input":
+        source = "datapoint" if changed.phase == "response_collection" else "datapoint or response"
+        yield f"the content of the {source} they were made from (task {changed.task}, {noun})"
+    else:
+        paths = differences(old.get(changed.old_recipe), new[changed.new_recipe])
+        for path in paths or ["how this version of coeval puts a recipe together"]:
+            yield f"{path} ({noun})"
+
+
+def known_recipes(folder: RunDir) -> dict[str, dict[str, str]]:
+    """The parts of every recipe that made something here, by hash."""
+    try:
+        return read_json(folder.recipes, dict[str, dict[str, str]])
+    except FileNotFoundError:
+        return {}
+
+
+def remember_recipes(folder: RunDir, scenes: Sequence[Scene]) -> None:
+    """Add the recipes of this start to ``recipes.json``."""
+    known = known_recipes(folder)
+    wanted = known | {recipe.hash: recipe.parts for recipe in _recipes(scenes)}
+    if wanted != known:
+        write_json_atomic(folder.recipes, wanted)
+
+
+def _recipes(scenes: Sequence[Scene]) -> Iterator[Recipe]:
+    for scene in scenes:
+        parts: tuple[Part, ...] = (*scene.teachers, *scene.students, *scene.judges)
+        for part in parts:
+            yield part.recipe

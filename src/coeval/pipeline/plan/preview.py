@@ -1,0 +1,185 @@
+"""What a run that starts now will find, and what it will owe: worked out before anything is changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from coeval.core.ids import task_prefix
+from coeval.pipeline.config.schema import Config, TaskConfig
+from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, TaskBlueprint
+from coeval.pipeline.phases.proposals import MOST_NAMES
+from coeval.pipeline.phases.supplied import Supply, read_supply
+from coeval.pipeline.plan.changes import refuse_changed
+from coeval.pipeline.plan.count_plan import Survey, survey
+from coeval.pipeline.plan.recorded import Recorded, Stance
+from coeval.pipeline.plan.run_plan import FLOWING, Plan
+from coeval.pipeline.plan.setup_tasks import build_scene
+from coeval.pipeline.plan.task_setup import Scene
+from coeval.pipeline.run_session import Options
+from coeval.pipeline.start.checks import run_folder
+from coeval.pipeline.start.inherit import inherited_phases, phase_3_source, source_folder
+from coeval.pipeline.start.overwrite import cleared
+from coeval.store.rundir import RunDir
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """``unsettled``: the tasks whose blueprint phases 1–2 have yet to draw; their scenes stand in for it.
+
+    Teachers may add nothing to the rubric of such a task, or a great deal. ``survey`` (and ``plan``) hold
+    the most that may be owed then, ``least`` the least; they are one where every rubric is known.
+    ``standing`` is the folder whose records these are: the run's own, or the one it takes over;
+    ``supply`` what benchmark teachers have put there.
+    """
+
+    blueprint: Blueprint
+    plan: Plan
+    survey: Survey
+    least: Survey
+    unsettled: frozenset[str]
+    standing: RunDir
+    supply: Supply
+
+    def refuse_changed(self, stance: Stance) -> None:
+        """
+        Raises
+        ------
+        UsageError
+            good records stand that would be made otherwise now, whatever teachers propose.
+        """
+        refuse_changed(self.least, self.plan.scenes, self.standing, stance)
+
+
+def make_plan(
+    config: Config,
+    options: Options,
+    scenes: Sequence[Scene],
+    recorded: Recorded,
+    renewed: Set[str] = frozenset(),
+) -> Plan:
+    """The plan of phases 3–5 under the run's modes; ``renewed``: see `Plan`."""
+    return Plan(
+        scenes,
+        recorded,
+        {phase: options.mode(config, phase) for phase in FLOWING},
+        options.stance,
+        frozenset(options.only_models) if options.only_models else None,
+        renewed,
+    )
+
+
+def look_ahead(config: Config, options: Options) -> Outlook:
+    """Read what there is; nothing is asked, created or changed.
+
+    Benchmark teachers without items yet count with ``sampling.total`` of them.
+
+    Raises
+    ------
+    ConfigError
+        items that benchmark teachers supply cannot be used.
+    """
+    folder = run_folder(config)
+    source = None if options.continue_run else source_folder(config)
+    supply = read_supply(config, folder, None if options.continue_run else phase_3_source(config))
+    supply.refuse_flawed()
+    recorded = _records(config, options, folder, source, supply)
+    blueprint = _Foreseen(config, options, folder, source)
+    unsettled: set[str] = set()
+    least, most = [], []
+    for task in config.tasks:
+        drawn = blueprint.known(task)
+        if drawn is None:
+            unsettled.add(task.name)
+            small, large = _bounds(config, task, blueprint, recorded)
+        else:
+            small = large = build_scene(config, task, drawn)
+        least.append(small)
+        most.append(large)
+    plan = make_plan(config, options, most, recorded)
+    found = survey(plan)
+    settled = all(small is large for small, large in zip(least, most, strict=True))
+    lower = found if settled else survey(make_plan(config, options, least, recorded))
+    return Outlook(blueprint, plan, found, lower, frozenset(unsettled), source or folder, supply)
+
+
+def _bounds(
+    config: Config, task: TaskConfig, blueprint: Blueprint, recorded: Recorded
+) -> tuple[Scene, Scene]:
+    """A task whose blueprint is open, with the smallest and with the largest rubric that may come of what
+    teachers are still to propose."""
+    target, nuanced = (blueprint.known_part(task, kind) or {} for kind in KINDS[:2])
+
+    def scene(rubric: dict[str, str]) -> Scene:
+        return build_scene(config, task, TaskBlueprint(target, nuanced, rubric))
+
+    if (known := blueprint.known_part(task, "rubric")) is not None:
+        settled = scene(known)
+        return settled, settled
+    heard = blueprint.heard_rubric(task)
+    proposals = len(blueprint.owed_proposals(task, "rubric"))
+    proposed = {f"(proposed {n})": "" for n in range(1, MOST_NAMES * proposals + 1)}
+    least = scene(heard) if heard else _as_judged(scene(dict(islice(proposed.items(), 1))), recorded)
+    return least, scene(heard | proposed)
+
+
+def _as_judged(scene: Scene, recorded: Recorded) -> Scene:
+    """A task whose teachers propose just what the most judgments on record have scored already."""
+    scored: Counter[tuple[str, str]] = Counter()
+    for key in recorded.evaluations:
+        entry = recorded.evaluations.get(key)
+        if entry is not None and entry.good and key.startswith(task_prefix(scene.task.name)):
+            scored.update(entry.scored)
+    return replace(scene, criteria=dict([scored.most_common(1)[0][0]])) if scored else scene
+
+
+def _records(
+    config: Config, options: Options, folder: RunDir, source: RunDir | None, supply: Supply
+) -> Recorded:
+    """Those of the run that goes on; else what is taken over, and what stands in the folder and stays."""
+    recorded = Recorded()
+    if options.continue_run:
+        recorded.read(folder, supplied=supply.rewritten)
+    else:
+        if source is not None:
+            recorded.read(_Taken(source.path, folder), inherited_phases(config), supplied=supply.rewritten)
+        recorded.read(cleared(config, folder), FLOWING, supplied=supply.rewritten)
+    for task, teacher in supply.absent.values():
+        recorded.assume_items(task.name, teacher, task.sampling.total)
+    return recorded
+
+
+class _Taken(RunDir):
+    """A source as a run takes it over: of files that the run's own folder has, its own are used."""
+
+    def __init__(self, path: Path, own: RunDir) -> None:
+        super().__init__(path)
+        self._own = own
+
+    def files(self, phase: str) -> list[Path]:
+        own = self._own.folder(phase)
+        return [path for path in super().files(phase) if not (own / path.name).exists()]
+
+
+class _Foreseen(Blueprint):
+    """The blueprint as the run will find it: artifacts that it takes over lie in ``source`` still, and
+    those that ``--overwrite`` moves away are gone."""
+
+    def __init__(self, config: Config, options: Options, folder: RunDir, source: RunDir | None) -> None:
+        left = cleared(config, folder) if options.overwrite else folder
+        super().__init__(config, left, follow_file=options.continue_run, inherited=source)
+        self._source = source
+        self._taken = frozenset(inherited_phases(config)) if source is not None else frozenset()
+        self._extended = {task.name for task in config.tasks if task.rubric == "extend"}
+
+    def artifact(self, task: str, kind: Kind) -> Path:
+        own = super().artifact(task, kind)
+        extended = kind == "rubric" and task in self._extended
+        if self._source is None or PHASE_OF[kind] not in self._taken or extended or own.exists():
+            return own
+        theirs = Blueprint(self._config, self._source, follow_file=False).artifact(task, kind)
+        older = theirs.with_name(theirs.name.replace(f"{task}_", f"{task}.", 1))
+        return older if older.exists() and not theirs.exists() else theirs

@@ -1,0 +1,313 @@
+"""What the run folder holds of phases 3–5, and whether each record still stands.
+
+A record stands when it is good, was made by the recipe that would make it now, and from the
+content that is there now. What to do with one that does not is the `Stance` of the run. But one that was
+made from an earlier record of its item or answer (which has been made anew since, and the run ended before
+anything could follow) is not good, whatever the stance: it is about something else. That is decided by
+content and by the order of lines, never by times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from coeval.analysis.empty_answers import EmptyAnswers
+from coeval.core.errors import Misshapen
+from coeval.core.foreign import decoder
+from coeval.core.ids import evaluation_id, id_fields, item_id, item_prefix, maker, response_id
+from coeval.core.records import LEVELS
+from coeval.pipeline.config.schema import PHASES, Mode, Phase
+from coeval.pipeline.plan.recipes import answer_input, base_recipe, item_content, judged_input
+from coeval.store.journal import NO_LINES, NOTHING, Index, RecordPart
+from coeval.store.rundir import RunDir
+
+Change = Literal["", "recipe", "input"]
+"""How a good record differs from what would be made now: not at all, by recipe, by what it was made from."""
+
+
+Emptiness = Literal["", "ended", "truncated"]
+"""How an answer without text came about: the model ended it, or the limit on tokens did; "" for others."""
+
+
+class Stance(Enum):
+    """What a run does with good records of another configuration, or made from other content."""
+
+    REFUSE = "refuse"
+    REDO = "redo"
+    KEEP = "keep"
+
+
+class ItemPart(RecordPart, frozen=True, kw_only=True):
+    """What is read of a datapoint's line to know where it stands."""
+
+    task_id: str
+    teacher_model_id: str
+    prompt: str | None = None
+    reference_response: str | None = None
+    sampled_target_attributes: dict[str, str] = msgspec.field(default_factory=dict)
+    recipe: str = ""
+
+
+class ResponsePart(RecordPart, frozen=True, kw_only=True):
+    datapoint_id: str
+    student_model_id: str
+    response: str | None = None
+    truncated: bool = False
+    recipe: str = ""
+    input_hash: str = ""
+
+
+class EvaluationPart(RecordPart, frozen=True, kw_only=True):
+    response_id: str
+    judge_model_id: str
+    scores: msgspec.Raw = msgspec.Raw(b"{}")
+    criteria: msgspec.Raw = msgspec.Raw(b"{}")
+    recipe: str = ""
+    input_hash: str = ""
+
+
+_texts = decoder(dict[str, str])
+
+
+class Entry(msgspec.Struct, frozen=True, eq=False):
+    """A recorded item or response; one object for all that are alike, so it is known by its identity.
+
+    ``fresh``: made from the content that is there now. ``empty``: how an answer came to have no text.
+    """
+
+    good: bool
+    recipe: str
+    attempts: int
+    fresh: bool = True
+    empty: Emptiness = ""
+
+    def change(self, recipe: str) -> Change:
+        if self.recipe and self.recipe != recipe:
+            return "recipe"
+        return "" if self.fresh else "input"
+
+
+class EvaluationEntry(Entry, frozen=True, eq=False):
+    """A recorded evaluation; ``scored`` pairs each factor with the hash of its criterion, if known."""
+
+    scored: tuple[tuple[str, str], ...] = ()
+
+
+def tried_before(index: Index[Entry] | Index[EvaluationEntry], key: str) -> int:
+    """The askings that all records of an id count; the seed of the next one depends on it."""
+    entry = index.get(key)
+    return max(index.asked_in_vain(key), entry.attempts if entry is not None else 0)
+
+
+class Source(Enum):
+    """What a record was made from, as it is now."""
+
+    STANDS = "stands"
+    """It is the one on record."""
+    LOST = "lost"
+    """There was none, or no good one, and it was made in this run. What is recorded counts where it was made
+    from the same content."""
+    REDONE = "redone"
+    """A good one was made again. Whoever wants that wants what follows from it anew, too."""
+
+
+def source_of(index: Index[Entry], key: str) -> Source:
+    """What a record that was made now is to those that follow from it."""
+    entry = index.get(key)
+    return Source.REDONE if entry is not None and entry.good else Source.LOST
+
+
+def outdated(
+    source: Source,
+    index: Index[Entry] | Index[EvaluationEntry],
+    key: str,
+    kind: type[ResponsePart | EvaluationPart],
+    content: str,
+) -> bool:
+    """Whether the record ``key``, if there is one, was made from something else than ``content``, which is
+    the ``input_hash`` of one made now; nothing is read where its ``source`` answers that."""
+    if source is Source.STANDS:
+        return False
+    entry = index.get(key)
+    if source is Source.REDONE or entry is None or not entry.good:
+        return True
+    return index.load(key, kind).input_hash != content
+
+
+class _Posed(NamedTuple):
+    """What an item's answers and judgments are made from. Older layouts recorded no ``input_hash``:
+    their records, and those of items that are not there, are taken as they are."""
+
+    asked: str
+    content: str
+
+
+class Recorded:
+    """Indexes of the three phases. `read` takes in files in the order of the phases."""
+
+    def __init__(self) -> None:
+        self.items: Index[Entry] = Index()
+        self.responses: Index[Entry] = Index()
+        self.evaluations: Index[EvaluationEntry] = Index()
+        self.by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
+        """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
+        self.assumed: set[str] = set()
+        """Items that a count takes to be there, though nobody has supplied them yet."""
+        self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        self._entries: dict[tuple[bool, str, int, bool, Emptiness], Entry] = {}
+        self._evaluation_entries: dict[tuple[str, str, int, bool, bytes, bytes], EvaluationEntry] = {}
+        self._posed: dict[str, _Posed] = {}
+        self._judged_inputs: dict[str, str] = {}
+        # what stood before it was made anew: few, whatever the size of a run
+        self._older_items: dict[str, list[_Posed]] = {}
+        self._older_judged_inputs: dict[str, set[str]] = {}
+
+    def read(
+        self,
+        folder: RunDir,
+        phases: Iterable[Phase] = PHASES[2:],
+        without: Mapping[Path, Collection[int]] = NOTHING,
+        supplied: Mapping[Path, list[bytes]] = NO_LINES,
+    ) -> Recorded:
+        """Take in what the folder holds of these phases; ``without`` names lines to leave out, by offset.
+
+        ``supplied`` are items as they are to stand in files that do not hold them so yet.
+        """
+        wanted = set(phases)
+        if "data_generation" in wanted:
+            files = folder.files("data_generation")
+            self.items.read(files, ItemPart, self._note_item, without, supplied)
+        if "response_collection" in wanted:
+            answers = folder.files("response_collection")
+            self.responses.read(answers, ResponsePart, self._note_response, without)
+        self._posed.clear()
+        self._older_items.clear()
+        if "evaluation" in wanted:
+            verdicts = folder.files("evaluation")
+            self.evaluations.read(verdicts, EvaluationPart, self._note_evaluation, without)
+        self._judged_inputs.clear()
+        self._older_judged_inputs.clear()
+        self._evaluation_entries.clear()
+        return self
+
+    def assume_items(self, task: str, teacher: str, total: int) -> None:
+        """Count ``total`` items of a benchmark teacher that supplies none yet."""
+        if (task, teacher) not in self.by_teacher:
+            ids = [item_id(task, teacher, n) for n in range(1, total + 1)]
+            self.by_teacher[task, teacher] = {key: {} for key in ids}
+            self.assumed.update(ids)
+
+    def empty_answers(self) -> list[EmptyAnswers]:
+        """Of each student, how many of its good answers hold nothing."""
+        good: Counter[str] = Counter()
+        empty: Counter[tuple[str, Emptiness]] = Counter()
+        for key in self.responses:
+            entry = self.responses.get(key)
+            if entry is not None and entry.good:
+                student = maker(key)
+                good[student] += 1
+                empty[student, entry.empty] += 1
+        return [
+            EmptyAnswers(name, empty[name, "ended"] + (cut := empty[name, "truncated"]), cut, count)
+            for name, count in good.items()
+        ]
+
+    @property
+    def damaged(self) -> list[tuple[Path, int]]:
+        """Lines that are no records, by file and offset."""
+        return self.items.damaged + self.responses.damaged + self.evaluations.damaged
+
+    def _note_item(self, part: ItemPart) -> Entry:
+        if not part.id.startswith(item_prefix(part.task_id, part.teacher_model_id)):
+            raise _misnamed(part)
+        good = part.status == "ok" and part.prompt is not None
+        attributes = part.sampled_target_attributes
+        shared = self._attributes.setdefault(tuple(attributes.items()), attributes)
+        self.by_teacher.setdefault((part.task_id, part.teacher_model_id), {})[part.id] = shared
+        prompt = part.prompt or ""
+        content = item_content(prompt, part.reference_response or "", attributes)
+        if (older := self._posed.get(part.id)) is not None:
+            self._older_items.setdefault(part.id, []).append(older)
+        self._posed[part.id] = _Posed(answer_input(prompt), content)
+        return self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
+
+    def _note_response(self, part: ResponsePart) -> Entry:
+        if part.id != response_id(part.datapoint_id, part.student_model_id):
+            raise _misnamed(part)
+        good, fresh = part.status == "ok" and part.response is not None, True
+        if (item := self._posed.get(part.datapoint_id)) is not None:
+            older = self._older_items.get(part.datapoint_id, ())
+            fresh = part.input_hash in ("", item.asked)
+            good = good and (fresh or all(part.input_hash != one.asked for one in older))
+            if part.response is not None:
+                self._note_judged_inputs(part.id, part.response, item, older)
+        empty = part.response is not None and not part.response.strip()
+        how: Emptiness = ("truncated" if part.truncated else "ended") if empty else ""
+        return self._entry(good, part.recipe, part.attempts, fresh, how)
+
+    def _note_judged_inputs(self, key: str, answer: str, item: _Posed, older: Iterable[_Posed]) -> None:
+        """Note what judgments of an answer are made from now, and what they were made from before."""
+        before = {judged_input(one.content, answer) for one in older}
+        if key in self._judged_inputs:
+            before.add(self._judged_inputs[key])
+        if before:
+            self._older_judged_inputs.setdefault(key, set()).update(before)
+        self._judged_inputs[key] = judged_input(item.content, answer)
+
+    def _note_evaluation(self, part: EvaluationPart) -> EvaluationEntry:
+        if part.id != evaluation_id(part.response_id, part.judge_model_id):
+            raise _misnamed(part)
+        made_from, status = part.input_hash, part.status
+        fresh = not made_from or self._judged_inputs.get(part.response_id, made_from) == made_from
+        if not fresh and made_from in self._older_judged_inputs.get(part.response_id, ()):
+            status = "outdated"
+        alike = (status, part.recipe, part.attempts, fresh, bytes(part.scores), bytes(part.criteria))
+        entry = self._evaluation_entries.get(alike)
+        if entry is None:
+            criteria, levels = _texts(part.criteria), _texts(part.scores)
+            scored = tuple((factor, criteria.get(factor, "")) for factor in levels)
+            good = status == "ok" and all(level in LEVELS for level in levels.values())
+            entry = EvaluationEntry(good, part.recipe, part.attempts, fresh, scored=scored)
+            self._evaluation_entries[alike] = entry
+        return entry
+
+    def _entry(self, good: bool, recipe: str, attempts: int, fresh: bool, empty: Emptiness = "") -> Entry:
+        """One entry for all records that are alike."""
+        alike = (good, recipe, attempts, fresh, empty)
+        entry = self._entries.get(alike)
+        if entry is None:
+            entry = self._entries[alike] = Entry(*alike)
+        return entry
+
+
+def _misnamed(part: RecordPart) -> Misshapen:
+    """Of a line whose id is not what it is about: one of them is damaged, and it cannot be told which."""
+    return Misshapen(f"{part.id} does not name what the record is about")
+
+
+class Grain:
+    """Which combinations a phase's mode leaves as they are: those with any record (semantics §3)."""
+
+    _FIELDS: Mapping[str, tuple[int, ...]] = {
+        # ids are task__teacher__n__student__judge: the places that name a combination
+        "data_generation": (0, 1),
+        "response_collection": (0, -1),
+        "evaluation": (0, -2, -1),
+    }
+
+    def __init__(self, phase: Phase, mode: Mode, ids: Iterable[str]) -> None:
+        self._places = {"Keep": (0,), "Model": self._FIELDS[phase]}.get(mode, ())
+        self._left = {self._combination(id_fields(key)) for key in ids} if self._places else set()
+
+    def _combination(self, fields: list[str]) -> tuple[str, ...]:
+        return tuple(fields[place] for place in self._places)
+
+    def leaves(self, key: str) -> bool:
+        """Whether the record ``key``, present or not, belongs to a combination left as it is."""
+        return bool(self._left) and self._combination(id_fields(key)) in self._left

@@ -1,0 +1,63 @@
+"""A run's records as its configuration plans them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from coeval.analysis.planned_names import Planned
+from coeval.analysis.run_reader import RunReader
+from coeval.core.errors import ConfigError, StoreError
+from coeval.pipeline.plan.what_counts import planned_names
+from coeval.store.rundir import RunDir
+
+
+class Reading(NamedTuple):
+    """An open reader, and what is to be known of it beside its own notes, one sentence each."""
+
+    reader: RunReader
+    notes: tuple[str, ...]
+
+
+@contextmanager
+def reading(folder: RunDir) -> Iterator[Reading]:
+    """Read a run; where its ``config.yaml`` cannot be read, all that is on record counts, and a note says so.
+
+    Raises
+    ------
+    UsageError
+        the folder is no run.
+    StoreError
+        a file cannot be read at all.
+    """
+    planned: Planned | None = None
+    notes = list(_lost(folder))
+    try:
+        planned = planned_names(folder)
+    except (ConfigError, StoreError) as error:
+        notes.append(f"{_UNTOLD_REMOVED}: {str(error).splitlines()[0]}")
+    with RunReader(folder.path, planned) as reader:
+        yield Reading(reader, tuple(notes))
+
+
+_UNTOLD_REMOVED = "what was removed from the configuration cannot be told and counts in full"
+_UNTOLD_SIMULATED = "whether simulated models took part cannot be told"
+
+
+def _lost(folder: RunDir) -> Iterator[str]:
+    """What is gone of the files that a run keeps about itself, and what cannot be told without it."""
+    try:
+        meta = folder.read_meta()
+    except FileNotFoundError:
+        if folder.config.exists():
+            yield f"{_UNTOLD_SIMULATED}: {folder.meta} is not there"
+        return
+    except StoreError as error:
+        if folder.config.exists():  # else it is that of an older layout, which has other fields
+            yield f"{_UNTOLD_SIMULATED}: {error}"
+        return
+    if meta.coeval_version and not folder.config.exists():
+        yield f"{_UNTOLD_REMOVED}: {folder.config} is not there"
+    if meta.coeval_version and meta.resume_from is not None and not folder.inherited.exists():
+        yield f"what was taken over cannot be told, and may be left out: {folder.inherited} is not there"

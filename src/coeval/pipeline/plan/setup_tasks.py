@@ -1,0 +1,57 @@
+"""Tasks made ready: the configuration and a finished blueprint become a scene."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coeval.core.records import Role
+from coeval.judging.rubric import criterion_hash
+from coeval.pipeline.config.item_sources import item_sources, item_writers
+from coeval.pipeline.config.schema import Config, ModelConfig, TaskConfig
+from coeval.pipeline.phases.blueprint import TaskBlueprint
+from coeval.pipeline.plan.task_setup import Part, Scene, part
+from coeval.pipeline.sampling.samples import ItemSpace
+
+UNKNOWN = TaskBlueprint(target={}, nuanced={}, rubric={"(to be proposed)": ""})
+"""Stands for what phases 1–2 have yet to propose, where records are only counted."""
+
+
+def build_scene(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> Scene:
+    """A task with its cast, attributes and rubric."""
+    names = item_writers(config, task)
+    writers = [model for model in config.with_role("teacher") if model.name in names]
+    judge_template = "evaluate_per_factor" if task.evaluation_mode == "per_factor" else "evaluate_single"
+    labels = set(task.label_attributes)
+    settled = task.model_copy(update={"rubric": blueprint.rubric})
+    criteria = {f: criterion_hash(text) for f, text in blueprint.rubric.items() if f not in labels}
+
+    declared = {name: blueprint.target[name] for name in task.label_attributes if name in blueprint.target}
+
+    def cast(models: list[ModelConfig], role: Role, template: str) -> tuple[Part, ...]:
+        return tuple(part(model, role, settled, template) for model in models)
+
+    return Scene(
+        task=task,
+        teachers=cast(writers, "teacher", "sample"),
+        sources=item_sources(config, task),
+        students=tuple(
+            replace(student, labels=declared)
+            for student in cast(config.with_role("student"), "student", "test")
+        ),
+        judges=cast(config.with_role("judge") if criteria else [], "judge", judge_template),
+        rubric=blueprint.rubric,
+        space=_space(task, blueprint),
+        criteria=criteria,
+    )
+
+
+def _space(task: TaskConfig, blueprint: TaskBlueprint) -> ItemSpace:
+    sampling = task.sampling
+    return ItemSpace(
+        target=blueprint.target,
+        nuance=blueprint.nuanced,
+        target_range=sampling.target,
+        nuance_range=sampling.nuance,
+        labels=tuple(task.label_attributes),
+        walk_product=sampling.target == "all" or task.target_attributes == "complete",
+    )

@@ -1,0 +1,89 @@
+"""What a run came to: counts per phase, what is missing and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import msgspec
+
+from coeval.core.html_table import html_lines, html_table
+from coeval.pipeline.config.schema import PHASES, Phase
+from coeval.pipeline.phases.supplied import ShortSupply
+
+
+class ErrorLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of ``run_errors.jsonl``: a work item that failed, or a line that was cut off."""
+
+    at: str
+    phase: str
+    id: str
+    model: str
+    kind: str
+    message: str
+    attempts: int = 0
+    torn: str | None = None
+
+
+@dataclass(slots=True)
+class PhaseOutcome:
+    """One phase at the end of a run: records planned and there, and why the others are not.
+
+    ``unsupplied`` items are for benchmark teachers to supply, who are not asked.
+    """
+
+    planned: int = 0
+    recorded: int = 0
+    made: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    gaps: Counter[str] = field(default_factory=Counter)
+    incomplete: int = 0
+    unsupplied: int = 0
+
+    @property
+    def missing(self) -> int:
+        """Records that are still owed, those that lack factors included."""
+        return self.planned - self.recorded - self.made + self.incomplete
+
+    @property
+    def waiting(self) -> int:
+        """Missing because what they would be made from is missing."""
+        known = self.failed.total() + self.gaps.total() + self.incomplete + self.unsupplied
+        return max(0, self.missing - known)
+
+
+@dataclass(slots=True, repr=False)
+class Summary:
+    """A run's end. ``interrupted``: somebody stopped it; ``notes``: what a user should know; ``short``: files
+    of items that people have to add to."""
+
+    phases: dict[Phase, PhaseOutcome] = field(default_factory=lambda: {p: PhaseOutcome() for p in PHASES})
+    stopped: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    short: list[ShortSupply] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def missing(self) -> int:
+        return sum(outcome.missing for outcome in self.phases.values())
+
+    @property
+    def exit_code(self) -> int:
+        """0 all there, 3 with gaps, 130 interrupted."""
+        if self.interrupted:
+            return 130
+        return 3 if self.missing else 0
+
+    def __repr__(self) -> str:
+        planned = sum(outcome.planned for outcome in self.phases.values())
+        state = "interrupted, " if self.interrupted else ""
+        return f"Summary({state}{planned - self.missing:,} of {planned:,} records there)"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (phase, of.planned, of.planned - of.missing, of.made, of.failed.total(), of.gaps.total())
+            for phase, of in self.phases.items()
+        ]
+        header = ("phase", "planned", "there", "made now", "failed", "not asked")
+        title = f"{'Interrupted' if self.interrupted else 'Finished'}, exit code {self.exit_code}"
+        return html_table(title, header, rows) + html_lines([*self.notes, *self.stopped.values()])

@@ -1,0 +1,282 @@
+"""Starting a run: what must be true before the first item is asked for, and what is put in place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coeval import __version__
+from coeval.analysis.planned_names import Planned
+from coeval.core.errors import ConfigError, StoreError, UsageError
+from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
+from coeval.core.plain import PlainFormatter
+from coeval.engine.progress import Board, Watcher
+from coeval.engine.waiting import telling_of_hosts
+from coeval.models.keys import Keys
+from coeval.models.open import Models, check_askable
+from coeval.models.quota import UsageLedger
+from coeval.models.transport.http import Http
+from coeval.pipeline.config.draft import Draft
+from coeval.pipeline.config.findings import render_path
+from coeval.pipeline.config.resolve import resolve_models
+from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
+from coeval.pipeline.phases.blueprint import Blueprint
+from coeval.pipeline.phases.supplied import Supply, read_supply
+from coeval.pipeline.plan.preview import Outlook, look_ahead
+from coeval.pipeline.plan.run_plan import FED_BY
+from coeval.pipeline.plan.what_counts import planned_names
+from coeval.pipeline.run_session import Options, Running
+from coeval.pipeline.run_summary import ErrorLine
+from coeval.pipeline.start.checks import Start, run_folder, start_findings
+from coeval.pipeline.start.inherit import inherited_phases, phase_3_source, source_folder, take_over
+from coeval.pipeline.start.overwrite import give_way
+from coeval.pipeline.start.probing import models_to_probe, probe_models
+from coeval.pipeline.start.taken_over import remember_inherited
+from coeval.store.journal import Journal
+from coeval.store.jsonl import MOST_KEPT
+from coeval.store.replacing import finish_replacing
+from coeval.store.rundir import FOLDERS, Meta, RunDir, now
+
+log = logging.getLogger("coeval")
+
+
+@dataclass(slots=True)
+class Begun:
+    """A run whose models answer and whose folder is ours.
+
+    ``outlook`` is what a run that goes on found; ``blocked`` are tasks without a blueprint.
+    """
+
+    running: Running
+    blueprint: Blueprint
+    meta: Meta
+    outlook: Outlook | None
+    blocked: list[TaskConfig] = field(default_factory=list)
+
+
+def check_startable(config: Config, options: Options) -> None:
+    """
+    Raises
+    ------
+    UsageError
+        the run cannot start as asked; nothing has been created.
+    """
+    start = Start(options.continue_run, options.overwrite, options.only_models)
+    findings = list(start_findings(Draft(config.model_dump(), frozenset()), start))
+    if findings:
+        raise ConfigError([f"{render_path(f.path)}  {f.rule}  {f.message}" for f in findings])
+    _refuse_for_nothing(config, options)
+
+
+def _refuse_for_nothing(config: Config, options: Options) -> None:
+    """What stands is not moved away for a run that could not do anything."""
+    if not (options.overwrite and options.only_models):
+        return
+    if not look_ahead(config, options).survey.owed.total():
+        raise UsageError(
+            f"{OVERWRITE} with {ONLY_MODELS} {','.join(options.only_models)} leaves nothing to do: what they "
+            f"take part in needs work of others first; use {CONTINUE}, or name those too"
+        )
+
+
+def _refuse_unbuilt(config: Config) -> None:
+    """What this version validates and cannot do yet is refused, not passed over."""
+    names, asked = {m.name for m in config.models}, {m.interface for m in config.models}
+    batched = [
+        f"experiment.batch.{i}"
+        for i, phases in config.experiment.batch.items()
+        if i in asked and any(phases.values())
+    ]
+    batched += [f"models.{model.name}.batch_enabled" for model in config.models if model.batch_enabled]
+    if batched:
+        raise UsageError(
+            f"{', '.join(batched)}: batch jobs cannot be submitted by this version; "
+            "leave the setting out to ask live, at live prices"
+        )
+    budgets = ["experiment.budget_usd"] if config.experiment.budget_usd is not None else []
+    budgets += [
+        f"experiment.quota.{n}.max_cost_usd"
+        for n, q in config.experiment.quota.items()
+        if q.max_cost_usd is not None and n in names
+    ]
+    if budgets:
+        raise UsageError(
+            f"{', '.join(budgets)}: this version knows no prices and could not keep to a budget; "
+            "use experiment.quota.MODEL.max_calls"
+        )
+
+
+@asynccontextmanager
+async def begun(
+    config: Config,
+    options: Options,
+    keys: Keys,
+    watcher: Watcher,
+    interrupt: asyncio.Event,
+    http: Http | None = None,
+) -> AsyncIterator[Begun]:
+    """Hold a run's folder, models and journal open while its phases run.
+
+    Nothing is created before the configuration, the credentials and the items of benchmark
+    teachers have been found to be in order.
+    """
+    finish_replacing(run_folder(config))
+    check_startable(config, options)
+    _refuse_unbuilt(config)
+    config = resolve_models(config, lambda interface: keys.credential(interface) is not None)
+    folder = run_folder(config)
+    supply = _checked_supply(config, options)
+    specs = [model.spec() for model in config.models]
+    check_askable(specs, keys)
+    with folder.locked():
+        supply.put(folder)
+        quota = config.experiment.quota
+        ledger = UsageLedger(folder.usage, {name: quota[name].max_calls for name in quota})
+        permits = {spec.name: ledger.permits(spec.name) for spec in specs}
+        try:
+            async with (
+                Models(specs, keys, permits=permits, http=http) as models,
+                telling_of_hosts(models.http, watcher.warn),
+            ):
+                with _logged(folder, config.experiment.log_level):
+                    for remark in supply.remarks():
+                        watcher.warn(remark)
+                    outlook = _unchanged_outlook(config, options)
+                    probed = models_to_probe(config, outlook, models)
+                    await probe_models(config, probed, folder, watcher, interrupt)
+                    meta = _put_in_place(config, options, folder, watcher)
+                    async with Journal(folder.errors, _torn_line) as journal:
+                        running = Running(
+                            config, options, folder, models, ledger, journal, Board(PHASES, FED_BY), interrupt
+                        )
+                        blueprint = Blueprint(
+                            config, folder, follow_file=options.continue_run, inherited=source_folder(config)
+                        )
+                        yield Begun(running, blueprint, meta, outlook if options.continue_run else None)
+        finally:
+            ledger.close()
+
+
+def _builds_on_its_own(config: Config, options: Options) -> bool:
+    """Whether the run starts from what its folder holds: all of it, or what phases have that are not New."""
+    folder = run_folder(config)
+    kept = [phase for phase in PHASES if config.experiment.mode(phase) != "New"]
+    return options.continue_run or any(folder.holds(phase) for phase in kept)
+
+
+def _unchanged_outlook(config: Config, options: Options) -> Outlook | None:
+    """What a run that builds on records will find, once it is clear that they may be built on.
+
+    Raises
+    ------
+    UsageError
+        they were made by another configuration; nothing has been written.
+    """
+    builds = _builds_on_its_own(config, options) or config.experiment.resume_from is not None
+    if not builds and config.experiment.probe_mode != "resume":
+        return None
+    outlook = look_ahead(config, options)
+    outlook.refuse_changed(options.stance)
+    return outlook
+
+
+def _checked_supply(config: Config, options: Options) -> Supply:
+    """What benchmark teachers supply, once all of it can be used and none of them supplies nothing."""
+    taken = None if options.continue_run else phase_3_source(config)
+    supply = read_supply(config, run_folder(config), taken)
+    supply.refuse_flawed()
+    supply.need_items()
+    return supply
+
+
+def _put_in_place(config: Config, options: Options, folder: RunDir, watcher: Watcher) -> Meta:
+    """Let what is overwritten give way, and take over what ``resume_from`` names; write ``config.yaml`` and
+    at last ``meta.json``, which makes the folder a run that can be continued."""
+    experiment = config.experiment
+    if options.overwrite and (moved := give_way(config, folder)) is not None:
+        watcher.note(f"what stood in {folder.path} of phases that are New is now in {moved}")
+    source = source_folder(config)
+    if source is not None and not options.continue_run:
+        taken = take_over(config, source, folder)
+        watcher.note(taken.done)
+        if taken.left_out is not None:
+            watcher.warn(taken.left_out)
+        remember_inherited(config, source, folder, inherited_phases(config), _counted(source))
+    if options.continue_run:
+        meta = folder.read_meta()
+        meta.phases_completed, meta.status = [], "running"
+    else:
+        meta = Meta(
+            experiment_id=experiment.id,
+            status="running",
+            created_at=now(),
+            updated_at=now(),
+            resume_from=experiment.resume_from,
+        )
+    meta.coeval_version = __version__
+    meta.simulated = any(model.interface == "simulated" for model in config.models)
+    meta.phases_in_progress = list(PHASES)
+    folder.write_config(config.model_dump(mode="json", exclude_unset=True))
+    folder.write_meta(meta)
+    return meta
+
+
+def _counted(source: RunDir) -> Planned | None:
+    """What counts in a source; all of it where its own configuration cannot be read."""
+    try:
+        return planned_names(source)
+    except (ConfigError, StoreError):
+        return None
+
+
+def _torn_line(path: Path, torn: bytes) -> ErrorLine:
+    """Keeps what a crash left of a last line; its record is owed again."""
+    log.warning("%s ended in a torn line of %d bytes; it was cut off", path, len(torn))
+    return ErrorLine(
+        at=now(),
+        phase=next((phase for phase, folder in FOLDERS.items() if folder == path.parent.name), ""),
+        id="",
+        model="",
+        kind="torn_line",
+        message=f"cut off the end of {path.name}",
+        torn=torn[:MOST_KEPT].decode(errors="backslashreplace"),
+    )
+
+
+class _RunLog(logging.FileHandler):
+    """A log that ends where the disk does: what matters is in the records, whose errors say so."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # opening the file is not guarded by the base class
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  the base class's name
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with suppress(OSError):  # what could not be written is tried once more
+            super().close()
+
+
+@contextmanager
+def _logged(folder: RunDir, level: str) -> Iterator[None]:
+    """Write the package's log to ``run.log`` while a run lasts."""
+    handler = _RunLog(folder.log, encoding="utf-8", delay=True)
+    handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setLevel(level)
+    package = logging.getLogger("coeval")
+    before = package.level
+    package.addHandler(handler)
+    package.setLevel(min(handler.level, before or handler.level))
+    try:
+        yield
+    finally:
+        package.removeHandler(handler)
+        package.setLevel(before)
+        handler.close()

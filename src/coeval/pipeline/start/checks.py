@@ -1,0 +1,142 @@
+"""Whether a run may start as asked: V-11 in a new folder, V-14 in one that goes on, V-30 with some models,
+V-31 over a run that is there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from coeval.core.errors import StoreError
+from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
+from coeval.core.text import listed
+from coeval.pipeline.config.draft import Draft
+from coeval.pipeline.config.findings import Finding, WayOut
+from coeval.pipeline.config.names import is_name
+from coeval.pipeline.config.roles import Teachers
+from coeval.pipeline.config.schema import PHASES, Config, Phase
+from coeval.store.legacy import is_legacy
+from coeval.store.rundir import RunDir
+
+_RESCUE = (
+    "put meta.json back from a copy, or take the records over: another id, resume_from: {}, and the modes "
+    "Extend for data_generation, response_collection and evaluation"
+)
+
+
+class Start(NamedTuple):
+    """How a run is started, as far as it depends on its folder and models whether it can be."""
+
+    continue_run: bool = False
+    overwrite: bool = False
+    only_models: tuple[str, ...] = ()
+
+
+def run_folder(config: Config) -> RunDir:
+    return RunDir(Path(config.experiment.storage_folder) / config.experiment.id)
+
+
+def start_findings(draft: Draft, start: Start) -> Iterator[Finding]:
+    """Why the run cannot start as asked; nothing where it can. Raises StoreError where its folder holds links
+    that lead out of it, or pipes and the like.
+
+    A folder that holds no artifact of a phase in mode New (say, one with a probe's results only)
+    is free. So is phase 3 where nothing lies but the items of benchmark teachers.
+    """
+    if draft.all_named("models"):
+        yield from _unknown_models(list(draft.names("models").values()), start.only_models)
+    storage, identifier = draft.get("experiment", "storage_folder"), draft.get("experiment", "id")
+    if storage is None or identifier is None or not is_name(identifier):
+        return
+    run = RunDir(Path(storage) / identifier)
+    run.refuse_foreign()
+    modes = {phase: draft.get("experiment", "phases", default={}).get(phase, "New") for phase in PHASES}
+    kept = [phase for phase, mode in modes.items() if mode != "New" and run.holds(phase)]
+    if (start.continue_run or kept) and is_legacy(run.path):
+        message = (
+            f"{run.path} has an older layout, which is read and not written; start another id with "
+            f"experiment.resume_from: {run.path}"
+        )
+        yield Finding(("experiment", "id"), "V-14", message)
+    elif start.continue_run:
+        yield from _cannot_continue(run, identifier)
+    elif start.overwrite:
+        yield from _outlived(run, modes)
+    elif not run.replacing.exists():  # what is being moved away is in no way
+        yield from _occupied(run, draft)
+
+
+def _outlived(run: RunDir, modes: Mapping[Phase, str]) -> Iterator[Finding]:
+    """Records that are to be left as they are though what they were made from is made anew."""
+    flowing = PHASES[2:]
+    for before, phase in itertools.pairwise(flowing):
+        if modes[before] == "New" and modes[phase] in ("Keep", "Model") and run.holds(phase):
+            message = (
+                f"is {modes[phase]}, and would leave what was made from records that {OVERWRITE} makes anew "
+                f"({before}: New); set it to New, or to Extend to make again what no longer follows"
+            )
+            yield Finding(("experiment", "phases", phase), "V-31", message)
+
+
+def _unknown_models(known: list[str], wanted: tuple[str, ...]) -> Iterator[Finding]:
+    for name in wanted:
+        if name not in known:
+            message = f"{ONLY_MODELS} names '{name}', which is none of them"
+            yield Finding(("models",), "V-30", message, WayOut(name, known, "models:"))
+
+
+def _cannot_continue(run: RunDir, identifier: str) -> Iterator[Finding]:
+    path = ("experiment", "id")
+    try:
+        found = run.read_meta().experiment_id
+    except (FileNotFoundError, NotADirectoryError):
+        if any(run.holds(phase) for phase in PHASES):
+            yield Finding(
+                path, "V-14", f"{run.path} holds records, but no meta.json; {_RESCUE.format(run.path)}"
+            )
+        else:
+            yield Finding(path, "V-14", f"there is no run in {run.path} to continue; leave out {CONTINUE}")
+        return
+    except StoreError as error:
+        yield Finding(path, "V-14", f"cannot be continued: {error}; {_RESCUE.format(run.path)}")
+        return
+    if found != identifier:
+        message = (
+            f"is '{identifier}', but {run.meta} is of the run '{found}'; set the id to that, or use another"
+        )
+        yield Finding(path, "V-14", message)
+
+
+def _occupied(run: RunDir, draft: Draft) -> Iterator[Finding]:
+    declared = draft.get("experiment", "phases", default={})
+    phases = [phase for phase in PHASES if declared.get(phase, "New") == "New"]
+    if draft.raw("experiment", "resume_from") is not None and not run.meta.exists():
+        # Taking over another run's blueprint was cut short; repeating the start completes it.
+        phases = [phase for phase in phases if phase in PHASES[2:] or phase in declared]
+    supplied = _item_files(run, draft)
+    others = [path for path in run.files("data_generation") if path not in supplied]
+    standing = [phase for phase in phases if run.holds(phase) and (phase != "data_generation" or others)]
+    if supplied and standing == ["data_generation"] and not run.meta.exists():
+        message = (
+            f"{others[0]} belongs to no benchmark teacher of this file; items are read from "
+            f"{listed(map(str, supplied))}: rename it, or move it away"
+        )
+        yield Finding(("experiment", "id"), "V-11", message)
+    elif standing:
+        names = ", ".join(run.folder(phase).name for phase in standing)
+        message = (
+            f"{run.path} holds {names} already, and these phases are New; "
+            f"use {CONTINUE} to go on with it, another id, or {OVERWRITE} to move it to replaced/"
+        )
+        yield Finding(("experiment", "id"), "V-11", message)
+
+
+def _item_files(run: RunDir, draft: Draft) -> list[Path]:
+    """Where items of benchmark teachers lie, or are to be put."""
+    teachers = Teachers(draft)
+    return [
+        run.datapoints(name, teacher)
+        for index, name in draft.names("tasks").items()
+        for teacher in teachers.supplying(name, draft.get("tasks", index, "category"))
+    ]

@@ -1,0 +1,309 @@
+"""`coeval repair`: what of a run's files is no valid record is set aside, and so owed again.
+
+Invalid lines move, byte for byte, to ``repaired/<UTC time>/`` in the run folder; the other lines of
+their files stay as they are. What is not on disk is owed: the next ``--continue`` makes it again. An
+earlier valid record of the same id counts again. Failed records are valid, and owed already.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from coeval.core.errors import ConfigError, StoreError, UsageError
+from coeval.core.records import Kept
+from coeval.pipeline.config.item_sources import Source, item_files
+from coeval.pipeline.config.load_file import load_config
+from coeval.pipeline.config.schema import PHASES, Config, Phase
+from coeval.pipeline.phases.blueprint import PROPOSALS
+from coeval.pipeline.phases.supplied import ShortSupply
+from coeval.pipeline.run_summary import ErrorLine
+from coeval.pipeline.upkeep.gaps import Without, find_gaps
+from coeval.pipeline.upkeep.validity import Examiner, Flaw, Reason
+from coeval.store.jsonl import Appender, read_json, set_lines_aside, store_error, torn_tail, whole_lines
+from coeval.store.legacy import is_legacy
+from coeval.store.replacing import finish_replacing
+from coeval.store.rundir import RunDir, now
+
+
+class Line(NamedTuple):
+    """A line as it is shown to people; ``number`` counts lines from 1, blank ones left out."""
+
+    path: Path
+    number: int
+    text: bytes
+    flaw: Flaw | None = None
+
+
+@dataclass(slots=True)
+class FileState:
+    """One file of a phase: its lines, those that are no valid records by their offset, and its gaps.
+
+    ``planned`` and ``there`` count records of the plan; None where there is no plan to count by.
+    A document has no lines; ``damaged`` says why it cannot be used.
+    """
+
+    phase: Phase
+    path: Path
+    lines: int = 0
+    failed: int = 0
+    flaws: dict[int, Flaw] = field(default_factory=dict)
+    is_document: bool = False
+    damaged: str | None = None
+    planned: int | None = None
+    there: int | None = None
+
+    @property
+    def invalid(self) -> int:
+        return len(self.flaws) + (self.damaged is not None)
+
+    @property
+    def owed(self) -> int:
+        return (self.planned or 0) - (self.there or 0)
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run's files hold. ``aside`` is where invalid lines went; ``no_plan`` why gaps are unknown."""
+
+    files: list[FileState] = field(default_factory=list)
+    invalid: list[Line] = field(default_factory=list)
+    valid: list[Line] = field(default_factory=list)
+    aside: Path | None = None
+    no_plan: str | None = None
+    unsettled: list[str] = field(default_factory=list)
+    short: list[ShortSupply] = field(default_factory=list)
+
+    def owed(self, phase: Phase) -> int | None:
+        """Records of a phase that are owed; None where that is not known before phases 1–2 are finished, or
+        there is no plan."""
+        if self.no_plan or self.unsettled:
+            return None
+        return sum(file.owed for file in self.files if file.phase == phase)
+
+    @property
+    def reasons(self) -> Counter[tuple[Phase, Reason]]:
+        """How many lines of a phase are invalid for which reason; a damaged document counts as one."""
+        found: Counter[tuple[Phase, Reason]] = Counter()
+        for file in self.files:
+            found.update((file.phase, flaw.reason) for flaw in file.flaws.values())
+            found[file.phase, "unreadable"] += file.damaged is not None
+        return +found
+
+
+class Wanted(NamedTuple):
+    """What a repair is asked for: the phases it may change, and how many lines it shows of each kind."""
+
+    phases: tuple[Phase, ...] = PHASES
+    dry_run: bool = False
+    examples: int = 0
+    valid: int = 0
+
+
+def repair(folder: RunDir, wanted: Wanted) -> Report:
+    """Examine a run's files, set aside what is invalid, and count what is owed then.
+
+    Raises
+    ------
+    UsageError
+        this is no run, one of an older layout, or another process is at work on it.
+    StoreError
+        a file cannot be read or written.
+    """
+    folder.refuse_foreign()
+    if not wanted.dry_run:
+        finish_replacing(folder)
+    if not folder.is_run():
+        raise UsageError(f"{folder.path} is not a run folder: it holds no meta.json and no artifacts")
+    if not folder.meta.exists() and not folder.config.exists() and not _made_anything(folder):
+        raise UsageError(
+            f"{folder.path} holds only items, which a start reads as they were written by hand; see what is "
+            "wrong with them by coeval run --config FILE --dry-run"
+        )
+    if is_legacy(folder.path):
+        raise UsageError(
+            f"{folder.path} has an older layout, which is read and never changed; start another id with "
+            f"experiment.resume_from: {folder.path}, which converts it and leaves out what is no record"
+        )
+    with nullcontext() if wanted.dry_run else folder.locked():
+        report = inspect(folder, wanted)
+        if not wanted.dry_run and any(file.invalid for file in report.files):
+            report.aside = _set_aside(folder, report)
+        return report
+
+
+def inspect(folder: RunDir, wanted: Wanted) -> Report:
+    """What a run's files hold, and what is owed; reads, and changes nothing.
+
+    Raises
+    ------
+    StoreError
+        a file cannot be read.
+    """
+    config = _config_of(folder)
+    report = examine(folder, wanted, {} if isinstance(config, str) else item_files(config, folder))
+    if isinstance(config, str):
+        report.no_plan = config
+    else:
+        _count_gaps(folder, config, report, wanted.phases)
+    return report
+
+
+def _made_anything(folder: RunDir) -> bool:
+    return any(folder.holds(phase) for phase in PHASES if phase != "data_generation")
+
+
+def _config_of(folder: RunDir) -> Config | str:
+    """The run's own configuration; a string says why it cannot be used."""
+    try:
+        return load_config(folder.config)
+    except ConfigError as error:
+        return f"the run's config.yaml is not usable: {error.problems[0]}"
+
+
+# --- examining -------------------------------------------------------------------------------
+
+
+def examine(folder: RunDir, wanted: Wanted, sources: Mapping[Path, Source]) -> Report:
+    """The state of the files of the wanted phases. Earlier phases are read too: records refer to them.
+
+    ``sources`` names the files of items of one's own.
+    """
+    report = Report()
+    examiner = Examiner(dict(_rubrics(folder)))
+    for phase in PHASES:
+        shown = phase in wanted.phases
+        for path in _record_files(folder, phase):
+            told = report if shown else Report()
+            examine_line = partial(examiner.examine, phase, source=sources.get(path))
+            state = _examine_file(FileState(phase, path), examine_line, told, wanted)
+            if shown:
+                report.files.append(state)
+        if shown:
+            report.files += _documents(folder, phase)
+    return report
+
+
+def _record_files(folder: RunDir, phase: Phase) -> list[Path]:
+    if phase in PHASES[2:]:
+        return folder.files(phase)
+    proposals = folder.folder(phase) / PROPOSALS
+    return [proposals] if proposals.exists() else []
+
+
+def _examine_file(
+    state: FileState, examine_line: Callable[[bytes], Kept | Flaw], report: Report, wanted: Wanted
+) -> FileState:
+    path, valid_shown, shown = state.path, 0, Counter[str]()
+    for offset, text in whole_lines(path):
+        state.lines += 1
+        found = examine_line(text)
+        if isinstance(found, Kept):
+            state.failed += found.status == "failed"
+            if valid_shown < wanted.valid and found.status == "ok":
+                valid_shown += 1
+                report.valid.append(Line(path, state.lines, text))
+            continue
+        state.flaws[offset] = found
+        shown[found.reason] += 1
+        if shown[found.reason] <= wanted.examples:
+            report.invalid.append(Line(path, state.lines, text, found))
+    if torn := torn_tail(path):
+        state.lines += 1
+        flaw = Flaw("torn", f"{len(torn)} bytes")
+        state.flaws[path.stat().st_size - len(torn)] = flaw
+        if wanted.examples:
+            report.invalid.append(Line(path, state.lines, torn, flaw))
+    return state
+
+
+def _rubrics(folder: RunDir) -> Iterator[tuple[str, frozenset[str]]]:
+    for path in folder.folder("rubric_mapping").glob("*.rubric.json"):
+        with suppress(StoreError):  # reported as a document
+            yield path.name.removesuffix(".rubric.json"), frozenset(read_json(path, dict[str, str]))
+
+
+def _documents(folder: RunDir, phase: Phase) -> Iterator[FileState]:
+    """The JSON artifacts of phases 1–2: names with their values, or with a criterion."""
+    if phase not in PHASES[:2]:
+        return
+    kind: type = dict[str, str] if phase == "rubric_mapping" else dict[str, list[str]]
+    for path in sorted(folder.folder(phase).glob("[!.]*.json")):
+        state = FileState(phase, path, is_document=True)
+        try:
+            read_json(path, kind)
+        except StoreError as error:
+            state.damaged = str(error)
+        yield state
+
+
+# --- mending ---------------------------------------------------------------------------------
+
+
+def _set_aside(folder: RunDir, report: Report) -> Path:
+    """Move invalid lines and documents to a folder of this repair; say so in ``run_errors.jsonl``."""
+    aside = folder.repaired / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    touched = [file for file in report.files if file.invalid]
+    with suppress(FileNotFoundError, StoreError):  # meta.json is information only
+        meta = folder.read_meta()
+        meta.phases_completed = [p for p in meta.phases_completed if p not in {f.phase for f in touched}]
+        meta.status = "incomplete"
+        folder.write_meta(meta)
+    if torn_tail(folder.errors):
+        set_lines_aside(folder.errors, (), aside / folder.errors.name)
+    errors = Appender(folder.errors)
+    try:
+        for file in touched:
+            errors.append(_set_aside_line(file, aside))  # first: a kill in between leaves no move untold
+            _move_away(file, aside / file.path.relative_to(folder.path))
+    finally:
+        errors.close()
+    return aside
+
+
+def _move_away(file: FileState, target: Path) -> None:
+    """Move a file's invalid lines, or a damaged document as a whole."""
+    if file.damaged is None:
+        set_lines_aside(file.path, file.flaws, target)
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file.path.rename(target)
+    except OSError as error:
+        raise store_error("move away", file.path, error) from error
+
+
+def _set_aside_line(file: FileState, aside: Path) -> ErrorLine:
+    reasons = Counter(flaw.reason for flaw in file.flaws.values())
+    why = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or file.damaged
+    place = f"repaired/{aside.name}"
+    message = f"{file.path.name}: set aside to {place} ({why})"
+    return ErrorLine(at=now(), phase=file.phase, id="", model="", kind="set_aside", message=message)
+
+
+# --- gaps ------------------------------------------------------------------------------------
+
+
+def _count_gaps(folder: RunDir, config: Config, report: Report, phases: Collection[Phase]) -> None:
+    """Hold the valid records against the plan of the run's own configuration."""
+    without = Without(
+        {file.path: file.flaws for file in report.files},
+        {file.path for file in report.files if file.damaged is not None},
+    )
+    gaps = find_gaps(folder, config, without)
+    report.unsettled, report.short = gaps.unsettled, gaps.short
+    states = {file.path: file for file in report.files}
+    for path, gap in gaps.files.items():
+        if gap.phase not in phases:
+            continue
+        if path not in states:
+            states[path] = FileState(gap.phase, path)
+            report.files.append(states[path])
+        states[path].planned, states[path].there = gap.planned, gap.there
+    report.files.sort(key=lambda file: (PHASES.index(file.phase), file.path))
