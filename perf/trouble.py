@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from coeval.core.errors import ModelError
-from coeval.models.connections.reply_parser import Reply
-from coeval.models.connections.route import Route
+from coeval.models.connections.reply_parser import HttpReply
+from coeval.models.connections.route import RequestRoute
 from coeval.models.connections.wire_errors import Lost, NoConnection
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.call import Call
@@ -54,7 +54,7 @@ class Host:
         self._trouble = trouble
         self._spread = spread
 
-    async def send(self, route: Route, body: bytes | None, timeout_s: float) -> Reply:
+    async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
         status, seconds = self._trouble.treat(self, now())
         if status != 200:
             self.refusals += 1
@@ -65,9 +65,9 @@ class Host:
                 await asyncio.sleep(seconds * self.rng.uniform(1 - self._spread, 1 + self._spread))
         finally:
             self.serving -= 1
-        return Reply(200, {}, b"")
+        return HttpReply(200, {}, b"")
 
-    async def _refuse(self, status: int, timeout_s: float) -> Reply:
+    async def _refuse(self, status: int, timeout_s: float) -> HttpReply:
         if status == IGNORE.status:
             await asyncio.sleep(timeout_s)
             raise TimeoutError
@@ -76,7 +76,7 @@ class Host:
             raise Lost(begun=False)
         if status == REFUSE.status:
             raise NoConnection(ConnectionRefusedError())
-        return Reply(status, {}, b"")
+        return HttpReply(status, {}, b"")
 
     async def aclose(self) -> None:
         pass

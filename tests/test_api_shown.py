@@ -15,7 +15,7 @@ from pipeline.experiments import PHASES, Lab, model, quiz, task
 import coeval
 from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
 from coeval.api.progress_lines import shown
-from coeval.pipeline.run_summary import Summary
+from coeval.pipeline.run_summary import RunSummary
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def hostile_results() -> Results:
 
 def test_what_models_and_files_say_is_text_in_a_notebook(tmp_path: Path) -> None:
     results = hostile_results()
-    summary = Summary(notes=[HOSTILE], stopped={"m": HOSTILE})
+    summary = RunSummary(notes=[HOSTILE], stopped={"m": HOSTILE})
     shown = coeval.Run(tmp_path / HOSTILE, summary)._repr_html_() + results._repr_html_()
     assert shown.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 9
     assert "<script" not in shown

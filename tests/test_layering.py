@@ -349,3 +349,27 @@ def test_breaches_are_found(tmp_path: Path) -> None:
     assert reading_foreign_text(planted) == ["store/lenient.py:4", "store/lenient.py:3"]
     assert broad_excepts(planted) == ["pipeline/broad.py:3"]
     assert too_large(planted) == ["analysis/long.py f has 61 lines, 0 parameters"]
+
+
+def test_one_name_stands_for_one_thing() -> None:
+    """A module or a class is found by its name alone, wherever it is."""
+    places: dict[str, list[str]] = {}
+    for module in package():
+        name = Path(module.path).stem
+        if not name.startswith("__"):
+            places.setdefault(f"module {name}", []).append(module.path)
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(f"class {node.name}", []).append(module.path)
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_a_folder_is_a_table_of_contents() -> None:
+    """Of more than about a dozen entries nobody sees which belong together."""
+    sizes = {
+        folder.relative_to(SOURCE).as_posix(): sum(1 for entry in folder.iterdir() if entry.stem[:2] != "__")
+        for folder in (SOURCE, *SOURCE.rglob("*/"))
+        if folder.is_dir() and (folder / "__init__.py").exists()
+    }
+    allowed = {name: LARGE_FOLDERS.get(name, MOST_ENTRIES) for name in sizes}
+    assert {name: size for name, size in sizes.items() if size > allowed[name]} == {}

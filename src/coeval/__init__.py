@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from coeval.api import ModelUnavailable as ModelUnavailable
     from coeval.api import Records as Records
     from coeval.api import Run as Run
+    from coeval.api import RunSummary as RunSummary
     from coeval.api import StoreError as StoreError
-    from coeval.api import Summary as Summary
     from coeval.api import UsageError as UsageError
     from coeval.api import Watcher as Watcher
     from coeval.api import arun as arun
@@ -26,8 +26,21 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "CoevalError", "Config", "ConfigError", "ModelUnavailable", "Records", "Run", "StoreError", "Summary",
-    "UsageError", "Watcher", "__version__", "arun", "load_config", "open_run", "run",
+    "CoevalError",
+    "Config",
+    "ConfigError",
+    "ModelUnavailable",
+    "Records",
+    "Run",
+    "RunSummary",
+    "StoreError",
+    "UsageError",
+    "Watcher",
+    "__version__",
+    "arun",
+    "load_config",
+    "open_run",
+    "run",
 ]  # fmt: skip
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from written_run import REFERENCE, WHY_SKIPPED, Run
 
-from coeval.analysis.judged_answers import Answers, Choice, choose_answers
+from coeval.analysis.judged_answers import AnswerChoice, Answers, choose_answers
 from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.run_reader import RunReader
 
 
 def choose(folder: Path, planned: Planned | None = None, **choice: object) -> Answers:
     with RunReader(folder, planned) as reader:
-        return choose_answers(reader, Choice(**choice))  # type: ignore[arg-type]
+        return choose_answers(reader, AnswerChoice(**choice))  # type: ignore[arg-type]
 
 
 def shown(found: Answers) -> list[tuple[str, float | None]]:

@@ -42,7 +42,7 @@ CHARACTERS = random.Random(0).choices("abc.?!'\"-,*[](){}<>`\n ", k=MEGABYTE)
     [
         pytest.param(unit * (MEGABYTE // len(unit)), id=repr(unit))
         for unit in (
-            "The old river rose. ",
+            "The old run_flow rose. ",
             ". ",
             "?",
             "[",

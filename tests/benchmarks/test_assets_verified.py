@@ -15,8 +15,8 @@ from fakes.asset_shelf import MANIFEST, PROMPTS, WHEEL_NAME, WORDS, library, sto
 from fakes.package_index import PackageIndex, running
 
 from coeval.benchmarks.assets import AssetMissing, Library
-from coeval.benchmarks.run.eval_spec import Evaluation, TaskRequest, jobs_of, stamps_of, used_assets
-from coeval.benchmarks.run.task_run import Job
+from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest, jobs_of, stamps_of, used_assets
+from coeval.benchmarks.run.task_run import TaskRun
 from coeval.cli.eval_framework.command import main
 
 CHANGED = PROMPTS.replace("Why", "Who")
@@ -166,7 +166,7 @@ def test_a_summary_on_data_that_changed_cannot_be_compared(
     mine = write_prompts(tmp_path / "prompts.jsonl", "punctuation:no_comma", ["One."])
     (tmp_path / "said.jsonl").write_text('{"key": 0, "response": "One"}\n')
 
-    def meddled_with(evaluation: Evaluation, request: TaskRequest, found: dict[str, Path]) -> Iterator[Job]:
+    def meddled_with(evaluation: EvalSpec, request: TaskRequest, found: dict[str, Path]) -> Iterator[TaskRun]:
         yield from jobs_of(evaluation, request, found)
         later(mine)
 

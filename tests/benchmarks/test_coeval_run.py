@@ -10,7 +10,7 @@ import pytest
 from pipeline.experiments import Lab, model, quiz, task
 
 from coeval.benchmarks.base import Answer, Ask, Item, JudgeSettings, Judgment, TaskSettings
-from coeval.benchmarks.run.benchmark_works import AnswerWork, party
+from coeval.benchmarks.run.benchmark_works import AnswerWork, task_model
 from coeval.benchmarks.tasks.coeval_run import CoevalRun
 from coeval.core.errors import Unparsable, UsageError
 from coeval.core.records import Completion
@@ -171,7 +171,7 @@ def test_a_simulated_model_knows_the_labels_here_as_in_the_run(tmp_path: Path) -
     items = benchmark.items()
     assert [item.labels for item in items] == [{"colour": ["red", "blue"]}] * 8
     asked = SimulatedModel(parse_model_option("sure:skill=1"))
-    answering = party("sure", "sure", {}, 7)
+    answering = task_model("sure", "sure", {}, 7)
     works = [AnswerWork("quiz", answering, asked, item, tried=0, weight=1) for item in items]
     answers = {work.item.id: asyncio.run(work.do()) for work in works}
     accuracy = benchmark.score(items, answers, {}).tables["label_accuracy"]["quiz"]["colour"]

@@ -76,7 +76,7 @@ CASES: list[tuple[str, dict[str, Any], list[str], list[str]]] = [
         ["one ねこ three 犬。", "one 42 three カ", "one"],
         ["one two", "ねこ one", "one ねこ three four"],
     ),
-    ("ratio:stop_words", {"percentage": 50.0}, ["the old river", "rain of"], ["it is the", "...", "a"]),
+    ("ratio:stop_words", {"percentage": 50.0}, ["the old run_flow", "rain of"], ["it is the", "...", "a"]),
     (
         "ratio:sentence_type",
         {},
@@ -116,8 +116,8 @@ CASES: list[tuple[str, dict[str, Any], list[str], list[str]]] = [
     (
         "words:odd_even_syllables",
         {},
-        ["cat river dog", "water", "Sunny day."],
-        ["cat dog", "river water"],
+        ["cat run_flow dog", "water", "Sunny day."],
+        ["cat dog", "run_flow water"],
     ),
     (
         "words:last_first",
@@ -220,7 +220,7 @@ CASES: list[tuple[str, dict[str, Any], list[str], list[str]]] = [
         "format:output_template",
         {},
         ["My Answer: a My Conclusion: b Future Outlook: c"],
-        ["My Answer: a My Conclusion: b", "my answer: a my conclusion: b future outlook: c"],
+        ["My Answer: a My Conclusion: b", "my answer: a my conclusion: b future preview: c"],
     ),
     ("format:no_whitespace", {}, ["One,two.", "天気"], ["one two", "one\ntwo", "one\u3000two"]),
     (

@@ -11,7 +11,7 @@ from coeval.benchmarks.tasks.following import check
 from coeval.benchmarks.tasks.ifeval.ifeval_instructions import INSTRUCTIONS
 
 GERMAN = "Der Fluss trat über die Ufer und die Brücke war nicht mehr zu sehen."
-ENGLISH = "the river rose over its banks and the bridge could no longer be seen from here."
+ENGLISH = "the run_flow rose over its banks and the bridge could no longer be seen from here."
 
 CASES: list[tuple[str, dict[str, Any], list[str], list[str]]] = [
     (

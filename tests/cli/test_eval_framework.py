@@ -20,8 +20,8 @@ from cli.terminal import on_terminal
 
 from coeval.benchmarks.assets.manifest import SourceFailed
 from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome
-from coeval.benchmarks.run.eval_spec import Evaluation
-from coeval.benchmarks.run.task_summary import Summary
+from coeval.benchmarks.run.eval_spec import EvalSpec
+from coeval.benchmarks.run.task_summary import TaskSummary
 from coeval.cli import streams
 from coeval.cli.eval_framework.command import app, main
 from coeval.cli.eval_framework.report import show
@@ -69,7 +69,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
     return int(end.value.code or 0)
 
 
-def asked(*arguments: object, keys: dict[str, str] | None = None) -> Evaluation:
+def asked(*arguments: object, keys: dict[str, str] | None = None) -> EvalSpec:
     """What a command line asks for."""
     import typer.main
 
@@ -401,7 +401,7 @@ def test_only_responses_that_the_file_lacks_are_to_be_added_to_it(
 ) -> None:
     path = given(tmp_path, {"key": 0, "response": "fine"})
     assert run(monkeypatch, "--ifeval-input", prompts, "--ifeval-responses", path) == 3
-    summary = msgspec.json.decode(Path("outputs/ifeval/summary.json").read_bytes(), type=Summary)
+    summary = msgspec.json.decode(Path("outputs/ifeval/summary.json").read_bytes(), type=TaskSummary)
     summary = msgspec.structs.replace(summary, missing={"missing": 3, "timeout": 2})
     capsys.readouterr()
     show(Outcome([TaskOutcome("ifeval", tmp_path, summary)]), streams.results(), streams.messages())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coeval.benchmarks.assets import Library
-from coeval.benchmarks.assets.manifest import Asset, AssetFile, Manifest, Parcel, Source
+from coeval.benchmarks.assets.manifest import Asset, AssetFile, AssetSource, Manifest, Parcel
 from fakes.package_index import PackageIndex, sha256, wheel
 
 PROMPTS = '{"key": 1, "prompt": "Why?"}\n{"key": 2, "prompt": "How?"}\n'
@@ -36,7 +36,7 @@ HUB_FILES = {
 }
 
 
-def _asset(path: str, content: str, source: Source, flag: str = "", folder: str = "") -> Asset:
+def _asset(path: str, content: str, source: AssetSource, flag: str = "", folder: str = "") -> Asset:
     data = content.encode()
     file = AssetFile(path=path, sha256=(sha256(data),), bytes=len(data), sources=(source,))
     return Asset(
@@ -69,12 +69,17 @@ MANIFEST = Manifest(
     },
     assets={
         "bench/prompts": _asset(
-            "bench/prompts.jsonl", PROMPTS, Source("bench-data", "bench/prompts.jsonl"), flag="--bench-input"
+            "bench/prompts.jsonl",
+            PROMPTS,
+            AssetSource("bench-data", "bench/prompts.jsonl"),
+            flag="--bench-input",
         ),
-        "bench/judge": _asset("bench/judge.txt", TEMPLATE, Source("bench-data", "bench/judge.py", "TEXT")),
-        "bench/table": _asset("bench/table.csv", TABLE, Source("table")),
+        "bench/judge": _asset(
+            "bench/judge.txt", TEMPLATE, AssetSource("bench-data", "bench/judge.py", "TEXT")
+        ),
+        "bench/table": _asset("bench/table.csv", TABLE, AssetSource("table")),
         "nltk/words": _asset(
-            "corpora/words/english", WORDS, Source("words", "words/english"), folder="nltk_data"
+            "corpora/words/english", WORDS, AssetSource("words", "words/english"), folder="nltk_data"
         ),
     },
 )

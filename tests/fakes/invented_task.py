@@ -21,7 +21,7 @@ from coeval.benchmarks.base import (
 )
 from coeval.benchmarks.registry import TASKS
 from coeval.benchmarks.run.conclusion import Outcome, conclude
-from coeval.benchmarks.run.eval_spec import Evaluation, TaskRequest
+from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.benchmarks.run.runner import ask_owed, held, prepare
 from coeval.core.errors import Unparsable
 from coeval.core.records import Completion, Message, Request
@@ -96,7 +96,7 @@ class Onlooker:
 
 
 class Bench:
-    """Evaluations of one output folder at one host; ``changes`` are fields of `Evaluation`."""
+    """Evaluations of one output folder at one host; ``changes`` are fields of `EvalSpec`."""
 
     def __init__(self, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for kind in (Invented, Broken):
@@ -104,7 +104,7 @@ class Bench:
         self.output = output
         self.onlooker = Onlooker()
 
-    def evaluation(self, url: str, *tasks: str, **changes: Any) -> Evaluation:
+    def evaluation(self, url: str, *tasks: str, **changes: Any) -> EvalSpec:
         given: dict[str, Any] = {
             "output": self.output,
             "tasks": tuple(TaskRequest(name=name) for name in tasks or ("invented",)),
@@ -112,7 +112,7 @@ class Bench:
             "judge": spec("judge-1", url),
             "sampling": {"temperature": 0.7, "max_tokens": 99},
         }
-        return Evaluation(**(given | changes))
+        return EvalSpec(**(given | changes))
 
     async def run(
         self, url: str, *tasks: str, interrupt: asyncio.Event | None = None, **changes: Any

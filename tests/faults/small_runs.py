@@ -20,8 +20,8 @@ from coeval.models.keys import Keys
 from coeval.models.transport.http import Http
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.run import arun
-from coeval.pipeline.run_session import Options
-from coeval.pipeline.run_summary import ErrorLine, Summary
+from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.run_summary import ErrorLine, RunSummary
 from coeval.store.jsonl import whole_lines
 from coeval.store.rundir import RunDir
 
@@ -82,11 +82,11 @@ def experiment(
     return path
 
 
-async def run(file: Path, *, hurried: bool = True, **options: Any) -> Summary:
+async def run(file: Path, *, hurried: bool = True, **options: Any) -> RunSummary:
     """Carry the experiment out in this process; ``hurried``: backoff takes no time worth the name."""
     http = Http(clock=lambda: time.monotonic() * HURRY, sleep=lambda s: asyncio.sleep(s / HURRY))
     keys = Keys.load(None, env={}, cwd=file.parent, home=file.parent)
-    return await arun(load_config(file), Options(**options), keys=keys, http=http if hurried else None)
+    return await arun(load_config(file), RunOptions(**options), keys=keys, http=http if hurried else None)
 
 
 def command(*words: str | Path) -> list[str]:

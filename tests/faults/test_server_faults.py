@@ -10,7 +10,7 @@ from aiohttp import web
 from flaky_host import Asked, Fault, cut, error, hosted, said, torn
 from small_runs import PHASES, content, errors, experiment, folder_of, good_lines, records, run
 
-from coeval.pipeline.run_summary import Summary
+from coeval.pipeline.run_summary import RunSummary
 
 TOTAL = 10
 CALLS = {"data_generation": TOTAL, "response_collection": 2 * TOTAL, "evaluation": 4 * TOTAL}
@@ -71,7 +71,7 @@ async def all_at_once(asked: Asked) -> web.StreamResponse | None:
     return await ways[asked.n // 3 % len(ways)](asked) if not asked.n % 3 else None
 
 
-def assert_whole(summary: Summary, file: Path) -> None:
+def assert_whole(summary: RunSummary, file: Path) -> None:
     assert summary.exit_code == 0
     folder = folder_of(file)
     assert {phase: len(records(folder, phase)) for phase in PHASES} == RECORDS

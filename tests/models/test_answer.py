@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packing import packed
 
-from coeval.models.connections.reply_parser import LARGEST_HEAD, Answer, Reply
+from coeval.models.connections.reply_parser import LARGEST_HEAD, HttpReply, ReplyParser
 from coeval.models.connections.wire_errors import NotHttp
 
 TEXT = b'{"text": "fine"}' * 40
@@ -79,9 +79,9 @@ CASES = {
 }
 
 
-def read(*pieces: bytes) -> tuple[Reply, bool]:
+def read(*pieces: bytes) -> tuple[HttpReply, bool]:
     """The answer that the pieces make, and whether its connection may be used again."""
-    answer = Answer()
+    answer = ReplyParser()
     done = [answer.feed(piece) for piece in pieces]
     assert not any(done[:-1])
     assert done[-1] or answer.ends_here()
@@ -102,7 +102,7 @@ def test_every_framing_is_read_whole_and_byte_by_byte(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_nothing_short_of_the_whole_is_an_answer(case: Case) -> None:
     for length in range(0, len(case.sent), 1 + len(case.sent) // 60):
-        answer = Answer()
+        answer = ReplyParser()
         assert not (answer.feed(case.sent[:length]) if length else False)
         assert answer.ends_here() == (case.by_closing and length >= case.sent.find(b"\r\n\r\n") + 4)
         assert answer.begun == (length > 0)
@@ -130,7 +130,7 @@ def test_any_headers_and_body_come_through(
     head = "".join(f"{name.upper()}: {value} \r\n" for name, value in fields.items()).encode()
     sent = HEAD + head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks(body, size)
     reply, keep_alive = read(*cut(sent, data.draw(st.lists(st.integers(0, len(sent)), max_size=8))))
-    assert reply == Reply(200, fields | {"transfer-encoding": "chunked"}, body)
+    assert reply == HttpReply(200, fields | {"transfer-encoding": "chunked"}, body)
     assert keep_alive
 
 
@@ -197,7 +197,7 @@ def test_what_is_no_answer_is_said_to_be_none(sent: bytes, words: str) -> None:
     ],
 )
 def test_headers_trailers_and_extensions_without_end_are_cut_short(start: bytes, more: bytes) -> None:
-    answer = Answer()
+    answer = ReplyParser()
     answer.feed(start)
 
     def go_on() -> None:

@@ -30,7 +30,7 @@ from coeval.models.dialects.dialect import FieldRejected
 from coeval.models.dialects.openai_answer import astray, explain
 from coeval.models.dialects.openai_chat import OPENAI_CHAT, encode
 from coeval.models.hosted import HostedModel
-from coeval.models.pacing.admission import Standing
+from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.quota import Permits, UsageLedger
 from coeval.models.signers import Signer
@@ -66,7 +66,7 @@ async def asking(
     http = Http(sleep=no_wait)
     endpoint = Endpoint(server.url, Signer({"Authorization": f"Bearer {KEY}"}), Limiter())
     try:
-        standing = Standing(spec.name, permits)
+        standing = Admission(spec.name, permits)
         yield HostedModel(spec, HOSTS[spec.interface], OPENAI_CHAT, http, endpoint, standing)
     finally:
         await http.aclose()

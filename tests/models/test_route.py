@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from yarl import URL
 
-from coeval.models.connections.route import Route
+from coeval.models.connections.route import RequestRoute
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from coeval.models.connections.route import Route
     ],
 )
 def test_how_a_request_begins(url: str, host: str, line: str) -> None:
-    route = Route.to("POST", URL(url), {"Authorization": "Bearer x", "X-Who": "ä"})
+    route = RequestRoute.to("POST", URL(url), {"Authorization": "Bearer x", "X-Who": "ä"})
     assert route.head.decode() == (
         f"POST {line} HTTP/1.1\r\nHost: {host}\r\nAccept: */*\r\nAccept-Encoding: identity\r\n"
         "Authorization: Bearer x\r\nX-Who: ä\r\n"
@@ -28,11 +28,15 @@ def test_how_a_request_begins(url: str, host: str, line: str) -> None:
 
 
 def test_whom_the_connection_is_with() -> None:
-    assert Route.to("GET", URL("https://bücher.test/v1"), {}).origin == ("xn--bcher-kva.test", 443, True)
-    assert Route.to("GET", URL("http://[::1]:8000/v1"), {}).origin == ("::1", 8000, False)
+    assert RequestRoute.to("GET", URL("https://bücher.test/v1"), {}).origin == (
+        "xn--bcher-kva.test",
+        443,
+        True,
+    )
+    assert RequestRoute.to("GET", URL("http://[::1]:8000/v1"), {}).origin == ("::1", 8000, False)
 
 
 @pytest.mark.parametrize("headers", [{"X": "a\r\nY: b"}, {"X\n": "a"}])
 def test_a_header_with_a_line_break_is_never_sent(headers: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="line break"):
-        Route.to("GET", URL("http://host"), headers)
+        RequestRoute.to("GET", URL("http://host"), headers)

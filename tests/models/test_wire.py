@@ -17,7 +17,7 @@ from yarl import URL
 
 from coeval.models.connections import pool as pool_module
 from coeval.models.connections.connection import LARGE_BODY
-from coeval.models.connections.route import Route
+from coeval.models.connections.route import RequestRoute
 from coeval.models.connections.wire_errors import Closed, Lost, NotHttp
 
 
@@ -25,7 +25,7 @@ async def test_a_request_is_as_asked_and_its_answer_whole() -> None:
     async with server(reply(200, b"fine", X_Who="me")) as fake, asking(fake.url) as client:
         answered = await client.send(b"{}")
         assert answered == (200, {"content-length": "4", "x-who": "me"}, b"fine")
-        await client.wire.send(Route.to("GET", client.route.url, {}), None, LONG_S)
+        await client.wire.send(RequestRoute.to("GET", client.route.url, {}), None, LONG_S)
         assert fake.asked[0].line == "POST /v1/chat HTTP/1.1"
         assert fake.asked[0].body == b"{}"
         assert fake.asked[0].headers == {
@@ -328,7 +328,7 @@ async def test_what_a_common_server_sends_is_read() -> None:
     url = URL(str(runner.addresses and f"http://127.0.0.1:{runner.addresses[0][1]}"))
     async with asking(str(url)) as client:
         for path, sent in (("stream", b""), ("packed", b""), ("echo", text.encode())):
-            answered = await client.wire.send(Route.to("POST", url / path, {}), sent, LONG_S)
+            answered = await client.wire.send(RequestRoute.to("POST", url / path, {}), sent, LONG_S)
             assert (answered.status, answered.body.decode()) == (200, text)
         assert client.wire.connections == 1
     await runner.cleanup()

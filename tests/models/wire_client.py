@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from raw_server import Script, reply
 from yarl import URL
 
-from coeval.models.connections.reply_parser import Reply
-from coeval.models.connections.route import Route
+from coeval.models.connections.reply_parser import HttpReply
+from coeval.models.connections.route import RequestRoute
 from coeval.models.connections.wire import Wire
 
 OK = reply(200, b"fine")
@@ -23,9 +23,9 @@ class Asking:
 
     def __init__(self, url: str) -> None:
         self.wire = Wire()
-        self.route = Route.to("POST", URL(f"{url}/chat"), {"Authorization": "Bearer x"})
+        self.route = RequestRoute.to("POST", URL(f"{url}/chat"), {"Authorization": "Bearer x"})
 
-    async def send(self, body: bytes | None = b"{}", timeout_s: float = LONG_S) -> Reply:
+    async def send(self, body: bytes | None = b"{}", timeout_s: float = LONG_S) -> HttpReply:
         return await self.wire.send(self.route, body, timeout_s)
 
 

@@ -14,7 +14,7 @@ from coeval.core.errors import UsageError
 from coeval.pipeline.config.schema import PHASES as ALL_PHASES
 from coeval.pipeline.plan.forecast import Forecast, forecast
 from coeval.pipeline.plan.recorded import Stance
-from coeval.pipeline.run_session import Options
+from coeval.pipeline.run_session import RunOptions
 
 
 def any_task(draw: random.Random, name: str) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def any_start(draw: random.Random, lab: Lab, step: int) -> tuple[Lab, dict[str, 
 def foreseen(lab: Lab, how: dict[str, Any]) -> Forecast | None:
     options = {name: value for name, value in how.items() if name != "changed"}
     try:
-        return forecast(load_config(lab.file), Options(**options, stance=Stance(how["changed"])))
+        return forecast(load_config(lab.file), RunOptions(**options, stance=Stance(how["changed"])))
     except UsageError:
         return None
 

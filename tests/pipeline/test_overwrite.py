@@ -12,7 +12,7 @@ from pipeline.experiments import PHASES, Lab, content, listen, model, task
 from coeval.core.errors import ModelUnavailable, UsageError
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.plan.forecast import forecast
-from coeval.pipeline.run_session import Options
+from coeval.pipeline.run_session import RunOptions
 
 CAST = [model("tea", "teacher"), model("ann", "student", "judge"), model("ben", "student", "judge")]
 BLUEPRINT = {"attribute_mapping": "Keep", "rubric_mapping": "Keep"}
@@ -41,7 +41,7 @@ def replaced(lab: Lab) -> Path:
 
 
 def foretold(lab: Lab) -> int:
-    expected = forecast(load_config(lab.file), Options(overwrite=True)).total
+    expected = forecast(load_config(lab.file), RunOptions(overwrite=True)).total
     assert expected.low == expected.high
     return expected.low
 

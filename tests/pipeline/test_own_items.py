@@ -14,7 +14,7 @@ from coeval.analysis.planned_names import BeyondTotal
 from coeval.api import load_config
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.forecast import forecast
-from coeval.pipeline.run_session import Options
+from coeval.pipeline.run_session import RunOptions
 from coeval.pipeline.upkeep.repair import Wanted, repair
 from coeval.store.rundir import RunDir
 
@@ -69,10 +69,10 @@ def test_four_tasks_of_ten_items_are_240_calls(tmp_path: Path, monkeypatch: pyte
     names = ["text_summarization", "code_explanation", "email_composition", "data_interpretation"]
     teachers = [exam(name, f"own-{n}") for n, name in enumerate(names)]
     lab = Lab(tmp_path, [*teachers, *CAST], [task(name, total=10) for name in names])
-    before = forecast(load_config(lab.file), Options()).total
+    before = forecast(load_config(lab.file), RunOptions()).total
     for n, name in enumerate(names):
         put(lab, *items(1, 10), task=name, teacher=f"own-{n}")
-    expected = forecast(load_config(lab.file), Options()).total
+    expected = forecast(load_config(lab.file), RunOptions()).total
     asked = listen(monkeypatch)
     run = lab.run()
     assert run.exit_code == 0
@@ -157,7 +157,7 @@ def test_what_cannot_be_used_is_refused_by_file_and_line(lab: Lab, line: bytes, 
     good = b'{"id": "a", "prompt": "One?"}\n'
     file_of(lab).write_bytes(good + b"\n" + line + b"\n" + good)
     before = file_of(lab).read_bytes()
-    for attempt in (lab.run, lambda: forecast(load_config(lab.file), Options())):
+    for attempt in (lab.run, lambda: forecast(load_config(lab.file), RunOptions())):
         with pytest.raises(UsageError) as refused:
             attempt()
         message = str(refused.value)
@@ -202,7 +202,9 @@ def test_what_is_worth_a_look_is_told(lab: Lab) -> None:
         f"{path}:4: the label colour has no value in `sampled_target_attributes`, and is not compared",
         f"{path} holds 3 of the 4 items that sampling.total asks for",
     ]
-    assert list(forecast(load_config(lab.file), Options(continue_run=True)).warnings)[-1] == told.warnings[-1]
+    assert (
+        list(forecast(load_config(lab.file), RunOptions(continue_run=True)).warnings)[-1] == told.warnings[-1]
+    )
 
 
 def test_fewer_items_than_the_total_are_a_gap_until_the_rest_is_there(
@@ -222,7 +224,7 @@ def test_fewer_items_than_the_total_are_a_gap_until_the_rest_is_there(
     [counted] = [f for f in repair(RunDir(lab.path), Wanted(dry_run=True)).files if f.path == file_of(lab)]
     assert (counted.planned, counted.there) == (5, 3)
     put(lab, *items(4, 6))
-    expected = forecast(load_config(lab.file), Options(continue_run=True)).total
+    expected = forecast(load_config(lab.file), RunOptions(continue_run=True)).total
     asked.clear()
     assert lab.run(continue_run=True).exit_code == 0
     assert asked.phases() == (0, 0, 0, 4, 8)
@@ -267,7 +269,7 @@ def test_a_reworded_item_is_a_change_that_is_asked_about(lab: Lab, monkeypatch: 
     put(lab, {"id": 1, "prompt": "Question 1, reworded?"}, *items(2, 2))
     for attempt in (
         lambda: lab.run(continue_run=True),
-        lambda: forecast(load_config(lab.file), Options(continue_run=True)),
+        lambda: forecast(load_config(lab.file), RunOptions(continue_run=True)),
     ):
         with pytest.raises(UsageError, match="content of the datapoint they were made from"):
             attempt()
@@ -323,7 +325,7 @@ def test_items_are_taken_over(lab: Lab, monkeypatch: pytest.MonkeyPatch, started
         lab.run()
     settings = {"resume_from": lab.id, "phases": {"data_generation": "Extend"}}
     heir = Lab(lab.folder, lab.models, lab.tasks, settings, "heir")
-    expected = forecast(load_config(heir.file), Options()).total
+    expected = forecast(load_config(heir.file), RunOptions()).total
     asked = listen(monkeypatch)
     assert heir.run().exit_code == 0
     assert (expected.low, sum(asked.phases())) == (12, 12)

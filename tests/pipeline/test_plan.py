@@ -15,9 +15,9 @@ from pipeline.experiments import FOLDERS, PHASES, Lab, listen, model, quiz, task
 
 from coeval.api import load_config, run
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.preview import look_ahead
+from coeval.pipeline.plan.preview import preview_run
 from coeval.pipeline.plan.recorded import Stance
-from coeval.pipeline.run_session import Options
+from coeval.pipeline.run_session import RunOptions
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def whole() -> Iterator[Lab]:
 
 
 def owed(config: Config, **options: Any) -> dict[str, int]:
-    found = look_ahead(config, Options(continue_run=True, **options)).survey
+    found = preview_run(config, RunOptions(continue_run=True, **options)).plan_count
     return {phase: found.phase(found.owed, phase) for phase in PHASES}
 
 
@@ -40,7 +40,7 @@ ALL = {"data_generation": 5, "response_collection": 10, "evaluation": 20 + 4}
 
 def test_a_whole_run_owes_nothing(whole: Lab) -> None:
     config = load_config(whole.file)
-    found = look_ahead(config, Options(continue_run=True)).survey
+    found = preview_run(config, RunOptions(continue_run=True)).plan_count
     assert {phase: found.phase(found.planned, phase) for phase in PHASES} == ALL
     assert owed(config) == dict.fromkeys(PHASES, 0)
     assert not any(found.open)
@@ -118,7 +118,7 @@ def test_a_line_that_is_no_record_is_owed(whole: Lab, tmp_path: Path) -> None:
     path.write_text("\n".join(['{"id": 3}', *lines[1:], "not JSON"]) + "\n")
     config = load_config(lab.file)
     assert owed(config) == {"data_generation": 0, "response_collection": 1, "evaluation": 2}
-    assert len(look_ahead(config, Options(continue_run=True)).plan.recorded.damaged) == 2
+    assert len(preview_run(config, RunOptions(continue_run=True)).plan.recorded.damaged) == 2
 
 
 def test_a_good_line_of_an_id_counts_wherever_it_stands_and_a_failed_one_is_owed(
@@ -136,5 +136,5 @@ def test_a_good_line_of_an_id_counts_wherever_it_stands_and_a_failed_one_is_owed
 @pytest.mark.parametrize("stance", list(Stance))
 def test_looking_ahead_changes_nothing(whole: Lab, stance: Stance) -> None:
     before = {path: path.read_bytes() for path in whole.path.rglob("*") if path.is_file()}
-    look_ahead(load_config(whole.file), Options(continue_run=True, stance=stance))
+    preview_run(load_config(whole.file), RunOptions(continue_run=True, stance=stance))
     assert {path: path.read_bytes() for path in whole.path.rglob("*") if path.is_file()} == before

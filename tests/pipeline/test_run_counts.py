@@ -15,7 +15,7 @@ from pipeline.experiments import Lab, listen, model, over_http, quiz, served, ta
 from coeval.api import load_config
 from coeval.pipeline.config.schema import PHASES
 from coeval.pipeline.plan.forecast import forecast
-from coeval.pipeline.run_session import Options
+from coeval.pipeline.run_session import RunOptions
 
 AUTO: dict[str, Any] = {"target_attributes": "auto", "nuanced_attributes": "auto", "rubric": "auto"}
 FIVE = [model(name) for name in ("ann", "ben", "cat", "dan", "eve")]
@@ -23,7 +23,7 @@ FIVE = [model(name) for name in ("ann", "ben", "cat", "dan", "eve")]
 
 def foretold(lab: Lab, **options: Any) -> list[tuple[int, int]]:
     """The forecast's range for each phase."""
-    expected = forecast(load_config(lab.file), Options(**options))
+    expected = forecast(load_config(lab.file), RunOptions(**options))
     return [(calls.low, calls.high) for calls in map(expected.calls_of_phase, PHASES)]
 
 

@@ -13,7 +13,7 @@ from pipeline.experiments import PHASES, Lab, listen, model, task
 import coeval
 from coeval.core.errors import ModelUnavailable
 from coeval.engine.progress import Board, Unwatched
-from coeval.pipeline.run_summary import Summary
+from coeval.pipeline.run_summary import RunSummary
 
 TEA, ANN, BEN = model("tea", "teacher"), model("ann", "student", "judge"), model("ben", "student", "judge")
 
@@ -26,9 +26,9 @@ def hosted(name: str, server: Server, *roles: str) -> dict[str, Any]:
     }
 
 
-def ended(run: Any) -> Summary:
+def ended(run: Any) -> RunSummary:
     assert run.summary is not None
-    summary: Summary = run.summary
+    summary: RunSummary = run.summary
     return summary
 
 

@@ -18,7 +18,7 @@ from coeval.cli.result_table import render
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.plan.forecast import forecast
-from coeval.pipeline.run_session import Options
+from coeval.pipeline.run_session import RunOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 LEGACY = ROOT.parent / "shared" / "reference" / "legacy_run"
@@ -162,7 +162,7 @@ def test_an_extended_rubric_begins_with_that_of_the_source(
 ) -> None:
     Lab(tmp_path, [model("ann")], [task()], id="old").run()
     lab = Lab(tmp_path, [model("ann")], [task(rubric="extend")], {"resume_from": "old"})
-    expected = forecast(load_config(lab.file), Options())
+    expected = forecast(load_config(lab.file), RunOptions())
     asked = listen(monkeypatch)
     assert lab.run().exit_code == 0
     assert asked.phases() == (0, 1, 3, 3, 3)
@@ -216,7 +216,7 @@ def test_an_older_layout_is_converted_and_its_gaps_are_filled(
     lab = older(tmp_path)
     phases = {"data_generation": "Keep", "response_collection": "Extend", "evaluation": "Extend"}
     lab.settings = {"resume_from": "legacy-sample", "phases": phases}
-    expected = forecast(load_config(lab.file), Options())
+    expected = forecast(load_config(lab.file), RunOptions())
     asked = listen(monkeypatch)
     result = lab.run()
     assert result.exit_code == 0

@@ -17,7 +17,7 @@ from coeval.models.base import ModelSpec
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.openai_chat import OPENAI_CHAT
 from coeval.models.hosted import HostedModel
-from coeval.models.pacing.admission import Standing
+from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import Endpoint, Http
 
@@ -98,7 +98,7 @@ async def asked(*script: Raw | Answer) -> Completion:
         http = Http(sleep=no_wait)
         endpoint = Endpoint(server.url, None, Limiter())
         spec = ModelSpec(name="m", interface="openai", model="gpt-4o-mini", timeout_s=30.0)
-        model = HostedModel(spec, HOSTS["openai"], OPENAI_CHAT, http, endpoint, Standing("m"))
+        model = HostedModel(spec, HOSTS["openai"], OPENAI_CHAT, http, endpoint, Admission("m"))
         try:
             return await model.complete(Request((Message("user", "hello"),)))
         finally:
@@ -147,7 +147,7 @@ async def test_random_damage_of_bodies_never_ends_in_anything_else() -> None:
         try:
             for body in bodies:
                 endpoint = Endpoint(server.url, None, Limiter())
-                model = HostedModel(spec, HOSTS["openai"], OPENAI_CHAT, http, endpoint, Standing("m"))
+                model = HostedModel(spec, HOSTS["openai"], OPENAI_CHAT, http, endpoint, Admission("m"))
                 server.script.extend([Raw(body, draw.choice(STATUSES))] * 2)
                 try:
                     (await model.complete(Request((Message("user", "hello"),)))).text.encode()

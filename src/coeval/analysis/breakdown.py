@@ -69,7 +69,7 @@ class Parts(NamedTuple):
     labels: tuple[LabelPart, ...]
 
 
-class _Place(NamedTuple):
+class _Cell(NamedTuple):
     task: str | None
     part: str
     student: str
@@ -86,11 +86,11 @@ class _Found(msgspec.Struct):
 def breakdown(reader: RunReader, by: By) -> tuple[PartScore, ...]:
     """The scores of all parts: over all tasks first, where parts go through them, then by task; by the
     part's name, and best first. What is over all tasks leaves out tasks that the configuration has lost."""
-    found: dict[_Place, _Found] = {}
+    found: dict[_Cell, _Found] = {}
     for task, part, student, means, units in reader.rows(_means(by)):
-        found[_Place(task, part, student)] = _Found(np.array(means), units)
+        found[_Cell(task, part, student)] = _Found(np.array(means), units)
     for task, part, student, count in reader.rows(_failures(by)):
-        found.setdefault(_Place(task, part, student), _Found(np.empty(0))).failed = count
+        found.setdefault(_Cell(task, part, student), _Found(np.empty(0))).failed = count
     unscored = _only_labelled(reader, found)
     for place in [place for place in found if place.task in unscored]:
         del found[place]  # nobody judges there, and an answer that failed lacks no score
@@ -98,14 +98,14 @@ def breakdown(reader: RunReader, by: By) -> tuple[PartScore, ...]:
     scores = [_score(planned, by, place, [one]) for place, one in found.items()]
     counting = [place for place in found if planned is None or place.task in planned.tasks]
     if by in ("judge", "teacher") and len({place.task for place in counting}) > 1:
-        over_tasks: defaultdict[_Place, list[_Found]] = defaultdict(list)
+        over_tasks: defaultdict[_Cell, list[_Found]] = defaultdict(list)
         for place in counting:
-            over_tasks[_Place(None, place.part, place.student)].append(found[place])
+            over_tasks[_Cell(None, place.part, place.student)].append(found[place])
         scores += [_score(planned, by, place, several) for place, several in over_tasks.items()]
     return tuple(sorted(scores, key=_rank))
 
 
-def _only_labelled(reader: RunReader, found: Mapping[_Place, _Found]) -> Set[str]:
+def _only_labelled(reader: RunReader, found: Mapping[_Cell, _Found]) -> Set[str]:
     """The tasks whose answers are compared with labels, and scored by nobody."""
     scored = {place.task for place, one in found.items() if one.units}
     return {task for (task,) in reader.rows("SELECT DISTINCT task_id FROM labels")} - scored
@@ -132,7 +132,7 @@ def _label_rank(part: LabelPart) -> tuple[bool, str, str, str, bool, float, str]
     return gone, part.task, part.label, part.part, absent, -(part.accuracy or 0.0), part.student
 
 
-def _score(planned: Planned | None, by: By, place: _Place, found: Sequence[_Found]) -> PartScore:
+def _score(planned: Planned | None, by: By, place: _Cell, found: Sequence[_Found]) -> PartScore:
     interval = mean_over_strata([one.means for one in found])
     return PartScore(
         by=by,

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from coeval.core.text import listed
 
-__all__ = ["CutOff", "cut_off_sentence", "warning_of_cut_off"]
+__all__ = ["CutOffAnswers", "cut_off_sentence", "warning_of_cut_off"]
 
 TOO_MANY = 0.01
 """The share of cut answers above which a score is no longer that of the model."""
 _ABOVE = "more than 1 %"
 
 
-class CutOff(NamedTuple):
+class CutOffAnswers(NamedTuple):
     """How many of the answers of a student, or to a task, are cut off; ``answers`` counts the good ones."""
 
     name: str
@@ -31,7 +31,7 @@ class CutOff(NamedTuple):
         return f"cut off at max_tokens: {self.cut:,} of {self.answers:,} answers ({_ABOVE})"
 
 
-def cut_off_sentence(counts: Sequence[CutOff], preposition: str) -> str | None:
+def cut_off_sentence(counts: Sequence[CutOffAnswers], preposition: str) -> str | None:
     """How many answers ``of`` each student, or ``to`` each task, are cut off; None where none is."""
     cut = sorted((count for count in counts if count.cut), key=lambda count: -count.cut)
     if not cut:
@@ -40,7 +40,7 @@ def cut_off_sentence(counts: Sequence[CutOff], preposition: str) -> str | None:
     return f"Cut off at max_tokens: {listed(parts)}."
 
 
-def warning_of_cut_off(counts: Sequence[CutOff]) -> str | None:
+def warning_of_cut_off(counts: Sequence[CutOffAnswers]) -> str | None:
     """What follows for the scores where more than 1 % are cut off; None where it is less."""
     names = [count.name for count in counts if count.too_many]
     if not names:

@@ -21,7 +21,7 @@ Order: TypeAlias = Literal["id", "worst", "disagreement"]
 RecordT = TypeVar("RecordT", Datapoint, Response, Evaluation)
 
 
-class Choice(NamedTuple):
+class AnswerChoice(NamedTuple):
     """Which answers, and in which order.
 
     ``id`` is that of an item, an answer or a judgment, or an item's as it stood in a file of one's own.
@@ -58,16 +58,16 @@ class Answers(NamedTuple):
     found: int
 
 
-class _Row(NamedTuple):
+class _AnswerRow(NamedTuple):
     item: str
     answer: str | None
     score: float | None
     disagreement: float | None
 
 
-def choose_answers(reader: RunReader, choice: Choice) -> Answers:
+def choose_answers(reader: RunReader, choice: AnswerChoice) -> Answers:
     chosen = reader.rows(*_query(choice))
-    rows = [_Row(*row[:4]) for row in chosen]
+    rows = [_AnswerRow(*row[:4]) for row in chosen]
     texts = _Texts(reader, rows)
     answers = tuple(
         JudgedAnswer(
@@ -112,7 +112,7 @@ _ORDER: dict[Order, str] = {
 }
 
 
-def _query(choice: Choice) -> tuple[str, list[object]]:
+def _query(choice: AnswerChoice) -> tuple[str, list[object]]:
     conditions: list[str] = []
     values: list[object] = []
     for column, names in (("task", choice.tasks), ("student", choice.students)):
@@ -136,7 +136,7 @@ def _query(choice: Choice) -> tuple[str, list[object]]:
 class _Texts:
     """The whole records of the chosen rows, read from a run's files of whichever layout."""
 
-    def __init__(self, reader: RunReader, rows: Sequence[_Row]) -> None:
+    def __init__(self, reader: RunReader, rows: Sequence[_AnswerRow]) -> None:
         self._run = reader.run
         self._legacy = is_legacy(reader.run.path)
         answered = frozenset(row.answer for row in rows if row.answer is not None)
@@ -161,13 +161,15 @@ class _Texts:
                     yield record
             return
         index: Index[bool] = Index()
-        index.read(self._run.files(phase), _Part, lambda part: (part.response_id or part.id) in wanted)
+        index.read(
+            self._run.files(phase), _JudgmentPart, lambda part: (part.response_id or part.id) in wanted
+        )
         for key in index:
             if index.get(key):
                 yield index.load(key, kind)
 
 
-class _Part(RecordPart, frozen=True):
+class _JudgmentPart(RecordPart, frozen=True):
     response_id: str = ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from coeval.analysis.cut_off import CutOff, cut_off_sentence
+from coeval.analysis.cut_off import CutOffAnswers, cut_off_sentence
 from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
 from coeval.analysis.label_columns import LABELS, label_columns
 from coeval.core.html_table import html_lines, html_table
@@ -43,7 +43,7 @@ def results_html(results: Results) -> str:
 def _of_answers(results: Results) -> Iterator[str]:
     """How many answers were cut off, and how many are empty."""
     overall = [score for score in results.students if score.task is None]
-    cut = [CutOff(score.student, score.truncated, score.answers) for score in overall]
+    cut = [CutOffAnswers(score.student, score.truncated, score.answers) for score in overall]
     empty = [EmptyAnswers(s.student, s.empty, s.empty_truncated, s.answers) for s in overall]
     for said in (cut_off_sentence(cut, "of"), empty_answers_sentence(empty, "of")):
         if said is not None:

@@ -26,13 +26,25 @@ from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.run import arun as _arun
-from coeval.pipeline.run_session import Options
-from coeval.pipeline.run_summary import Summary
+from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.run_summary import RunSummary
 from coeval.pipeline.start.checks import Start, run_folder
 
 __all__ = [
-    "CoevalError", "Config", "ConfigError", "ModelUnavailable", "Records", "Run", "StoreError", "Summary",
-    "UsageError", "Watcher", "arun", "load_config", "open_run", "run",
+    "CoevalError",
+    "Config",
+    "ConfigError",
+    "ModelUnavailable",
+    "Records",
+    "Run",
+    "RunSummary",
+    "StoreError",
+    "UsageError",
+    "Watcher",
+    "arun",
+    "load_config",
+    "open_run",
+    "run",
 ]  # fmt: skip
 
 Experiment: TypeAlias = Config | Mapping[str, Any] | str | Path
@@ -146,14 +158,14 @@ async def arun(
 
 def _options(
     continue_run: bool, overwrite: bool, only_models: Sequence[str], changed: str, phase_barriers: bool
-) -> Options:
+) -> RunOptions:
     if continue_run and overwrite:
         raise UsageError(f"{CONTINUE} and {OVERWRITE} exclude each other; give one of them")
     if isinstance(only_models, str):
         raise UsageError(f'only_models is a list of names; write only_models=["{only_models}"]')
     if changed not in (known := [stance.value for stance in Stance]):
         raise UsageError(f'changed="{changed}" is unknown; use {", ".join(known)}')
-    return Options(continue_run, overwrite, tuple(only_models), Stance(changed), phase_barriers)
+    return RunOptions(continue_run, overwrite, tuple(only_models), Stance(changed), phase_barriers)
 
 
 def find_keys(path: str | Path | None = None) -> Keys:

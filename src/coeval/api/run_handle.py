@@ -15,7 +15,7 @@ from coeval.core.limits import need_address_space
 from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.existing_run import existing_run
-from coeval.pipeline.run_summary import Summary
+from coeval.pipeline.run_summary import RunSummary
 from coeval.store.journal import Index, RecordPart
 from coeval.store.rundir import RunDir
 
@@ -69,7 +69,7 @@ class Run:
     """
 
     path: Path
-    summary: Summary | None = None
+    summary: RunSummary | None = None
 
     @property
     def exit_code(self) -> int:

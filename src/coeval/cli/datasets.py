@@ -40,7 +40,7 @@ def list_assets(names: Names = None) -> None:
     """
     from coeval.benchmarks.assets import Library
     from coeval.cli import streams
-    from coeval.cli.name_table import Column, Row, print_table
+    from coeval.cli.name_table import Column, NameRow, print_table
     from coeval.cli.say import say
 
     library = Library()
@@ -50,7 +50,7 @@ def list_assets(names: Names = None) -> None:
     for name in chosen:
         asset = library.manifest.asset(name)
         records = f"{asset.records:,}" if asset.records else ""
-        rows.append(Row(name, (asset.license, _size(asset.bytes), records, library.presence(name)[0])))
+        rows.append(NameRow(name, (asset.license, _size(asset.bytes), records, library.presence(name)[0])))
     columns = (
         Column("licence", words=True),
         Column("size"),
@@ -138,7 +138,7 @@ def fetch_bar(console: Console) -> Iterator[Progress]:
     """A progress bar for each thing that is fetched while this is entered; a line elsewhere than on a
     terminal."""
     if not console.file.isatty():
-        yield _Lines(console)
+        yield _FetchLines(console)
         return
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
@@ -165,7 +165,7 @@ def fetch_bar(console: Console) -> Iterator[Progress]:
                     bars.update(task.id, visible=False)
 
 
-class _Lines:
+class _FetchLines:
     """Says once of each thing that it is being fetched: a sentence, without bars."""
 
     def __init__(self, console: Console) -> None:

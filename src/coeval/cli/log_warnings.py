@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 
-class Shown(logging.Handler):
+class WarningHandler(logging.Handler):
     """Python's way out for records that no handler takes, in the form of all other warnings."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -16,4 +16,4 @@ class Shown(logging.Handler):
 
 
 def show_log_warnings() -> None:
-    logging.lastResort = Shown(logging.WARNING)
+    logging.lastResort = WarningHandler(logging.WARNING)

@@ -25,7 +25,7 @@ class Column(NamedTuple):
     free: bool = False
 
 
-class Row(NamedTuple):
+class NameRow(NamedTuple):
     """A name and its cells; there are fewer of them than columns where the last ones are empty."""
 
     name: str
@@ -34,11 +34,11 @@ class Row(NamedTuple):
 
 
 def print_table(
-    console: Console, title: str, heading: str, columns: Sequence[Column], rows: Sequence[Row]
+    console: Console, title: str, heading: str, columns: Sequence[Column], rows: Sequence[NameRow]
 ) -> None:
     """Print a title if there is one, headings and rows. What stands in them is foreign, and obeys nothing."""
-    table = [Row(heading, [column.heading for column in columns], "bold")]
-    table += [Row(plain(row.name), [*map(plain, row.cells)], row.style) for row in rows]
+    table = [NameRow(heading, [column.heading for column in columns], "bold")]
+    table += [NameRow(plain(row.name), [*map(plain, row.cells)], row.style) for row in rows]
     if title:
         console.print(Text(title, style="italic"))
     layout = _layout(columns, table, console.width)
@@ -54,7 +54,7 @@ class _Layout(NamedTuple):
     names: int | None
 
 
-def _layout(columns: Sequence[Column], table: Sequence[Row], width: int) -> _Layout:
+def _layout(columns: Sequence[Column], table: Sequence[NameRow], width: int) -> _Layout:
     widths = [
         max(cell_len(row.cells[at]) for row in table if at < len(row.cells)) for at in range(len(columns))
     ]
@@ -70,7 +70,7 @@ def _layout(columns: Sequence[Column], table: Sequence[Row], width: int) -> _Lay
     return _Layout([*widths[:-1], _NARROWEST_WORDS] if free else widths, None)
 
 
-def _lines(row: Row, columns: Sequence[Column], layout: _Layout) -> Iterator[str]:
+def _lines(row: NameRow, columns: Sequence[Column], layout: _Layout) -> Iterator[str]:
     """A row's lines; what is folded goes on where its column begins."""
     if layout.names is None:
         yield row.name

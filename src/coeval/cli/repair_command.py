@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from coeval.cli.name_table import Column
     from coeval.pipeline.config.schema import Phase
-    from coeval.pipeline.upkeep.repair import FileState, Line, Report
+    from coeval.pipeline.upkeep.repair import DamagedLine, FileState, Report
 
 _EXCERPT = 300
 
@@ -87,9 +87,11 @@ def _figures(files: list[FileState]) -> list[str]:
 
 
 def _show_phases(report: Report, phases: tuple[Phase, ...], console: Console) -> None:
-    from coeval.cli.name_table import Row, print_table
+    from coeval.cli.name_table import NameRow, print_table
 
-    rows = [Row(phase, _figures([file for file in report.files if file.phase == phase])) for phase in phases]
+    rows = [
+        NameRow(phase, _figures([file for file in report.files if file.phase == phase])) for phase in phases
+    ]
     print_table(console, "", "phase", _columns(), rows)
 
 
@@ -101,34 +103,34 @@ def _columns() -> list[Column]:
 
 def _show_files(report: Report, console: Console) -> None:
     """Folders as headings, their files below; documents, which have no lines, only if damaged."""
-    from coeval.cli.name_table import Row, print_table
+    from coeval.cli.name_table import NameRow, print_table
 
-    rows: list[Row] = []
+    rows: list[NameRow] = []
     folder = ""
     for file in report.files:
         if not file.is_document or file.invalid:
             if file.path.parent.name != folder:
                 folder = file.path.parent.name
-                rows.append(Row(f"{folder}/", style="bold"))
-            rows.append(Row(f"  {file.path.name}", _figures([file])))
+                rows.append(NameRow(f"{folder}/", style="bold"))
+            rows.append(NameRow(f"  {file.path.name}", _figures([file])))
     print_table(console, "Files", "file", _columns(), rows)
 
 
 def _show_reasons(report: Report, console: Console) -> None:
-    from coeval.cli.name_table import Column, Row, print_table
+    from coeval.cli.name_table import Column, NameRow, print_table
     from coeval.pipeline.upkeep.validity import REASONS
 
     if not report.reasons:
         return
     rows = [
-        Row(reason, (phase, f"{count:,}", REASONS[reason]))
+        NameRow(reason, (phase, f"{count:,}", REASONS[reason]))
         for (phase, reason), count in report.reasons.most_common()
     ]
     columns = (Column("phase", words=True), Column("lines"), Column("meaning", words=True, free=True))
     print_table(console, "Invalid lines", "reason", columns, rows)
 
 
-def _show_lines(title: str, lines: list[Line], folder: Path, console: Console) -> None:
+def _show_lines(title: str, lines: list[DamagedLine], folder: Path, console: Console) -> None:
     from rich.text import Text
 
     from coeval.cli.say import say

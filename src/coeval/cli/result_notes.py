@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from coeval.analysis.cut_off import CutOff, cut_off_sentence, warning_of_cut_off
+from coeval.analysis.cut_off import CutOffAnswers, cut_off_sentence, warning_of_cut_off
 from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
 from coeval.analysis.label_columns import LABELS
 from coeval.core.plain import plain
@@ -67,9 +67,11 @@ def _of_labels(results: Results, scored: bool) -> list[str]:
     return notes
 
 
-def _cut_off(scores: Sequence[StudentScore]) -> list[CutOff]:
+def _cut_off(scores: Sequence[StudentScore]) -> list[CutOffAnswers]:
     return [
-        CutOff(plain(score.student), score.truncated, score.answers) for score in scores if score.task is None
+        CutOffAnswers(plain(score.student), score.truncated, score.answers)
+        for score in scores
+        if score.task is None
     ]
 
 

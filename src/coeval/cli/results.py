@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 
-class Part(StrEnum):
+class ResultsPart(StrEnum):
     FACTOR = "factor"
     ATTRIBUTE = "attribute"
     JUDGE = "judge"
@@ -19,7 +19,7 @@ class Part(StrEnum):
 def results(
     run: Annotated[Path, typer.Option("--run", help="The run folder. Example: --run ./runs/quickstart")],
     by: Annotated[
-        Part | None, typer.Option("--by", help="What scores are made of, in place of the scores.")
+        ResultsPart | None, typer.Option("--by", help="What scores are made of, in place of the scores.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="One line per score, for a spreadsheet.")] = False,

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from coeval.analysis.results_html import SIMULATED
 from coeval.cli.json_text import json_text
-from coeval.cli.name_table import Column, Row, print_table
+from coeval.cli.name_table import Column, NameRow, print_table
 from coeval.cli.result_notes import NO_LABEL
 from coeval.cli.result_table import bracketed, render
 from coeval.cli.say import say
@@ -85,14 +85,15 @@ def _show_rows(
     """On a terminal a part's name stands above its students; elsewhere on every row, for whoever searches."""
     by, columns = rows[0][0].by, [Column(heading) for heading in headings]
     if not console.file.isatty():
-        table = [Row(part.part, (_student(part), *figures)) for part, figures in rows]
+        table = [NameRow(part.part, (_student(part), *figures)) for part, figures in rows]
         print_table(console, title, by, [Column("student", words=True), *columns], table)
         return
     table = []
     for name, of_part in groupby(rows, key=lambda row: row[0].part):
-        table.append(Row(name))
+        table.append(NameRow(name))
         table += [
-            Row(f"  {_student(part)}", figures, "dim" if part.removed else "") for part, figures in of_part
+            NameRow(f"  {_student(part)}", figures, "dim" if part.removed else "")
+            for part, figures in of_part
         ]
     print_table(console, title, f"{by}, student", columns, table)
 

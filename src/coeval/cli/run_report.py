@@ -13,7 +13,7 @@ from coeval.api import Run, arun, find_keys
 from coeval.cli import streams
 from coeval.cli.gaps_view import tell_way_on
 from coeval.cli.loop import interruptible, run_async
-from coeval.cli.name_table import Column, Row, print_table
+from coeval.cli.name_table import Column, NameRow, print_table
 from coeval.cli.progress_view import Terminal
 from coeval.cli.result_table import render
 from coeval.cli.say import say, warn
@@ -24,8 +24,8 @@ from coeval.pipeline.config.resolve import resolve_models
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.plan.forecast import Forecast, forecast
 from coeval.pipeline.plan.recorded import Stance
-from coeval.pipeline.run_session import Options
-from coeval.pipeline.run_summary import PhaseOutcome, Summary
+from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.run_summary import PhaseOutcome, RunSummary
 from coeval.pipeline.start.inherit import inherited_phases
 from coeval.store.rundir import RunDir
 
@@ -33,7 +33,7 @@ from coeval.store.rundir import RunDir
 def count_calls(config: Config, how: dict[str, Any]) -> int:
     """``--dry-run``: models, tasks, modes, records and calls; the exit code."""
     results, messages = streams.results(), streams.messages()
-    options = Options(
+    options = RunOptions(
         continue_run=how["continue_run"],
         overwrite=how["overwrite"],
         only_models=how["only_models"],
@@ -57,16 +57,16 @@ def count_calls(config: Config, how: dict[str, Any]) -> int:
 
 def _show_models(config: Config, results: Console) -> None:
     columns = (Column("interface", words=True), Column("roles", words=True, free=True))
-    rows = [Row(model.name, (model.interface, ", ".join(model.roles))) for model in config.models]
+    rows = [NameRow(model.name, (model.interface, ", ".join(model.roles))) for model in config.models]
     print_table(results, "Models", "model", columns, rows)
 
 
-def _show_phases(config: Config, options: Options, foreseen: Forecast, results: Console) -> None:
+def _show_phases(config: Config, options: RunOptions, foreseen: Forecast, results: Console) -> None:
     rows = []
     for phase in PHASES:
         counts = (str(foreseen.owed_of_phase(phase)), str(foreseen.calls_of_phase(phase)))
-        rows.append(Row(phase, (_mode(config, options, phase), *counts)))
-    rows.append(Row("total", ("", str(foreseen.total_owed), str(foreseen.total)), "bold"))
+        rows.append(NameRow(phase, (_mode(config, options, phase), *counts)))
+    rows.append(NameRow("total", ("", str(foreseen.total_owed), str(foreseen.total)), "bold"))
     columns = (Column("mode", words=True), Column("records"), Column("calls"))
     print_table(results, "What is owed", "phase", columns, rows)
 
@@ -76,7 +76,9 @@ def _show_tasks(config: Config, foreseen: Forecast, results: Console) -> None:
     for task in config.tasks:
         sampling = task.sampling
         settings = (_span(sampling.target), _span(sampling.nuance), task.evaluation_mode)
-        rows.append(Row(task.name, (str(sampling.total), *settings, str(foreseen.calls_of_task(task.name)))))
+        rows.append(
+            NameRow(task.name, (str(sampling.total), *settings, str(foreseen.calls_of_task(task.name))))
+        )
     columns = (
         Column("items"),
         *(Column(heading, words=True) for heading in ("target", "nuance", "evaluation")),
@@ -93,7 +95,7 @@ def _span(count: str | tuple[int, int]) -> str:
     return str(low) if low == high else f"{low}–{high}"
 
 
-def _mode(config: Config, options: Options, phase: Phase) -> str:
+def _mode(config: Config, options: RunOptions, phase: Phase) -> str:
     """A phase's mode in words: with ``resume_from``, phases 1–2 are New only where the file says so."""
     mode = options.mode(config, phase)
     takes_over = config.experiment.resume_from is not None and not options.continue_run
@@ -169,14 +171,14 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
     say(messages, f"Artifacts: {run.path}")
 
 
-def _tell_gaps(summary: Summary, messages: Console) -> None:
+def _tell_gaps(summary: RunSummary, messages: Console) -> None:
     warn(messages, "Not all that was asked for is there:")
     rows = []
     for phase, outcome in summary.phases.items():
         if outcome.missing:
             counts = (outcome.planned, outcome.planned - outcome.missing, outcome.missing)
             why = _why(outcome, interrupted=summary.interrupted)
-            rows.append(Row(phase, (*(f"{count:,}" for count in counts), why)))
+            rows.append(NameRow(phase, (*(f"{count:,}" for count in counts), why)))
     columns = (*map(Column, ("planned", "there", "missing")), Column("why", words=True, free=True))
     print_table(messages, "", "phase", columns, rows)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from coeval.analysis.judged_answers import Choice
+    from coeval.analysis.judged_answers import AnswerChoice
     from coeval.analysis.run_reader import RunReader
 
 _FEW = 10
@@ -73,7 +73,7 @@ def show(
     folder = existing_run(run)
     need_address_space()
     # Here, because they load duckdb and numpy.
-    from coeval.analysis.judged_answers import Choice, Order, choose_answers
+    from coeval.analysis.judged_answers import AnswerChoice, Order, choose_answers
     from coeval.cli import streams
     from coeval.cli.answer_view import AnswerView, answer_lines
     from coeval.cli.say import say, warn
@@ -81,7 +81,7 @@ def show(
 
     most = min(filter(None, (worst, limit)), default=None if as_json or identity else _FEW)
     order: Order = "worst" if worst is not None else "disagreement" if disagreement else "id"
-    choice = Choice(tuple(student or ()), tuple(task or ()), identity, order, most)
+    choice = AnswerChoice(tuple(student or ()), tuple(task or ()), identity, order, most)
     messages = streams.messages()
     with reading(folder) as (reader, notes):
         for note in (*reader.notes(), *notes):
@@ -97,7 +97,7 @@ def show(
         say(messages, f"{left:,} more answers; --limit {fitting} shows all of them", "dim")
 
 
-def _nothing(reader: RunReader, choice: Choice) -> str:
+def _nothing(reader: RunReader, choice: AnswerChoice) -> str:
     """Why nothing fits, where that is no error.
 
     Raises

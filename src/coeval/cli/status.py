@@ -89,7 +89,7 @@ def _standing(folder: RunDir, meta: Meta, report: Report | None) -> str:
 
 def _show_phases(folder: RunDir, report: Report | None, console: Console) -> None:
     from coeval.analysis.empty_answers import empty_answers_sentence
-    from coeval.cli.name_table import Column, Row, print_table
+    from coeval.cli.name_table import Column, NameRow, print_table
     from coeval.cli.say import say, warn
     from coeval.pipeline.config.schema import PHASES
     from coeval.pipeline.phases.supplied import waiting_items
@@ -110,7 +110,7 @@ def _show_phases(folder: RunDir, report: Report | None, console: Console) -> Non
         else:
             figures = [len(list(folder.folder(phase).glob("*.json"))), None, None, missing]
         cells = ("" if figure is None else f"{figure:,}" for figure in figures)
-        rows.append(Row(phase, ("yes" if complete else "no", *cells)))
+        rows.append(NameRow(phase, ("yes" if complete else "no", *cells)))
     columns = (Column("complete", words=True), *map(Column, ("files", "records", "failed", "missing")))
     print_table(console, "", "phase", columns, rows)
     if said := empty_answers_sentence(recorded.empty_answers(), "of"):
@@ -168,7 +168,7 @@ def _show_errors(folder: RunDir, console: Console) -> None:
 
     from rich.text import Text
 
-    from coeval.cli.name_table import Column, Row, print_table
+    from coeval.cli.name_table import Column, NameRow, print_table
     from coeval.cli.say import say
 
     groups: Counter[tuple[str, str, str]] = Counter()
@@ -179,7 +179,7 @@ def _show_errors(folder: RunDir, console: Console) -> None:
     if not last:
         return
     rows = [
-        Row(phase, (model, kind, f"{times:,}"))
+        NameRow(phase, (model, kind, f"{times:,}"))
         for (phase, model, kind), times in groups.most_common(_MOST_GROUPS)
     ]
     columns = (Column("model", words=True), Column("error", words=True), Column("times"))

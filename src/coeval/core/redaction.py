@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from coeval.core.key_shapes import KEY_SHAPED
-from coeval.core.secret_forms import PART, VIEWS, View, is_common, is_weak, spellings
+from coeval.core.secret_forms import PART, VIEWS, TextView, is_common, is_weak, spellings
 from coeval.core.secret_traces import Traces
 from coeval.core.shown_url import without_url_secrets
 
@@ -108,7 +108,9 @@ class Redactor:
     def _without(self, text: str, views: Sequence[re.Pattern[str]], *, strict: bool) -> str:
         if len(text) > _MOST:
             return self._without(text[:_MOST], views, strict=strict) + REDACTED
-        spans = sorted(span for folded in views for span in self._spans(text, View.of(text, folded), strict))
+        spans = sorted(
+            span for folded in views for span in self._spans(text, TextView.of(text, folded), strict)
+        )
         kept: list[str] = []
         at = 0
         for start, end in spans:
@@ -117,7 +119,7 @@ class Redactor:
             at = max(at, end)
         return "".join((*kept, text[at:]))
 
-    def _spans(self, text: str, view: View, strict: bool) -> Iterator[tuple[int, int]]:
+    def _spans(self, text: str, view: TextView, strict: bool) -> Iterator[tuple[int, int]]:
         said, parts, at = view.text, self._parts, 0
         while at <= len(said) - PART:
             places = parts.get(said[at : at + PART])

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import quote
 
-__all__ = ["PART", "VIEWS", "View", "ascii_lower", "is_common", "is_weak", "spellings"]
+__all__ = ["PART", "VIEWS", "TextView", "ascii_lower", "is_common", "is_weak", "spellings"]
 
 PART = 8
 """Characters. Fewer of a secret are no secret; so many in a row are one, where it was cut."""
@@ -78,7 +78,7 @@ def _base64(data: bytes) -> Iterator[str]:
         yield coded[(0, 2, 3)[before] : len(coded) - (1 if after else 0)]
 
 
-class View(NamedTuple):
+class TextView(NamedTuple):
     """A text in lower case, with what stands for a character replaced by that character.
 
     ``starts`` and ``places`` say of each piece where it begins in ``text``, and where it stood before.
@@ -89,7 +89,7 @@ class View(NamedTuple):
     places: list[tuple[int, int]]
 
     @classmethod
-    def of(cls, text: str, folded: re.Pattern[str]) -> View:
+    def of(cls, text: str, folded: re.Pattern[str]) -> TextView:
         """``text`` with each match of ``folded``, one of `VIEWS`, replaced by what it means."""
         said: list[str] = []
         starts: list[int] = []

@@ -47,7 +47,7 @@ def score_labels(
     prediction is one of them, as it is declared, or None: the answer is none of the labels, because it
     states none of the values, or several.
     """
-    answer = _Answer(response, list(_boxed(response)), _json_pairs(response), _line_pairs(response))
+    answer = _LabelAnswer(response, list(_boxed(response)), _json_pairs(response), _line_pairs(response))
     scores: dict[str, LabelScore] = {}
     for label, value in expected.items():
         known = declared.get(label, ())
@@ -58,7 +58,7 @@ def score_labels(
     return scores
 
 
-class _Answer(NamedTuple):
+class _LabelAnswer(NamedTuple):
     """An answer, and what it says in boxes, in JSON and in lines ``name: value``, by folded names."""
 
     text: str
@@ -87,7 +87,7 @@ class _Answer(NamedTuple):
         return (self.text,)
 
 
-def _said(answer: _Answer, label: str, values: LabelValues, *, single: bool) -> str | None:
+def _said(answer: _LabelAnswer, label: str, values: LabelValues, *, single: bool) -> str | None:
     """The one value that the answer gives to ``label``; None where it gives none, or several.
 
     What is said as a whole goes before what is found amid other words: first the whole answer, then

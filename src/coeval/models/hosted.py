@@ -13,7 +13,7 @@ from coeval.core.redaction import Redactor
 from coeval.models.base import Model, ModelSpec
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import Dialect, FieldRejected, SchemaRejected
-from coeval.models.pacing.admission import Standing
+from coeval.models.pacing.admission import Admission
 from coeval.models.transport.call import Answered, Call
 from coeval.models.transport.http import Endpoint, Http
 from coeval.models.transport.reach import reach
@@ -33,7 +33,7 @@ class HostedModel(Model):
         dialect: Dialect,
         http: Http,
         endpoint: Endpoint,
-        standing: Standing,
+        standing: Admission,
     ) -> None:
         self.name = spec.name
         self.interface = spec.interface

@@ -23,7 +23,7 @@ from coeval.models.dialects.registry import dialect_of
 from coeval.models.hosted import HostedModel
 from coeval.models.keys import Credential, Keys
 from coeval.models.local.local_model import LocalModel, find_runtime
-from coeval.models.pacing.admission import REFUSALS_TO_STOP, Standing
+from coeval.models.pacing.admission import REFUSALS_TO_STOP, Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.quota import Permits
 from coeval.models.signers import signer_of
@@ -117,10 +117,10 @@ class Models(Mapping[str, Model]):
         dialect = dialect_of(address.host)
         return HostedModel(spec, address.host, dialect, self.http, endpoint, standing)
 
-    def _standing(self, spec: ModelSpec) -> Standing:
-        return Standing(spec.name, self._permits.get(spec.name))
+    def _standing(self, spec: ModelSpec) -> Admission:
+        return Admission(spec.name, self._permits.get(spec.name))
 
-    def _held_to_limits(self, spec: ModelSpec, model: Model, standing: Standing) -> Model:
+    def _held_to_limits(self, spec: ModelSpec, model: Model, standing: Admission) -> Model:
         limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
         if all(limit is None for limit in limits):
             return model
@@ -277,7 +277,7 @@ def _limiter(specs: list[ModelSpec]) -> Limiter:
 class _Counted(Model):
     """A model in this process, that sends nothing, and whose calls count against its quota all the same."""
 
-    def __init__(self, model: Model, standing: Standing) -> None:
+    def __init__(self, model: Model, standing: Admission) -> None:
         self.name = model.name
         self.interface = model.interface
         self._model = model
@@ -291,7 +291,7 @@ class _Counted(Model):
 class _Held(Model):
     """A model in this process that is asked no more at once, and no faster, than its user allows."""
 
-    def __init__(self, model: Model, limiter: Limiter, standing: Standing) -> None:
+    def __init__(self, model: Model, limiter: Limiter, standing: Admission) -> None:
         self.name = model.name
         self.interface = model.interface
         self._model = model

@@ -21,16 +21,16 @@ from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import Proposal, ProposalWork
 from coeval.pipeline.phases.supplied import short_supplies
 from coeval.pipeline.plan.changes import NOUN, refuse_changed, remember_recipes
-from coeval.pipeline.plan.count_plan import Survey, survey
+from coeval.pipeline.plan.count_plan import PlanCount, count_plan
 from coeval.pipeline.plan.forecast import expected
-from coeval.pipeline.plan.preview import look_ahead, make_plan
+from coeval.pipeline.plan.preview import make_plan, preview_run
 from coeval.pipeline.plan.recorded import Recorded, Stance
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
-from coeval.pipeline.plan.setup_tasks import UNKNOWN, build_scene
-from coeval.pipeline.plan.task_setup import Scene
-from coeval.pipeline.run_flow import River
-from coeval.pipeline.run_session import Options, Running
-from coeval.pipeline.run_summary import Summary
+from coeval.pipeline.plan.setup_tasks import UNKNOWN, build_setup
+from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.pipeline.run_flow import RunFlow
+from coeval.pipeline.run_session import RunOptions, RunSession
+from coeval.pipeline.run_summary import RunSummary
 from coeval.pipeline.start.begin import Begun, begun
 
 log = logging.getLogger("coeval")
@@ -56,13 +56,13 @@ class _Logged:
 
 async def arun(
     config: Config,
-    options: Options | None = None,
+    options: RunOptions | None = None,
     *,
     keys: Keys,
     watcher: Watcher | None = None,
     interrupt: asyncio.Event | None = None,
     http: Http | None = None,
-) -> Summary:
+) -> RunSummary:
     """Carry a run as far as it goes: everything owed is asked for, every end is recorded.
 
     Failures and gaps do not raise; they stand in the summary. Setting ``interrupt`` ends the run within
@@ -78,7 +78,7 @@ async def arun(
     StoreError
         the run folder cannot be read or written; what was recorded stays.
     """
-    options, told = options or Options(), watcher or Unwatched()
+    options, told = options or RunOptions(), watcher or Unwatched()
     watcher, doubtful = _Logged(told), list(doubts(config))
     for sentence in doubtful:
         told.warn(sentence)  # at once; there is no log yet
@@ -92,7 +92,7 @@ async def arun(
             _sum_up(start, plan, found)
             return start.running.summary
     except Draining as stopped:  # before there was anything to wait for
-        return Summary(interrupted=True, notes=[str(stopped)])
+        return RunSummary(interrupted=True, notes=[str(stopped)])
 
 
 @contextmanager
@@ -106,42 +106,42 @@ def _noted_if_cancelled(start: Begun) -> Iterator[None]:
         raise
 
 
-async def _phases(start: Begun, watcher: Watcher) -> tuple[Plan, Survey]:
-    running, outlook = start.running, start.outlook
-    scenes = await _draw_blueprint(start)
-    for scene in scenes:
-        for sentence in scene.clippings():
+async def _phases(start: Begun, watcher: Watcher) -> tuple[Plan, PlanCount]:
+    running, preview = start.running, start.preview
+    setups = await _draw_blueprint(start)
+    for setup in setups:
+        for sentence in setup.clippings():
             watcher.warn(sentence)
-    if outlook is not None and not outlook.unsettled and not start.blocked:
-        plan, found = outlook.plan, outlook.survey
+    if preview is not None and not preview.unsettled and not start.blocked:
+        plan, found = preview.plan, preview.plan_count
     else:
-        plan = _plan(running, running.options, scenes)
-        found = survey(plan)
-        refuse_changed(found, scenes, running.folder, running.options.stance)
+        plan = _plan(running, running.options, setups)
+        found = count_plan(plan)
+        refuse_changed(found, setups, running.folder, running.options.stance)
     for phase in FLOWING:
         planned, owed = found.phase(found.planned, phase), found.phase(found.owed, phase)
         calls = found.phase(found.calls, phase)
         running.board.expect(phase, recorded=planned - owed, owed=owed, calls=Calls(calls, calls))
-    remember_recipes(running.folder, scenes)
+    remember_recipes(running.folder, setups)
     if running.options.phase_barriers:
-        await _one_by_one(running, scenes)
+        await _one_by_one(running, setups)
     else:
         await _flow(running, plan, found, FLOWING)
     return plan, found
 
 
-async def _one_by_one(running: Running, scenes: list[Scene]) -> None:
+async def _one_by_one(running: RunSession, setups: list[TaskSetup]) -> None:
     """Phases 3–5 with barriers between them. Each is planned from what the one before has left on disk;
     what followed from a record that this run has made anew no longer stands, whatever its stance."""
     renewed: set[str] = set()
     for phase in FLOWING:
         if not running.summary.interrupted:
-            plan = _plan(running, running.options, scenes, renewed)
-            await _flow(running, plan, survey(plan), (phase,), renewed)
+            plan = _plan(running, running.options, setups, renewed)
+            await _flow(running, plan, count_plan(plan), (phase,), renewed)
 
 
-async def _draw_blueprint(start: Begun) -> list[Scene]:
-    """Phases 1–2; the scenes of the tasks that can go on."""
+async def _draw_blueprint(start: Begun) -> list[TaskSetup]:
+    """Phases 1–2; the setups of the tasks that can go on."""
     running, blueprint = start.running, start.blueprint
     works = list(blueprint.works(running.asking))
     if works:
@@ -154,24 +154,24 @@ async def _draw_blueprint(start: Begun) -> list[Scene]:
     async for done in running.carry_out(from_iterable(works), blueprint.path, nothing_follows):
         if isinstance(done.record, Proposal) and done.record.status == "ok":
             proposals[done.work.key] = done.record
-    scenes = []
+    setups = []
     for task in running.config.tasks:
         settled = None if running.summary.interrupted else blueprint.settle(task, proposals)
         if settled is not None:
-            scenes.append(build_scene(running.config, task, settled))
+            setups.append(build_setup(running.config, task, settled))
             unheard = [work for work in works if work.task == task.name and work.key not in proposals]
             running.summary.notes += _without(task.name, unheard)
         else:
             start.blocked.append(task)
-    return scenes
+    return setups
 
 
 def _foretell(start: Begun) -> None:
     """Show what is planned from the first moment on; calls of phases 3–5 that depend on what phases 1–2
     find are a range until then."""
     running = start.running
-    outlook = start.outlook or look_ahead(running.config, running.options)
-    foreseen = expected(running.config, outlook)
+    preview = start.preview or preview_run(running.config, running.options)
+    foreseen = expected(running.config, preview)
     for phase in PHASES:
         planned, owed = foreseen.planned_of_phase(phase), foreseen.owed_of_phase(phase).high
         calls = foreseen.calls_of_phase(phase)
@@ -189,38 +189,38 @@ def _without(task: str, unheard: Sequence[ProposalWork]) -> Iterator[str]:
 
 
 def _plan(
-    running: Running, options: Options, scenes: Sequence[Scene], renewed: Set[str] = frozenset()
+    running: RunSession, options: RunOptions, setups: Sequence[TaskSetup], renewed: Set[str] = frozenset()
 ) -> Plan:
-    return make_plan(running.config, options, scenes, Recorded().read(running.folder), renewed)
+    return make_plan(running.config, options, setups, Recorded().read(running.folder), renewed)
 
 
 async def _flow(
-    running: Running,
+    running: RunSession,
     plan: Plan,
-    found: Survey,
+    found: PlanCount,
     phases: tuple[Phase, ...],
     renewed: set[str] | None = None,
 ) -> None:
     """Do what is owed in these phases; add the ids of what took the place of other records to ``renewed``."""
-    river = River(plan, found.open, running.folder, running.asking, phases)
-    async for done in running.carry_out(river.works(), river.path, river.follow):
+    run_flow = RunFlow(plan, found.open, running.folder, running.asking, phases)
+    async for done in running.carry_out(run_flow.works(), run_flow.path, run_flow.follow):
         if done.record is None or done.record.status != "ok":
-            for phase, records in river.cut_off(done.work).items():
+            for phase, records in run_flow.cut_off(done.work).items():
                 running.board.cut_off(phase, records)
             continue
-        if renewed is not None and river.replaces(done.work, done.record):
+        if renewed is not None and run_flow.replaces(done.work, done.record):
             renewed.add(done.record.id)
             continue
-        for spared in river.spared(done.work, done.record):
+        for spared in run_flow.spared(done.work, done.record):
             running.board.stands(*spared)
 
 
-def _sum_up(start: Begun, plan: Plan, found: Survey) -> None:
+def _sum_up(start: Begun, plan: Plan, found: PlanCount) -> None:
     """Account for every planned record, and close ``meta.json`` with it."""
     running, summary = start.running, start.running.summary
     if start.blocked:
-        scenes = [build_scene(running.config, task, UNKNOWN) for task in start.blocked]
-        blocked = survey(make_plan(running.config, running.options, scenes, Recorded()))
+        setups = [build_setup(running.config, task, UNKNOWN) for task in start.blocked]
+        blocked = count_plan(make_plan(running.config, running.options, setups, Recorded()))
         found.planned.update(blocked.planned)
         if not summary.interrupted:
             names = ", ".join(task.name for task in start.blocked)
@@ -246,23 +246,23 @@ def _sum_up(start: Begun, plan: Plan, found: Survey) -> None:
     running.folder.write_meta(meta)
 
 
-def _mixed(running: Running, plan: Plan) -> Iterator[str]:
+def _mixed(running: RunSession, plan: Plan) -> Iterator[str]:
     """What stands in the run, and so in its scores, of another configuration, where it may: kept, or not
     made again by the end."""
     if running.options.stance is Stance.REFUSE:
         return
     options = replace(running.options, stance=Stance.REFUSE, only_models=())
-    changed = survey(_plan(running, options, plan.scenes)).changed
+    changed = count_plan(_plan(running, options, plan.setups)).changed
     counts = {phase: sum(n for of, n in changed.items() if of.phase == phase) for phase in FLOWING}
     shown = ", ".join(f"{count:,} {NOUN[phase]}" for phase, count in counts.items() if count)
     if shown:
         yield f"of another configuration, and counted all the same: {shown}; {REDO_CHANGED} makes them again"
 
 
-def _owed_elsewhere(running: Running, plan: Plan) -> set[Phase]:
+def _owed_elsewhere(running: RunSession, plan: Plan) -> set[Phase]:
     """The phases in which models are owed work that ``--only-models`` left out."""
     if not running.options.only_models:
         return set()
-    found = survey(_plan(running, replace(running.options, only_models=()), plan.scenes))
+    found = count_plan(_plan(running, replace(running.options, only_models=()), plan.setups))
     owed = {phase for phase in FLOWING if found.phase(found.owed, phase)}
     return owed | {"data_generation"} if found.unsupplied else owed

@@ -18,7 +18,7 @@ from coeval.models.quota import UsageLedger
 from coeval.pipeline.config.schema import PHASES, Config, Mode, Phase
 from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.plan.task_setup import Asking
-from coeval.pipeline.run_summary import ErrorLine, Summary
+from coeval.pipeline.run_summary import ErrorLine, RunSummary
 from coeval.store.journal import Journal
 from coeval.store.rundir import RunDir, now
 
@@ -31,7 +31,7 @@ DRAIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RunOptions:
     """How a run is started; the defaults are those of ``coeval run`` without flags."""
 
     continue_run: bool = False
@@ -48,18 +48,18 @@ class Options:
 
 
 @dataclass(slots=True)
-class Running:
+class RunSession:
     """What the phases of one run share. Setting ``interrupt`` ends it, saving all that is finished."""
 
     config: Config
-    options: Options
+    options: RunOptions
     folder: RunDir
     models: Models
     ledger: UsageLedger
     journal: Journal
     board: Board
     interrupt: asyncio.Event
-    summary: Summary = field(default_factory=Summary)
+    summary: RunSummary = field(default_factory=RunSummary)
 
     @property
     def asking(self) -> Asking:

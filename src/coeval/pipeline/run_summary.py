@@ -53,7 +53,7 @@ class PhaseOutcome:
 
 
 @dataclass(slots=True, repr=False)
-class Summary:
+class RunSummary:
     """A run's end. ``interrupted``: somebody stopped it; ``notes``: what a user should know; ``short``: files
     of items that people have to add to."""
 

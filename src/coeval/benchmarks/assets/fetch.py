@@ -17,7 +17,7 @@ from coeval.benchmarks.assets.cache import Cache, is_whole, sha256_of
 from coeval.benchmarks.assets.constants import string_constant
 from coeval.benchmarks.assets.download import download
 from coeval.benchmarks.assets.index import download_wheel
-from coeval.benchmarks.assets.manifest import Asset, AssetFile, Manifest, Parcel, Source, SourceFailed
+from coeval.benchmarks.assets.manifest import Asset, AssetFile, AssetSource, Manifest, Parcel, SourceFailed
 from coeval.store.jsonl import store_error
 
 __all__ = ["Fetcher", "Progress"]
@@ -111,7 +111,7 @@ class Fetcher:
             reasons.append(f"{source.member} is not what the manifest says of it")
         raise SourceFailed("; ".join(reasons))
 
-    def _taken_out(self, source: Source) -> bytes:
+    def _taken_out(self, source: AssetSource) -> bytes:
         path = self._parcel(source.parcel)
         if not source.member:
             return path.read_bytes()

@@ -22,9 +22,9 @@ __all__ = [
     "Asset",
     "AssetFile",
     "AssetMissing",
+    "AssetSource",
     "Manifest",
     "Parcel",
-    "Source",
     "SourceFailed",
     "read_manifest",
 ]
@@ -64,7 +64,7 @@ class Parcel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"wheel {self.requirement}" if self.requirement else f"{self.path} of {self.repo} ({self.hub})"
 
 
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AssetSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file's place in a parcel: a member of it, a string constant of a member, or the parcel itself."""
 
     parcel: str
@@ -77,7 +77,7 @@ class AssetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     path: str
     sha256: tuple[str, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[AssetSource, ...]
     bytes: int | None = None
 
 

@@ -61,7 +61,7 @@ def read_punkt_model(folder: Path) -> PunktModel:
     )
 
 
-class _Token(NamedTuple):
+class _Piece(NamedTuple):
     text: str
     kind: str
     ends_sentence: bool
@@ -86,19 +86,19 @@ class PunktSplitter:
         ]
         return any(self._ends(tokens[i], tokens[i + 1]) for i in range(len(tokens) - 1))
 
-    def _token(self, text: str) -> _Token:
+    def _token(self, text: str) -> _Piece:
         lower = text.lower()
         kind = "##number##" if _NUMBER.fullmatch(lower) else lower
         if text in {".", "?", "!"}:
-            return _Token(text, kind, ends_sentence=True, is_abbreviation=False)
+            return _Piece(text, kind, ends_sentence=True, is_abbreviation=False)
         if not text.endswith(".") or text.endswith(".."):
-            return _Token(text, kind, ends_sentence=False, is_abbreviation=False)
+            return _Piece(text, kind, ends_sentence=False, is_abbreviation=False)
         stem = lower[:-1]
         known = self._model.abbreviations
         short = stem in known or stem.rsplit("-", 1)[-1] in known
-        return _Token(text, kind, ends_sentence=not short, is_abbreviation=short)
+        return _Piece(text, kind, ends_sentence=not short, is_abbreviation=short)
 
-    def _ends(self, token: _Token, following: _Token) -> bool:
+    def _ends(self, token: _Piece, following: _Piece) -> bool:
         """Whether a sentence ends between the two (the second pass, section 4 of the paper)."""
         if not token.text.endswith("."):
             return token.ends_sentence
@@ -122,7 +122,7 @@ class PunktSplitter:
                 return False
         return token.ends_sentence
 
-    def _starts_sentence(self, token: _Token, kind: str) -> bool | None:
+    def _starts_sentence(self, token: _Piece, kind: str) -> bool | None:
         """The orthographic heuristic: True, False, or None where it does not know."""
         if token.text in {";", ":", ",", ".", "!", "?"}:
             return False

@@ -25,7 +25,7 @@ ANSWERING, JUDGING = 1, 2
 """Ranks: where requests wait for one endpoint, judging goes first."""
 
 
-class Party(NamedTuple):
+class TaskModel(NamedTuple):
     """A model in one role of a task: how it is asked, and the recipe of what it says.
 
     ``label`` is how it is named among the open models, ``model`` its own id. ``seed`` is the run's where
@@ -43,7 +43,7 @@ class Party(NamedTuple):
     droppable: tuple[str, ...] = ()
 
     def request(self, request: Request, key: str, attempt: int, rank: int) -> Request:
-        """``request`` as this party is asked it: its sampling unless there is some, its seed."""
+        """``request`` as this model is asked it: its sampling unless there is some, its seed."""
         call = CallId(key, self.sample, attempt)
         return msgspec.structs.replace(
             request,
@@ -56,13 +56,13 @@ class Party(NamedTuple):
         )
 
 
-def party(
+def task_model(
     label: str, model: str, sampling: dict[str, Any], seed: int | None, sample: int = 0, template: str = ""
-) -> Party:
-    """A party; its recipe is a hash of everything about it that shapes what it says."""
+) -> TaskModel:
+    """A model in a role; its recipe is a hash of everything about it that shapes what it says."""
     own = None if seed is None else sample_seed(seed, sample)
     parts = {"model": model, "sampling": sampling, "seed": own, "template": digest(template)}
-    return Party(label, model, sampling, seed, digest(canonical(parts))[:12], sample)
+    return TaskModel(label, model, sampling, seed, digest(canonical(parts))[:12], sample)
 
 
 def asked_hash(messages: Sequence[Message]) -> str:
@@ -75,7 +75,7 @@ class AnswerWork:
     """Ask the tested model for one item. An empty answer is an answer, a declined one too."""
 
     phase: str
-    party: Party
+    task_model: TaskModel
     asked: Model
     item: Item
     tried: int
@@ -88,7 +88,7 @@ class AnswerWork:
 
     @property
     def model(self) -> str:
-        return self.party.label
+        return self.task_model.label
 
     @property
     def calls(self) -> int:
@@ -98,12 +98,12 @@ class AnswerWork:
         request = Request(self.item.messages, labels=self.item.labels)
         said = await ask(
             self.asked,
-            lambda i: self.party.request(request, self.key, self.tried + i, ANSWERING),
+            lambda i: self.task_model.request(request, self.key, self.tried + i, ANSWERING),
             lambda completion: completion,
             retries=RETRIES,
             tally=self.tally,
         )
-        sent = {name: value for name, value in self.party.sampling.items() if name not in said.dropped}
+        sent = {name: value for name, value in self.task_model.sampling.items() if name not in said.dropped}
         response = said.text or said.refusal or ""
         return Answer(**self._identity(), response=response, sampling=sent, **made(self.tally, self.tried))
 
@@ -114,8 +114,8 @@ class AnswerWork:
         return {
             "id": self.item.id,
             "prompt": prompt_of(self.item),
-            "model": self.party.model,
-            "recipe": self.party.recipe,
+            "model": self.task_model.model,
+            "recipe": self.task_model.recipe,
             "input_hash": asked_hash(self.item.messages),
         }
 
@@ -125,7 +125,7 @@ class JudgmentWork:
     """Ask the judge for one judgment, until it can be read."""
 
     phase: str
-    party: Party
+    task_model: TaskModel
     asked: Model
     item: str
     wanted: Ask
@@ -140,7 +140,7 @@ class JudgmentWork:
 
     @property
     def model(self) -> str:
-        return self.party.label
+        return self.task_model.label
 
     @property
     def calls(self) -> int:
@@ -149,7 +149,7 @@ class JudgmentWork:
     async def do(self) -> Judgment:
         value = await ask(
             self.asked,
-            lambda i: self.party.request(
+            lambda i: self.task_model.request(
                 self.wanted.request(self.tried + i), self.key, self.tried + i, JUDGING
             ),
             self._read,
@@ -171,9 +171,9 @@ class JudgmentWork:
         return {
             "id": self.wanted.id,
             "item": self.item,
-            "judge": self.party.model,
+            "judge": self.task_model.model,
             "raw": None if last is None else last.refusal or last.text,
-            "recipe": self.party.recipe,
+            "recipe": self.task_model.recipe,
             "input_hash": asked_hash(self.wanted.request(0).messages),
         }
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import assert_never
 
-from coeval.analysis.cut_off import CutOff
+from coeval.analysis.cut_off import CutOffAnswers
 from coeval.benchmarks.assets.library import Origin
 from coeval.benchmarks.base import Answer, Judgment, Scored
 from coeval.benchmarks.run.eval_spec import AssetUsed
-from coeval.benchmarks.run.task_run import Job
+from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.records import Kept
 
 __all__ = ["OF_INFERENCE", "count_dropped", "reasons"]
@@ -18,13 +18,15 @@ __all__ = ["OF_INFERENCE", "count_dropped", "reasons"]
 OF_INFERENCE = "only responses were asked for (--inference-only); judge them with --judge-only"
 
 
-def reasons(job: Job, scored: Scored | None, assets: Mapping[str, AssetUsed], cut: CutOff) -> tuple[str, ...]:
+def reasons(
+    task_run: TaskRun, scored: Scored | None, assets: Mapping[str, AssetUsed], cut: CutOffAnswers
+) -> tuple[str, ...]:
     """Sentences without an end, for a list; none where the figures can be compared.
 
     First what every task has in common, then what the benchmark has to say of its own.
     """
-    found = [] if scored is not None else [job.problem or OF_INFERENCE]
-    found += [*_of_data(job, assets), *_of_judge(job), *_of_records(job, cut)]
+    found = [] if scored is not None else [task_run.problem or OF_INFERENCE]
+    found += [*_of_data(task_run, assets), *_of_judge(task_run), *_of_records(task_run, cut)]
     return (*found, *(scored.reasons if scored is not None else ()))
 
 
@@ -33,9 +35,9 @@ def count_dropped(records: Iterable[Kept]) -> Counter[str]:
     return Counter(name for record in records if record.status == "ok" for name in record.dropped)
 
 
-def _of_data(job: Job, assets: Mapping[str, AssetUsed]) -> Iterator[str]:
-    if len(job.items) < job.n_prompts:
-        yield f"only the first {len(job.items):,} of {job.n_prompts:,} prompts (--max-examples)"
+def _of_data(task_run: TaskRun, assets: Mapping[str, AssetUsed]) -> Iterator[str]:
+    if len(task_run.items) < task_run.n_prompts:
+        yield f"only the first {len(task_run.items):,} of {task_run.n_prompts:,} prompts (--max-examples)"
     for name, used in assets.items():
         match used.origin:
             case Origin.GIVEN:
@@ -48,8 +50,8 @@ def _of_data(job: Job, assets: Mapping[str, AssetUsed]) -> Iterator[str]:
                 assert_never(used.origin)
 
 
-def _of_judge(job: Job) -> Iterator[str]:
-    benchmark, judge, settings = job.benchmark, job.judge, job.benchmark.settings.judge
+def _of_judge(task_run: TaskRun) -> Iterator[str]:
+    benchmark, judge, settings = task_run.benchmark, task_run.judge, task_run.benchmark.settings.judge
     if judge is None or settings is None:
         return
     if settings.is_tested_model:
@@ -61,12 +63,15 @@ def _of_judge(job: Job) -> Iterator[str]:
         yield f"the judge's sampling is not the official one: {', '.join(names)}"
 
 
-def _of_records(job: Job, cut: CutOff) -> Iterator[str]:
+def _of_records(task_run: TaskRun, cut: CutOffAnswers) -> Iterator[str]:
     if cut.too_many:
         yield cut.reason
-    for what, records in (("answers", job.recorded_answers()), ("judgments", job.recorded_judgments())):
+    for what, records in (
+        ("answers", task_run.recorded_answers()),
+        ("judgments", task_run.recorded_judgments()),
+    ):
         yield from _refused(what, records)
-    if missing := job.missing():
+    if missing := task_run.missing():
         shown = ", ".join(f"{count} {reason}" for reason, count in missing.items())
         yield f"records without a value: {shown}"
 

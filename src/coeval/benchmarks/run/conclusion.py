@@ -11,8 +11,8 @@ import msgspec
 
 from coeval.benchmarks.base import Unit
 from coeval.benchmarks.run.runner import EndOfAsking, Prepared
-from coeval.benchmarks.run.task_run import Job, RecordCounts
-from coeval.benchmarks.run.task_summary import Summary, summarise, write
+from coeval.benchmarks.run.task_run import RecordCounts, TaskRun
+from coeval.benchmarks.run.task_summary import TaskSummary, summarise, write
 
 __all__ = ["Outcome", "Spread", "TaskOutcome", "conclude", "over_runs"]
 
@@ -24,7 +24,7 @@ class TaskOutcome:
 
     label: str
     folder: Path
-    summary: Summary | None
+    summary: TaskSummary | None
     problem: str | None = None
     left_at: RecordCounts | None = None
 
@@ -70,45 +70,45 @@ def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
         a file cannot be written; what was recorded stays.
     """
     outcome = Outcome(stopped=ended.stopped, interrupted=ended.interrupted)
-    for job in prepared.jobs if ended.begun else ():
+    for task_run in prepared.task_runs if ended.begun else ():
         # Stopped while models were asked: what is whole is scored. Stopped here: nothing more is.
-        whole = job.is_all_there() if ended.interrupted else not outcome.interrupted
+        whole = task_run.is_all_there() if ended.interrupted else not outcome.interrupted
         try:
-            concluded = _scored(job, prepared) if whole else _left(job)
+            concluded = _scored(task_run, prepared) if whole else _left(task_run)
         except KeyboardInterrupt:
             if outcome.interrupted:
                 raise
             outcome.interrupted = True
-            concluded = _left(job)
+            concluded = _left(task_run)
         outcome.tasks.append(concluded)
     return outcome
 
 
-def _left(job: Job) -> TaskOutcome:
-    return TaskOutcome(job.label, job.folder.path, None, left_at=job.counts())
+def _left(task_run: TaskRun) -> TaskOutcome:
+    return TaskOutcome(task_run.label, task_run.folder.path, None, left_at=task_run.counts())
 
 
-def _scored(job: Job, prepared: Prepared) -> TaskOutcome:
+def _scored(task_run: TaskRun, prepared: Prepared) -> TaskOutcome:
     evaluation = prepared.evaluation
-    waits = evaluation.mode == "inference" and job.benchmark.is_judged
-    scored = None if waits else job.score()
+    waits = evaluation.mode == "inference" and task_run.benchmark.is_judged
+    scored = None if waits else task_run.score()
     if scored is None and not waits:
-        return TaskOutcome(job.label, job.folder.path, None, job.problem)
-    summary = summarise(job, scored, evaluation, prepared.assets[job.task])
-    write(job, scored, summary)
-    return TaskOutcome(job.label, job.folder.path, summary)
+        return TaskOutcome(task_run.label, task_run.folder.path, None, task_run.problem)
+    summary = summarise(task_run, scored, evaluation, prepared.assets[task_run.task])
+    write(task_run, scored, summary)
+    return TaskOutcome(task_run.label, task_run.folder.path, summary)
 
 
 def over_runs(tasks: Iterable[TaskOutcome]) -> dict[str, dict[str, Spread]]:
     """Task → metric → its figures over the samples that have one; empty where each task has one sample."""
-    found: dict[str, list[Summary]] = {}
+    found: dict[str, list[TaskSummary]] = {}
     for task in tasks:
         if task.summary is not None and task.summary.run is not None:
             found.setdefault(task.summary.task, []).append(task.summary)
     return {task: _spreads(summaries) for task, summaries in found.items()}
 
 
-def _spreads(summaries: Sequence[Summary]) -> dict[str, Spread]:
+def _spreads(summaries: Sequence[TaskSummary]) -> dict[str, Spread]:
     spreads: dict[str, Spread] = {}
     for name, metric in summaries[0].metrics.items():
         values = tuple(

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from coeval.benchmarks.base import Answer, Judgment
 from coeval.benchmarks.run.benchmark_works import AnswerWork, JudgmentWork
-from coeval.benchmarks.run.eval_spec import Evaluation, judge_party
-from coeval.benchmarks.run.task_run import Job
+from coeval.benchmarks.run.eval_spec import EvalSpec, judge_model
+from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import AskError, ModelStopped, ModelUnavailable
 from coeval.core.records import Kept
 from coeval.engine.execute import Done, Flow
@@ -26,42 +26,46 @@ DRAIN_S = 5.0
 """How long requests on the wire may still finish after an interruption."""
 
 
-class Errand:
-    """The jobs of an evaluation with open models and journal.
+class EvalSession:
+    """The task_runs of an evaluation with open models and journal.
 
     Afterwards ``stopped`` says which models were given up and why, and ``interrupted`` whether
     somebody ended it.
     """
 
-    def __init__(self, evaluation: Evaluation, jobs: Sequence[Job], models: Models, journal: Journal) -> None:
+    def __init__(
+        self, evaluation: EvalSpec, task_runs: Sequence[TaskRun], models: Models, journal: Journal
+    ) -> None:
         self._evaluation = evaluation
-        self._jobs = jobs
+        self._task_runs = task_runs
         self._models = models
         self._journal = journal
         self.stopped: dict[str, str] = {}
         self.interrupted = False
-        self._owner = {label: job for job in jobs for label in (job.label, job.judging)}
-        self.board = Board(self._owner, {job.judging: job.label for job in jobs})
+        self._owner = {
+            label: task_run for task_run in task_runs for label in (task_run.label, task_run.judging)
+        }
+        self.board = Board(self._owner, {task_run.judging: task_run.label for task_run in task_runs})
 
     def read_recorded(self) -> None:
         """Take in what the folders hold."""
-        for job in self._jobs:
-            if job.given is None:
-                job.read_answers()
-            job.read_judgments()
+        for task_run in self._task_runs:
+            if task_run.given is None:
+                task_run.read_answers()
+            task_run.read_judgments()
 
     def take_up_folders(self, note: Callable[[str], None]) -> None:
         """Make each folder's files those of this evaluation; given responses are kept there as answers."""
-        for job in self._jobs:
-            if job.tested is None:
+        for task_run in self._task_runs:
+            if task_run.tested is None:
                 continue
-            if (said := job.folder.take_up(job.tested)) is not None:
+            if (said := task_run.folder.take_up(task_run.tested)) is not None:
                 note(said)
-            if job.given is not None:
-                recorded = job.folder.answers(job.tested)
-                for answer in job.answers.values():
+            if task_run.given is not None:
+                recorded = task_run.folder.answers(task_run.tested)
+                for answer in task_run.answers.values():
                     if recorded.get(answer.id) != answer:
-                        self._journal.append(job.folder.responses, answer)
+                        self._journal.append(task_run.folder.responses, answer)
 
     async def meet(self, note: Callable[[str], None]) -> None:
         """Ask each model that owes something one question, and let tasks get to know their judge.
@@ -71,7 +75,7 @@ class Errand:
         ModelUnavailable
             one does not answer.
         """
-        owing = {label for job in self._jobs for label in self._owing(job)}
+        owing = {label for task_run in self._task_runs for label in self._owing(task_run)}
         if owing:
             note(f"asking whether they answer: {', '.join(sorted(owing))}")
         silent = [result for result in await probe({n: self._models[n] for n in owing}) if not result.ok]
@@ -81,39 +85,43 @@ class Errand:
                 "\n".join(["these models do not answer, and nothing was asked of them:", *reasons])
             )
         met: set[int] = set()
-        for job in self._jobs:
+        for task_run in self._task_runs:
             # The samples of a task share their benchmark.
-            if job.judge is not None and job.judge.label in self._owing(job) and id(job.benchmark) not in met:
-                met.add(id(job.benchmark))
-                await self._introduce(job)
-        for job in self._jobs:
-            self._settle_judge(job)
+            if (
+                task_run.judge is not None
+                and task_run.judge.label in self._owing(task_run)
+                and id(task_run.benchmark) not in met
+            ):
+                met.add(id(task_run.benchmark))
+                await self._introduce(task_run)
+        for task_run in self._task_runs:
+            self._settle_judge(task_run)
 
-    def _owing(self, job: Job) -> set[str]:
-        """The models that the job has something to ask, a judge of answers to come among them."""
-        answers, judgments = self._answers(job), self._judgments(job)
-        judging = {job.judge.label} if job.judge is not None and (answers or judgments) else set()
+    def _owing(self, task_run: TaskRun) -> set[str]:
+        """The models that the task_run has something to ask, a judge of answers to come among them."""
+        answers, judgments = self._answers(task_run), self._judgments(task_run)
+        judging = {task_run.judge.label} if task_run.judge is not None and (answers or judgments) else set()
         return judging | {work.model for work in answers}
 
-    async def _introduce(self, job: Job) -> None:
-        if job.judge is None:
+    async def _introduce(self, task_run: TaskRun) -> None:
+        if task_run.judge is None:
             return
         try:
-            await job.benchmark.meet_judge(self._models[job.judge.label])
+            await task_run.benchmark.meet_judge(self._models[task_run.judge.label])
         except AskError as error:
             raise ModelUnavailable(
-                f"the judge {job.judge.model} cannot be asked for {job.task}: {error}"
+                f"the judge {task_run.judge.model} cannot be asked for {task_run.task}: {error}"
             ) from error
 
-    def _settle_judge(self, job: Job) -> None:
+    def _settle_judge(self, task_run: TaskRun) -> None:
         """What a task found out about its judge is part of the judge's recipe."""
         spec = self._evaluation.judging
-        if job.judge is None or spec is None:
+        if task_run.judge is None or spec is None:
             return
-        settled = judge_party(self._evaluation, spec, job)
-        if settled != job.judge:
-            job.judge = settled
-            job.read_judgments()
+        settled = judge_model(self._evaluation, spec, task_run)
+        if settled != task_run.judge:
+            task_run.judge = settled
+            task_run.read_judgments()
 
     async def carry_out(self, interrupt: asyncio.Event) -> None:
         """Make every record that is owed, as far as it goes."""
@@ -129,11 +137,11 @@ class Errand:
 
     async def _works(self) -> AsyncIterator[Work]:
         owed: list[Sequence[Work]] = []
-        for job in self._jobs:
-            answers, judgments = self._answers(job), self._judgments(job)
-            self._expect(job.label, len(job.items) - len(answers), len(answers))
-            to_come = sum(job.judgments_to_come(work.item) for work in answers)
-            self._expect(job.judging, len(job.wanted) - len(judgments), len(judgments) + to_come)
+        for task_run in self._task_runs:
+            answers, judgments = self._answers(task_run), self._judgments(task_run)
+            self._expect(task_run.label, len(task_run.items) - len(answers), len(answers))
+            to_come = sum(task_run.judgments_to_come(work.item) for work in answers)
+            self._expect(task_run.judging, len(task_run.wanted) - len(judgments), len(judgments) + to_come)
             owed += [judgments, answers]
         for works in owed:
             for work in works:
@@ -143,40 +151,40 @@ class Errand:
     def _expect(self, phase: str, recorded: int, owed: int) -> None:
         self.board.expect(phase, recorded=recorded, owed=owed, calls=Calls(owed, owed))
 
-    def _answers(self, job: Job) -> list[AnswerWork]:
-        if job.given is not None or job.tested is None:
+    def _answers(self, task_run: TaskRun) -> list[AnswerWork]:
+        if task_run.given is not None or task_run.tested is None:
             return []
-        return job.answer_works(self._models[job.tested.label])
+        return task_run.answer_works(self._models[task_run.tested.label])
 
-    def _judgments(self, job: Job) -> list[JudgmentWork]:
-        if job.judge is None:
+    def _judgments(self, task_run: TaskRun) -> list[JudgmentWork]:
+        if task_run.judge is None:
             return []
-        return job.judgment_works(self._models[job.judge.label], job.items)
+        return task_run.judgment_works(self._models[task_run.judge.label], task_run.items)
 
     def _keep(self, work: Work, record: Kept) -> None:
-        job = self._owner[work.phase]
+        task_run = self._owner[work.phase]
         match record:
             case Answer():
-                self._journal.append(job.folder.responses, record)
-                job.answers[record.id] = record
-            case Judgment() if job.judge is not None:
-                self._journal.append(job.folder.judgments(job.judge), record)
-                job.judgments[record.id] = record
+                self._journal.append(task_run.folder.responses, record)
+                task_run.answers[record.id] = record
+            case Judgment() if task_run.judge is not None:
+                self._journal.append(task_run.folder.judgments(task_run.judge), record)
+                task_run.judgments[record.id] = record
 
     def _follow(self, work: Work, _: Kept) -> Iterable[Work]:
-        job = self._owner[work.phase]
-        if not isinstance(work, AnswerWork) or job.judge is None:
+        task_run = self._owner[work.phase]
+        if not isinstance(work, AnswerWork) or task_run.judge is None:
             return ()
-        works = job.judgment_works(self._models[job.judge.label], [work.item])
-        if job.answers[work.item.id].status == "ok":
-            self.board.correct(job.judging, len(works) - job.judgments_to_come(work.item))
+        works = task_run.judgment_works(self._models[task_run.judge.label], [work.item])
+        if task_run.answers[work.item.id].status == "ok":
+            self.board.correct(task_run.judging, len(works) - task_run.judgments_to_come(work.item))
         return works
 
     def _account(self, done: Done) -> None:
         work, record = done.work, done.record
         if isinstance(work, AnswerWork) and (record is None or record.status == "failed"):
-            job = self._owner[work.phase]
-            self.board.cut_off(job.judging, job.judgments_to_come(work.item))
+            task_run = self._owner[work.phase]
+            self.board.cut_off(task_run.judging, task_run.judgments_to_come(work.item))
         if done.gap is not None:
             self.board.left(work.phase, done.gap)
             if isinstance(done.gap, ModelStopped):

@@ -1,4 +1,4 @@
-"""What an evaluation asks for, and its jobs: assets found, benchmarks built, folders taken up."""
+"""What an evaluation asks for, and its task_runs: assets found, benchmarks built, folders taken up."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from coeval.benchmarks.assets.cache import Stamp
 from coeval.benchmarks.assets.library import Origin
 from coeval.benchmarks.base import Benchmark, JudgeSettings, TaskSettings
 from coeval.benchmarks.registry import PREFIX, TASKS
-from coeval.benchmarks.run.benchmark_works import Party, party
+from coeval.benchmarks.run.benchmark_works import TaskModel, task_model
 from coeval.benchmarks.run.given_responses import read_given, source_of
 from coeval.benchmarks.run.task_folder import TaskFolder
-from coeval.benchmarks.run.task_run import Job
+from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import UsageError
 from coeval.core.plain_file import file_bytes
 from coeval.core.text import digest
@@ -39,7 +39,7 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True):
     responses: Path | None = None
 
 
-class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks × samples of one model.
 
     ``tested`` may be None where every task has its answers already. ``judge`` None means that the
@@ -130,8 +130,8 @@ def used_assets(assets: Mapping[str, Path], before: Stamps) -> dict[str, AssetUs
     }
 
 
-def jobs_of(evaluation: Evaluation, request: TaskRequest, assets: Mapping[str, Path]) -> Iterator[Job]:
-    """The task's jobs, one per sample."""
+def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Path]) -> Iterator[TaskRun]:
+    """The task's task_runs, one per sample."""
     kind, judging = _kind(request.name), evaluation.judging
     may_judge = kind.needs_judge and evaluation.mode != "inference"
     tested = evaluation.tested
@@ -155,28 +155,32 @@ def jobs_of(evaluation: Evaluation, request: TaskRequest, assets: Mapping[str, P
     for run in range(evaluation.num_runs) if evaluation.num_runs > 1 else (None,):
         label = benchmark.label if run is None else f"run_{run} {benchmark.label}"
         folder = TaskFolder(evaluation.folder(benchmark.label, run))
-        job = Job(label, benchmark.label, run, benchmark, items, len(prompts), folder, None)
+        task_run = TaskRun(label, benchmark.label, run, benchmark, items, len(prompts), folder, None)
         if request.responses is not None:
             written = digest(file_bytes(request.responses).decode())
-            job.tested = party("", settings.model, {}, None, template=written)
-            job.answers, job.given = read_given(request.responses, prompts, items, job.tested)
+            task_run.tested = task_model("", settings.model, {}, None, template=written)
+            task_run.answers, task_run.given = read_given(request.responses, prompts, items, task_run.tested)
         elif evaluation.mode != "judge" and tested is not None:
-            answering = _party(tested, evaluation.sampling, evaluation.seed, run or 0)
-            job.tested = answering._replace(droppable=evaluation.droppable)
+            answering = _task_model(tested, evaluation.sampling, evaluation.seed, run or 0)
+            task_run.tested = answering._replace(droppable=evaluation.droppable)
         if judged and judging is not None:
-            job.judge = judge_party(evaluation, judging, job)
-        yield job
+            task_run.judge = judge_model(evaluation, judging, task_run)
+        yield task_run
 
 
-def judge_party(evaluation: Evaluation, judging: ModelSpec, job: Job) -> Party:
+def judge_model(evaluation: EvalSpec, judging: ModelSpec, task_run: TaskRun) -> TaskModel:
     """The judge as the task asks it now: its recipe may change with what the judge can do."""
-    sampling = job.benchmark.judge_sampling() | evaluation.judge_sampling
-    return _party(judging, sampling, evaluation.seed, job.run or 0, job.benchmark.judge_template())
+    sampling = task_run.benchmark.judge_sampling() | evaluation.judge_sampling
+    return _task_model(
+        judging, sampling, evaluation.seed, task_run.run or 0, task_run.benchmark.judge_template()
+    )
 
 
-def _party(spec: ModelSpec, sampling: dict[str, Any], seed: int, sample: int, template: str = "") -> Party:
+def _task_model(
+    spec: ModelSpec, sampling: dict[str, Any], seed: int, sample: int, template: str = ""
+) -> TaskModel:
     sends_seed = HOSTS[spec.interface].seeds_by_default and "seed" not in sampling
-    return party(spec.name, spec.model, sampling, seed if sends_seed else None, sample, template)
+    return task_model(spec.name, spec.model, sampling, seed if sends_seed else None, sample, template)
 
 
 def _kind(name: str) -> type[Benchmark]:
@@ -189,7 +193,7 @@ def _kind(name: str) -> type[Benchmark]:
     raise UsageError(f"there is no task {name!r}; tasks are {', '.join(TASKS)}, and {PREFIX}PATH_TO_RUN")
 
 
-def model_of(evaluation: Evaluation, request: TaskRequest) -> str:
+def model_of(evaluation: EvalSpec, request: TaskRequest) -> str:
     """Whose answers the task is about; those of a file are known by its path where nobody names a model."""
     if evaluation.tested is not None:
         return evaluation.tested.model

@@ -11,7 +11,7 @@ import msgspec
 
 from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.base import Answer, Item
-from coeval.benchmarks.run.benchmark_works import Party, asked_hash, prompt_of
+from coeval.benchmarks.run.benchmark_works import TaskModel, asked_hash, prompt_of
 from coeval.core.errors import UsageError
 
 
@@ -40,7 +40,7 @@ def source_of(path: Path) -> str:
     return Path(os.path.normpath(path)).as_posix()
 
 
-def read_given(path: Path, prompts: Sequence[Item], items: Sequence[Item], party: Party) -> Given:
+def read_given(path: Path, prompts: Sequence[Item], items: Sequence[Item], task_model: TaskModel) -> Given:
     """The answers to ``items`` in a JSONL file of ``{key or prompt, response}``; the last of an item wins.
 
     A null response is an empty one. ``prompts`` are all of the task, ``items`` those to be scored.
@@ -63,7 +63,7 @@ def read_given(path: Path, prompts: Sequence[Item], items: Sequence[Item], party
         if item is None:
             unknown += 1
         else:
-            found[item.id] = _answer(item, record["response"] or "", party, source_of(path))
+            found[item.id] = _answer(item, record["response"] or "", task_model, source_of(path))
     answers = {item.id: found[item.id] for item in items if item.id in found}
     if not answers:
         raise UsageError(
@@ -82,13 +82,13 @@ def _item_of(record: dict[str, Any], by_id: dict[str, Item], by_prompt: dict[str
     return by_prompt.get(prompt.strip()) if isinstance(prompt, str) else None
 
 
-def _answer(item: Item, response: str, party: Party, source: str) -> Answer:
+def _answer(item: Item, response: str, task_model: TaskModel, source: str) -> Answer:
     return Answer(
         id=item.id,
         prompt=prompt_of(item),
         response=response,
-        model=party.model,
+        model=task_model.model,
         source=source,
-        recipe=party.recipe,
+        recipe=task_model.recipe,
         input_hash=asked_hash(item.messages),
     )

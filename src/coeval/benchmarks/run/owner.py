@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.benchmarks.run.eval_spec import Evaluation, model_of
+from coeval.benchmarks.run.eval_spec import EvalSpec, model_of
 from coeval.benchmarks.run.given_responses import GivenCounts
 from coeval.benchmarks.run.task_folder import TaskFolder, first_answer
 from coeval.core.errors import Undecodable, UsageError
@@ -36,7 +36,7 @@ class _Claim(NamedTuple):
     unnamed: bool
 
 
-def refuse_another_model(evaluation: Evaluation) -> None:
+def refuse_another_model(evaluation: EvalSpec) -> None:
     """Look through the output folder for answers of another model. Touches nothing.
 
     Raises
@@ -57,7 +57,7 @@ def refuse_another_model(evaluation: Evaluation) -> None:
             raise _refusal(claim, wanted, evaluation)
 
 
-def _refusal(claim: _Claim, wanted: str, evaluation: Evaluation) -> UsageError:
+def _refusal(claim: _Claim, wanted: str, evaluation: EvalSpec) -> UsageError:
     ways = [f"another --output-dir for {wanted}"]
     if not claim.unnamed:
         ways.append(f"--model {claim.model}")

@@ -16,17 +16,17 @@ from pathlib import Path
 import msgspec
 
 from coeval.benchmarks.assets import Progress
-from coeval.benchmarks.run.eval_session import Errand
+from coeval.benchmarks.run.eval_session import EvalSession
 from coeval.benchmarks.run.eval_spec import (
     AssetUsed,
-    Evaluation,
+    EvalSpec,
     find_assets,
     jobs_of,
     stamps_of,
     used_assets,
 )
 from coeval.benchmarks.run.owner import refuse_another_model
-from coeval.benchmarks.run.task_run import Job
+from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import Draining, UsageError
 from coeval.engine.progress import Watcher
 from coeval.engine.waiting import telling_of_hosts, unless_interrupted
@@ -44,8 +44,8 @@ __all__ = ["EndOfAsking", "Prepared", "ask_owed", "held", "prepare"]
 class Prepared:
     """An evaluation of which every asset is there and every prompt is read."""
 
-    evaluation: Evaluation
-    jobs: list[Job]
+    evaluation: EvalSpec
+    task_runs: list[TaskRun]
     assets: Mapping[str, Mapping[str, AssetUsed]]
 
 
@@ -61,7 +61,7 @@ class EndOfAsking:
     stopped: Mapping[str, str] = field(default_factory=dict)
 
 
-def prepare(evaluation: Evaluation, watcher: Watcher, progress: Progress | None = None) -> Prepared:
+def prepare(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = None) -> Prepared:
     """Everything that can be wrong before a model is asked.
 
     Raises
@@ -72,29 +72,29 @@ def prepare(evaluation: Evaluation, watcher: Watcher, progress: Progress | None 
     """
     refuse_another_model(evaluation)
     paths = find_assets(evaluation.tasks, progress, watcher.note)
-    jobs: list[Job] = []
+    task_runs: list[TaskRun] = []
     assets: dict[str, Mapping[str, AssetUsed]] = {}
     for request, found in zip(evaluation.tasks, paths, strict=True):
         before = stamps_of(found)
         mine = list(jobs_of(evaluation, request, found))
         assets[mine[0].task] = used_assets(found, before)
-        jobs += mine
+        task_runs += mine
     if evaluation.mode == "judge":
-        for job in jobs:
-            if not job.folder.responses.exists():
+        for task_run in task_runs:
+            if not task_run.folder.responses.exists():
                 raise UsageError(
-                    f"{job.folder.path} holds no responses.jsonl to judge; "
+                    f"{task_run.folder.path} holds no responses.jsonl to judge; "
                     "ask the model first, without --judge-only"
                 )
-    return Prepared(evaluation, jobs, assets)
+    return Prepared(evaluation, task_runs, assets)
 
 
 @contextmanager
 def held(prepared: Prepared) -> Iterator[None]:
     """Be the only writer of every task's folder; raises UsageError naming the process that is."""
     with ExitStack() as stack:
-        for job in prepared.jobs:
-            stack.enter_context(job.folder.locked())
+        for task_run in prepared.task_runs:
+            stack.enter_context(task_run.folder.locked())
         yield
 
 
@@ -114,28 +114,33 @@ async def ask_owed(
     StoreError
         a folder cannot be read or written; what was recorded stays.
     """
-    evaluation, jobs = prepared.evaluation, prepared.jobs
+    evaluation, task_runs = prepared.evaluation, prepared.task_runs
     interrupt = interrupt or asyncio.Event()
     async with (
-        Models(_specs(evaluation, jobs), keys) as models,
+        Models(_specs(evaluation, task_runs), keys) as models,
         telling_of_hosts(models.http, watcher.warn),
         Journal(evaluation.output / "run_errors.jsonl", _torn_line) as journal,
     ):
-        errand = Errand(evaluation, jobs, models, journal)
-        errand.read_recorded()
+        session = EvalSession(evaluation, task_runs, models, journal)
+        session.read_recorded()
         try:
-            await unless_interrupted(errand.meet(watcher.note), interrupt, "nothing was asked")
+            await unless_interrupted(session.meet(watcher.note), interrupt, "nothing was asked")
         except Draining:
             return EndOfAsking(begun=False, interrupted=True)
-        errand.take_up_folders(watcher.note)
-        watcher.begin(errand.board)
-        await errand.carry_out(interrupt)
-    return EndOfAsking(begun=True, interrupted=errand.interrupted, stopped=errand.stopped)
+        session.take_up_folders(watcher.note)
+        watcher.begin(session.board)
+        await session.carry_out(interrupt)
+    return EndOfAsking(begun=True, interrupted=session.interrupted, stopped=session.stopped)
 
 
-def _specs(evaluation: Evaluation, jobs: Iterable[Job]) -> list[ModelSpec]:
-    """The models that some job may ask, each once."""
-    labels = {party.label for job in jobs for party in (job.tested, job.judge) if party is not None}
+def _specs(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> list[ModelSpec]:
+    """The models that some task_run may ask, each once."""
+    labels = {
+        task_model.label
+        for task_run in task_runs
+        for task_model in (task_run.tested, task_run.judge)
+        if task_model is not None
+    }
     known = {spec.name: spec for spec in (evaluation.tested, evaluation.judge) if spec is not None}
     return [spec for name, spec in known.items() if name in labels]
 

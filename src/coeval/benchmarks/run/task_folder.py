@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from coeval.benchmarks.base import Answer, Judgment
-from coeval.benchmarks.run.benchmark_works import Party
+from coeval.benchmarks.run.benchmark_works import TaskModel
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decoder
 from coeval.core.records import Kept, by_id
@@ -50,7 +50,7 @@ class TaskFolder:
     def summary(self) -> Path:
         return self.path / "summary.json"
 
-    def judgments(self, judge: Party) -> Path:
+    def judgments(self, judge: TaskModel) -> Path:
         return self.path / f"judgments.{file_name(judge.model)}-{judge.recipe[:8]}.jsonl"
 
     @contextmanager
@@ -59,7 +59,7 @@ class TaskFolder:
         with RunDir(self.path).locked():
             yield
 
-    def take_up(self, tested: Party) -> str | None:
+    def take_up(self, tested: TaskModel) -> str | None:
         """Make ``responses.jsonl`` the file of this recipe; a sentence if another's was set aside."""
         aside = self._aside(tested.model, tested.recipe)
         first = first_answer(self.responses)
@@ -80,20 +80,20 @@ class TaskFolder:
         first = first_answer(self.responses)
         return first.model if first is not None else ""
 
-    def answers(self, tested: Party | None) -> dict[str, Answer]:
+    def answers(self, tested: TaskModel | None) -> dict[str, Answer]:
         """The recorded answers by item, failed ones included where no good one is there.
 
         Those of ``tested``, also while they are set aside; None: those that ``responses.jsonl`` holds.
         """
         return by_id(_records(self.responses if tested is None else self._holding(tested), Answer))
 
-    def _holding(self, tested: Party) -> Path:
+    def _holding(self, tested: TaskModel) -> Path:
         """Where answers of this recipe lie, if there are any: what `take_up` makes ``responses.jsonl``."""
         first = first_answer(self.responses)
         others = first.recipe != tested.recipe if first is not None else not self.responses.exists()
         return self._aside(tested.model, tested.recipe) if others else self.responses
 
-    def judgments_of(self, judge: Party) -> dict[str, Judgment]:
+    def judgments_of(self, judge: TaskModel) -> dict[str, Judgment]:
         """The recorded judgments of this judge's recipe by ask, failed ones as among `answers`."""
         return by_id(_records(self.judgments(judge), Judgment))
 

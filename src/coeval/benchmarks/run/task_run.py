@@ -10,7 +10,7 @@ from itertools import chain
 
 import msgspec
 
-from coeval.analysis.cut_off import CutOff
+from coeval.analysis.cut_off import CutOffAnswers
 from coeval.analysis.empty_answers import EmptyAnswers
 from coeval.benchmarks.base import (
     Answer,
@@ -26,7 +26,7 @@ from coeval.benchmarks.run.benchmark_works import (
     JUDGMENTS_EACH,
     AnswerWork,
     JudgmentWork,
-    Party,
+    TaskModel,
     asked_hash,
 )
 from coeval.benchmarks.run.given_responses import GivenCounts
@@ -47,7 +47,7 @@ class RecordCounts(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Job:
+class TaskRun:
     """A task with its records. ``n_prompts`` is how many the benchmark has, ``items`` those to be scored.
 
     ``tested`` is None where stored answers are judged as they are, ``judge`` where nothing is
@@ -62,8 +62,8 @@ class Job:
     items: Sequence[Item]
     n_prompts: int
     folder: TaskFolder
-    tested: Party | None
-    judge: Party | None = None
+    tested: TaskModel | None
+    judge: TaskModel | None = None
     given: GivenCounts | None = None
     problem: str | None = None
     answers: dict[str, Answer] = field(default_factory=dict)
@@ -112,7 +112,9 @@ class Job:
             for item, wanted, record in self._owed_judgments(self.judge, items)
         ]
 
-    def _owed_judgments(self, judge: Party, items: Sequence[Item]) -> list[tuple[Item, Ask, Judgment | None]]:
+    def _owed_judgments(
+        self, judge: TaskModel, items: Sequence[Item]
+    ) -> list[tuple[Item, Ask, Judgment | None]]:
         """Each with its earlier record, if there is one; what is needed, owed or not, becomes ``wanted``."""
         if self.problem is not None:
             return []
@@ -155,10 +157,10 @@ class Job:
         """The records of the judgments that are wanted, failed ones included."""
         return [record for key in self.wanted if (record := self.judgments.get(key)) is not None]
 
-    def cut_off(self) -> CutOff:
+    def cut_off(self) -> CutOffAnswers:
         """How many of the good answers the limit on tokens cut off."""
         good = self._good_answers()
-        return CutOff(self.label, sum(record.truncated for record in good), len(good))
+        return CutOffAnswers(self.label, sum(record.truncated for record in good), len(good))
 
     def empty_answers(self) -> EmptyAnswers:
         """How many of the good answers hold nothing."""

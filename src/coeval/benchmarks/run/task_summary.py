@@ -10,9 +10,9 @@ import msgspec
 from coeval import __version__
 from coeval.benchmarks.base import Metric, Scored
 from coeval.benchmarks.run.comparable import count_dropped, reasons
-from coeval.benchmarks.run.eval_spec import AssetUsed, Evaluation
+from coeval.benchmarks.run.eval_spec import AssetUsed, EvalSpec
 from coeval.benchmarks.run.given_responses import GivenCounts
-from coeval.benchmarks.run.task_run import Job
+from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.records import Kept
 from coeval.store.jsonl import write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import now
@@ -54,7 +54,7 @@ class Empty(msgspec.Struct, frozen=True):
     truncated: int
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A task's ``summary.json``.
 
     ``counted`` is the unit of ``n_expected``, ``n_scored`` and ``n_failed``; the ``n`` of a metric counts
@@ -91,32 +91,32 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(
-    job: Job, scored: Scored | None, evaluation: Evaluation, assets: Mapping[str, AssetUsed]
-) -> Summary:
+    task_run: TaskRun, scored: Scored | None, evaluation: EvalSpec, assets: Mapping[str, AssetUsed]
+) -> TaskSummary:
     """The task's summary; ``scored`` is None where its answers are still to be judged."""
-    missing = job.missing()
-    answers = job.recorded_answers()
-    cut, empty = job.cut_off(), job.empty_answers()
-    why = reasons(job, scored, assets, cut)
-    return Summary(
-        task=job.task,
-        model=next((record.model for record in answers), job.benchmark.settings.model),
+    missing = task_run.missing()
+    answers = task_run.recorded_answers()
+    cut, empty = task_run.cut_off(), task_run.empty_answers()
+    why = reasons(task_run, scored, assets, cut)
+    return TaskSummary(
+        task=task_run.task,
+        model=next((record.model for record in answers), task_run.benchmark.settings.model),
         metrics=scored.metrics if scored is not None else {},
-        n_expected=scored.n_expected if scored is not None else len(job.items),
+        n_expected=scored.n_expected if scored is not None else len(task_run.items),
         n_scored=scored.n_scored if scored is not None else 0,
         n_failed=scored.n_failed if scored is not None else {},
-        counted=job.benchmark.counted if scored is not None else "prompts",
+        counted=task_run.benchmark.counted if scored is not None else "prompts",
         comparable=not why,
-        compared_with=job.benchmark.compared_with,
+        compared_with=task_run.benchmark.compared_with,
         reasons=why,
         remarks=scored.remarks if scored is not None else (),
         complete=not missing and scored is not None,
         missing=missing,
-        given=job.given,
-        inference=_inference(job),
-        judge=_judge(job),
+        given=task_run.given,
+        inference=_inference(task_run),
+        judge=_judge(task_run),
         seed=evaluation.seed,
-        run=job.run,
+        run=task_run.run,
         truncated=Truncated(cut.cut, cut.answers, _share(cut.cut, cut.answers)),
         empty=Empty(empty.empty, empty.answers, _share(empty.empty, empty.answers), empty.truncated),
         tables=scored.tables if scored is not None else {},
@@ -130,41 +130,41 @@ def _share(count: int, of: int) -> float | None:
     return count / of if of else None
 
 
-def write(job: Job, scored: Scored | None, summary: Summary) -> None:
+def write(task_run: TaskRun, scored: Scored | None, summary: TaskSummary) -> None:
     """``scores.jsonl`` (one line per item, with its judgments) and ``summary.json``, each replaced whole."""
     if scored is not None:
         judgments: dict[str, list[dict[str, Any]]] = {}
-        for key in job.wanted:
-            if (record := job.judgments.get(key)) is not None:
+        for key in task_run.wanted:
+            if (record := task_run.judgments.get(key)) is not None:
                 shown = {"id": key, "judge": record.judge, "value": record.value, "raw": record.raw}
                 if record.error is not None:
                     shown["error"] = msgspec.to_builtins(record.error)
                 judgments.setdefault(record.item, []).append(shown)
         lines = bytearray()
-        for item in job.items:
+        for item in task_run.items:
             line: dict[str, Any] = {"id": item.id, "scores": scored.items.get(item.id, {})}
-            if job.judge is not None:
+            if task_run.judge is not None:
                 line["judgments"] = judgments.get(item.id, [])
             lines += msgspec.json.encode(line) + b"\n"
-        write_bytes_atomic(job.folder.scores, bytes(lines))
-    write_json_atomic(job.folder.summary, summary)
+        write_bytes_atomic(task_run.folder.scores, bytes(lines))
+    write_json_atomic(task_run.folder.summary, summary)
 
 
-def _inference(job: Job) -> Asked | None:
-    records = job.recorded_answers()
+def _inference(task_run: TaskRun) -> Asked | None:
+    records = task_run.recorded_answers()
     if not records:
         return None
     good = [record for record in records if record.status == "ok"]
     last = (good or records)[-1]
-    asked = job.tested.sampling if job.tested is not None else {}
+    asked = task_run.tested.sampling if task_run.tested is not None else {}
     return _asked(last.model, asked if last.sampling is None else last.sampling, last.recipe, records)
 
 
-def _judge(job: Job) -> Asked | None:
-    judge, settings = job.judge, job.benchmark.settings.judge
+def _judge(task_run: TaskRun) -> Asked | None:
+    judge, settings = task_run.judge, task_run.benchmark.settings.judge
     if judge is None or settings is None:
         return None
-    asked = _asked(judge.model, judge.sampling, judge.recipe, job.recorded_judgments())
+    asked = _asked(judge.model, judge.sampling, judge.recipe, task_run.recorded_judgments())
     return msgspec.structs.replace(asked, is_tested_model=settings.is_tested_model)
 
 

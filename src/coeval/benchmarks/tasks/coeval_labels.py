@@ -18,7 +18,7 @@ from coeval.store.rundir import RunDir
 ONLY_LABELS = "its answers are compared with labels; no judge was asked"
 
 
-class Posed(NamedTuple):
+class LabelledItem(NamedTuple):
     """A datapoint with its task, the factors that a judge scores, and the template variables it fills."""
 
     task: TaskConfig
@@ -27,9 +27,9 @@ class Posed(NamedTuple):
     values: Mapping[str, str]
 
 
-def posed_as(item: Item) -> Posed:
+def posed_as(item: Item) -> LabelledItem:
     """What an item of a teacher-made benchmark is made of."""
-    found: Posed = item.fields["posed"]
+    found: LabelledItem = item.fields["posed"]
     return found
 
 

@@ -31,7 +31,7 @@ from coeval.benchmarks.registry import PREFIX
 from coeval.benchmarks.run.judgment_outcomes import mean_metric, metric_of
 from coeval.benchmarks.tasks.coeval_labels import (
     ONLY_LABELS,
-    Posed,
+    LabelledItem,
     compare_labels,
     declared_labels,
     posed_as,
@@ -45,7 +45,7 @@ from coeval.judging.verdict import parse_level, parse_levels
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
-from coeval.pipeline.phases.prepared_item import posed
+from coeval.pipeline.phases.prepared_item import prepared_item
 from coeval.pipeline.plan.recipes import task_fields
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.prompts import FACTOR_SCORE, evaluation_schema, find_template, render_rubric
@@ -94,9 +94,9 @@ class CoevalRun(Benchmark):
         for datapoint in _good_datapoints(self._run, self._planned):
             if (task := tasks.get(datapoint.task_id)) is not None:
                 template = find_template(task.prompt_library, "test", self.settings.model)
-                values = posed(datapoint, nuances[task.name].of(datapoint)).values
+                values = prepared_item(datapoint, nuances[task.name].of(datapoint)).values
                 text = fill(template, {**task_fields(task), **values})
-                fields = {"posed": Posed(task, datapoint, self._rubrics[task.name], values)}
+                fields = {"posed": LabelledItem(task, datapoint, self._rubrics[task.name], values)}
                 messages = (Message("user", text),)
                 items.append(Item(datapoint.id, messages, fields, labels[task.name]))
         if not items:

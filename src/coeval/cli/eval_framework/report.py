@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-from coeval.analysis.cut_off import CutOff, cut_off_sentence, warning_of_cut_off
+from coeval.analysis.cut_off import CutOffAnswers, cut_off_sentence, warning_of_cut_off
 from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
 from coeval.benchmarks.base import Metric, Unit
 from coeval.benchmarks.run.comparable import OF_INFERENCE
 from coeval.benchmarks.run.conclusion import Outcome, Spread, TaskOutcome, over_runs
 from coeval.benchmarks.run.given_responses import GivenCounts
 from coeval.benchmarks.run.task_run import RecordCounts
-from coeval.benchmarks.run.task_summary import Summary
-from coeval.cli.name_table import Column, Row, print_table
+from coeval.benchmarks.run.task_summary import TaskSummary
+from coeval.cli.name_table import Column, NameRow, print_table
 from coeval.cli.say import say, warn
 
 _NONE = "–"
@@ -56,13 +56,13 @@ def _show_figures(outcome: Outcome, console: Console) -> None:
         summary = task.summary
         if summary is None:
             state = "no result" if task.left_at is None else "stopped"
-            rows.append(Row(task.label, (state,), "bold red"))
+            rows.append(NameRow(task.label, (state,), "bold red"))
             continue
         counts = f"{summary.n_expected:,} {summary.counted}", f"{sum(summary.n_failed.values()):,}"
         state = "" if summary.metrics else "not judged"
-        rows.append(Row(task.label, (state, "", *counts), "bold"))
+        rows.append(NameRow(task.label, (state, "", *counts), "bold"))
         for name, metric in summary.metrics.items():
-            rows.append(Row(f"  {name}", (_value(metric), _interval(metric), f"{metric.n:,}")))
+            rows.append(NameRow(f"  {name}", (_value(metric), _interval(metric), f"{metric.n:,}")))
     columns = [Column(heading) for heading in ("value", "95 % interval", "n", "failed")]
     print_table(console, "", "task and metric", columns, rows)
     if any(task.summary is not None and task.summary.metrics for task in outcome.tasks):
@@ -76,10 +76,10 @@ def _show_figures(outcome: Outcome, console: Console) -> None:
 def _show_over_runs(spreads: Mapping[str, Mapping[str, Spread]], console: Console) -> None:
     rows = []
     for task, metrics in spreads.items():
-        rows.append(Row(task, style="bold"))
+        rows.append(NameRow(task, style="bold"))
         for name, spread in metrics.items():
             std = _NONE if spread.std is None else _number(spread.std, spread.unit)
-            rows.append(Row(f"  {name}", (_number(spread.mean, spread.unit), std, f"{spread.n_runs:,}")))
+            rows.append(NameRow(f"  {name}", (_number(spread.mean, spread.unit), std, f"{spread.n_runs:,}")))
     columns = [Column(heading) for heading in ("mean", "std", "runs")]
     print_table(console, "", "task and metric, over runs", columns, rows)
 
@@ -107,7 +107,7 @@ def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:
 def _tell_bad_answers(outcome: Outcome, results: Console) -> None:
     """How many answers were cut off, how many are empty, and what to think of it."""
     found = [(task.label, task.summary) for task in outcome.tasks if task.summary is not None]
-    cut = [CutOff(label, summary.truncated.n, summary.truncated.answers) for label, summary in found]
+    cut = [CutOffAnswers(label, summary.truncated.n, summary.truncated.answers) for label, summary in found]
     empty = [
         EmptyAnswers(label, of.empty.n, of.empty.truncated, of.empty.answers, given=of.given is not None)
         for label, of in found
@@ -125,14 +125,14 @@ def _reached(counts: RecordCounts) -> str:
     return f"{answers}{judgments if counts.judgments_needed else ''} are there"
 
 
-def _missing(summary: Summary) -> str:
+def _missing(summary: TaskSummary) -> str:
     counts = [f"{count:,} {reason}" for reason, count in _to_ask(summary).items()]
     if summary.given is not None and summary.given.missing:
         counts.insert(0, f"{summary.given.missing:,} missing (add the responses to the file)")
     return f"without a value: {', '.join(counts)}"
 
 
-def _to_ask(summary: Summary) -> Counter[str]:
+def _to_ask(summary: TaskSummary) -> Counter[str]:
     """Of what is missing, what the same command asks for: all but the responses that a file lacks."""
     unanswered = summary.given.missing if summary.given is not None else 0
     return Counter(summary.missing) - Counter(missing=unanswered)

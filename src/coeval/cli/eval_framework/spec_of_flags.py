@@ -12,7 +12,7 @@ import msgspec
 from yarl import URL
 
 from coeval.benchmarks.registry import PREFIX, TASKS
-from coeval.benchmarks.run.eval_spec import Evaluation, TaskRequest
+from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.cli.eval_framework.asset_sources import ARENA_BENCHMARK, given_files
 from coeval.core.errors import UsageError
 from coeval.models.base import ModelSpec
@@ -36,7 +36,7 @@ class Address(NamedTuple):
     base_url: str | None
 
 
-def evaluation_of(flags: Flags, keys: Keys) -> Evaluation:
+def evaluation_of(flags: Flags, keys: Keys) -> EvalSpec:
     """What is asked for.
 
     Raises
@@ -47,7 +47,7 @@ def evaluation_of(flags: Flags, keys: Keys) -> Evaluation:
     names = task_names(flags)
     _check(flags, names)
     tested = _tested(flags)
-    return Evaluation(
+    return EvalSpec(
         output=flags["output_dir"],
         tasks=tuple(_request(name, flags) for name in names),
         tested=tested,

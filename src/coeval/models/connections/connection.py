@@ -7,7 +7,7 @@ from asyncio.trsock import TransportSocket
 from contextlib import suppress
 from typing import Protocol, cast
 
-from coeval.models.connections.reply_parser import Answer, Reply
+from coeval.models.connections.reply_parser import HttpReply, ReplyParser
 from coeval.models.connections.wire_errors import Closed, Lost, NotHttp
 
 __all__ = ["LARGE_BODY", "Connection", "Home"]
@@ -60,8 +60,8 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._home = home
         self._transport: asyncio.Transport
-        self._answer: Answer | None = None
-        self._waiter: asyncio.Future[Reply] | None = None
+        self._answer: ReplyParser | None = None
+        self._waiter: asyncio.Future[HttpReply] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._gone: asyncio.Future[None] | None = None
         self._heard = self._paused = self._pouring = self.resting = self._open = False
@@ -77,12 +77,12 @@ class Connection(asyncio.Protocol):
         """Whether anything has ever come on it."""
         return self._heard
 
-    def ask(self, data: bytes, deadline: float) -> asyncio.Future[Reply]:
+    def ask(self, data: bytes, deadline: float) -> asyncio.Future[HttpReply]:
         """Write a request, or its head; the future brings the answer, or what `models.wire_errors` names.
 
         ``deadline`` is in the loop's time. Whoever stops waiting calls `abandon`.
         """
-        self._answer = Answer()
+        self._answer = ReplyParser()
         waiter = self._waiter = self._loop.create_future()
         self._deadline = deadline
         # The timer of an earlier request serves if it comes no later: it looks again when it fires.
@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
                 await asyncio.sleep(0)
         self._pouring = False
 
-    def abandon(self, waiter: asyncio.Future[Reply]) -> None:
+    def abandon(self, waiter: asyncio.Future[HttpReply]) -> None:
         """Nobody waits for this answer any more; if it is still to come, the connection is of no use."""
         if self._waiter is waiter:
             self._take()
@@ -192,7 +192,7 @@ class Connection(asyncio.Protocol):
 
     # How a request ends
 
-    def _finish(self, answer: Answer) -> None:
+    def _finish(self, answer: ReplyParser) -> None:
         """The answer is whole: hand it over, and rest."""
         reply = answer.reply()
         waiter = self._take()
@@ -228,7 +228,7 @@ class Connection(asyncio.Protocol):
             self.resting = False
             self._home.leaves(self)
 
-    def _take(self) -> asyncio.Future[Reply] | None:
+    def _take(self) -> asyncio.Future[HttpReply] | None:
         """The waiter of the request on this connection, which is over now."""
         waiter, answer = self._waiter, self._answer
         self._waiter = self._answer = None

@@ -12,8 +12,8 @@ import aiohttp
 from coeval.models.connections.body import Body
 from coeval.models.connections.connection import LARGE_BODY
 from coeval.models.connections.dial import CONNECT_TIMEOUT_S
-from coeval.models.connections.reply_parser import LONGEST_LINE, Reply
-from coeval.models.connections.route import UNPACKED, Route
+from coeval.models.connections.reply_parser import LONGEST_LINE, HttpReply
+from coeval.models.connections.route import UNPACKED, RequestRoute
 from coeval.models.connections.wire_errors import Closed
 from coeval.models.transport.network import trusted_certificates
 
@@ -36,7 +36,7 @@ class ProxiedWire:
         self._session._retry_connection = False
         self._closed = False
 
-    async def send(self, route: Route, body: bytes | None, timeout_s: float) -> Reply:
+    async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
         """As `models.wire.Wire.send`; raises aiohttp's exceptions and the sockets' as well."""
         if self._closed:
             raise Closed(sent=False)
@@ -47,7 +47,7 @@ class ProxiedWire:
                 raise Closed(sent=True) from None
             raise
 
-    async def _exchange(self, route: Route, body: bytes | None, timeout_s: float) -> Reply:
+    async def _exchange(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
         large = body is not None and len(body) > LARGE_BODY
         async with self._session.request(
             route.method,
@@ -64,7 +64,7 @@ class ProxiedWire:
             content = Body(", ".join(response.headers.getall("Content-Encoding", ())) or None)
             async for piece in response.content.iter_any():
                 content.take(piece)
-        return Reply.read(response.status, headers, content)
+        return HttpReply.read(response.status, headers, content)
 
     async def aclose(self) -> None:
         """As `models.wire.Wire.aclose`."""

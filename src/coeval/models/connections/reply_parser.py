@@ -1,4 +1,4 @@
-"""One answer on its way in: from bytes, however they are cut, to a `Reply`.
+"""One answer on its way in: from bytes, however they are cut, to a `HttpReply`.
 
 llhttp does the parsing (by ``httptools``). What stands here is what a parser leaves to its user:
 limits, interim answers, and answers that end with the connection.
@@ -14,7 +14,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from coeval.models.connections.body import Body
 from coeval.models.connections.wire_errors import NotHttp
 
-__all__ = ["LARGEST_HEAD", "LONGEST_LINE", "Answer", "Reply"]
+__all__ = ["LARGEST_HEAD", "LONGEST_LINE", "HttpReply", "ReplyParser"]
 
 LONGEST_LINE = 1 << 16
 LARGEST_HEAD = 1 << 18
@@ -24,7 +24,7 @@ _LISTS = frozenset({"content-encoding", "transfer-encoding"})
 """Headers that are one list when they are repeated; of all others the first counts."""
 
 
-class Reply(NamedTuple):
+class HttpReply(NamedTuple):
     """A whole answer. Header names are lower-case; the body is unpacked, and UTF-8 if it is a text."""
 
     status: int
@@ -32,7 +32,7 @@ class Reply(NamedTuple):
     body: bytes
 
     @classmethod
-    def read(cls, status: int, headers: Mapping[str, str], body: Body) -> Reply:
+    def read(cls, status: int, headers: Mapping[str, str], body: Body) -> HttpReply:
         """The answer that has come whole. Raises NotHttp when it cannot be unpacked.
 
         An error that cannot be has no body: its status says what matters.
@@ -46,7 +46,7 @@ class Reply(NamedTuple):
         return cls(status, headers, content)
 
 
-class Answer:
+class ReplyParser:
     """The answer to one request, fed with what arrives until it is whole.
 
     Attributes
@@ -116,9 +116,9 @@ class Answer:
         """Whether an answer without a length of its own is whole when the connection ends now."""
         return self._head_done and not self._headers.keys() & {"content-length", "transfer-encoding"}
 
-    def reply(self) -> Reply:
+    def reply(self) -> HttpReply:
         """The answer, once it is whole. Raises NotHttp when a good answer cannot be unpacked."""
-        return Reply.read(self._status, self._headers, self._body)
+        return HttpReply.read(self._status, self._headers, self._body)
 
     def drop(self) -> None:
         """Let go of the parser, which holds on to this answer as this answer does to it: the last call."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from multidict import CIMultiDict
 from yarl import URL
 
-__all__ = ["UNPACKED", "Origin", "Route"]
+__all__ = ["UNPACKED", "Origin", "RequestRoute"]
 
 UNPACKED = {"Accept-Encoding": "identity"}
 """Answers of models are short, and unpacking them costs more than it saves."""
@@ -24,7 +24,7 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Route:
+class RequestRoute:
     """One method at one URL, as one endpoint asks it; made once, used for every request.
 
     ``head`` is the beginning of the request in bytes, up to its length. ``proxy`` is how to get there
@@ -39,7 +39,7 @@ class Route:
     head: bytes
 
     @classmethod
-    def to(cls, method: str, url: URL, headers: Mapping[str, str], proxy: URL | None = None) -> Route:
+    def to(cls, method: str, url: URL, headers: Mapping[str, str], proxy: URL | None = None) -> RequestRoute:
         """The route to an http(s) URL that names a host. ValueError: a header holds a line break."""
         host, port = url.raw_host, url.port
         if not host or port is None:

@@ -12,8 +12,8 @@ import asyncio
 from coeval.models.connections.connection import LARGE_BODY
 from coeval.models.connections.dial import Dialler
 from coeval.models.connections.pool import Pool
-from coeval.models.connections.reply_parser import Reply
-from coeval.models.connections.route import Origin, Route
+from coeval.models.connections.reply_parser import HttpReply
+from coeval.models.connections.route import Origin, RequestRoute
 from coeval.models.connections.wire_errors import Closed
 
 __all__ = ["Wire"]
@@ -33,7 +33,7 @@ class Wire:
         """Open sockets, at rest or not."""
         return sum(len(pool.open) for pool in self._pools.values())
 
-    async def send(self, route: Route, body: bytes | None, timeout_s: float) -> Reply:
+    async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
         """Send one request, once, and bring its answer; redirects and errors are answers too.
 
         ``timeout_s`` is for all of it, connecting included. Cancelling ends the connection that the

@@ -25,7 +25,7 @@ from coeval.core.records import Completion, Request
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import url_secrets
 from coeval.models.base import Model, ModelSpec
-from coeval.models.local.local_request import Engine, Job, drawing
+from coeval.models.local.local_request import Engine, LocalRequest, drawing
 from coeval.models.local.local_transformers import TransformersEngine
 from coeval.models.local.local_vllm import VllmEngine
 
@@ -64,7 +64,7 @@ class LocalModel(Model):
             )
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"local {spec.name}")
         self._engine: Engine | None = None
-        self._waiting: list[tuple[int, int, Job]] = []
+        self._waiting: list[tuple[int, int, LocalRequest]] = []
         self._order = count()
         self._arrived = asyncio.Event()
         self._working: asyncio.Task[None] | None = None
@@ -79,18 +79,18 @@ class LocalModel(Model):
         """Answer, together with the other requests that wait; those of a larger rank first."""
         if self._working is None or self._working.done():
             raise ModelStopped(f"local model {self.name} is not loaded (any more)")
-        job = Job(request, drawing(request), asyncio.get_running_loop().create_future())
-        heapq.heappush(self._waiting, (-request.rank, next(self._order), job))
+        local_request = LocalRequest(request, drawing(request), asyncio.get_running_loop().create_future())
+        heapq.heappush(self._waiting, (-request.rank, next(self._order), local_request))
         self._arrived.set()
-        return await job.answer
+        return await local_request.answer
 
     async def aclose(self) -> None:
         """Free the model; what is being generated is waited for."""
         if self._working is not None:
             self._working.cancel()
             await asyncio.wait({self._working})
-        for _, _, job in self._waiting:
-            job.answer.cancel()
+        for _, _, local_request in self._waiting:
+            local_request.answer.cancel()
         self._waiting.clear()
         if self._engine is not None:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.close)
@@ -100,7 +100,7 @@ class LocalModel(Model):
     async def _work(self, engine: Engine) -> None:
         """Give the engine what waits, and its answers to those who asked, as long as the model is open."""
         loop = asyncio.get_running_loop()
-        inside: set[Job] = set()
+        inside: set[LocalRequest] = set()
         while True:
             if not engine.busy and not self._waiting:
                 self._arrived.clear()
@@ -112,30 +112,34 @@ class LocalModel(Model):
             # Shielded by `wait`: a step cannot be broken off, so closing lets it end.
             await asyncio.wait({step})
             error = step.exception()
-            ended = [(job, fault(error, self.name)) for job in inside] if error else step.result()
-            for job, outcome in ended:
-                inside.discard(job)
-                _tell(job, outcome)
+            ended = (
+                [(local_request, fault(error, self.name)) for local_request in inside]
+                if error
+                else step.result()
+            )
+            for local_request, outcome in ended:
+                inside.discard(local_request)
+                _tell(local_request, outcome)
 
-    def _next(self, room: int) -> list[Job]:
-        jobs: list[Job] = []
+    def _next(self, room: int) -> list[LocalRequest]:
+        jobs: list[LocalRequest] = []
         now = time.monotonic()
         while self._waiting and len(jobs) < room:
-            job = heapq.heappop(self._waiting)[2]
-            if not job.answer.done():
-                job.began = now
-                jobs.append(job)
+            local_request = heapq.heappop(self._waiting)[2]
+            if not local_request.answer.done():
+                local_request.began = now
+                jobs.append(local_request)
         return jobs
 
 
-def _tell(job: Job, outcome: Completion | ModelError) -> None:
-    if job.answer.done():
+def _tell(local_request: LocalRequest, outcome: Completion | ModelError) -> None:
+    if local_request.answer.done():
         return
     if isinstance(outcome, ModelError):
-        job.answer.set_exception(outcome)
+        local_request.answer.set_exception(outcome)
     else:
-        latency_s = time.monotonic() - job.began
-        job.answer.set_result(msgspec.structs.replace(outcome, latency_s=latency_s))
+        latency_s = time.monotonic() - local_request.began
+        local_request.answer.set_result(msgspec.structs.replace(outcome, latency_s=latency_s))
 
 
 def fault(error: BaseException, name: str) -> ServerFault:

@@ -13,7 +13,7 @@ from coeval.core.foreign import convert
 from coeval.core.records import Completion, Message, Request, TokenLogprob, Usage
 from coeval.core.text import split_reasoning
 
-__all__ = ["Drawing", "Ended", "Engine", "Job", "Prompt", "completion", "drawing", "prompt"]
+__all__ = ["Drawing", "Ended", "Engine", "LocalRequest", "Prompt", "completion", "drawing", "prompt"]
 
 USUAL_TOKENS = 2048
 """The limit of an answer where the request sets none."""
@@ -34,7 +34,7 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
     top: int | None = None
 
 
-class Job:
+class LocalRequest:
     """One request on its way; equal to nothing but itself."""
 
     __slots__ = ("answer", "began", "drawing", "request")
@@ -46,7 +46,7 @@ class Job:
         self.began = 0.0
 
 
-Ended: TypeAlias = list[tuple[Job, Completion | ModelError]]
+Ended: TypeAlias = list[tuple[LocalRequest, Completion | ModelError]]
 
 
 class Engine(Protocol):
@@ -62,7 +62,7 @@ class Engine(Protocol):
         """Whether jobs that it took are not ended yet."""
         ...
 
-    def step(self, jobs: Sequence[Job]) -> Ended:
+    def step(self, jobs: Sequence[LocalRequest]) -> Ended:
         """Take these jobs in and work on; returns those that have ended, of these and of earlier ones."""
         ...
 
@@ -120,24 +120,24 @@ def completion(
 
 
 class Prompt(NamedTuple):
-    """A job's tokens, and how many its answer may have."""
+    """A local_request's tokens, and how many its answer may have."""
 
-    job: Job
+    local_request: LocalRequest
     tokens: list[int]
     limit: int
 
 
-def prompt(tokenizer: Any, job: Job, context: int | None) -> Prompt:
+def prompt(tokenizer: Any, local_request: LocalRequest, context: int | None) -> Prompt:
     """Raises BadRequest where the prompt cannot be written, or fills the model's context."""
-    tokens = _encoded(tokenizer, job.request.messages)
-    limit = job.drawing.most_tokens or USUAL_TOKENS
+    tokens = _encoded(tokenizer, local_request.request.messages)
+    limit = local_request.drawing.most_tokens or USUAL_TOKENS
     if context is None:
-        return Prompt(job, tokens, limit)
+        return Prompt(local_request, tokens, limit)
     if len(tokens) >= context:
         raise BadRequest(
             f"the prompt has {len(tokens)} tokens, and the model takes {context} with its answer"
         )
-    return Prompt(job, tokens, min(limit, context - len(tokens)))
+    return Prompt(local_request, tokens, min(limit, context - len(tokens)))
 
 
 def _encoded(tokenizer: Any, messages: Sequence[Message]) -> list[int]:

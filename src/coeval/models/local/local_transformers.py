@@ -16,7 +16,7 @@ import msgspec
 from coeval.core.errors import BadRequest, ServerFault
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.models.base import ModelSpec
-from coeval.models.local.local_request import Drawing, Ended, Job, Prompt, completion, prompt
+from coeval.models.local.local_request import Drawing, Ended, LocalRequest, Prompt, completion, prompt
 
 __all__ = ["TransformersEngine"]
 
@@ -63,14 +63,14 @@ class TransformersEngine:
     def busy(self) -> bool:
         return False
 
-    def step(self, jobs: Sequence[Job]) -> Ended:
+    def step(self, jobs: Sequence[LocalRequest]) -> Ended:
         ended: Ended = []
         prompts: list[Prompt] = []
-        for job in jobs:
+        for local_request in jobs:
             try:
-                prompts.append(prompt(self._tokenizer, job, self._context))
+                prompts.append(prompt(self._tokenizer, local_request, self._context))
             except BadRequest as error:
-                ended.append((job, error))
+                ended.append((local_request, error))
         return ended + self._answered(prompts)
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class TransformersEngine:
         except self._torch.OutOfMemoryError as error:
             if len(prompts) == 1:
                 problem = f"one request alone does not fit into the device's memory: {error}"
-                return [(prompts[0].job, ServerFault(problem, retry_advised=False))]
+                return [(prompts[0].local_request, ServerFault(problem, retry_advised=False))]
             completions = None
         if completions is None:
             # Outside the handler: the error's frames hold the tensors that have to go.
@@ -95,14 +95,16 @@ class TransformersEngine:
             half = len(prompts) // 2
             self._rows = max(1, min(self._rows, half))
             return self._answered(prompts[:half]) + self._answered(prompts[half:])
-        return [(asked.job, done) for asked, done in zip(prompts, completions, strict=True)]
+        return [(asked.local_request, done) for asked, done in zip(prompts, completions, strict=True)]
 
     def _generated(self, prompts: list[Prompt]) -> list[Completion]:
         from transformers import LogitsProcessorList, StoppingCriteriaList
 
         torch = self._torch
         rows = Rows(
-            torch, self._tokenizer, [_settled(asked.job.drawing, self._defaults) for asked in prompts]
+            torch,
+            self._tokenizer,
+            [_settled(asked.local_request.drawing, self._defaults) for asked in prompts],
         )
         rows.limits = [asked.limit for asked in prompts]
         rows.ends = self._ends

@@ -9,7 +9,7 @@ from typing import Any
 from coeval.core.errors import BadRequest
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.models.base import ModelSpec
-from coeval.models.local.local_request import Ended, Job, Prompt, completion, prompt
+from coeval.models.local.local_request import Ended, LocalRequest, Prompt, completion, prompt
 
 __all__ = ["VllmEngine"]
 
@@ -31,7 +31,7 @@ class VllmEngine:
         self._tokenizer: Any = self._llm.get_tokenizer()
         self._context: int = self._llm.llm_engine.model_config.max_model_len
         self._names = count()
-        self._inside: dict[str, Job] = {}
+        self._inside: dict[str, LocalRequest] = {}
 
     @property
     def room(self) -> int:
@@ -41,18 +41,18 @@ class VllmEngine:
     def busy(self) -> bool:
         return bool(self._inside)
 
-    def step(self, jobs: Sequence[Job]) -> Ended:
+    def step(self, jobs: Sequence[LocalRequest]) -> Ended:
         ended: Ended = []
         engine = self._llm.llm_engine
-        for job in jobs:
+        for local_request in jobs:
             try:
-                asked = prompt(self._tokenizer, job, self._context)
+                asked = prompt(self._tokenizer, local_request, self._context)
             except BadRequest as error:
-                ended.append((job, error))
+                ended.append((local_request, error))
                 continue
             name = f"{next(self._names)}"
             engine.add_request(name, {"prompt_token_ids": asked.tokens}, self._parameters(asked))
-            self._inside[name] = job
+            self._inside[name] = local_request
         if self._inside:
             for output in engine.step():
                 if output.finished:
@@ -64,7 +64,7 @@ class VllmEngine:
 
     def _parameters(self, asked: Prompt) -> Any:
         """Over the defaults of the model's makers, which vLLM reads as well."""
-        drawing = asked.job.drawing
+        drawing = asked.local_request.drawing
         parameters = self._llm.get_default_sampling_params()
         parameters.max_tokens = asked.limit
         for name in ("temperature", "top_p", "top_k", "seed"):

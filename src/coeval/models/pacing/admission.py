@@ -6,13 +6,13 @@ from coeval.core.errors import AccessDenied, Gap, ModelError, ModelStopped, NotF
 from coeval.core.options import CONTINUE
 from coeval.models.quota import Permits
 
-__all__ = ["REFUSALS_TO_STOP", "Standing"]
+__all__ = ["REFUSALS_TO_STOP", "Admission"]
 
 REFUSALS_TO_STOP = 3
 """So many 401, 403 or 404 in a row, with no answer before them, end a model."""
 
 
-class Standing:
+class Admission:
     """A model's right to be asked: as far as its quota goes, and until all its first requests are refused.
 
     ``permits`` is its quota, None where it has none.

@@ -14,7 +14,7 @@ LONGEST_SENTENCE = 14
 """Words, and more than any of our sentences has."""
 
 
-class Draft:
+class AnswerDraft:
     """What the demands met (and those broken on purpose) make of an answer.
 
     ``clauses`` are things it must say ("names Paris"), ``banned`` words that its sentences must

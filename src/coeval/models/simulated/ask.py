@@ -15,18 +15,18 @@ class Fenced(NamedTuple):
     value: dict[str, Any]
 
 
-class Choice(NamedTuple):
+class OfferedChoice(NamedTuple):
     """A text of one token, and how likely each token was in its place, the likeliest first or second."""
 
     text: str
     chances: dict[str, float]
 
 
-Reply: TypeAlias = str | dict[str, Any] | Fenced | Choice
+Reply: TypeAlias = str | dict[str, Any] | Fenced | OfferedChoice
 """A text, or an object to be written as JSON."""
 
 
-class Ask(NamedTuple):
+class SimulatedAsk(NamedTuple):
     """One question to ``model``: ``text`` is the last user message, ``labels`` those of the request."""
 
     model: str

@@ -10,7 +10,7 @@ import math
 import re
 from hashlib import blake2b
 
-from coeval.models.simulated.ask import Ask, Choice, Fenced, Reply
+from coeval.models.simulated.ask import Fenced, OfferedChoice, Reply, SimulatedAsk
 from coeval.models.simulated.judge import as_seen
 from coeval.models.simulated.marks import REFUSAL, read_answer
 from coeval.models.simulated.prose import sentences
@@ -51,14 +51,14 @@ def prefers_output(text: str) -> bool:
     return '"model_identifier": "m"' in text and '"model_identifier": "M"' in text
 
 
-def criterion_grade(ask: Ask) -> Reply:
+def criterion_grade(ask: SimulatedAsk) -> Reply:
     """An integer from 1 to 10."""
     answer = _between(ask.text, "** Response **", "Provide your evaluation", last_end=True)
     worth = _seen(ask, answer, "answer") + CRITERION_SPREAD * ask.draws.normal("criterion")
     return Fenced({"score": min(10, max(1, round(1 + 9 * worth))), "reason": _reason(ask)})
 
 
-def rubric_item_grade(ask: Ask) -> Reply:
+def rubric_item_grade(ask: SimulatedAsk) -> Reply:
     """Whether the item is met: a better answer meets more of the good ones and fewer of the bad."""
     conversation = _between(ask.text, "# Conversation", "# Rubric item", last_end=True)
     points = _POINTS.search(_between(ask.text, "# Rubric item", "# Instructions"))
@@ -68,7 +68,7 @@ def rubric_item_grade(ask: Ask) -> Reply:
     return Fenced({"explanation": _reason(ask), "criteria_met": met})
 
 
-def assistants_verdict(ask: Ask) -> Reply:
+def assistants_verdict(ask: SimulatedAsk) -> Reply:
     """Some talk, and one of the five verdicts."""
     first = _between(ask.text, "<|The Start of Assistant A's Answer|>", "<|The End of Assistant A's Answer|>")
     rest = ask.text.partition("<|The Start of Assistant B's Answer|>")[2]
@@ -82,7 +82,7 @@ def assistants_verdict(ask: Ask) -> Reply:
     return f"{_reason(ask)}\n\nMy final verdict is: [[{verdict}]]"
 
 
-def output_preference(ask: Ask) -> Reply:
+def output_preference(ask: SimulatedAsk) -> Reply:
     """``m`` or ``M``, the likelier one, with the probabilities of both and of going astray."""
     _, _, outputs = ask.text.partition('"model_identifier": "m"')
     first, _, second = outputs.partition('"model_identifier": "M"')
@@ -95,15 +95,15 @@ def output_preference(ask: Ask) -> Reply:
     for token in _ASTRAY:
         left /= 2
         chances[token] = left
-    return Choice("m" if odds > 0 else "M", chances)
+    return OfferedChoice("m" if odds > 0 else "M", chances)
 
 
-def _gap(ask: Ask, first: str, second: str) -> float:
+def _gap(ask: SimulatedAsk, first: str, second: str) -> float:
     """How much better the first answer looks than the second; the bias for a place included."""
     return _seen(ask, first, "first") - _seen(ask, second, "second") + ask.traits.position_bias
 
 
-def _seen(ask: Ask, part: str, eye: str) -> float:
+def _seen(ask: SimulatedAsk, part: str, eye: str) -> float:
     """The quality that stands in a part of the prompt, through this judge's eyes."""
     stated = read_answer(part)
     quality = stated.quality if stated else _middling_quality(part)
@@ -126,5 +126,5 @@ def _between(text: str, start: str, end: str, *, last_end: bool = False) -> str:
     return found[0] if found[1] else rest
 
 
-def _reason(ask: Ask) -> str:
+def _reason(ask: SimulatedAsk) -> str:
     return sentences(ask.draws, "reason", 2)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from coeval.core.errors import BadRequest
-from coeval.models.simulated.ask import Ask
+from coeval.models.simulated.ask import SimulatedAsk
 from coeval.models.simulated.foreign_graders import grade_among, is_graded
 from coeval.models.simulated.judge import seen_quality
 from coeval.models.simulated.marks import AnswerMark, write_answer
@@ -41,7 +41,7 @@ _STRINGS = {
 """A value for each format of JSON Schema that a client may name."""
 
 
-def conforming(ask: Ask) -> dict[str, Any]:
+def conforming(ask: SimulatedAsk) -> dict[str, Any]:
     """An object that follows the schema of ``ask``.
 
     Where the prompt asks for a grade, numbers named like one, truth values and the values of an
@@ -56,34 +56,34 @@ def conforming(ask: Ask) -> dict[str, Any]:
     body = ask.schema.body if ask.schema is not None else {}
     seen = seen_quality(ask) if is_graded(ask.text) else None
     writer = _Writer(ask, body, seen)
-    value = writer.value(_Place(body, "$", 0))
+    value = writer.value(_SchemaPlace(body, "$", 0))
     if not isinstance(value, dict):
         raise _unwritable("$", "the schema of an answer must be that of an object")
     return value or {"answer": writer.text("$.answer")}
 
 
-class _Place(NamedTuple):
+class _SchemaPlace(NamedTuple):
     """A schema, where its value stands, and how deep."""
 
     schema: Any
     path: str
     depth: int
 
-    def below(self, schema: Any, name: str) -> _Place:
-        return _Place(schema, f"{self.path}{name}", self.depth + 1)
+    def below(self, schema: Any, name: str) -> _SchemaPlace:
+        return _SchemaPlace(schema, f"{self.path}{name}", self.depth + 1)
 
 
 class _Writer:
     """Writes one value; ``seen`` is the quality to grade by, None where nothing is graded."""
 
-    def __init__(self, ask: Ask, root: Mapping[str, Any], seen: float | None) -> None:
+    def __init__(self, ask: SimulatedAsk, root: Mapping[str, Any], seen: float | None) -> None:
         self._ask = ask
         self._root = root
         self._seen = seen
         self._marked = False
         self._values = self._characters = 0
 
-    def value(self, place: _Place) -> Any:
+    def value(self, place: _SchemaPlace) -> Any:
         self._values += 1
         if self._values > _MOST_VALUES:
             raise _unwritable(place.path, f"it holds more than {_MOST_VALUES:,} values")
@@ -122,10 +122,10 @@ class _Writer:
         quality = hidden_quality(self._ask, 0.5)
         return f"{write_answer(AnswerMark(self._ask.model, self._ask.traits.family, quality))} {said}"
 
-    def _is_much(self, place: _Place) -> bool:
+    def _is_much(self, place: _SchemaPlace) -> bool:
         return place.depth >= DEEPEST or self._values >= MANY
 
-    def _resolved(self, place: _Place) -> dict[str, Any]:
+    def _resolved(self, place: _SchemaPlace) -> dict[str, Any]:
         """The schema with its reference followed and the parts of ``allOf`` laid together."""
         if place.depth > _DEEPEST_SCHEMA:
             raise _unwritable(place.path, f"it is nested more than {_DEEPEST_SCHEMA} deep")
@@ -142,7 +142,7 @@ class _Writer:
             raise _unwritable(place.path, "its references go round in a circle")
         laid: dict[str, Any] = {}
         for part in _listed(schema, "allOf", place.path)[:_MOST_BRANCHES]:
-            other = self._resolved(_Place(part, place.path, place.depth + 1))
+            other = self._resolved(_SchemaPlace(part, place.path, place.depth + 1))
             laid = {**laid, **other, **_joined(laid, other)}
         return {**laid, **schema, **_joined(laid, schema)} if laid else schema
 
@@ -157,7 +157,7 @@ class _Writer:
             found = found[key]
         return found
 
-    def _branch(self, branches: list[Any], place: _Place) -> Any:
+    def _branch(self, branches: list[Any], place: _SchemaPlace) -> Any:
         """The first that is a value; the one that ends soonest where it is deep already."""
         if self._is_much(place):
             kinds = [_kind(self._resolved(place._replace(schema=branch))) for branch in branches]
@@ -165,7 +165,7 @@ class _Writer:
             return branches[simple[0] if simple else 0]
         return next((b for b in branches if isinstance(b, dict) and b.get("type") != "null"), branches[0])
 
-    def _object(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
+    def _object(self, schema: dict[str, Any], place: _SchemaPlace) -> dict[str, Any]:
         properties = schema.get("properties") or {}
         required = schema.get("required") or []
         if not isinstance(properties, dict) or not isinstance(required, list):
@@ -173,7 +173,7 @@ class _Writer:
         names = required if self._is_much(place) else {**properties, **dict.fromkeys(required)}
         return {name: self.value(place.below(properties.get(name, True), f".{name}")) for name in names}
 
-    def _array(self, schema: dict[str, Any], place: _Place) -> list[Any]:
+    def _array(self, schema: dict[str, Any], place: _SchemaPlace) -> list[Any]:
         least, most = (
             _whole(schema, "minItems", 0, place.path),
             _whole(schema, "maxItems", _MOST_ITEMS, place.path),

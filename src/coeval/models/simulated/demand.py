@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
-from coeval.models.simulated.answer_draft import Draft
+from coeval.models.simulated.answer_draft import AnswerDraft
 
 Found: TypeAlias = re.Match[str]
-Change: TypeAlias = Callable[[Draft, Found], None]
+Change: TypeAlias = Callable[[AnswerDraft, Found], None]
 
 
 class Demand(NamedTuple):
@@ -38,7 +38,7 @@ def demand(
     return Demand(name, tuple(cues.split("|")), re.compile(pattern, re.IGNORECASE), meet, miss, once)
 
 
-def heed(draft: Draft, prompt: str, demands: Iterable[Demand], quality: float) -> int:
+def heed(draft: AnswerDraft, prompt: str, demands: Iterable[Demand], quality: float) -> int:
     """Change the draft as each demand that the prompt makes says; how many there are."""
     lowered, made = prompt.lower(), 0
     for one in demands:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from coeval.models.simulated.answer_draft import Draft
+from coeval.models.simulated.answer_draft import AnswerDraft
 from coeval.models.simulated.demand import Change, Demand, Found, demand
 
 
 def _answer(text: str) -> Change:
-    def change(draft: Draft, _: Found) -> None:
+    def change(draft: AnswerDraft, _: Found) -> None:
         draft.whole = text
 
     return change
@@ -50,7 +50,7 @@ FIXED_ANSWERS: tuple[Demand, ...] = (
         r"at least one consonant cluster",
         "Plants grow strong from springs.",
     ),
-    fixed("syllables", "syllables", r"odd and even numbers of syllables", "The river was open."),
+    fixed("syllables", "syllables", r"odd and even numbers of syllables", "The run_flow was open."),
     fixed(
         "three vowels",
         "types of vowels",

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from coeval.models.simulated.ask import Ask, Reply
+from coeval.models.simulated.ask import Reply, SimulatedAsk
 from coeval.models.simulated.judge import as_seen, seen_quality
 from coeval.models.simulated.marks import ANSWER_MARK, ITEM_MARK, read_answer
 from coeval.models.simulated.prose import sentences
@@ -57,7 +57,7 @@ _ORDERED = ("low", "medium", "high"), ("poor", "fair", "good", "excellent"), ("w
 
 class _Form(NamedTuple):
     asked_in: Callable[[str], bool]
-    grade: Callable[[Ask], str]
+    grade: Callable[[SimulatedAsk], str]
 
 
 def is_graded(text: str) -> bool:
@@ -73,7 +73,7 @@ def asks_for_grade(text: str) -> bool:
     return is_graded(text) and any(form.asked_in(text) for form in _FORMS)
 
 
-def foreign_grade(ask: Ask) -> Reply:
+def foreign_grade(ask: SimulatedAsk) -> Reply:
     """The grade in the first form that the prompt asks for."""
     return next(form.grade(ask) for form in _FORMS if form.asked_in(ask.text))
 
@@ -118,18 +118,18 @@ def _scaled(low: float, high: float, seen: float) -> float:
     return low + (high - low) * min(1.0, max(0.0, seen))
 
 
-def _reason(ask: Ask) -> str:
+def _reason(ask: SimulatedAsk) -> str:
     return sentences(ask.draws, "reason", 2)
 
 
-def _letter_grade(ask: Ask) -> str:
+def _letter_grade(ask: SimulatedAsk) -> str:
     """``GRADE: C``, and P where partial credit is offered."""
     offered = set(_GRADE_LETTERS.findall(ask.text))
     letters = ["C", "P", "I"] if "P" in offered else ["C", "I"]
     return f"{_reason(ask)}\n\nGRADE: {grade_among(letters, seen_quality(ask))}"
 
 
-def _pair_verdict(ask: Ask) -> str:
+def _pair_verdict(ask: SimulatedAsk) -> str:
     """``[[A]]``, ``[[B]]``, or ``[[C]]`` for a tie where one is offered; by the two answers' qualities."""
     first, second = _two_answers(ask.text)
     gap = _quality(ask, first, "first") - _quality(ask, second, "second") + ask.traits.position_bias
@@ -148,17 +148,17 @@ def _two_answers(text: str) -> tuple[str, str]:
     return text[:at], text[at:]
 
 
-def _quality(ask: Ask, part: str, eye: str) -> float:
+def _quality(ask: SimulatedAsk, part: str, eye: str) -> float:
     stated = read_answer(part)
     return as_seen(ask, stated.quality if stated else 0.5, stated.family if stated else None, eye)
 
 
-def _bracketed_rating(ask: Ask) -> str:
+def _bracketed_rating(ask: SimulatedAsk) -> str:
     """``Rating: [[7]]``, on the scale that the prompt names, else 1 to 10."""
     return f"{_reason(ask)}\n\nRating: [[{_on_scale(ask)}]]"
 
 
-def _lettered_choice(ask: Ask) -> str:
+def _lettered_choice(ask: SimulatedAsk) -> str:
     """The letter of a list ``A: CORRECT``, ``B: INCORRECT``, …"""
     options = _lettered(ask.text)
     words = [word.strip().casefold() for word in options.values()]
@@ -171,19 +171,19 @@ def _lettered(text: str) -> dict[str, str]:
     return dict(_LETTERED.findall(text))
 
 
-def _number(ask: Ask) -> str:
+def _number(ask: SimulatedAsk) -> str:
     """The number, after the words that the prompt shows before it."""
     named = _NAMED_LINE.findall(ask.text)
     return f"{_reason(ask)}\n\n{named[-1]}: {_on_scale(ask)}" if named else str(_on_scale(ask))
 
 
-def _on_scale(ask: Ask) -> int:
+def _on_scale(ask: SimulatedAsk) -> int:
     found = _SCALE.search(ask.text)
     low, high = (int(found[1]), int(found[2])) if found else (1, 10)
     return round(_scaled(min(low, high), max(low, high), seen_quality(ask)))
 
 
-def _yes_or_no(ask: Ask) -> str:
+def _yes_or_no(ask: SimulatedAsk) -> str:
     yes, no = _YES_OR_NO.findall(ask.text)[-1]
     return f"{yes if seen_quality(ask) >= 0.5 else no}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from coeval.models.simulated.answer_draft import Draft
+from coeval.models.simulated.answer_draft import AnswerDraft
 from coeval.models.simulated.demand import Demand, Found, demand
 from coeval.models.simulated.numbers_in_words import NUMBER, ORDINAL, number, ordinal
 from coeval.models.simulated.strangers import SENTENCES
@@ -15,7 +15,7 @@ _LIMIT = re.compile(
 _STRICT = re.compile(r"less|fewer|under|below|shorter", re.IGNORECASE)
 _NO_LESS = re.compile(r"\b(?:no|not) (?:less|fewer)", re.IGNORECASE)
 _COUNTED_PARTS = re.compile(
-    rf"{NUMBER}[- ](?:\w+ ){{0,2}}?(?:sections?|paragraphs?|parts?|days?|chapters?|points?|scenes?)\b",
+    rf"{NUMBER}[- ](?:\w+ ){{0,2}}?(?:sections?|paragraphs?|parts?|days?|chapters?|points?|setups?)\b",
     re.IGNORECASE,
 )
 
@@ -28,7 +28,7 @@ def most(found: Found) -> int | None:
     return max(0, number(found["n"]) - (1 if _STRICT.search(text) else 0))
 
 
-def _words(draft: Draft, found: Found) -> None:
+def _words(draft: AnswerDraft, found: Found) -> None:
     upper = most(found)
     if upper is None:
         draft.least_words = number(found["n"]) + 10
@@ -36,7 +36,7 @@ def _words(draft: Draft, found: Found) -> None:
         draft.most_words = upper
 
 
-def _other_words(draft: Draft, found: Found) -> None:
+def _other_words(draft: AnswerDraft, found: Found) -> None:
     upper = most(found)
     if upper is None:
         draft.most_words = number(found["n"]) // 2
@@ -44,7 +44,7 @@ def _other_words(draft: Draft, found: Found) -> None:
         draft.least_words = upper + 20
 
 
-def _sentences(draft: Draft, found: Found) -> None:
+def _sentences(draft: AnswerDraft, found: Found) -> None:
     upper = most(found)
     if upper is None:
         draft.least_sentences = number(found["n"]) + 1
@@ -52,7 +52,7 @@ def _sentences(draft: Draft, found: Found) -> None:
         draft.most_sentences = max(1, upper - 2)
 
 
-def _other_sentences(draft: Draft, found: Found) -> None:
+def _other_sentences(draft: AnswerDraft, found: Found) -> None:
     upper = most(found)
     if upper is None:
         draft.most_sentences = max(1, number(found["n"]) - 3)
@@ -60,7 +60,7 @@ def _other_sentences(draft: Draft, found: Found) -> None:
         draft.least_sentences = upper + 3
 
 
-def _paragraphs(draft: Draft, found: Found) -> None:
+def _paragraphs(draft: AnswerDraft, found: Found) -> None:
     """Paragraphs, and sections where the prompt says what parts them."""
     starred = "***" in found.string or "asterisk" in found.string
     if starred:
@@ -69,88 +69,88 @@ def _paragraphs(draft: Draft, found: Found) -> None:
         draft.paragraphs = number(found["n"])
 
 
-def _first_word(draft: Draft, found: Found) -> None:
+def _first_word(draft: AnswerDraft, found: Found) -> None:
     draft.first_words[ordinal(found["place"], draft.paragraphs)] = found["word"]
 
 
-def _sections(draft: Draft, found: Found) -> None:
+def _sections(draft: AnswerDraft, found: Found) -> None:
     draft.heading = found["label"]
     counted = _COUNTED_PARTS.search(found.string)
     draft.paragraphs = max(draft.paragraphs, number(counted[1]) if counted else 3)
 
 
-def _bullets(draft: Draft, found: Found) -> None:
+def _bullets(draft: AnswerDraft, found: Found) -> None:
     draft.bullets = number(found["n"])
 
 
-def _highlights(draft: Draft, found: Found) -> None:
+def _highlights(draft: AnswerDraft, found: Found) -> None:
     count = number(found["n"] or found["n_before"])
     draft.clauses += [f"stresses *point {place}*" for place in range(count)]
 
 
-def _placeholders(draft: Draft, found: Found) -> None:
+def _placeholders(draft: AnswerDraft, found: Found) -> None:
     draft.clauses += [f"leaves [detail {place}] open" for place in range(number(found["n"]))]
 
 
-def _capital_words(draft: Draft, found: Found) -> None:
+def _capital_words(draft: AnswerDraft, found: Found) -> None:
     if most(found) is None:
         draft.clauses.append(" ".join(["says STOP"] * number(found["n"])))
 
 
-def _too_many_capitals(draft: Draft, found: Found) -> None:
+def _too_many_capitals(draft: AnswerDraft, found: Found) -> None:
     if most(found) is not None:
         draft.clauses.append(" ".join(["says STOP"] * (number(found["n"]) + 1)))
 
 
-def _without_commas(draft: Draft, _: Found) -> None:
+def _without_commas(draft: AnswerDraft, _: Found) -> None:
     draft.last.append(lambda text: text.replace(",", ""))
 
 
-def _with_commas(draft: Draft, _: Found) -> None:
+def _with_commas(draft: AnswerDraft, _: Found) -> None:
     draft.clauses.append("is plain, of course")
 
 
-def _lower(draft: Draft, _: Found) -> None:
+def _lower(draft: AnswerDraft, _: Found) -> None:
     draft.last.append(str.lower)
 
 
-def _upper(draft: Draft, _: Found) -> None:
+def _upper(draft: AnswerDraft, _: Found) -> None:
     draft.last.append(str.upper)
 
 
-def _title(draft: Draft, _: Found) -> None:
+def _title(draft: AnswerDraft, _: Found) -> None:
     draft.title = True
 
 
-def _postscript(draft: Draft, found: Found) -> None:
+def _postscript(draft: AnswerDraft, found: Found) -> None:
     draft.postscript = found["mark"]
 
 
-def _choice(draft: Draft, _: Found) -> None:
+def _choice(draft: AnswerDraft, _: Found) -> None:
     draft.ending = "My answer is yes."
 
 
-def _json(draft: Draft, _: Found) -> None:
+def _json(draft: AnswerDraft, _: Found) -> None:
     draft.as_json = True
 
 
-def _repeat(draft: Draft, found: Found) -> None:
+def _repeat(draft: AnswerDraft, found: Found) -> None:
     draft.opening = found.string[: found.start()].strip()
 
 
-def _twice(draft: Draft, _: Found) -> None:
+def _twice(draft: AnswerDraft, _: Found) -> None:
     draft.twice = True
 
 
-def _ending(draft: Draft, found: Found) -> None:
+def _ending(draft: AnswerDraft, found: Found) -> None:
     draft.ending = found["phrase"]
 
 
-def _quoted(draft: Draft, _: Found) -> None:
+def _quoted(draft: AnswerDraft, _: Found) -> None:
     draft.quoted = True
 
 
-def _language(draft: Draft, found: Found) -> None:
+def _language(draft: AnswerDraft, found: Found) -> None:
     draft.foreign = SENTENCES[found["language"].lower()]
 
 

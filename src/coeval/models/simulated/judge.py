@@ -6,7 +6,7 @@ import re
 from hashlib import blake2b
 
 from coeval.core.records import Level
-from coeval.models.simulated.ask import Ask, Reply
+from coeval.models.simulated.ask import Reply, SimulatedAsk
 from coeval.models.simulated.marks import REFUSAL, read_answer
 
 HIGH_FROM = 2 / 3
@@ -17,14 +17,14 @@ FACTOR_SPREAD = 0.05
 _RUBRIC_LINE = re.compile(r"[ \t]*[-*][ \t]+[*`\"]{0,2}([^:*`\"]{1,80}?)[*`\"]{0,2}:[ \t]")
 
 
-def evaluation(ask: Ask) -> Reply:
+def evaluation(ask: SimulatedAsk) -> Reply:
     """A level for each factor that the schema, or else the prompt's rubric, names."""
     factors = list(ask.properties()) or rubric_factors(ask.text)
     seen = seen_quality(ask)
     return {factor: _level(ask, seen, factor) for factor in factors}
 
 
-def factor_score(ask: Ask) -> Reply:
+def factor_score(ask: SimulatedAsk) -> Reply:
     """One level: as ``{"score": …}`` where a schema asks for it, else the bare word."""
     level = _level(ask, seen_quality(ask), "score")
     return dict.fromkeys(ask.properties(), level) or level
@@ -45,14 +45,14 @@ def rubric_factors(text: str) -> list[str]:
     return list(dict.fromkeys(reversed(names)))
 
 
-def seen_quality(ask: Ask) -> float:
+def seen_quality(ask: SimulatedAsk) -> float:
     """The answer's quality as this judge sees it: less severity, plus its error and its bias."""
     stated = read_answer(ask.text)
     quality = stated.quality if stated else _unstated_quality(ask.text)
     return as_seen(ask, quality, stated.family if stated else None, "eye")
 
 
-def as_seen(ask: Ask, quality: float, family: str | None, eye: str) -> float:
+def as_seen(ask: SimulatedAsk, quality: float, family: str | None, eye: str) -> float:
     """A true quality through the judge's eyes; ``eye`` names the draw of its error."""
     traits = ask.traits
     kin = family is not None and family.casefold() == traits.family.casefold()
@@ -68,7 +68,7 @@ def _unstated_quality(text: str) -> float:
     )
 
 
-def _level(ask: Ask, seen: float, factor: str) -> Level:
+def _level(ask: SimulatedAsk, seen: float, factor: str) -> Level:
     worth = seen + FACTOR_SPREAD * ask.draws.normal(f"factor {factor}")
     if worth >= HIGH_FROM:
         return "High"

@@ -10,7 +10,7 @@ from typing import Any
 from coeval.core.errors import BadRequest, ServerFault
 from coeval.core.records import Completion, Request, TokenLogprob, Usage
 from coeval.models.base import Model, ModelSpec
-from coeval.models.simulated.ask import Ask, Choice
+from coeval.models.simulated.ask import OfferedChoice, SimulatedAsk
 from coeval.models.simulated.draws import Draws
 from coeval.models.simulated.parts import player
 from coeval.models.simulated.spoiled import spoil, written
@@ -75,14 +75,14 @@ class SimulatedModel(Model):
             raise ServerFault("simulated failure", status=500)
         text = next((m.content for m in reversed(request.messages) if m.role == "user"), "")
         schema = request.schema if self._takes_schemas else None
-        ask = Ask(self.model, self.traits, text, schema, draws, request.labels)
+        ask = SimulatedAsk(self.model, self.traits, text, schema, draws, request.labels)
         reply = player(ask)(ask)
         spoiled = draws.uniform("malformed") < self.traits.malformed_rate
         whole = _stopped(spoil(reply, draws) if spoiled else written(reply), request.sampling)
         limit = _limit(request.sampling)
         kept = whole if limit is None else whole[: limit * CHARACTERS_PER_TOKEN]
         cut = len(kept) < len(whole)
-        chances = reply.chances if isinstance(reply, Choice) and not spoiled else None
+        chances = reply.chances if isinstance(reply, OfferedChoice) and not spoiled else None
         usage = Usage(taken, token_count(len(kept)))
         pace = self.traits.tokens_per_s
         return Completion(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from coeval.models.simulated.answer_draft import Draft
+from coeval.models.simulated.answer_draft import AnswerDraft
 from coeval.models.simulated.demand import Demand, Found, demand
 from coeval.models.simulated.numbers_in_words import LARGEST, NUMBER, number
 from coeval.models.simulated.prose import sentence_list
@@ -16,36 +16,36 @@ _PALINDROMES = "level radar civic rotor kayak refer madam tenet rotator deified"
 _JAPANESE = "日本"
 
 
-def _keywords(draft: Draft, found: Found) -> None:
+def _keywords(draft: AnswerDraft, found: Found) -> None:
     words = (found[f"k{place}"] for place in range(1, 6))
     draft.clauses += [" ".join([f"names {word}"] * times) for word, times in zip(words, _TIMES, strict=True)]
 
 
-def _conjunctions(draft: Draft, _: Found) -> None:
+def _conjunctions(draft: AnswerDraft, _: Found) -> None:
     draft.clauses.append("is for and nor but or yet so plain")
 
 
-def _numbers(draft: Draft, found: Found) -> None:
+def _numbers(draft: AnswerDraft, found: Found) -> None:
     draft.whole = " ".join(["Numbers are", *(f"{place}" for place in range(1, number(found["n"]) + 1))])
 
 
-def _unique_words(draft: Draft, found: Found) -> None:
+def _unique_words(draft: AnswerDraft, found: Found) -> None:
     draft.clauses.append(f"lists {' '.join(f'item{place}' for place in range(number(found['n'])))}")
 
 
-def _names(draft: Draft, found: Found) -> None:
+def _names(draft: AnswerDraft, found: Found) -> None:
     draft.clauses.append(f"names {found['names'].strip(' .').replace(', ', ' and ')}")
 
 
-def _pronouns(draft: Draft, found: Found) -> None:
+def _pronouns(draft: AnswerDraft, found: Found) -> None:
     draft.clauses.append(f"is about {' and '.join(['you'] * number(found['n']))}")
 
 
-def _punctuation(draft: Draft, _: Found) -> None:
+def _punctuation(draft: AnswerDraft, _: Found) -> None:
     draft.clauses.append("asks: who, and why; when? Stop! Really?!")
 
 
-def _word_range(draft: Draft, found: Found) -> None:
+def _word_range(draft: AnswerDraft, found: Found) -> None:
     """So many words as are in the middle of the range, those of the mark included."""
     wanted = (min(LARGEST, int(found["low"])) + min(LARGEST, int(found["high"]))) // 2
     left = wanted - len(_WORDS.findall(draft.mark))
@@ -53,99 +53,99 @@ def _word_range(draft: Draft, found: Found) -> None:
     draft.whole = f"{draft.mark} {' '.join(words[:left])}" if left > 0 else " ".join(words[:wanted])
 
 
-def _list(draft: Draft, found: Found) -> None:
+def _list(draft: AnswerDraft, found: Found) -> None:
     lines = sentence_list(draft.draws, "items", 3)
     draft.whole = "\n".join(f"{found['mark']} {line}" for line in (f"{draft.mark} {lines[0]}", *lines[1:]))
 
 
-def _changed_request(draft: Draft, found: Found) -> None:
+def _changed_request(draft: AnswerDraft, found: Found) -> None:
     words = found.string[: found.start()].split()
     draft.whole = " ".join(["Now", *words[1:]])
 
 
-def _emoji(draft: Draft, _: Found) -> None:
+def _emoji(draft: AnswerDraft, _: Found) -> None:
     draft.last.append(lambda text: _SENTENCE_ENDS.sub(r" 😊\1", text))
 
 
-def _keyword_in_sentence(draft: Draft, found: Found) -> None:
+def _keyword_in_sentence(draft: AnswerDraft, found: Found) -> None:
     place = min(LARGEST, int(found["n"]))
     draft.whole = f"{'So be it. ' * (place - 1)}This names {found['word']}. {draft.mark}"
 
 
-def _keyword_at_word(draft: Draft, found: Found) -> None:
+def _keyword_at_word(draft: AnswerDraft, found: Found) -> None:
     sentence, word = (min(LARGEST, int(found[name])) for name in ("n", "m"))
     draft.whole = f"{'So be it. ' * (sentence - 1)}Now {'so ' * (word - 2)}{found['word']} it is."
 
 
-def _second_word(draft: Draft, found: Found) -> None:
+def _second_word(draft: AnswerDraft, found: Found) -> None:
     draft.whole = f"A {found['word']} plan makes for {found['word']} days"
 
 
-def _growing_sentences(draft: Draft, found: Found) -> None:
+def _growing_sentences(draft: AnswerDraft, found: Found) -> None:
     draft.whole = f"So it is. So {'so ' * number(found['n'])}it is."
 
 
-def _shrinking_sentences(draft: Draft, found: Found) -> None:
+def _shrinking_sentences(draft: AnswerDraft, found: Found) -> None:
     draft.whole = f"So {'so ' * number(found['n'])}it is. So it is."
 
 
-def _word_a_line(draft: Draft, _: Found) -> None:
+def _word_a_line(draft: AnswerDraft, _: Found) -> None:
     draft.last.append(lambda text: "\n".join(text.split()))
 
 
-def _sentences_and_bullets(draft: Draft, _: Found) -> None:
+def _sentences_and_bullets(draft: AnswerDraft, _: Found) -> None:
     one, two, three, four = sentence_list(draft.draws, "bullets", 4)
     draft.whole = f"{draft.mark} {one} {two}\n* {three}\n* {four}"
 
 
-def _option(draft: Draft, found: Found) -> None:
+def _option(draft: AnswerDraft, found: Found) -> None:
     draft.whole = re.split(r"/|,| or ", found["options"])[0].strip()
 
 
-def _brackets(draft: Draft, _: Found) -> None:
+def _brackets(draft: AnswerDraft, _: Found) -> None:
     draft.clauses.append("nests (a [b {c (d [e] d) c} b] a)")
 
 
-def _nested_quotes(draft: Draft, _: Found) -> None:
+def _nested_quotes(draft: AnswerDraft, _: Found) -> None:
     draft.clauses.append("""says "a 'b "c" b' a" once""")
 
 
-def _sub_bullets(draft: Draft, _: Found) -> None:
+def _sub_bullets(draft: AnswerDraft, _: Found) -> None:
     one, two = sentence_list(draft.draws, "bullets", 2)
     draft.whole = f"{draft.mark}\n* {one}\n  - {two}"
 
 
-def _bullets_alone(draft: Draft, _: Found) -> None:
+def _bullets_alone(draft: AnswerDraft, _: Found) -> None:
     one, two = sentence_list(draft.draws, "bullets", 2)
     draft.whole = f"{draft.mark}\n* {one}\n* {two}"
 
 
-def _thesis(draft: Draft, _: Found) -> None:
+def _thesis(draft: AnswerDraft, _: Found) -> None:
     draft.mark = f"<i>So be it.</i> {draft.mark}"
 
 
-def _verb(draft: Draft, _: Found) -> None:
+def _verb(draft: AnswerDraft, _: Found) -> None:
     draft.first_words[1] = "Take"
 
 
-def _palindromes(draft: Draft, _: Found) -> None:
+def _palindromes(draft: AnswerDraft, _: Found) -> None:
     draft.clauses.append(f"lists {_PALINDROMES}")
 
 
-def _title_case(draft: Draft, _: Found) -> None:
+def _title_case(draft: AnswerDraft, _: Found) -> None:
     draft.last.append(str.title)
 
 
-def _without_blanks(draft: Draft, _: Found) -> None:
+def _without_blanks(draft: AnswerDraft, _: Found) -> None:
     draft.last.append(lambda text: "".join(text.split()))
 
 
-def _japanese(draft: Draft, found: Found) -> None:
+def _japanese(draft: AnswerDraft, found: Found) -> None:
     every = min(LARGEST, int(found["n"]))
     draft.whole = " ".join((["so"] * (every - 1) + [_JAPANESE]) * 2)
 
 
-def _span(draft: Draft, found: Found) -> None:
+def _span(draft: AnswerDraft, found: Found) -> None:
     words = found.string[: found.start()].split()
     draft.whole = " ".join(words[int(found["start"]) : int(found["end"])]) or draft.mark
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from coeval.core.records import LEVELS
-from coeval.models.simulated.ask import Ask, Reply
+from coeval.models.simulated.ask import Reply, SimulatedAsk
 from coeval.models.simulated.benchmark_judges import (
     assistants_verdict,
     compares_assistants,
@@ -25,7 +25,7 @@ from coeval.models.simulated.marks import ANSWER_MARK, ITEM_MARK, REFUSAL
 from coeval.models.simulated.student import answer, labelled_answer
 from coeval.models.simulated.teacher import benchmark_item, nuanced_attributes, rubric, target_attributes
 
-Player: TypeAlias = Callable[[Ask], Reply]
+Player: TypeAlias = Callable[[SimulatedAsk], Reply]
 
 _JUDGING = re.compile(r"\b(?:judge|rubric|criteri(?:on|a)|factors?|reference)\b", re.IGNORECASE)
 _ONE_FACTOR = re.compile(r"\b[Ff]actor(?: is|:)")
@@ -39,7 +39,7 @@ _RUBRIC = re.compile(r"\brubric\b", re.IGNORECASE)
 _FACTORS = re.compile(r"\b(?:factor|criteri)", re.IGNORECASE)
 
 
-class Part(NamedTuple):
+class FormPart(NamedTuple):
     """A role: the schema that asks for it, the test of a prompt that does, and who plays it."""
 
     schema: str
@@ -81,25 +81,25 @@ def _asks_for_rubric(text: str) -> bool:
     return _teaches(text) and _RUBRIC.search(text) is not None and _FACTORS.search(text) is not None
 
 
-PARTS: tuple[Part, ...] = (
-    Part("criterion_grade", grades_criterion, criterion_grade),
-    Part("rubric_item_grade", grades_rubric_item, rubric_item_grade),
-    Part("assistants_verdict", compares_assistants, assistants_verdict),
-    Part("output_preference", prefers_output, output_preference),
-    Part("factor_score", _judges_one_factor, factor_score),
-    Part("evaluation", _judges, evaluation),
-    Part("benchmark_item", _asks_for_item, benchmark_item),
-    Part("nuanced_attributes", _asks_for_nuanced, nuanced_attributes),
-    Part("target_attributes", _asks_for_target, target_attributes),
-    Part("rubric", _asks_for_rubric, rubric),
-    Part("foreign_grade", asks_for_grade, foreign_grade),
+PARTS: tuple[FormPart, ...] = (
+    FormPart("criterion_grade", grades_criterion, criterion_grade),
+    FormPart("rubric_item_grade", grades_rubric_item, rubric_item_grade),
+    FormPart("assistants_verdict", compares_assistants, assistants_verdict),
+    FormPart("output_preference", prefers_output, output_preference),
+    FormPart("factor_score", _judges_one_factor, factor_score),
+    FormPart("evaluation", _judges, evaluation),
+    FormPart("benchmark_item", _asks_for_item, benchmark_item),
+    FormPart("nuanced_attributes", _asks_for_nuanced, nuanced_attributes),
+    FormPart("target_attributes", _asks_for_target, target_attributes),
+    FormPart("rubric", _asks_for_rubric, rubric),
+    FormPart("foreign_grade", asks_for_grade, foreign_grade),
 )
 """Asked in this order; a request that is none of them is a student's."""
 
 _BY_SCHEMA: dict[str, Player] = {part.schema: part.play for part in PARTS}
 
 
-def player(ask: Ask) -> Player:
+def player(ask: SimulatedAsk) -> Player:
     """Who plays the role that is asked for; a schema that is none of ours is just followed."""
     if ask.labels:
         return labelled_answer

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from coeval.core.records import LEVELS
-from coeval.models.simulated.ask import Choice, Fenced, Reply
+from coeval.models.simulated.ask import Fenced, OfferedChoice, Reply
 from coeval.models.simulated.draws import Draws
 from coeval.models.simulated.marks import REFUSAL
 
@@ -18,7 +18,7 @@ Spoil: TypeAlias = Callable[[Any], str]
 def written(reply: Reply) -> str:
     """The text of a reply: compact JSON for an object."""
     match reply:
-        case Choice():
+        case OfferedChoice():
             return reply.text
         case Fenced():
             return f"```json\n{msgspec.json.encode(reply.value).decode()}\n```"
@@ -30,7 +30,7 @@ def written(reply: Reply) -> str:
 
 def spoil(reply: Reply, draws: Draws) -> str:
     """One of the ways that fit the reply: objects, objects of levels, a bare level, a choice, a text."""
-    if isinstance(reply, Choice):
+    if isinstance(reply, OfferedChoice):
         return draws.pick("way to go wrong", _OF_A_CHOICE)(reply)
     if isinstance(reply, Fenced):
         return draws.pick("way to go wrong", _OF_AN_OBJECT + _OF_A_GRADE)(reply.value)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coeval.models.simulated.answer_draft import Draft
-from coeval.models.simulated.ask import Ask, Reply
+from coeval.models.simulated.answer_draft import AnswerDraft
+from coeval.models.simulated.ask import Reply, SimulatedAsk
 from coeval.models.simulated.demand import heed
 from coeval.models.simulated.fixed_answers import FIXED_ANSWERS
 from coeval.models.simulated.form_demands import FORM_DEMANDS
@@ -18,7 +18,7 @@ DAILY_FORM = 0.08
 """Standard deviation of quality between answers of one student at one difficulty."""
 
 
-def answer(ask: Ask) -> Reply:
+def answer(ask: SimulatedAsk) -> Reply:
     """A few sentences that state the answer's quality."""
     item = read_item(ask.text)
     quality = hidden_quality(ask, item.difficulty if item else 0.5)
@@ -29,7 +29,7 @@ def answer(ask: Ask) -> Reply:
     return shaped or f"{mark} {sentences(ask.draws, 'answer', count)}"
 
 
-def labelled_answer(ask: Ask) -> Reply:
+def labelled_answer(ask: SimulatedAsk) -> Reply:
     """The labels that the request asks for, as a JSON object that states the answer's quality too.
 
     The student knows a label that the item states with a probability equal to the quality, and
@@ -48,15 +48,15 @@ def labelled_answer(ask: Ask) -> Reply:
     return {**labels, "note": write_answer(AnswerMark(ask.model, ask.traits.family, quality))}
 
 
-def _shaped(ask: Ask, mark: str, count: int, quality: float) -> str | None:
+def _shaped(ask: SimulatedAsk, mark: str, count: int, quality: float) -> str | None:
     """The answer in the form that the prompt demands; None where it demands none."""
-    draft = Draft(ask.draws, mark, count)
+    draft = AnswerDraft(ask.draws, mark, count)
     made = heed(draft, ask.text, (*FORM_DEMANDS, *ODD_DEMANDS, *FIXED_ANSWERS), quality)
     made += heed_words(draft, ask.text, quality)
     return draft.write() if made else None
 
 
-def hidden_quality(ask: Ask, difficulty: float) -> float:
+def hidden_quality(ask: SimulatedAsk, difficulty: float) -> float:
     """Skill, less what the item's difficulty costs, plus the form of the day; within 0 and 1."""
     quality = (
         ask.traits.skill - DIFFICULTY_WEIGHT * (difficulty - 0.5) + DAILY_FORM * ask.draws.normal("form")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from coeval.models.simulated.ask import Ask, Reply
+from coeval.models.simulated.ask import Reply, SimulatedAsk
 from coeval.models.simulated.marks import ItemMark, write_item
 from coeval.models.simulated.prose import sentences
 
@@ -36,15 +36,15 @@ _OTHER_LIST = re.compile(r"\battributes?\b[^:\n]{0,100}:\s*([^\n]+)", re.IGNOREC
 _LIST_ENDS = re.compile(r"\.(?:\s|$)| and \w+:")
 
 
-def target_attributes(ask: Ask) -> Reply:
+def target_attributes(ask: SimulatedAsk) -> Reply:
     return _attributes(ask, _TARGET)
 
 
-def nuanced_attributes(ask: Ask) -> Reply:
+def nuanced_attributes(ask: SimulatedAsk) -> Reply:
     return _attributes(ask, _NUANCED)
 
 
-def _attributes(ask: Ask, known: dict[str, tuple[str, ...]]) -> Reply:
+def _attributes(ask: SimulatedAsk, known: dict[str, tuple[str, ...]]) -> Reply:
     """Three of the known attributes; a list of name and values where the schema wants that."""
     proposed = {name: list(known[name]) for name in ask.draws.some("attributes", list(known), 3)}
     if "attributes" in ask.properties():
@@ -52,7 +52,7 @@ def _attributes(ask: Ask, known: dict[str, tuple[str, ...]]) -> Reply:
     return proposed
 
 
-def rubric(ask: Ask) -> Reply:
+def rubric(ask: SimulatedAsk) -> Reply:
     """Four of the known factors; a list of factor and criterion where the schema wants that."""
     proposed = {name: _CRITERIA[name] for name in ask.draws.some("factors", list(_CRITERIA), 4)}
     if "factors" in ask.properties():
@@ -60,7 +60,7 @@ def rubric(ask: Ask) -> Reply:
     return proposed
 
 
-def benchmark_item(ask: Ask) -> Reply:
+def benchmark_item(ask: SimulatedAsk) -> Reply:
     """A prompt that states its difficulty and the attributes asked for, and a reference answer."""
     spread = ask.traits.difficulty_spread * ask.draws.normal("difficulty")
     difficulty = min(1.0, max(0.0, 0.5 + spread))

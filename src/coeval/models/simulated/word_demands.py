@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from coeval.models.simulated.answer_draft import Draft
+from coeval.models.simulated.answer_draft import AnswerDraft
 from coeval.models.simulated.numbers_in_words import NUMBER, number
 
 _CLAUSE_ENDS = re.compile(r"(?<=[.!?;])[\"”']?\s+|\n+")
@@ -48,7 +48,7 @@ class _Wanted(NamedTuple):
     few: bool = False
 
 
-def heed_words(draft: Draft, prompt: str, quality: float) -> int:
+def heed_words(draft: AnswerDraft, prompt: str, quality: float) -> int:
     """Change the draft as the clauses about words and letters say; how many there are."""
     made = 0
     for place, clause in enumerate(_CLAUSE_ENDS.split(prompt)):
@@ -99,7 +99,7 @@ def _listed(clause: str) -> list[str]:
     return [word for word in words if word and " " not in word and word.lower() not in _STOPS]
 
 
-def _give(draft: Draft, wanted: _Wanted, is_met: bool) -> None:
+def _give(draft: AnswerDraft, wanted: _Wanted, is_met: bool) -> None:
     for word in wanted.words:
         if wanted.times is None or wanted.few:
             draft.banned.append(word.casefold())
@@ -111,7 +111,7 @@ def _give(draft: Draft, wanted: _Wanted, is_met: bool) -> None:
             draft.banned.append(word.casefold())
 
 
-def _letters(draft: Draft, letter: str, count: _Count, is_met: bool) -> None:
+def _letters(draft: AnswerDraft, letter: str, count: _Count, is_met: bool) -> None:
     if is_met == count.few:
         draft.whole = " ".join(word for word in _PLAIN if letter not in word)
     else:

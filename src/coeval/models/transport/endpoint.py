@@ -18,7 +18,7 @@ from coeval.core.errors import UsageError
 from coeval.core.options import BASE_URL
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import shown_url, url_secrets
-from coeval.models.connections.route import Route
+from coeval.models.connections.route import RequestRoute
 from coeval.models.pacing.limits import LONGEST_HOLD_S, Lane, Limiter
 from coeval.models.signers import RequestSigner, Signer
 from coeval.models.transport.network import proxy_for
@@ -70,7 +70,7 @@ class Endpoint:
         self.url = self._take_credentials(url).rstrip("/")
         self.limiter = limiter
         self.proxy = proxy_for(URL(self.url))
-        self._routes: dict[tuple[str, str], Route] = {}
+        self._routes: dict[tuple[str, str], RequestRoute] = {}
         self._secrets = (*secrets, *self._sent_secrets(url))
         self._shown: tuple[str, ...] = ()
         self.redactor = Redactor(self._secrets, self._tell_repeated)
@@ -105,13 +105,13 @@ class Endpoint:
         self.headers["Authorization"] = f"Basic {b64encode(pair).decode()}"
         return str(parsed.with_user(None))
 
-    def route(self, method: str, path: str) -> Route:
+    def route(self, method: str, path: str) -> RequestRoute:
         """How to ask for ``path``, which is appended to the base URL."""
         route = self._routes.get((method, path))
         if route is None:
             if len(self._routes) >= _REMEMBERED_ROUTES:
                 self._routes.clear()
-            route = Route.to(method, URL(self.url + path), self.headers, self.proxy)
+            route = RequestRoute.to(method, URL(self.url + path), self.headers, self.proxy)
             self._routes[method, path] = route
         return route
 
@@ -120,7 +120,7 @@ class Endpoint:
         """Whether every request has headers of its own; see `signed`."""
         return self._signer is not None
 
-    async def signed(self, route: Route, body: bytes | None, now: float) -> Route:
+    async def signed(self, route: RequestRoute, body: bytes | None, now: float) -> RequestRoute:
         """The route with the headers that this one request is signed with; ``now`` in seconds since 1970.
 
         Raises
@@ -134,7 +134,7 @@ class Endpoint:
         self._keep_out(value for name, value in headers.items() if is_credential_name(name))
         signed = CIMultiDict(route.headers)
         signed.update({name: _printable(name, value) for name, value in headers.items()})
-        return Route.to(route.method, route.url, signed, route.proxy)
+        return RequestRoute.to(route.method, route.url, signed, route.proxy)
 
     def _keep_out(self, shown: Iterable[str]) -> None:
         """Know what was just shown as a credential, and what was shown shortly before it."""

@@ -21,8 +21,8 @@ from coeval.core.errors import (
     RequestTimeout,
     Undecodable,
 )
-from coeval.models.connections.reply_parser import Reply
-from coeval.models.connections.route import Route
+from coeval.models.connections.reply_parser import HttpReply
+from coeval.models.connections.route import RequestRoute
 from coeval.models.connections.wire import Wire
 from coeval.models.pacing.limits import LONGEST_HOLD_S
 from coeval.models.pacing.rate_headers import asked_hold_s, asked_retry, asked_wait_s
@@ -55,13 +55,13 @@ _OVERLOADED = (503, 529)
 class Sender(Protocol):
     """What sends single requests, as `models.wire.Wire` does."""
 
-    async def send(self, route: Route, body: bytes | None, timeout_s: float) -> Reply: ...
+    async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply: ...
     async def aclose(self) -> None: ...
 
 
 class _Ask(NamedTuple, Generic[T]):
     endpoint: Endpoint
-    route: Route
+    route: RequestRoute
     body: bytes | None
     call: Call[T]
 
@@ -245,7 +245,7 @@ class Http:
                 endpoint.limiter.refused(sent_at)
         return Fault(error, error.retryable and error.retry_advised, crowded)
 
-    def _refused(self, ask: _Ask[T], reply: Reply, sent_at: float) -> Fault:
+    def _refused(self, ask: _Ask[T], reply: HttpReply, sent_at: float) -> Fault:
         """An answer came, and it is an error."""
         if reply.status >= 500:
             ask.endpoint.failed(self._clock())
@@ -260,7 +260,7 @@ class Http:
         error.status = reply.status
         return self._fault(ask, error, reply, sent_at)
 
-    def _fault(self, ask: _Ask[T], error: ModelError, reply: Reply, sent_at: float) -> Fault:
+    def _fault(self, ask: _Ask[T], error: ModelError, reply: HttpReply, sent_at: float) -> Fault:
         """Add to an error what the reply's headers say about trying again."""
         endpoint = ask.endpoint
         if (isinstance(error, RateLimited) or error.status in _OVERLOADED) and not endpoint.is_down:
@@ -283,7 +283,7 @@ class Http:
             endpoint.limiter.hold(wait_s)  # the host as a whole is away until then (RFC 9110 §15.6.4)
         return Fault(error, again)
 
-    def _wire(self, route: Route) -> Sender:
+    def _wire(self, route: RequestRoute) -> Sender:
         """What sends a request there, opened when it is first needed."""
         if route.proxy is not None:
             return self._proxied or self._open_proxied()

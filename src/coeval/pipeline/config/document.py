@@ -18,7 +18,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from coeval.core.errors import ConfigError
 from coeval.core.plain_file import open_file
 from coeval.core.yaml_text import yaml_reader
-from coeval.pipeline.config.findings import Finding, KeyPath, Lines, Place, Problem
+from coeval.pipeline.config.findings import Finding, FindingLines, KeyPath, Place, Problem
 
 MAX_DEPTH = 40
 MAX_VALUES = 200_000
@@ -40,7 +40,7 @@ class Document(NamedTuple):
     """A file as read: ``data`` is plain, ``problems`` are its duplicate keys and strange tags."""
 
     data: dict[str, Any]
-    lines: Lines
+    lines: FindingLines
     problems: list[Problem]
 
 
@@ -65,7 +65,7 @@ def read_document(path: Path) -> Document:
         )
     builder = _Builder(path)
     data = builder.mapping(root, ())
-    return Document(data, Lines(str(path), builder.places), builder.problems)
+    return Document(data, FindingLines(str(path), builder.places), builder.problems)
 
 
 def _unreadable(path: Path | str, line: int, message: str) -> ConfigError:

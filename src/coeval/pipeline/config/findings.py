@@ -89,7 +89,7 @@ class Problem(NamedTuple):
         )
 
 
-class Lines:
+class FindingLines:
     """Where each value of an experiment stands. Inherited sections stand in the source's file."""
 
     def __init__(self, file: str, places: Mapping[KeyPath, Place]) -> None:
@@ -106,10 +106,10 @@ class Lines:
     def locate(self, finding: Finding) -> Problem:
         return Problem(self.find(finding.path), finding)
 
-    def with_section(self, section: str, other: Lines) -> Lines:
+    def with_section(self, section: str, other: FindingLines) -> FindingLines:
         """Take one top-level section's places from another file."""
         taken = {path: place for path, place in other.places.items() if path[:1] == (section,)}
-        return Lines(self.file, self.places | taken)
+        return FindingLines(self.file, self.places | taken)
 
 
 def render_path(path: KeyPath) -> str:

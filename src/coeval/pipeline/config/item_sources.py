@@ -13,7 +13,7 @@ BENCHMARK = "benchmark"
 """An interface whose teachers ask no model, and a category whose tasks no other teachers serve."""
 
 
-class Source(NamedTuple):
+class ItemSource(NamedTuple):
     """A benchmark teacher of a task."""
 
     task: TaskConfig
@@ -60,11 +60,11 @@ def item_writers(config: Config, task: TaskConfig) -> tuple[str, ...]:
     return tuple(model.name for model in config.with_role("teacher") if model.interface != BENCHMARK)
 
 
-def item_files(config: Config, folder: RunDir) -> dict[Path, Source]:
+def item_files(config: Config, folder: RunDir) -> dict[Path, ItemSource]:
     """Where the items of the benchmark teachers lie, or are to be put."""
     suppliers = Suppliers.among(config)
     return {
-        folder.datapoints(task.name, teacher): Source(task, teacher)
+        folder.datapoints(task.name, teacher): ItemSource(task, teacher)
         for task in config.tasks
         for teacher in suppliers.of(task.name, task.category)
     }

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from coeval.core.shown_url import HIDDEN
 from coeval.pipeline.config.document import Document, read_document
 from coeval.pipeline.config.draft import Draft, resume_folder
-from coeval.pipeline.config.findings import Lines, refused
+from coeval.pipeline.config.findings import FindingLines, refused
 from coeval.pipeline.config.python_config import given_document
 from coeval.pipeline.config.rules import broken_rules
 from coeval.pipeline.config.schema import Config
@@ -30,7 +30,7 @@ class Loaded:
 
     config: Config
     data: dict[str, Any]
-    lines: Lines
+    lines: FindingLines
 
 
 def load_config(source: Source) -> Config:

@@ -9,7 +9,7 @@ from typing import Any
 
 from coeval.core.errors import ConfigError
 from coeval.pipeline.config.document import MAX_DEPTH, SURROGATE, Document, is_attribute_value
-from coeval.pipeline.config.findings import Finding, KeyPath, Lines, Place, Problem
+from coeval.pipeline.config.findings import Finding, FindingLines, KeyPath, Place, Problem
 
 GIVEN = "config"
 """What problems name in place of a file; there are no lines."""
@@ -26,7 +26,7 @@ def given_document(data: Mapping[str, Any]) -> Document:
     ConfigError
         it is nested too deeply to be an experiment.
     """
-    lines = Lines(GIVEN, {(): Place(GIVEN, 0)})
+    lines = FindingLines(GIVEN, {(): Place(GIVEN, 0)})
     problems: list[Problem] = []
 
     def report(path: KeyPath, message: str) -> None:

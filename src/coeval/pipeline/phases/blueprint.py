@@ -20,7 +20,7 @@ from coeval.engine.making import failure, made
 from coeval.engine.work import Tally, ask
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, parse_attributes, parse_rubric
-from coeval.pipeline.plan.task_setup import Asking, Part, part
+from coeval.pipeline.plan.task_setup import Asking, RoleModel, role_model
 from coeval.pipeline.prompts import NUANCED_ATTRIBUTES, RUBRIC, TARGET_ATTRIBUTES
 from coeval.store.journal import Index, RecordPart
 from coeval.store.jsonl import read_json, write_json_atomic
@@ -70,7 +70,7 @@ class ProposalWork:
     asking: Asking
     task: str
     kind: Kind
-    teacher: Part
+    teacher: RoleModel
     key: str
     tried: int
     tally: Tally = field(default_factory=Tally)
@@ -169,12 +169,12 @@ class Blueprint:
             case "rubric":
                 return self._folder.rubric(task)
 
-    def owed_proposals(self, task: TaskConfig, kind: Kind) -> list[tuple[Part, str]]:
+    def owed_proposals(self, task: TaskConfig, kind: Kind) -> list[tuple[RoleModel, str]]:
         """(teacher, key) of the proposals still to be asked for."""
         if not isinstance(_declared(task, kind), str) or self.artifact(task.name, kind).exists():
             return []
         return [
-            (part(model, "teacher", task, _TEMPLATE[kind]), key)
+            (role_model(model, "teacher", task, _TEMPLATE[kind]), key)
             for model in self._config.with_role("teacher")
             if model.interface != "benchmark"
             and not self._has(key := proposal_id(task.name, model.name, kind))

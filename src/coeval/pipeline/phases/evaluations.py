@@ -25,9 +25,9 @@ from coeval.engine.work import Tally, ask
 from coeval.judging.labels import score_labels
 from coeval.judging.verdict import parse_level, parse_levels
 from coeval.models.base import MAX_ANSWER_BYTES
-from coeval.pipeline.phases.prepared_item import Posed
+from coeval.pipeline.phases.prepared_item import PreparedItem
 from coeval.pipeline.plan.recipes import judged_input, label_recipe
-from coeval.pipeline.plan.task_setup import Asking, Part, Scene
+from coeval.pipeline.plan.task_setup import Asking, RoleModel, TaskSetup
 from coeval.pipeline.prompts import FACTOR_SCORE, evaluation_schema, render_rubric
 from coeval.store.rundir import now
 
@@ -36,14 +36,14 @@ from coeval.store.rundir import now
 class Judged:
     """What is judged: the item, the answer, and what an earlier record of the judge holds already."""
 
-    scene: Scene
-    posed: Posed
+    setup: TaskSetup
+    prepared: PreparedItem
     response: Response
     earlier: Evaluation | None = None
     input_hash: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.input_hash = judged_input(self.posed.content, self.response.response or "")
+        self.input_hash = judged_input(self.prepared.content, self.response.response or "")
 
     def identity(self, judge: str) -> dict[str, Any]:
         response = self.response
@@ -66,7 +66,7 @@ class EvaluationWork:
 
     asking: Asking
     judged: Judged
-    judge: Part
+    judge: RoleModel
     key: str
     factors: tuple[str, ...]
     tried: int
@@ -86,7 +86,7 @@ class EvaluationWork:
         return self.tally.calls
 
     async def do(self) -> Evaluation:
-        if self.judged.scene.task.evaluation_mode == "per_factor":
+        if self.judged.setup.task.evaluation_mode == "per_factor":
             await self._ask_each()
         else:
             await self._ask_together()
@@ -131,7 +131,7 @@ class EvaluationWork:
             raise errors[0]
 
     async def _ask_one(self, factor: str, tally: Tally) -> None:
-        criterion = self.judged.scene.rubric[factor]
+        criterion = self.judged.setup.rubric[factor]
 
         def make(attempt: int) -> Request:
             values = {"factor": factor, "criterion": criterion}
@@ -152,7 +152,7 @@ class EvaluationWork:
         judged = self.judged
         return self.judge.request(
             "evaluation",
-            {**judged.posed.values, "response": judged.response.response or "", **values},
+            {**judged.prepared.values, "response": judged.response.response or "", **values},
             schema,
             CallId(key, 0, self.tried + attempt),
             self.asking.run_seed,
@@ -165,7 +165,7 @@ class EvaluationWork:
             raise Refused(f"the judge declined: {said[:200]}", raw=said)
 
     def _criteria(self, factors: Sequence[str]) -> dict[str, str]:
-        return {factor: self.judged.scene.rubric[factor] for factor in factors}
+        return {factor: self.judged.setup.rubric[factor] for factor in factors}
 
     def _known(self) -> dict[str, Level]:
         """All scores of the record: earlier ones that were not asked again, and those of this run."""
@@ -174,17 +174,17 @@ class EvaluationWork:
         return kept | self.scores
 
     def _record(self) -> Evaluation:
-        scene, known, earlier = self.judged.scene, self._known(), self.judged.earlier
+        setup, known, earlier = self.judged.setup, self._known(), self.judged.earlier
         criteria = dict(earlier.criteria or {}) if earlier else {}
-        criteria |= {factor: scene.criteria[factor] for factor in self.scores}
+        criteria |= {factor: setup.criteria[factor] for factor in self.scores}
         identity = self._identity()
         if earlier is not None and known.keys() - self.scores.keys():
             # scores kept from it stay what they were: made by its recipe, of what it judged
             identity |= {"recipe": earlier.recipe, "input_hash": earlier.input_hash}
         return Evaluation(
             **identity,
-            scores={f: known[f] for f in (*scene.criteria, *known) if f in known},
-            missing=tuple(f for f in scene.criteria if f not in known),
+            scores={f: known[f] for f in (*setup.criteria, *known) if f in known},
+            missing=tuple(f for f in setup.criteria if f not in known),
             criteria={f: criteria[f] for f in known if f in criteria},
             raw=cut_to_bytes("\n".join(self._heard()), MAX_ANSWER_BYTES),
             **made(self.tally, self.tried),
@@ -212,8 +212,8 @@ class LabelWork:
     model = EXACT_MATCH
 
     async def do(self) -> Evaluation:
-        attributes = self.judged.posed.item.sampled_target_attributes
-        labels = self.judged.scene.labels
+        attributes = self.judged.prepared.item.sampled_target_attributes
+        labels = self.judged.setup.labels
         expected = {name: attributes[name] for name in labels if name in attributes}
         return Evaluation(
             **self._identity(),
@@ -225,4 +225,4 @@ class LabelWork:
         return Evaluation(**self._identity(), scores={}, **failure(error, Tally(), 0))
 
     def _identity(self) -> dict[str, Any]:
-        return self.judged.identity(EXACT_MATCH) | {"recipe": label_recipe(self.judged.scene.labels)}
+        return self.judged.identity(EXACT_MATCH) | {"recipe": label_recipe(self.judged.setup.labels)}

@@ -11,7 +11,7 @@ from coeval.engine.making import failure, made
 from coeval.engine.work import Tally, ask
 from coeval.pipeline.phases.proposals import ParsedItem, parse_item
 from coeval.pipeline.plan.recipes import item_recipe
-from coeval.pipeline.plan.task_setup import Asking, Part, Scene
+from coeval.pipeline.plan.task_setup import Asking, RoleModel, TaskSetup
 from coeval.pipeline.prompts import BENCHMARK_ITEM, render_attributes
 from coeval.pipeline.sampling.samples import Sample
 from coeval.store.rundir import now
@@ -22,8 +22,8 @@ class ItemWork:
     """Make the datapoint of one slot. ``tried`` counts the askings that earlier runs recorded."""
 
     asking: Asking
-    scene: Scene
-    teacher: Part
+    setup: TaskSetup
+    teacher: RoleModel
     key: str
     sample: Sample
     tried: int
@@ -37,7 +37,7 @@ class ItemWork:
 
     @property
     def weight(self) -> int:
-        return self.scene.item_weight
+        return self.setup.item_weight
 
     @property
     def calls(self) -> int:
@@ -70,7 +70,7 @@ class ItemWork:
         return Datapoint(**self._identity(), **failure(error, self.tally, self.tried))
 
     def _identity(self) -> dict[str, Any]:
-        task = self.scene.task
+        task = self.setup.task
         stored = {"sampled_nuanced_attributes": self.sample.nuance} if task.store_nuanced else {}
         return {
             "id": self.key,

@@ -11,7 +11,7 @@ from coeval.pipeline.prompts import render_attributes
 
 
 @dataclass(frozen=True, slots=True)
-class Posed:
+class PreparedItem:
     """A datapoint, the template variables it fills, and what its answers and judgments are made from.
 
     ``asked`` is the ``input_hash`` of its responses; ``content`` goes into that of its evaluations.
@@ -23,10 +23,10 @@ class Posed:
     content: str
 
 
-def posed(item: Datapoint, nuance: Mapping[str, str]) -> Posed:
+def prepared_item(item: Datapoint, nuance: Mapping[str, str]) -> PreparedItem:
     """``nuance`` is what the teacher was given, whether the item stores it or not."""
     prompt, reference = item.prompt or "", item.reference_response or ""
-    return Posed(
+    return PreparedItem(
         item,
         {
             "input": prompt,

@@ -8,8 +8,8 @@ from typing import Any
 from coeval.core.records import CallId, Completion, Response
 from coeval.engine.making import failure, made
 from coeval.engine.work import Tally, ask
-from coeval.pipeline.phases.prepared_item import Posed
-from coeval.pipeline.plan.task_setup import Asking, Part, Scene
+from coeval.pipeline.phases.prepared_item import PreparedItem
+from coeval.pipeline.plan.task_setup import Asking, RoleModel, TaskSetup
 from coeval.store.rundir import now
 
 
@@ -18,10 +18,10 @@ class ResponseWork:
     """Make one student's response to a datapoint. An empty answer is an answer."""
 
     asking: Asking
-    scene: Scene
-    student: Part
+    setup: TaskSetup
+    student: RoleModel
     key: str
-    posed: Posed
+    prepared: PreparedItem
     tried: int
     tally: Tally = field(default_factory=Tally)
 
@@ -33,14 +33,14 @@ class ResponseWork:
 
     @property
     def weight(self) -> int:
-        return self.scene.response_weight
+        return self.setup.response_weight
 
     @property
     def calls(self) -> int:
         return self.tally.calls
 
     async def do(self) -> Response:
-        seed, values = self.asking.run_seed, self.posed.values
+        seed, values = self.asking.run_seed, self.prepared.values
         answer = await ask(
             self.asking.models[self.student.name],
             lambda i: self.student.request(
@@ -56,7 +56,7 @@ class ResponseWork:
         return Response(**self._identity(), **failure(error, self.tally, self.tried))
 
     def _identity(self) -> dict[str, Any]:
-        item = self.posed.item
+        item = self.prepared.item
         return {
             "id": self.key,
             "datapoint_id": item.id,
@@ -65,7 +65,7 @@ class ResponseWork:
             "student_model_id": self.student.name,
             "input": item.prompt,
             "recipe": self.student.recipe.hash,
-            "input_hash": self.posed.asked,
+            "input_hash": self.prepared.asked,
             "generated_at": now(),
         }
 

@@ -19,7 +19,7 @@ from coeval.core.plain_file import open_file
 from coeval.core.records import Datapoint
 from coeval.core.text import numbered
 from coeval.judging.label_values import normalise
-from coeval.pipeline.config.item_sources import Source, item_files
+from coeval.pipeline.config.item_sources import ItemSource, item_files
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.own_item import BOM, OwnItem, read_item
@@ -58,7 +58,7 @@ class ItemFile:
     """
 
     path: Path
-    source: Source
+    source: ItemSource
     lines: list[bytes] = field(default_factory=list)
     rewritten: bool = False
     ids: dict[str, int] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Supply:
     """The files of all benchmark teachers of a configuration; ``absent`` are those that are not there."""
 
     files: list[ItemFile]
-    absent: dict[Path, Source]
+    absent: dict[Path, ItemSource]
 
     @property
     def rewritten(self) -> Mapping[Path, list[bytes]]:
@@ -196,9 +196,9 @@ class ShortSupply(NamedTuple):
 def short_supplies(plan: Plan, folder: RunDir) -> list[ShortSupply]:
     """The files that hold too few items for the plan, in its order."""
     short = []
-    for scene in plan.scenes:
-        task, total = scene.task.name, scene.task.sampling.total
-        for teacher, missing in plan.unsupplied(scene).items():
+    for setup in plan.setups:
+        task, total = setup.task.name, setup.task.sampling.total
+        for teacher, missing in plan.unsupplied(setup).items():
             if missing:
                 short.append(ShortSupply(folder.datapoints(task, teacher), task, missing, total))
     return short

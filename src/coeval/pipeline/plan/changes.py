@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from coeval.core.errors import UsageError
 from coeval.core.options import KEEP_CHANGED, REDO_CHANGED
-from coeval.pipeline.plan.count_plan import Survey
+from coeval.pipeline.plan.count_plan import PlanCount
 from coeval.pipeline.plan.recipes import Recipe, differences
 from coeval.pipeline.plan.record_status import Changed
 from coeval.pipeline.plan.recorded import Stance
-from coeval.pipeline.plan.task_setup import Part, Scene
+from coeval.pipeline.plan.task_setup import RoleModel, TaskSetup
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.rundir import RunDir
 
@@ -22,7 +22,9 @@ NOUN = {
 _SHOWN = 20
 
 
-def refuse_changed(survey: Survey, scenes: Sequence[Scene], folder: RunDir, stance: Stance) -> None:
+def refuse_changed(
+    plan_count: PlanCount, setups: Sequence[TaskSetup], folder: RunDir, stance: Stance
+) -> None:
     """
     Raises
     ------
@@ -30,15 +32,15 @@ def refuse_changed(survey: Survey, scenes: Sequence[Scene], folder: RunDir, stan
         good records stand in ``folder`` that would be made otherwise now. The message counts them
         by what differs, and names the ways on. Not where ``stance`` says what to do with them.
     """
-    if not survey.changed or stance is not Stance.REFUSE:
+    if not plan_count.changed or stance is not Stance.REFUSE:
         return
-    old, new = known_recipes(folder), {r.hash: r.parts for r in _recipes(scenes)}
+    old, new = known_recipes(folder), {r.hash: r.parts for r in _recipes(setups)}
     reasons: dict[str, tuple[int, str]] = {}
-    for changed, count in survey.changed.items():
+    for changed, count in plan_count.changed.items():
         for reason in _reasons(changed, old, new):
-            before, example = reasons.get(reason, (0, survey.examples[changed]))
+            before, example = reasons.get(reason, (0, plan_count.examples[changed]))
             reasons[reason] = (before + count, example)
-    total = sum(survey.changed.values())
+    total = sum(plan_count.changed.values())
     lines = [f"  {reason}: {count} (first: {example})" for reason, (count, example) in reasons.items()]
     if len(lines) > _SHOWN:
         lines = [*lines[:_SHOWN], f"  … and {len(lines) - _SHOWN} more differences"]
@@ -73,16 +75,16 @@ def known_recipes(folder: RunDir) -> dict[str, dict[str, str]]:
         return {}
 
 
-def remember_recipes(folder: RunDir, scenes: Sequence[Scene]) -> None:
+def remember_recipes(folder: RunDir, setups: Sequence[TaskSetup]) -> None:
     """Add the recipes of this start to ``recipes.json``."""
     known = known_recipes(folder)
-    wanted = known | {recipe.hash: recipe.parts for recipe in _recipes(scenes)}
+    wanted = known | {recipe.hash: recipe.parts for recipe in _recipes(setups)}
     if wanted != known:
         write_json_atomic(folder.recipes, wanted)
 
 
-def _recipes(scenes: Sequence[Scene]) -> Iterator[Recipe]:
-    for scene in scenes:
-        parts: tuple[Part, ...] = (*scene.teachers, *scene.students, *scene.judges)
+def _recipes(setups: Sequence[TaskSetup]) -> Iterator[Recipe]:
+    for setup in setups:
+        parts: tuple[RoleModel, ...] = (*setup.teachers, *setup.students, *setup.judges)
         for part in parts:
             yield part.recipe

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from coeval.core.ids import SEPARATOR, evaluation_id
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.plan.record_status import SETTLED, Changed, Standing, Standings
+from coeval.pipeline.plan.record_status import SETTLED, Changed, RecordStatus, RecordStatuses
 from coeval.pipeline.plan.recorded import Entry
 from coeval.pipeline.plan.run_plan import FLOWING, Plan, Slot
-from coeval.pipeline.plan.task_setup import Part, Scene
+from coeval.pipeline.plan.task_setup import RoleModel, TaskSetup
 
 
 @dataclass(slots=True)
-class Survey:
+class PlanCount:
     """Per (phase, task): records planned, records owed, and the calls that owed ones will make.
 
     ``spared`` are those among the owed records, and ``spared_calls`` those among the calls, that are not made
@@ -46,15 +46,15 @@ class Survey:
         return sum(count for (of, _), count in counts.items() if of == phase)
 
 
-def survey(plan: Plan) -> Survey:
+def count_plan(plan: Plan) -> PlanCount:
     """Count a whole plan. Nothing is read but the indexes."""
-    found = Survey()
-    for scene in plan.scenes:
-        walk = _Walk(plan, scene, found)
-        for slot in plan.slots(scene):
+    found = PlanCount()
+    for setup in plan.setups:
+        walk = _Walk(plan, setup, found)
+        for slot in plan.slots(setup):
             found.open.append(walk.item(slot))
         walk.close()
-        found.unsupplied += sum(plan.unsupplied(scene).values())
+        found.unsupplied += sum(plan.unsupplied(setup).values())
     return found
 
 
@@ -72,27 +72,27 @@ class _Made(NamedTuple):
 
     name: str
     suffix: str
-    standings: Standings
+    statuses: RecordStatuses
 
 
 class _Walk:
     """The walk over one task. It looks at a million records: what is the same for many is worked out once."""
 
-    def __init__(self, plan: Plan, scene: Scene, survey: Survey) -> None:
+    def __init__(self, plan: Plan, setup: TaskSetup, count_plan: PlanCount) -> None:
         self._plan = plan
-        self._scene = scene
-        self._survey = survey
-        self._per_factor = scene.task.evaluation_mode == "per_factor"
+        self._setup = setup
+        self._plan_count = count_plan
+        self._per_factor = setup.task.evaluation_mode == "per_factor"
         self._selective = plan.selective
         self._recorded = plan.recorded
         self._renewed = plan.renewed
 
-        def made(phase: Phase, parts: Iterable[Part]) -> list[_Made]:
-            return [_Made(p.name, SEPARATOR + p.name, plan.standings(phase, scene, p)) for p in parts]
+        def made(phase: Phase, parts: Iterable[RoleModel]) -> list[_Made]:
+            return [_Made(p.name, SEPARATOR + p.name, plan.statuses(phase, setup, p)) for p in parts]
 
-        self._teachers = {p.name: plan.standings("data_generation", scene, p) for p in scene.teachers}
-        self._students = made("response_collection", scene.students)
-        self._judges = made("evaluation", scene.judges)
+        self._teachers = {p.name: plan.statuses("data_generation", setup, p) for p in setup.teachers}
+        self._students = made("response_collection", setup.students)
+        self._judges = made("evaluation", setup.judges)
         self._items, self._answers, self._verdicts = _Tally(), _Tally(), _Tally()
         self._any_follows = bool(self._recorded.responses) or bool(self._recorded.evaluations)
         self._fresh_items = self._fresh_answers = 0
@@ -100,8 +100,8 @@ class _Walk:
     def item(self, slot: Slot) -> bool:
         """Count an item and what follows from it; whether anything is owed of it."""
         entry = self._recorded.items.get(slot.id)
-        standing = SETTLED if slot.teacher is None else self._teachers[slot.teacher_name][entry]
-        owed = standing.owed
+        status = SETTLED if slot.teacher is None else self._teachers[slot.teacher_name][entry]
+        owed = status.owed
         if owed and self._selective:
             owed = self._plan.asked_for("data_generation", slot.id, slot.teacher_name)
         if owed:
@@ -109,8 +109,8 @@ class _Walk:
         elif (entry is None or not entry.good) and slot.id not in self._recorded.assumed:
             return False  # left as it is, or another model's work: nothing follows from it
         self._items.planned += 1
-        if standing.changed:
-            self._note(slot.id, standing)
+        if status.changed:
+            self._note(slot.id, status)
         lost = owed and (entry is None or not entry.good)
         if owed and not self._selective:
             self._fresh_items += 1
@@ -129,9 +129,9 @@ class _Walk:
         entry = self._recorded.responses.get(key)
         if self._renewed:
             renewed = renewed or self._plan.unanswered(slot.id, key)
-        standing = student.standings[None if renewed else entry]
+        status = student.statuses[None if renewed else entry]
         names = (slot.teacher_name, student.name)
-        owed = standing.owed
+        owed = status.owed
         if owed and self._selective:
             owed = self._plan.asked_for("response_collection", key, *names)
         if owed:
@@ -139,8 +139,8 @@ class _Walk:
         elif entry is None or not entry.good:
             return False
         self._answers.planned += 1
-        if standing.changed:
-            self._note(key, standing)
+        if status.changed:
+            self._note(key, status)
         if owed and (lost or entry is None or not entry.good):
             self._spare_answer(key, slot, student)
         if owed and not self._selective:
@@ -150,12 +150,12 @@ class _Walk:
         anew = owed or key in self._renewed
         for judge in self._judges:
             entry = None if anew else get(key + judge.suffix)
-            standing = judge.standings[entry]
-            if standing is SETTLED:  # nearly always, in a run that goes on
+            status = judge.statuses[entry]
+            if status is SETTLED:  # nearly always, in a run that goes on
                 self._verdicts.planned += 1
             else:
                 opened |= self._judge(f"{key}{judge.suffix}", names, judge, entry)
-        if self._scene.task.label_attributes:
+        if self._setup.task.label_attributes:
             opened |= self._compare(evaluation_id(key), names, renewed=anew)
         return opened
 
@@ -163,7 +163,7 @@ class _Walk:
         """Count what is not made where an item or an answer that was lost comes again the same."""
         entry, names = self._recorded.responses.get(key), (slot.teacher_name, student.name)
         if entry is not None and entry.good:
-            if student.standings[entry].owed or not self._left(key, "response_collection", *names):
+            if student.statuses[entry].owed or not self._left(key, "response_collection", *names):
                 return  # it is made again for another reason, and judged again
             self._answers.spared += 1
             self._answers.spared_calls += 1
@@ -172,14 +172,14 @@ class _Walk:
             entry = self._recorded.evaluations.get(verdict)
             if entry is None or not entry.good or not self._left(verdict, "evaluation", *names, judge.name):
                 continue
-            foreseen, left = judge.standings[None].factors, judge.standings[entry].factors
+            foreseen, left = judge.statuses[None].factors, judge.statuses[entry].factors
             spared = bool(foreseen) - bool(left)
             self._verdicts.spared += spared
             self._verdicts.spared_calls += len(foreseen) - len(left) if self._per_factor else spared
         verdict = evaluation_id(key)
-        if self._scene.task.label_attributes and verdict in self._recorded.evaluations:
-            foreseen_labels = self._plan.owes_labels(verdict, self._scene, names, renewed=True)
-            owed = self._plan.owes_labels(verdict, self._scene, names, renewed=False)
+        if self._setup.task.label_attributes and verdict in self._recorded.evaluations:
+            foreseen_labels = self._plan.owes_labels(verdict, self._setup, names, renewed=True)
+            owed = self._plan.owes_labels(verdict, self._setup, names, renewed=False)
             self._verdicts.spared += foreseen_labels - owed
 
     def _left(self, key: str, phase: Phase, *models: str) -> bool:
@@ -188,22 +188,22 @@ class _Walk:
 
     def _judge(self, key: str, names: tuple[str, str], judge: _Made, entry: Entry | None) -> bool:
         """Count an evaluation; whether it is owed."""
-        standing = judge.standings[entry]
-        owed = standing.owed
+        status = judge.statuses[entry]
+        owed = status.owed
         if owed and self._selective:
             owed = self._plan.asked_for("evaluation", key, *names, judge.name)
         if owed:
-            self._owe(self._verdicts, judge.name, len(standing.factors) if self._per_factor else 1)
+            self._owe(self._verdicts, judge.name, len(status.factors) if self._per_factor else 1)
         elif entry is None or not entry.good:
             return False
         self._verdicts.planned += 1
-        if standing.changed:
-            self._note(key, standing)
+        if status.changed:
+            self._note(key, status)
         return owed
 
     def _compare(self, key: str, names: tuple[str, str], *, renewed: bool) -> bool:
         """Count a label comparison, which asks nobody; whether it is owed."""
-        owed = self._plan.owes_labels(key, self._scene, names, renewed=renewed)
+        owed = self._plan.owes_labels(key, self._setup, names, renewed=renewed)
         if owed or key in self._plan.recorded.evaluations:
             self._verdicts.planned += 1
             self._verdicts.owed += owed
@@ -217,32 +217,32 @@ class _Walk:
             self._owe(self._answers, student.name, records=items)
         self._verdicts.planned += answers * len(self._judges)
         for judge in self._judges if answers else ():
-            standing = judge.standings[None]
-            if standing.owed:
-                calls = len(standing.factors) if self._per_factor else 1
+            status = judge.statuses[None]
+            if status.owed:
+                calls = len(status.factors) if self._per_factor else 1
                 self._owe(self._verdicts, judge.name, calls, records=answers)
-        if self._scene.task.label_attributes:
+        if self._setup.task.label_attributes:
             self._verdicts.planned += answers
             self._verdicts.owed += answers
 
     def _owe(self, tally: _Tally, model: str, calls: int = 1, *, records: int = 1) -> None:
         tally.owed += records
         tally.calls += calls * records
-        self._survey.owed_of_model[model] += records
+        self._plan_count.owed_of_model[model] += records
 
-    def _note(self, key: str, standing: Standing) -> None:
+    def _note(self, key: str, status: RecordStatus) -> None:
         """Remember why a good record would be made otherwise now."""
-        for change in standing.changed:
-            self._survey.changed[change] += 1
-            self._survey.examples.setdefault(change, key)
+        for change in status.changed:
+            self._plan_count.changed[change] += 1
+            self._plan_count.examples.setdefault(change, key)
 
     def close(self) -> None:
-        """Add the counts to the survey."""
+        """Add the counts to the plan_count."""
         self._follow_the_fresh()
-        survey, task = self._survey, self._scene.task.name
+        count_plan, task = self._plan_count, self._setup.task.name
         for phase, tally in zip(FLOWING, (self._items, self._answers, self._verdicts), strict=True):
-            survey.planned[phase, task] += tally.planned
-            survey.owed[phase, task] += tally.owed
-            survey.calls[phase, task] += tally.calls
-            survey.spared[phase, task] += tally.spared
-            survey.spared_calls[phase, task] += tally.spared_calls
+            count_plan.planned[phase, task] += tally.planned
+            count_plan.owed[phase, task] += tally.owed
+            count_plan.calls[phase, task] += tally.calls
+            count_plan.spared[phase, task] += tally.spared
+            count_plan.spared_calls[phase, task] += tally.spared_calls

@@ -15,9 +15,9 @@ from coeval.analysis.empty_answers import empty_answers_sentence
 from coeval.engine.progress import Calls
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF
-from coeval.pipeline.plan.preview import Outlook, look_ahead
+from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.plan.run_plan import FLOWING
-from coeval.pipeline.run_session import Options
+from coeval.pipeline.run_session import RunOptions
 from coeval.pipeline.start.begin import check_startable
 
 NONE = Calls(0, 0)
@@ -58,7 +58,7 @@ class Forecast:
         return sum(self.owed.values(), NONE)
 
 
-def forecast(config: Config, options: Options) -> Forecast:
+def forecast(config: Config, options: RunOptions) -> Forecast:
     """Count the calls of a run that starts now; nothing is asked, created or changed.
 
     Raises
@@ -67,20 +67,20 @@ def forecast(config: Config, options: Options) -> Forecast:
         it would not start: `check_startable`, or good records of another configuration are there.
     """
     check_startable(config, options)
-    outlook = look_ahead(config, options)
-    outlook.refuse_changed(options.stance)
-    return expected(config, outlook)
+    preview = preview_run(config, options)
+    preview.refuse_changed(options.stance)
+    return expected(config, preview)
 
 
-def expected(config: Config, outlook: Outlook) -> Forecast:
-    """The forecast of a run that finds what ``outlook`` says."""
+def expected(config: Config, preview: Preview) -> Forecast:
+    """The forecast of a run that finds what ``preview`` says."""
     calls: dict[Place, Calls] = {}
     owed: dict[Place, Calls] = {}
-    planned = outlook.survey.planned.copy()
-    least, most = outlook.least, outlook.survey
+    planned = preview.plan_count.planned.copy()
+    least, most = preview.least, preview.plan_count
     for task in config.tasks:
         for kind in KINDS:
-            proposals = len(outlook.blueprint.owed_proposals(task, kind))
+            proposals = len(preview.blueprint.owed_proposals(task, kind))
             place = (PHASE_OF[kind], task.name)
             calls[place] = owed[place] = calls.get(place, NONE) + Calls(proposals, proposals)
             planned[place] += proposals
@@ -88,8 +88,8 @@ def expected(config: Config, outlook: Outlook) -> Forecast:
             place = (phase, task.name)
             calls[place] = Calls(least.calls[place] - least.spared_calls[place], most.calls[place])
             owed[place] = Calls(least.owed[place] - least.spared[place], most.owed[place])
-    warnings = [sentence for scene in outlook.plan.scenes for sentence in scene.clippings()]
-    warnings += outlook.supply.remarks()
-    if said := empty_answers_sentence(outlook.plan.recorded.empty_answers(), "of"):
+    warnings = [sentence for setup in preview.plan.setups for sentence in setup.clippings()]
+    warnings += preview.supply.remarks()
+    if said := empty_answers_sentence(preview.plan.recorded.empty_answers(), "of"):
         warnings.append(said)
     return Forecast(calls, planned, owed, [task.name for task in config.tasks], warnings)

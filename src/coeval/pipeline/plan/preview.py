@@ -14,12 +14,12 @@ from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, T
 from coeval.pipeline.phases.proposals import MOST_NAMES
 from coeval.pipeline.phases.supplied import Supply, read_supply
 from coeval.pipeline.plan.changes import refuse_changed
-from coeval.pipeline.plan.count_plan import Survey, survey
+from coeval.pipeline.plan.count_plan import PlanCount, count_plan
 from coeval.pipeline.plan.recorded import Recorded, Stance
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
-from coeval.pipeline.plan.setup_tasks import build_scene
-from coeval.pipeline.plan.task_setup import Scene
-from coeval.pipeline.run_session import Options
+from coeval.pipeline.plan.setup_tasks import build_setup
+from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.pipeline.run_session import RunOptions
 from coeval.pipeline.start.checks import run_folder
 from coeval.pipeline.start.inherit import inherited_phases, phase_3_source, source_folder
 from coeval.pipeline.start.overwrite import cleared
@@ -27,10 +27,10 @@ from coeval.store.rundir import RunDir
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """``unsettled``: the tasks whose blueprint phases 1–2 have yet to draw; their scenes stand in for it.
+class Preview:
+    """``unsettled``: the tasks whose blueprint phases 1–2 have yet to draw; their setups stand in for it.
 
-    Teachers may add nothing to the rubric of such a task, or a great deal. ``survey`` (and ``plan``) hold
+    Teachers may add nothing to the rubric of such a task, or a great deal. ``plan_count`` (and ``plan``) hold
     the most that may be owed then, ``least`` the least; they are one where every rubric is known.
     ``standing`` is the folder whose records these are: the run's own, or the one it takes over;
     ``supply`` what benchmark teachers have put there.
@@ -38,8 +38,8 @@ class Outlook:
 
     blueprint: Blueprint
     plan: Plan
-    survey: Survey
-    least: Survey
+    plan_count: PlanCount
+    least: PlanCount
     unsettled: frozenset[str]
     standing: RunDir
     supply: Supply
@@ -51,19 +51,19 @@ class Outlook:
         UsageError
             good records stand that would be made otherwise now, whatever teachers propose.
         """
-        refuse_changed(self.least, self.plan.scenes, self.standing, stance)
+        refuse_changed(self.least, self.plan.setups, self.standing, stance)
 
 
 def make_plan(
     config: Config,
-    options: Options,
-    scenes: Sequence[Scene],
+    options: RunOptions,
+    setups: Sequence[TaskSetup],
     recorded: Recorded,
     renewed: Set[str] = frozenset(),
 ) -> Plan:
     """The plan of phases 3–5 under the run's modes; ``renewed``: see `Plan`."""
     return Plan(
-        scenes,
+        setups,
         recorded,
         {phase: options.mode(config, phase) for phase in FLOWING},
         options.stance,
@@ -72,7 +72,7 @@ def make_plan(
     )
 
 
-def look_ahead(config: Config, options: Options) -> Outlook:
+def preview_run(config: Config, options: RunOptions) -> Preview:
     """Read what there is; nothing is asked, created or changed.
 
     Benchmark teachers without items yet count with ``sampling.total`` of them.
@@ -96,48 +96,48 @@ def look_ahead(config: Config, options: Options) -> Outlook:
             unsettled.add(task.name)
             small, large = _bounds(config, task, blueprint, recorded)
         else:
-            small = large = build_scene(config, task, drawn)
+            small = large = build_setup(config, task, drawn)
         least.append(small)
         most.append(large)
     plan = make_plan(config, options, most, recorded)
-    found = survey(plan)
+    found = count_plan(plan)
     settled = all(small is large for small, large in zip(least, most, strict=True))
-    lower = found if settled else survey(make_plan(config, options, least, recorded))
-    return Outlook(blueprint, plan, found, lower, frozenset(unsettled), source or folder, supply)
+    lower = found if settled else count_plan(make_plan(config, options, least, recorded))
+    return Preview(blueprint, plan, found, lower, frozenset(unsettled), source or folder, supply)
 
 
 def _bounds(
     config: Config, task: TaskConfig, blueprint: Blueprint, recorded: Recorded
-) -> tuple[Scene, Scene]:
+) -> tuple[TaskSetup, TaskSetup]:
     """A task whose blueprint is open, with the smallest and with the largest rubric that may come of what
     teachers are still to propose."""
     target, nuanced = (blueprint.known_part(task, kind) or {} for kind in KINDS[:2])
 
-    def scene(rubric: dict[str, str]) -> Scene:
-        return build_scene(config, task, TaskBlueprint(target, nuanced, rubric))
+    def setup(rubric: dict[str, str]) -> TaskSetup:
+        return build_setup(config, task, TaskBlueprint(target, nuanced, rubric))
 
     if (known := blueprint.known_part(task, "rubric")) is not None:
-        settled = scene(known)
+        settled = setup(known)
         return settled, settled
     heard = blueprint.heard_rubric(task)
     proposals = len(blueprint.owed_proposals(task, "rubric"))
     proposed = {f"(proposed {n})": "" for n in range(1, MOST_NAMES * proposals + 1)}
-    least = scene(heard) if heard else _as_judged(scene(dict(islice(proposed.items(), 1))), recorded)
-    return least, scene(heard | proposed)
+    least = setup(heard) if heard else _as_judged(setup(dict(islice(proposed.items(), 1))), recorded)
+    return least, setup(heard | proposed)
 
 
-def _as_judged(scene: Scene, recorded: Recorded) -> Scene:
+def _as_judged(setup: TaskSetup, recorded: Recorded) -> TaskSetup:
     """A task whose teachers propose just what the most judgments on record have scored already."""
     scored: Counter[tuple[str, str]] = Counter()
     for key in recorded.evaluations:
         entry = recorded.evaluations.get(key)
-        if entry is not None and entry.good and key.startswith(task_prefix(scene.task.name)):
+        if entry is not None and entry.good and key.startswith(task_prefix(setup.task.name)):
             scored.update(entry.scored)
-    return replace(scene, criteria=dict([scored.most_common(1)[0][0]])) if scored else scene
+    return replace(setup, criteria=dict([scored.most_common(1)[0][0]])) if scored else setup
 
 
 def _records(
-    config: Config, options: Options, folder: RunDir, source: RunDir | None, supply: Supply
+    config: Config, options: RunOptions, folder: RunDir, source: RunDir | None, supply: Supply
 ) -> Recorded:
     """Those of the run that goes on; else what is taken over, and what stands in the folder and stays."""
     recorded = Recorded()
@@ -168,7 +168,7 @@ class _Foreseen(Blueprint):
     """The blueprint as the run will find it: artifacts that it takes over lie in ``source`` still, and
     those that ``--overwrite`` moves away are gone."""
 
-    def __init__(self, config: Config, options: Options, folder: RunDir, source: RunDir | None) -> None:
+    def __init__(self, config: Config, options: RunOptions, folder: RunDir, source: RunDir | None) -> None:
         left = cleared(config, folder) if options.overwrite else folder
         super().__init__(config, left, follow_file=options.continue_run, inherited=source)
         self._source = source

@@ -105,7 +105,7 @@ def tried_before(index: Index[Entry] | Index[EvaluationEntry], key: str) -> int:
     return max(index.asked_in_vain(key), entry.attempts if entry is not None else 0)
 
 
-class Source(Enum):
+class MadeFrom(Enum):
     """What a record was made from, as it is now."""
 
     STANDS = "stands"
@@ -117,14 +117,14 @@ class Source(Enum):
     """A good one was made again. Whoever wants that wants what follows from it anew, too."""
 
 
-def source_of(index: Index[Entry], key: str) -> Source:
+def made_from(index: Index[Entry], key: str) -> MadeFrom:
     """What a record that was made now is to those that follow from it."""
     entry = index.get(key)
-    return Source.REDONE if entry is not None and entry.good else Source.LOST
+    return MadeFrom.REDONE if entry is not None and entry.good else MadeFrom.LOST
 
 
 def outdated(
-    source: Source,
+    source: MadeFrom,
     index: Index[Entry] | Index[EvaluationEntry],
     key: str,
     kind: type[ResponsePart | EvaluationPart],
@@ -132,10 +132,10 @@ def outdated(
 ) -> bool:
     """Whether the record ``key``, if there is one, was made from something else than ``content``, which is
     the ``input_hash`` of one made now; nothing is read where its ``source`` answers that."""
-    if source is Source.STANDS:
+    if source is MadeFrom.STANDS:
         return False
     entry = index.get(key)
-    if source is Source.REDONE or entry is None or not entry.good:
+    if source is MadeFrom.REDONE or entry is None or not entry.good:
         return True
     return index.load(key, kind).input_hash != content
 
@@ -162,7 +162,7 @@ class Recorded:
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._entries: dict[tuple[bool, str, int, bool, Emptiness], Entry] = {}
         self._evaluation_entries: dict[tuple[str, str, int, bool, bytes, bytes], EvaluationEntry] = {}
-        self._posed: dict[str, _Posed] = {}
+        self._prepared: dict[str, _Posed] = {}
         self._judged_inputs: dict[str, str] = {}
         # what stood before it was made anew: few, whatever the size of a run
         self._older_items: dict[str, list[_Posed]] = {}
@@ -186,7 +186,7 @@ class Recorded:
         if "response_collection" in wanted:
             answers = folder.files("response_collection")
             self.responses.read(answers, ResponsePart, self._note_response, without)
-        self._posed.clear()
+        self._prepared.clear()
         self._older_items.clear()
         if "evaluation" in wanted:
             verdicts = folder.files("evaluation")
@@ -232,16 +232,16 @@ class Recorded:
         self.by_teacher.setdefault((part.task_id, part.teacher_model_id), {})[part.id] = shared
         prompt = part.prompt or ""
         content = item_content(prompt, part.reference_response or "", attributes)
-        if (older := self._posed.get(part.id)) is not None:
+        if (older := self._prepared.get(part.id)) is not None:
             self._older_items.setdefault(part.id, []).append(older)
-        self._posed[part.id] = _Posed(answer_input(prompt), content)
+        self._prepared[part.id] = _Posed(answer_input(prompt), content)
         return self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
 
     def _note_response(self, part: ResponsePart) -> Entry:
         if part.id != response_id(part.datapoint_id, part.student_model_id):
             raise _misnamed(part)
         good, fresh = part.status == "ok" and part.response is not None, True
-        if (item := self._posed.get(part.datapoint_id)) is not None:
+        if (item := self._prepared.get(part.datapoint_id)) is not None:
             older = self._older_items.get(part.datapoint_id, ())
             fresh = part.input_hash in ("", item.asked)
             good = good and (fresh or all(part.input_hash != one.asked for one in older))

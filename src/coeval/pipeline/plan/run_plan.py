@@ -1,6 +1,6 @@
 """What a run is to hold, and what of it is owed: owed = planned − recorded.
 
-`survey` walks a whole plan to count it, `river` to do what is owed; both ask the plan, and so agree.
+`plan_count` walks a whole plan to count it, `run_flow` to do what is owed; both ask the plan, and so agree.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from coeval.core.ids import item_id, item_prefix, parent_id
 from coeval.core.records import EXACT_MATCH
 from coeval.pipeline.config.schema import Mode, Phase
 from coeval.pipeline.plan.recipes import label_recipe
-from coeval.pipeline.plan.record_status import EvaluationStandings, Standings
+from coeval.pipeline.plan.record_status import EvaluationStatuses, RecordStatuses
 from coeval.pipeline.plan.recorded import Entry, EvaluationEntry, Grain, Recorded, Stance
-from coeval.pipeline.plan.task_setup import Part, Scene
+from coeval.pipeline.plan.task_setup import RoleModel, TaskSetup
 from coeval.store.journal import Index
 
 FLOWING: tuple[Phase, ...] = ("data_generation", "response_collection", "evaluation")
@@ -31,7 +31,7 @@ class Slot(NamedTuple):
 
     id: str
     n: int
-    teacher: Part | None
+    teacher: RoleModel | None
     teacher_name: str
 
 
@@ -45,14 +45,14 @@ class Plan:
 
     def __init__(
         self,
-        scenes: Sequence[Scene],
+        setups: Sequence[TaskSetup],
         recorded: Recorded,
         modes: Mapping[Phase, Mode],
         stance: Stance,
         only: frozenset[str] | None = None,
         renewed: Set[str] = frozenset(),
     ) -> None:
-        self.scenes = scenes
+        self.setups = setups
         self.renewed = renewed
         self.recorded = recorded
         self.stance = stance
@@ -64,7 +64,7 @@ class Plan:
         }
         self._grain = {phase: Grain(phase, modes[phase], self._index[phase]) for phase in FLOWING}
         self._as_it_is = {phase for phase in FLOWING if modes[phase] in ("Keep", "Model")}
-        self._standings: dict[tuple[Phase, str, str], Standings] = {}
+        self._statuses: dict[tuple[Phase, str, str], RecordStatuses] = {}
 
     @property
     def selective(self) -> bool:
@@ -76,35 +76,35 @@ class Plan:
 
     # --- items -------------------------------------------------------------------------------
 
-    def slots(self, scene: Scene) -> Iterator[Slot]:
+    def slots(self, setup: TaskSetup) -> Iterator[Slot]:
         """The items of a task: its teachers take turns, so that all of them are busy."""
-        name, total = scene.task.name, scene.task.sampling.total
-        standing = self._standing_teachers(scene)
-        for source in (*scene.sources, *standing):
+        name, total = setup.task.name, setup.task.sampling.total
+        status = self._standing_teachers(setup)
+        for source in (*setup.sources, *status):
             ids = list(self.recorded.by_teacher.get((name, source), ()))
-            for n, key in enumerate(ids[:total] if source in scene.sources else ids, 1):
+            for n, key in enumerate(ids[:total] if source in setup.sources else ids, 1):
                 yield Slot(key, n, None, source)
-        teachers = [teacher for teacher in scene.teachers if teacher.name not in standing]
+        teachers = [teacher for teacher in setup.teachers if teacher.name not in status]
         for n in range(1, total + 1):
             for teacher in teachers:
                 yield Slot(item_id(name, teacher.name, n), n, teacher, teacher.name)
 
-    def unsupplied(self, scene: Scene) -> dict[str, int]:
+    def unsupplied(self, setup: TaskSetup) -> dict[str, int]:
         """How many items of a task each of its benchmark teachers has yet to supply."""
-        name, total = scene.task.name, scene.task.sampling.total
-        there = {s: len(self.recorded.by_teacher.get((name, s), ())) for s in scene.sources}
+        name, total = setup.task.name, setup.task.sampling.total
+        there = {s: len(self.recorded.by_teacher.get((name, s), ())) for s in setup.sources}
         return {s: max(0, total - count) for s, count in there.items() if self.takes_part(s)}
 
-    def _standing_teachers(self, scene: Scene) -> list[str]:
+    def _standing_teachers(self, setup: TaskSetup) -> list[str]:
         """Teachers whose items are used as they lie on disk: where the mode says that the items are
         left as they are, or where the configuration names no teacher for the task."""
-        recorded = [t for task, t in self.recorded.by_teacher if task == scene.task.name]
+        recorded = [t for task, t in self.recorded.by_teacher if task == setup.task.name]
         grain = self._grain["data_generation"]
-        if scene.teachers or scene.sources:
+        if setup.teachers or setup.sources:
             return [
                 t
                 for t in recorded
-                if grain.leaves(item_prefix(scene.task.name, t)) and t not in scene.sources
+                if grain.leaves(item_prefix(setup.task.name, t)) and t not in setup.sources
             ]
         return recorded
 
@@ -112,12 +112,12 @@ class Plan:
         """Whether names and modes leave the record ``key``, in which ``models`` take part, to this run."""
         return self.takes_part(*models) and not self._grain[phase].leaves(key)
 
-    def owes_item(self, scene: Scene, slot: Slot) -> bool:
+    def owes_item(self, setup: TaskSetup, slot: Slot) -> bool:
         """Whether the item is to be made (again)."""
         teacher = slot.teacher
         if teacher is None or not self.asked_for("data_generation", slot.id, teacher.name):
             return False
-        return self.standings("data_generation", scene, teacher)[self.recorded.items.get(slot.id)].owed
+        return self.statuses("data_generation", setup, teacher)[self.recorded.items.get(slot.id)].owed
 
     def has_item(self, slot: Slot) -> bool:
         """Whether a good item is there to be answered as it is."""
@@ -126,13 +126,15 @@ class Plan:
 
     # --- responses and evaluations -----------------------------------------------------------
 
-    def owes_response(self, key: str, scene: Scene, slot: Slot, student: Part, *, renewed: bool) -> bool:
+    def owes_response(
+        self, key: str, setup: TaskSetup, slot: Slot, student: RoleModel, *, renewed: bool
+    ) -> bool:
         """``renewed``: the item is new in this run, so nothing recorded answers it."""
         if not self.asked_for("response_collection", key, slot.teacher_name, student.name):
             return False
         renewed = renewed or self.unanswered(slot.id, key)
         entry = None if renewed else self.recorded.responses.get(key)
-        return self.standings("response_collection", scene, student)[entry].owed
+        return self.statuses("response_collection", setup, student)[entry].owed
 
     def unanswered(self, item: str, response: str) -> bool:
         """Whether an earlier phase of this run has made the item anew, and not its response."""
@@ -143,13 +145,13 @@ class Plan:
         return entry is not None and entry.good
 
     def owed_factors(
-        self, key: str, scene: Scene, names: tuple[str, str], judge: Part, *, renewed: bool
+        self, key: str, setup: TaskSetup, names: tuple[str, str], judge: RoleModel, *, renewed: bool
     ) -> tuple[str, ...]:
         """The factors to be asked of a judge; ``names`` are the teacher and the student."""
         if not self.asked_for("evaluation", key, *names, judge.name):
             return ()
         entry = self._judged(key, renewed=renewed)
-        return self.standings("evaluation", scene, judge)[entry].factors
+        return self.statuses("evaluation", setup, judge)[entry].factors
 
     def _judged(self, key: str, *, renewed: bool) -> EvaluationEntry | None:
         """The recorded evaluation, unless what it judged has been made anew."""
@@ -157,14 +159,14 @@ class Plan:
             return None
         return self.recorded.evaluations.get(key)
 
-    def completes(self, key: str, judge: Part, *, renewed: bool) -> bool:
+    def completes(self, key: str, judge: RoleModel, *, renewed: bool) -> bool:
         """Whether what the judge gave before stays, so that only what it lacks is asked for."""
         entry = self._judged(key, renewed=renewed)
         if entry is None or not entry.good:
             return False
         return self.stance is not Stance.REDO or not entry.change(judge.recipe.hash)
 
-    def owes_labels(self, key: str, scene: Scene, names: tuple[str, str], *, renewed: bool) -> bool:
+    def owes_labels(self, key: str, setup: TaskSetup, names: tuple[str, str], *, renewed: bool) -> bool:
         if not self.asked_for("evaluation", key, *names, EXACT_MATCH):
             return False
         entry = self._judged(key, renewed=renewed)
@@ -172,16 +174,16 @@ class Plan:
             return True
         # comparing costs nothing: what no longer stands is compared again without being asked
         redone = self.stance is Stance.REDO or not self._accepts("evaluation")
-        return redone and bool(entry.change(label_recipe(scene.labels)))
+        return redone and bool(entry.change(label_recipe(setup.labels)))
 
-    def standings(self, phase: Phase, scene: Scene, part: Part) -> Standings:
+    def statuses(self, phase: Phase, setup: TaskSetup, part: RoleModel) -> RecordStatuses:
         """Those of what ``part`` makes in a phase of a task; `asked_for` is apart from them."""
-        place = (phase, scene.task.name, part.name)
-        known = self._standings.get(place)
+        place = (phase, setup.task.name, part.name)
+        known = self._statuses.get(place)
         if known is None:
-            kind = EvaluationStandings if phase == "evaluation" else Standings
-            known = self._standings[place] = kind(
-                phase, scene, part, redo=self.stance is Stance.REDO, accepts=self._accepts(phase)
+            kind = EvaluationStatuses if phase == "evaluation" else RecordStatuses
+            known = self._statuses[place] = kind(
+                phase, setup, part, redo=self.stance is Stance.REDO, accepts=self._accepts(phase)
             )
         return known
 

@@ -1,4 +1,4 @@
-"""Tasks made ready: the configuration and a finished blueprint become a scene."""
+"""Tasks made ready: the configuration and a finished blueprint become a setup."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from coeval.judging.rubric import criterion_hash
 from coeval.pipeline.config.item_sources import item_sources, item_writers
 from coeval.pipeline.config.schema import Config, ModelConfig, TaskConfig
 from coeval.pipeline.phases.blueprint import TaskBlueprint
-from coeval.pipeline.plan.task_setup import Part, Scene, part
+from coeval.pipeline.plan.task_setup import RoleModel, TaskSetup, role_model
 from coeval.pipeline.sampling.samples import ItemSpace
 
 UNKNOWN = TaskBlueprint(target={}, nuanced={}, rubric={"(to be proposed)": ""})
 """Stands for what phases 1–2 have yet to propose, where records are only counted."""
 
 
-def build_scene(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> Scene:
+def build_setup(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> TaskSetup:
     """A task with its cast, attributes and rubric."""
     names = item_writers(config, task)
     writers = [model for model in config.with_role("teacher") if model.name in names]
@@ -27,10 +27,10 @@ def build_scene(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> S
 
     declared = {name: blueprint.target[name] for name in task.label_attributes if name in blueprint.target}
 
-    def cast(models: list[ModelConfig], role: Role, template: str) -> tuple[Part, ...]:
-        return tuple(part(model, role, settled, template) for model in models)
+    def cast(models: list[ModelConfig], role: Role, template: str) -> tuple[RoleModel, ...]:
+        return tuple(role_model(model, role, settled, template) for model in models)
 
-    return Scene(
+    return TaskSetup(
         task=task,
         teachers=cast(writers, "teacher", "sample"),
         sources=item_sources(config, task),

@@ -20,7 +20,7 @@ RANK: dict[Purpose, int] = {"data_generation": 0, "response_collection": 1, "eva
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RoleModel:
     """A model in one role at one task: how it is asked, and the recipe of what it makes.
 
     ``labels``: see `Request`; of students only.
@@ -53,11 +53,11 @@ class Part:
         )
 
 
-def part(model: ModelConfig, role: Role, task: TaskConfig, template_id: str) -> Part:
+def role_model(model: ModelConfig, role: Role, task: TaskConfig, template_id: str) -> RoleModel:
     template = find_template(task.prompt_library, template_id, model.name)
     sampling = model.sampling(role)
     host = HOSTS.get(model.interface)  # none for an `auto` that is only counted, not asked
-    return Part(
+    return RoleModel(
         name=model.name,
         template=template,
         fields=task_fields(task),
@@ -69,20 +69,20 @@ def part(model: ModelConfig, role: Role, task: TaskConfig, template_id: str) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class TaskSetup:
     """One task with its cast. ``rubric`` and ``space`` are known once phases 1–2 are done.
 
     ``teachers`` are the models that write items for it; ``sources`` the benchmark teachers whose
     items it uses as well. ``criteria`` maps each factor that judges score to the hash of
-    its criterion; factors named like a label attribute are compared, not judged, and a scene
+    its criterion; factors named like a label attribute are compared, not judged, and a setup
     without criteria has no judges.
     """
 
     task: TaskConfig
-    teachers: tuple[Part, ...]
+    teachers: tuple[RoleModel, ...]
     sources: tuple[str, ...]
-    students: tuple[Part, ...]
-    judges: tuple[Part, ...]
+    students: tuple[RoleModel, ...]
+    judges: tuple[RoleModel, ...]
     rubric: Mapping[str, str]
     space: ItemSpace
     criteria: Mapping[str, str]

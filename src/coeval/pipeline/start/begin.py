@@ -27,10 +27,10 @@ from coeval.pipeline.config.resolve import resolve_models
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.supplied import Supply, read_supply
-from coeval.pipeline.plan.preview import Outlook, look_ahead
+from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.plan.run_plan import FED_BY
 from coeval.pipeline.plan.what_counts import planned_names
-from coeval.pipeline.run_session import Options, Running
+from coeval.pipeline.run_session import RunOptions, RunSession
 from coeval.pipeline.run_summary import ErrorLine
 from coeval.pipeline.start.checks import Start, run_folder, start_findings
 from coeval.pipeline.start.inherit import inherited_phases, phase_3_source, source_folder, take_over
@@ -49,17 +49,17 @@ log = logging.getLogger("coeval")
 class Begun:
     """A run whose models answer and whose folder is ours.
 
-    ``outlook`` is what a run that goes on found; ``blocked`` are tasks without a blueprint.
+    ``preview`` is what a run that goes on found; ``blocked`` are tasks without a blueprint.
     """
 
-    running: Running
+    running: RunSession
     blueprint: Blueprint
     meta: Meta
-    outlook: Outlook | None
+    preview: Preview | None
     blocked: list[TaskConfig] = field(default_factory=list)
 
 
-def check_startable(config: Config, options: Options) -> None:
+def check_startable(config: Config, options: RunOptions) -> None:
     """
     Raises
     ------
@@ -73,11 +73,11 @@ def check_startable(config: Config, options: Options) -> None:
     _refuse_for_nothing(config, options)
 
 
-def _refuse_for_nothing(config: Config, options: Options) -> None:
+def _refuse_for_nothing(config: Config, options: RunOptions) -> None:
     """What stands is not moved away for a run that could not do anything."""
     if not (options.overwrite and options.only_models):
         return
-    if not look_ahead(config, options).survey.owed.total():
+    if not preview_run(config, options).plan_count.owed.total():
         raise UsageError(
             f"{OVERWRITE} with {ONLY_MODELS} {','.join(options.only_models)} leaves nothing to do: what they "
             f"take part in needs work of others first; use {CONTINUE}, or name those too"
@@ -114,7 +114,7 @@ def _refuse_unbuilt(config: Config) -> None:
 @asynccontextmanager
 async def begun(
     config: Config,
-    options: Options,
+    options: RunOptions,
     keys: Keys,
     watcher: Watcher,
     interrupt: asyncio.Event,
@@ -146,30 +146,30 @@ async def begun(
                 with _logged(folder, config.experiment.log_level):
                     for remark in supply.remarks():
                         watcher.warn(remark)
-                    outlook = _unchanged_outlook(config, options)
-                    probed = models_to_probe(config, outlook, models)
+                    preview = _unchanged_outlook(config, options)
+                    probed = models_to_probe(config, preview, models)
                     await probe_models(config, probed, folder, watcher, interrupt)
                     meta = _put_in_place(config, options, folder, watcher)
                     async with Journal(folder.errors, _torn_line) as journal:
-                        running = Running(
+                        running = RunSession(
                             config, options, folder, models, ledger, journal, Board(PHASES, FED_BY), interrupt
                         )
                         blueprint = Blueprint(
                             config, folder, follow_file=options.continue_run, inherited=source_folder(config)
                         )
-                        yield Begun(running, blueprint, meta, outlook if options.continue_run else None)
+                        yield Begun(running, blueprint, meta, preview if options.continue_run else None)
         finally:
             ledger.close()
 
 
-def _builds_on_its_own(config: Config, options: Options) -> bool:
+def _builds_on_its_own(config: Config, options: RunOptions) -> bool:
     """Whether the run starts from what its folder holds: all of it, or what phases have that are not New."""
     folder = run_folder(config)
     kept = [phase for phase in PHASES if config.experiment.mode(phase) != "New"]
     return options.continue_run or any(folder.holds(phase) for phase in kept)
 
 
-def _unchanged_outlook(config: Config, options: Options) -> Outlook | None:
+def _unchanged_outlook(config: Config, options: RunOptions) -> Preview | None:
     """What a run that builds on records will find, once it is clear that they may be built on.
 
     Raises
@@ -180,12 +180,12 @@ def _unchanged_outlook(config: Config, options: Options) -> Outlook | None:
     builds = _builds_on_its_own(config, options) or config.experiment.resume_from is not None
     if not builds and config.experiment.probe_mode != "resume":
         return None
-    outlook = look_ahead(config, options)
-    outlook.refuse_changed(options.stance)
-    return outlook
+    preview = preview_run(config, options)
+    preview.refuse_changed(options.stance)
+    return preview
 
 
-def _checked_supply(config: Config, options: Options) -> Supply:
+def _checked_supply(config: Config, options: RunOptions) -> Supply:
     """What benchmark teachers supply, once all of it can be used and none of them supplies nothing."""
     taken = None if options.continue_run else phase_3_source(config)
     supply = read_supply(config, run_folder(config), taken)
@@ -194,7 +194,7 @@ def _checked_supply(config: Config, options: Options) -> Supply:
     return supply
 
 
-def _put_in_place(config: Config, options: Options, folder: RunDir, watcher: Watcher) -> Meta:
+def _put_in_place(config: Config, options: RunOptions, folder: RunDir, watcher: Watcher) -> Meta:
     """Let what is overwritten give way, and take over what ``resume_from`` names; write ``config.yaml`` and
     at last ``meta.json``, which makes the folder a run that can be continued."""
     experiment = config.experiment

@@ -15,21 +15,21 @@ from coeval.models.base import Model
 from coeval.models.open import Models
 from coeval.models.probe import probe
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.preview import Outlook
+from coeval.pipeline.plan.preview import Preview
 from coeval.store.jsonl import write_json_atomic
 from coeval.store.rundir import RunDir, now
 
 
-def models_to_probe(config: Config, outlook: Outlook | None, models: Models) -> Mapping[str, Model]:
+def models_to_probe(config: Config, preview: Preview | None, models: Models) -> Mapping[str, Model]:
     """The models to be probed: all may have work while phases 1–2 are open, none where nothing is owed."""
     mode = config.experiment.probe_mode
     if mode == "disable":
         return {}
-    if outlook is None or outlook.unsettled:
+    if preview is None or preview.unsettled:
         return models
     if mode == "resume":
-        return {name: model for name, model in models.items() if outlook.survey.owed_of_model[name]}
-    return models if outlook.survey.owed.total() else {}
+        return {name: model for name, model in models.items() if preview.plan_count.owed_of_model[name]}
+    return models if preview.plan_count.owed.total() else {}
 
 
 async def probe_models(

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.records import Kept
-from coeval.pipeline.config.item_sources import Source, item_files
+from coeval.pipeline.config.item_sources import ItemSource, item_files
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import PROPOSALS
@@ -32,7 +32,7 @@ from coeval.store.replacing import finish_replacing
 from coeval.store.rundir import RunDir, now
 
 
-class Line(NamedTuple):
+class DamagedLine(NamedTuple):
     """A line as it is shown to people; ``number`` counts lines from 1, blank ones left out."""
 
     path: Path
@@ -73,8 +73,8 @@ class Report:
     """What a run's files hold. ``aside`` is where invalid lines went; ``no_plan`` why gaps are unknown."""
 
     files: list[FileState] = field(default_factory=list)
-    invalid: list[Line] = field(default_factory=list)
-    valid: list[Line] = field(default_factory=list)
+    invalid: list[DamagedLine] = field(default_factory=list)
+    valid: list[DamagedLine] = field(default_factory=list)
     aside: Path | None = None
     no_plan: str | None = None
     unsettled: list[str] = field(default_factory=list)
@@ -170,7 +170,7 @@ def _config_of(folder: RunDir) -> Config | str:
 # --- examining -------------------------------------------------------------------------------
 
 
-def examine(folder: RunDir, wanted: Wanted, sources: Mapping[Path, Source]) -> Report:
+def examine(folder: RunDir, wanted: Wanted, sources: Mapping[Path, ItemSource]) -> Report:
     """The state of the files of the wanted phases. Earlier phases are read too: records refer to them.
 
     ``sources`` names the files of items of one's own.
@@ -208,18 +208,18 @@ def _examine_file(
             state.failed += found.status == "failed"
             if valid_shown < wanted.valid and found.status == "ok":
                 valid_shown += 1
-                report.valid.append(Line(path, state.lines, text))
+                report.valid.append(DamagedLine(path, state.lines, text))
             continue
         state.flaws[offset] = found
         shown[found.reason] += 1
         if shown[found.reason] <= wanted.examples:
-            report.invalid.append(Line(path, state.lines, text, found))
+            report.invalid.append(DamagedLine(path, state.lines, text, found))
     if torn := torn_tail(path):
         state.lines += 1
         flaw = Flaw("torn", f"{len(torn)} bytes")
         state.flaws[path.stat().st_size - len(torn)] = flaw
         if wanted.examples:
-            report.invalid.append(Line(path, state.lines, torn, flaw))
+            report.invalid.append(DamagedLine(path, state.lines, torn, flaw))
     return state
 
 

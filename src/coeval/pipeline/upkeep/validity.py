@@ -16,7 +16,7 @@ from coeval.core.errors import Misshapen, Undecodable
 from coeval.core.foreign import decode, decoder, utf8
 from coeval.core.ids import evaluation_id, item_prefix, proposal_id, response_id
 from coeval.core.records import LEVELS, Datapoint, Evaluation, Kept, Response
-from coeval.pipeline.config.item_sources import Source
+from coeval.pipeline.config.item_sources import ItemSource
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.phases.blueprint import Proposal
 from coeval.pipeline.phases.own_item import read_item
@@ -44,7 +44,7 @@ class Flaw(NamedTuple):
     detail: str
 
 
-class _Scores(msgspec.Struct):
+class _LevelScores(msgspec.Struct):
     scores: dict[str, str]
 
 
@@ -66,7 +66,7 @@ class Examiner:
         self._responses: set[str] = set()
         self._read = {phase: decoder(kind) for phase, kind in _KIND.items()}
 
-    def examine(self, phase: Phase, line: bytes, source: Source | None = None) -> Kept | Flaw:
+    def examine(self, phase: Phase, line: bytes, source: ItemSource | None = None) -> Kept | Flaw:
         """The record that a whole line holds, or what is wrong with it.
 
         A benchmark's items (those of ``source``) are read as they were written by hand.
@@ -137,7 +137,7 @@ class Examiner:
 def _misfit(line: bytes, message: str) -> Flaw:
     """What is wrong with JSON that is no record: a level that is none, or its fields."""
     try:
-        scores = decode(line, _Scores).scores
+        scores = decode(line, _LevelScores).scores
     except Undecodable:
         return Flaw("fields", message)
     wrong = [f"{factor}: {level!r}" for factor, level in scores.items() if level not in LEVELS]

@@ -70,7 +70,7 @@ class QuoteUnquote(Instruction, frozen=True):
         return '""' not in text and not ends.endswith('"')
 
 
-class Options(Instruction, frozen=True):
+class AnswerOptions(Instruction, frozen=True):
     """ "Answer with one of the following options: {options}. Do not give any explanation."
 
     Words may differ in case and outer punctuation; of a list of letters one must stand as written.
@@ -190,7 +190,7 @@ class TitleCase(Instruction, frozen=True):
 
 class OutputTemplate(Instruction, frozen=True):
     """ "Use this exact template for your response: My Answer: [answer] My Conclusion: [conclusion]
-    Future Outlook: [outlook]": the three headings stand in it, in any order."""
+    Future Outlook: [preview]": the three headings stand in it, in any order."""
 
     id = "format:output_template"
 

@@ -42,7 +42,7 @@ INSTRUCTIONS: tuple[type[Instruction], ...] = (
     formats.Parentheses,
     formats.Quotes,
     formats.QuoteUnquote,
-    formats.Options,
+    formats.AnswerOptions,
     formats.Newline,
     formats.LineIndent,
     formats.List,

@@ -60,7 +60,7 @@ class Text(msgspec.Struct):
     format: Format = Format()
 
 
-class Tool(msgspec.Struct):
+class ResponseTool(msgspec.Struct):
     type: Literal["function"]
     name: str
     parameters: dict[str, Any] | None = None
@@ -74,7 +74,7 @@ class ResponsesBody(msgspec.Struct):
     instructions: str | None = None
     max_output_tokens: Limit | None = None
     text: Text | None = None
-    tools: list[Tool] | None = None
+    tools: list[ResponseTool] | None = None
     tool_choice: Any = None
     seed: int | None = None
     stream: bool | None = None
