@@ -16,11 +16,12 @@ import typer
 
 from coeval.cli import main as cli
 from coeval.cli.eval_framework.command import app as eval_framework
-from coeval.models.catalog import HOSTS, LABELS_KEY, Host
-from coeval.models.simulated.traits import RANGES, SAMPLING
+from coeval.core.records import LABELS_KEY
+from coeval.models.catalog import HOSTS, Host
 from coeval.pipeline.config import rules
 from coeval.pipeline.config.json_schema import schema_text
 from coeval.pipeline.prompts import VARIABLES
+from coeval.simulation.traits import RANGES, SAMPLING
 
 FOLDER = Path(__file__).parent
 WIDTH = 100

@@ -115,7 +115,7 @@ def unknown_options(texts: list[Told]) -> list[str]:
 
 
 def test_every_command_that_is_named_exists_and_takes_what_it_is_given() -> None:
-    texts = [each for each in told() if not each.where.startswith("src/coeval/cli/later.py")]
+    texts = [each for each in told() if not each.where.startswith("src/coeval/cli/commands/later.py")]
     assert len(texts) > 1000
     assert wrong_calls(texts) == []
 

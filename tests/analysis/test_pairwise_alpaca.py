@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from published_alpaca import MODELS, needs_published, published
 
-from coeval.analysis.pairwise_models import (
+from coeval.analysis.pairwise.pairwise_models import (
     alpaca_length_controlled,
     alpaca_preference,
     alpaca_win_rate,

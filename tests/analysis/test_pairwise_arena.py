@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from coeval.analysis.pairwise_models import VERDICTS, ArenaJudgment, ArenaScore, arena_scores
+from coeval.analysis.pairwise.pairwise_models import VERDICTS, ArenaJudgment, ArenaScore, arena_scores
 
 
 def judged(

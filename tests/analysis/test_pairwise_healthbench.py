@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from coeval.analysis.intervals import clustered_mean
-from coeval.analysis.pairwise_models import clipped_mean, healthbench_score
+from coeval.analysis.pairwise.pairwise_models import clipped_mean, healthbench_score
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,11 @@ import pytest
 from numpy.typing import NDArray
 from published_alpaca import MODELS, needs_published, published
 
-from coeval.analysis.pairwise_models import GamedAnnotations, alpaca_length_controlled, fit_length_control
+from coeval.analysis.pairwise.pairwise_models import (
+    GamedAnnotations,
+    alpaca_length_controlled,
+    fit_length_control,
+)
 
 LENGTH, DIFFICULTY, MODEL = (
     "np.tanh(std_delta_len)",

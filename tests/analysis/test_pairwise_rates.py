@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from coeval.analysis.intervals import clustered_mean
-from coeval.analysis.rates import draws, rate
+from coeval.analysis.pairwise.rates import draws, rate
 
 
 def test_resampled_means_have_the_interval_of_the_mean() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coeval.analysis.pairwise_models import (
+from coeval.analysis.pairwise.pairwise_models import (
     VERDICTS,
     ArenaJudgment,
     Style,
@@ -12,7 +12,7 @@ from coeval.analysis.pairwise_models import (
     arena_scores,
     markdown_style,
 )
-from coeval.analysis.style import style_differences
+from coeval.analysis.pairwise.style import style_differences
 
 
 def test_counts_what_is_seen_of_markdown() -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from coeval.analysis.planned_names import LeftOut
 from coeval.analysis.results_html import SIMULATED
 from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
-from coeval.cli.result_table import render
+from coeval.cli.views.result_table import render
 
 HOSTILE = "[red]evil[/red]\x1b[31m\n\u202e"
 LONG = "very-long-student-name-" * 4

@@ -14,11 +14,11 @@ from fakes.judged_tasks import JUDGE, MODEL, Panel, Shelf, hold_on_the_scale, li
 from fakes.openai_chat import Answer, Behaviour, Fault, fake
 
 from coeval.benchmarks.assets import Library
-from coeval.benchmarks.base import Item, JudgeSettings
+from coeval.benchmarks.benchmark import Item, JudgeSettings
 from coeval.benchmarks.tasks.alpaca_eval import LONG_REPLY, AlpacaEval, chatml
 from coeval.core.errors import AccessDenied
+from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, TokenLogprob
-from coeval.models.base import ModelSpec
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 

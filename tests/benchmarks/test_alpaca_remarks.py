@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from coeval.analysis.length_control import LengthControl
-from coeval.analysis.rates import rate
+from coeval.analysis.pairwise.length_control import LengthControl
+from coeval.analysis.pairwise.rates import rate
 from coeval.benchmarks.tasks.alpaca_remarks import remarks_on
 
 

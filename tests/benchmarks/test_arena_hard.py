@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fakes.judged_tasks import JUDGE, MODEL, Panel, Shelf, hold_on_the_scale, lines_of
 
-from coeval.benchmarks.base import Item
+from coeval.benchmarks.benchmark import Item
 from coeval.benchmarks.tasks.arena_hard import GEMINI, O3_MINI, ArenaHard
 from coeval.core.errors import UsageError
 from coeval.core.records import Request

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pipeline.experiments import Lab, model, quiz, task
 
-from coeval.benchmarks.base import Answer, Ask, Item, JudgeSettings, Judgment, TaskSettings
+from coeval.benchmarks.benchmark import Answer, Ask, Item, JudgeSettings, Judgment, TaskSettings
 from coeval.benchmarks.run.benchmark_works import AnswerWork, task_model
 from coeval.benchmarks.tasks.coeval_run import CoevalRun
 from coeval.core.errors import Unparsable, UsageError
 from coeval.core.records import Completion
-from coeval.models.simulated import SimulatedModel, parse_model_option
+from coeval.simulation import SimulatedModel, parse_model_option
 
 
 def run_of(folder: Path, *tasks: dict[str, Any]) -> Path:

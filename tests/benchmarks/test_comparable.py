@@ -14,11 +14,11 @@ from fakes.openai_chat import Answer, Behaviour, Fault, Reply, fake
 from rich.console import Console
 
 from coeval.analysis.scores import Results, StudentScore
-from coeval.benchmarks.base import Answer as Given
-from coeval.benchmarks.base import Item, Judgment, Scored
-from coeval.benchmarks.registry import TASKS
+from coeval.benchmarks.benchmark import Answer as Given
+from coeval.benchmarks.benchmark import Item, Judgment, Scored
+from coeval.benchmarks.task_registry import TASKS
 from coeval.cli.eval_framework.report import show
-from coeval.cli.result_table import render
+from coeval.cli.views.result_table import render
 from coeval.core.records import Message
 
 SAMPLING = {"temperature": 0.7, "top_k": 20, "max_tokens": 5}

@@ -15,12 +15,12 @@ from fakes.invented_task import JUDGING, Bench, Invented, spec
 from fakes.openai_chat import Answer, Behaviour, Broken, fake
 from rich.console import Console
 
-from coeval.benchmarks.base import Answer as Record
-from coeval.benchmarks.base import Item, Judgment, Scored
-from coeval.benchmarks.registry import TASKS
+from coeval.benchmarks.benchmark import Answer as Record
+from coeval.benchmarks.benchmark import Item, Judgment, Scored
 from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome, conclude, over_runs
 from coeval.benchmarks.run.runner import EndOfAsking, Prepared, ask_owed, held, prepare
 from coeval.benchmarks.run.task_run import RecordCounts
+from coeval.benchmarks.task_registry import TASKS
 from coeval.cli.eval_framework.report import show
 from coeval.models.keys import Keys
 

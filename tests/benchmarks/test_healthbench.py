@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fakes.judged_tasks import Panel, Shelf, hold_on_the_scale
 
-from coeval.benchmarks.base import Item
+from coeval.benchmarks.benchmark import Item
 from coeval.benchmarks.tasks.healthbench import HealthBench, example_scores
 
 

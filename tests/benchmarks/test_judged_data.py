@@ -8,13 +8,13 @@ import pytest
 from fakes.judged_tasks import JUDGE, MODEL, Panel
 
 from coeval.benchmarks.assets import Library, Presence
-from coeval.benchmarks.base import Benchmark, Item, JudgeSettings, TaskSettings
+from coeval.benchmarks.benchmark import Benchmark, Item, JudgeSettings, TaskSettings
 from coeval.benchmarks.tasks.alpaca_eval import AlpacaEval
 from coeval.benchmarks.tasks.arena_hard import ArenaHard
 from coeval.benchmarks.tasks.healthbench import HealthBench
 from coeval.benchmarks.tasks.writingbench import WritingBench
-from coeval.models.base import ModelSpec
-from coeval.models.simulated.model import SimulatedModel
+from coeval.core.model import ModelSpec
+from coeval.simulation.simulated_model import SimulatedModel
 
 pytestmark = pytest.mark.slow
 

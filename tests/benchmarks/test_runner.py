@@ -11,11 +11,11 @@ import pytest
 from fakes.invented_task import JUDGING, Bench, Invented, spec
 from fakes.openai_chat import Answer, Behaviour, Broken, Fault, Server, fake
 
-from coeval.benchmarks.base import Item
+from coeval.benchmarks.benchmark import Item
 from coeval.benchmarks.run.eval_spec import TaskRequest
 from coeval.core.errors import ModelUnavailable, UsageError
+from coeval.core.model import ModelSpec
 from coeval.core.records import Message
-from coeval.models.base import ModelSpec
 
 PROBE = "Reply with"
 

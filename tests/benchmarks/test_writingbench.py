@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fakes.judged_tasks import MODEL, Panel, Shelf, hold_on_the_scale
 
-from coeval.benchmarks.base import Item
+from coeval.benchmarks.benchmark import Item
 from coeval.benchmarks.tasks.writingbench import WritingBench
 
 POETRY, LAW = "=Poetry", "Law & Order"

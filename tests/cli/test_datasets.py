@@ -10,7 +10,7 @@ import pytest
 from fakes.package_index import PackageIndex, running, sha256, wheel
 from rich.console import Console
 
-from coeval.cli.datasets import fetch_bar
+from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.main import main
 
 DATA = '{"key": 1}\n'

@@ -28,9 +28,9 @@ from coeval.cli.eval_framework.report import show
 from coeval.cli.eval_framework.spec_of_flags import evaluation_of
 from coeval.core.errors import UsageError
 from coeval.models.keys import Keys
-from coeval.models.simulated.model import SimulatedModel
-from coeval.models.simulated.server import make_app
-from coeval.models.simulated.traits import parse_model_option
+from coeval.simulation.server import make_app
+from coeval.simulation.simulated_model import SimulatedModel
+from coeval.simulation.traits import parse_model_option
 
 SMALL = "all of this is written in small letters, as it should be"
 PUNKT = ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt")

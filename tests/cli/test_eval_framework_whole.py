@@ -13,10 +13,10 @@ from cli.eval_process import finish, start, write_prompts
 from fakes.openai_chat import Answer, fake
 
 from coeval.benchmarks.assets import Library, Presence
-from coeval.benchmarks.registry import TASKS
-from coeval.models.simulated.model import SimulatedModel
-from coeval.models.simulated.server import make_app
-from coeval.models.simulated.traits import parse_model_option
+from coeval.benchmarks.task_registry import TASKS
+from coeval.simulation.server import make_app
+from coeval.simulation.simulated_model import SimulatedModel
+from coeval.simulation.traits import parse_model_option
 
 pytestmark = pytest.mark.slow
 

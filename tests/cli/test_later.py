@@ -10,7 +10,7 @@ import pytest
 from cli.invoked import Command
 from pipeline.experiments import Lab
 
-from coeval.cli.later import INSTEAD
+from coeval.cli.commands.later import INSTEAD
 
 
 @pytest.mark.parametrize("name", sorted(INSTEAD))

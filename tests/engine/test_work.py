@@ -17,9 +17,9 @@ from coeval.core.errors import (
     ServerFault,
     Unparsable,
 )
+from coeval.core.model import Model
 from coeval.core.records import CallId, Completion, Message, Request, Usage
 from coeval.engine.work import Tally, ask
-from coeval.models.base import Model
 
 
 class Scripted(Model):

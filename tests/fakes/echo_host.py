@@ -12,9 +12,9 @@ from typing import Any
 
 from aiohttp import web
 
-from coeval.models.base import ModelSpec
-from coeval.models.simulated import SimulatedModel
-from coeval.models.simulated.server import make_app
+from coeval.core.model import ModelSpec
+from coeval.simulation import SimulatedModel
+from coeval.simulation.server import make_app
 
 __all__ = ["EchoHost", "echo_host"]
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from coeval.benchmarks.base import (
+from coeval.benchmarks.benchmark import (
     Answer,
     Ask,
     Benchmark,
@@ -19,14 +19,14 @@ from coeval.benchmarks.base import (
     Scored,
     count_failures,
 )
-from coeval.benchmarks.registry import TASKS
 from coeval.benchmarks.run.conclusion import Outcome, conclude
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.benchmarks.run.runner import ask_owed, held, prepare
+from coeval.benchmarks.task_registry import TASKS
 from coeval.core.errors import Unparsable
+from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request
 from coeval.engine.progress import Board
-from coeval.models.base import ModelSpec
 from coeval.models.keys import Keys
 
 GOOD, JUDGING = "good", "Judge this: "

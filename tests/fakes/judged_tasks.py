@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coeval.benchmarks.base import (
+from coeval.benchmarks.benchmark import (
     Answer,
     Ask,
     Benchmark,

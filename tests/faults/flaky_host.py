@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from aiohttp import web
 
-from coeval.models.base import ModelSpec
-from coeval.models.simulated.model import SimulatedModel
-from coeval.models.simulated.server import make_app
+from coeval.core.model import ModelSpec
+from coeval.simulation.server import make_app
+from coeval.simulation.simulated_model import SimulatedModel
 
 MODELS = ("teacher", "student-1", "student-2", "judge-1", "judge-2")
 """Each plays one role, so who is asked says in which phase."""

@@ -17,8 +17,8 @@ import pytest
 from small_runs import errors, experiment, folder_of, run
 
 from coeval.core.errors import AskError, RequestTimeout
+from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request
-from coeval.models.base import ModelSpec
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 from coeval.models.transport.http import Http

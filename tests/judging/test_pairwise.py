@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coeval.analysis.pairwise_models import VERDICTS
+from coeval.analysis.pairwise.pairwise_models import VERDICTS
 from coeval.core.errors import Unparsable
 from coeval.judging.pairwise import parse_identifier, parse_label, shown
 

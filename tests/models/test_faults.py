@@ -25,7 +25,7 @@ from coeval.core.errors import (
     ServerFault,
     Unreadable,
 )
-from coeval.core.redaction import Redactor
+from coeval.core.secrets.redaction import Redactor
 from coeval.models.connections.wire_errors import (
     Closed,
     ConnectTimeout,

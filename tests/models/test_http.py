@@ -43,7 +43,7 @@ from coeval.core.errors import (
     Unreadable,
     UsageError,
 )
-from coeval.core.redaction import Redactor
+from coeval.core.secrets.redaction import Redactor
 from coeval.models.pacing.limits import Limiter
 from coeval.models.signers import Signer
 from coeval.models.transport.http import Endpoint, Http

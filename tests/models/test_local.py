@@ -17,8 +17,8 @@ import pytest
 from fakes.tiny_model import tiny_model
 
 from coeval.core.errors import BadRequest, ModelStopped, ServerFault, UsageError
+from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request
-from coeval.models.base import ModelSpec
 from coeval.models.keys import Keys
 from coeval.models.local import local_model as local
 from coeval.models.local.local_model import LocalModel

@@ -19,8 +19,8 @@ from coeval.core.errors import (
     QuotaExhausted,
     UsageError,
 )
+from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request
-from coeval.models.base import ModelSpec
 from coeval.models.keys import Keys
 from coeval.models.open import REFUSALS_TO_STOP, Models
 from coeval.models.quota import UsageLedger

@@ -18,7 +18,7 @@ from coeval.core.errors import (
     Undecodable,
 )
 from coeval.core.records import Usage
-from coeval.core.redaction import Redactor
+from coeval.core.secrets.redaction import Redactor
 from coeval.models.dialects.openai_answer import decode, explain
 
 

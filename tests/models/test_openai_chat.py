@@ -22,9 +22,9 @@ from coeval.core.errors import (
     RateLimited,
     Unreadable,
 )
+from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, Schema, TokenLogprob, Usage
-from coeval.core.redaction import Redactor
-from coeval.models.base import ModelSpec
+from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.dialect import FieldRejected
 from coeval.models.dialects.openai_answer import astray, explain

@@ -17,8 +17,8 @@ import uvloop
 from fakes.openai_chat import Answer, Broken, fake
 
 from coeval.core.errors import CoevalError, Draining, QuotaExhausted, RateLimited
+from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Failure, Request
-from coeval.models.base import Model, ModelSpec
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 from coeval.models.pacing.limits import Limiter

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from fakes.tiny_model import tiny_model
 
+from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request
-from coeval.models.base import ModelSpec
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 

@@ -17,12 +17,12 @@ from ruamel.yaml import YAML
 
 import coeval
 from coeval.api import Run, arun
+from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request
-from coeval.models.base import ModelSpec
-from coeval.models.simulated import SimulatedModel
-from coeval.models.simulated.server import make_app
-from coeval.models.simulated.traits import RANGES
 from coeval.pipeline.config.schema import Phase
+from coeval.simulation import SimulatedModel
+from coeval.simulation.server import make_app
+from coeval.simulation.traits import RANGES
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -65,7 +65,7 @@ def test_it_hides_nothing_in_any_role(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_status_counts_the_good_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from coeval.cli.status import status
+    from coeval.cli.commands.status import status
 
     lab = finished(tmp_path)
     redo_in_vain(lab, "ann")

@@ -9,8 +9,8 @@ import pytest
 from pipeline.experiments import PHASES, Lab, content, listen, model, quiz, task
 
 from coeval.core.records import Completion, Request
-from coeval.models.simulated import SimulatedModel
 from coeval.pipeline import run_session as running
+from coeval.simulation import SimulatedModel
 
 ONE_EACH = [model("tea", "teacher"), model("stu", "student"), model("jay", "judge")]
 

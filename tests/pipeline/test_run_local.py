@@ -10,7 +10,7 @@ from fakes.tiny_model import tiny_model
 from pipeline.experiments import Lab, model, task
 
 from coeval.core.errors import UsageError
-from coeval.models.base import ModelSpec
+from coeval.core.model import ModelSpec
 from coeval.models.local.local_transformers import TransformersEngine
 
 pytestmark = pytest.mark.filterwarnings("default")

@@ -24,7 +24,7 @@ from coeval.api import arun
 from coeval.benchmarks.assets.index import download_wheel
 from coeval.benchmarks.assets.manifest import Parcel, SourceFailed
 from coeval.core.errors import ConfigError, UsageError
-from coeval.core.shown_url import shown_url, url_secrets
+from coeval.core.secrets.shown_url import shown_url, url_secrets
 from coeval.pipeline.config.load_file import read_config
 
 KEYS = {

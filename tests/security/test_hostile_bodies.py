@@ -12,8 +12,8 @@ import pytest
 from fakes.openai_chat import Answer, Raw, fake
 
 from coeval.core.errors import AskError, ModelError, RateLimited, ServerFault
+from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, Usage
-from coeval.models.base import ModelSpec
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.openai_chat import OPENAI_CHAT
 from coeval.models.hosted import HostedModel

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pipeline.experiments import Lab, model, task
 
 from coeval.api import open_run
-from coeval.cli.status import status
+from coeval.cli.commands.status import status
+from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
 from coeval.core.records import Message, Request
 from coeval.core.text import cut_to_bytes
-from coeval.models.base import MAX_ANSWER_BYTES, ModelSpec
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 from coeval.pipeline.upkeep.repair import Wanted, repair

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coeval.benchmarks.base import Answer
+from coeval.benchmarks.benchmark import Answer
 from coeval.benchmarks.run.task_folder import TaskFolder, first_answer
 from coeval.store.jsonl import Appender
 

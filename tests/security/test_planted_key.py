@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 from secret_encodings import ENCODINGS, left_of
 
 from coeval.benchmarks.assets import Library, Presence
-from coeval.benchmarks.registry import TASKS
+from coeval.benchmarks.task_registry import TASKS
 
 pytestmark = pytest.mark.slow
 

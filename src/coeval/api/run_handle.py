@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from coeval.core.columns import Columns, columns
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.html_table import html_table
-from coeval.core.limits import need_address_space
+from coeval.core.process_limits import need_address_space
 from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.existing_run import existing_run

@@ -12,7 +12,7 @@ from contextvars import copy_context
 from types import FrameType
 from typing import Any, TypeVar
 
-from coeval.core.limits import need_files
+from coeval.core.process_limits import need_files
 
 T = TypeVar("T")
 

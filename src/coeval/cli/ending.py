@@ -82,7 +82,7 @@ def _tell(error: Exception, code: int, prefix: str = "") -> int:
 
     Neither shows what looks like a key: one may have been given in the place of a name or a file.
     """
-    from coeval.core.redaction import Redactor  # here, because most commands end without
+    from coeval.core.secrets.redaction import Redactor  # here, because most commands end without
 
     if logging.getLogger("coeval").isEnabledFor(logging.DEBUG):
         trace = "".join(traceback.format_exception(error))
@@ -98,7 +98,7 @@ def _tell_system_error(error: OSError) -> int:
     """What the system refused, and of which file if it says so."""
     named = ""
     if isinstance(error.filename, str):
-        from coeval.core.redaction import Redactor  # a key may have been given in the place of a file
+        from coeval.core.secrets.redaction import Redactor  # a key may have been given in the place of a file
 
         named = f" {shortened(plain(Redactor().message(error.filename)), _LONGEST_NAME)}"
     print(f"cannot write or read{named}: {plain_lines(error.strerror or str(error))}", file=sys.stderr)
@@ -108,7 +108,7 @@ def _tell_system_error(error: OSError) -> int:
 def _print_error(text: str) -> None:
     """A message on standard error; on a terminal it is folded between words."""
     if sys.stderr.isatty():
-        from coeval.cli.folding import folded  # here, because most commands end without
+        from coeval.cli.views.folding import folded  # here, because most commands end without
 
         with suppress(OSError):
             text = "\n".join(folded(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80))

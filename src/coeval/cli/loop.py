@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from coeval.cli.starting import nothing_begun
 from coeval.core.errors import UsageError
-from coeval.core.limits import need_files
 from coeval.core.options import CONTINUE
+from coeval.core.process_limits import need_files
 from coeval.engine.progress import STOPPING
 
 T = TypeVar("T")

@@ -7,16 +7,16 @@ from typing import Annotated
 import typer
 
 from coeval import __version__
-from coeval.cli import datasets, later
 from coeval.cli.command_names import Commands
+from coeval.cli.commands import datasets, later
+from coeval.cli.commands.repair_command import repair
+from coeval.cli.commands.results import results
+from coeval.cli.commands.run_command import run
+from coeval.cli.commands.show import show
+from coeval.cli.commands.simulate import simulate
+from coeval.cli.commands.status import status
 from coeval.cli.ending import run_to_exit
-from coeval.cli.repair_command import repair
-from coeval.cli.results import results
-from coeval.cli.run_command import run
-from coeval.cli.show import show
-from coeval.cli.simulate import simulate
 from coeval.cli.starting import begin
-from coeval.cli.status import status
 from coeval.core.options import Face
 
 app = typer.Typer(

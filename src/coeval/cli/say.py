@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from coeval.cli.folding import folded
+from coeval.cli.views.folding import folded
 from coeval.core.plain import plain
 
 __all__ = ["say", "warn"]

@@ -32,6 +32,9 @@ Purpose: TypeAlias = Literal[
 EXACT_MATCH = "exact_match"
 """The judge id under which label comparisons are stored; no model may be named so."""
 
+LABELS_KEY = "coeval_labels"
+"""The entry of a body's `metadata` that tells of a request's labels, as JSON: it may hold texts only."""
+
 ModelRole: TypeAlias = Literal["system", "user", "assistant"]
 
 

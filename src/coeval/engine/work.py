@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from coeval.core.errors import AskError, CutOff, EmptyReply, ModelError, Unparsable
+from coeval.core.model import Model
 from coeval.core.records import Completion, Kept, Request, Usage
-from coeval.models.base import Model
 
 ValueT = TypeVar("ValueT")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from coeval.core.model import Model
 from coeval.core.records import Completion, Request
 from coeval.core.text import cut_to_bytes
-from coeval.models.base import Model
 
 __all__ = ["BoundedModel"]
 

@@ -14,15 +14,12 @@ import msgspec
 
 from coeval.core.entry_points import brought
 
-__all__ = ["HOSTS", "LABELS_KEY", "Host", "Hosts", "Structured"]
+__all__ = ["HOSTS", "Host", "Hosts", "Structured"]
 
 Structured: TypeAlias = Literal["json_schema", "json_object", "none"]
 
 OPENAI_REASONING = r"(ft:)?(o[1-9]|gpt-([5-9]|[1-9]\d))"
 """OpenAI's models that answer `max_tokens` with 400 and want `max_completion_tokens`."""
-
-LABELS_KEY = "coeval_labels"
-"""Under this name the field `metadata` tells of a request's labels, as JSON: it may hold texts only."""
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from coeval.core.records import Completion, TokenLogprob
-from coeval.core.redaction import Redactor
-from coeval.core.secret_forms import PART
+from coeval.core.secrets.redaction import Redactor
+from coeval.core.secrets.secret_forms import PART
 
 __all__ = ["without_secrets"]
 

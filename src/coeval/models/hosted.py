@@ -8,9 +8,9 @@ from collections.abc import Collection, Coroutine
 import msgspec
 
 from coeval.core.errors import ModelError
+from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Request
-from coeval.core.redaction import Redactor
-from coeval.models.base import Model, ModelSpec
+from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import Dialect, FieldRejected, SchemaRejected
 from coeval.models.pacing.admission import Admission

@@ -12,14 +12,14 @@ import msgspec
 from yarl import URL
 
 from coeval.core.errors import UsageError
+from coeval.core.model import Model, ModelSpec
 from coeval.core.options import ACCESS_KEY, BASE_URL
 from coeval.core.records import Completion, Request
-from coeval.core.redaction import Redactor
+from coeval.core.secrets.redaction import Redactor
 from coeval.core.text import canonical
-from coeval.models.base import Model, ModelSpec
 from coeval.models.bounded import BoundedModel
 from coeval.models.catalog import HOSTS, Host
-from coeval.models.dialects.registry import dialect_of
+from coeval.models.dialects.of_host import dialect_of
 from coeval.models.hosted import HostedModel
 from coeval.models.keys import Credential, Keys
 from coeval.models.local.local_model import LocalModel, find_runtime
@@ -27,8 +27,8 @@ from coeval.models.pacing.admission import REFUSALS_TO_STOP, Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.quota import Permits
 from coeval.models.signers import signer_of
-from coeval.models.simulated import SimulatedModel
 from coeval.models.transport.http import Endpoint, Http, draining
+from coeval.simulation import SimulatedModel
 
 __all__ = ["REFUSALS_TO_STOP", "Models", "check_askable"]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from coeval.core.errors import AskError, CoevalError, ModelStopped, QuotaExhausted
+from coeval.core.model import Model
 from coeval.core.records import Failure, Message, Request
-from coeval.models.base import Model
 
 __all__ = ["ProbeResult", "probe"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from coeval.core.credential_names import is_credential_name
-from coeval.core.redaction import REDACTED, Redactor
-from coeval.core.shown_url import HIDDEN, shown_url, without_url_secrets
+from coeval.core.secrets.credential_names import is_credential_name
+from coeval.core.secrets.redaction import REDACTED, Redactor
+from coeval.core.secrets.shown_url import HIDDEN, shown_url, without_url_secrets
 
 __all__ = ["without_credentials"]
 

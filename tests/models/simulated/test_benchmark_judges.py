@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request
-from coeval.models.base import ModelSpec
-from coeval.models.simulated import SimulatedModel
+from coeval.simulation import SimulatedModel
 
 GRADE = (
     'Rate it. Form: {{"score": 1 to 10, "reason": "..."}}\n** Criteria **\n{criterion}\n** Query **\nWrite.\n'

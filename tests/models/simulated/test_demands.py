@@ -14,10 +14,10 @@ import pytest
 
 from coeval.benchmarks.language.text_analysis import Language
 from coeval.benchmarks.tasks.following import check
+from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request
-from coeval.models.base import ModelSpec
-from coeval.models.simulated import SimulatedModel
-from coeval.models.simulated.marks import read_answer
+from coeval.simulation import SimulatedModel
+from coeval.simulation.marks import read_answer
 
 
 class Asked(NamedTuple):

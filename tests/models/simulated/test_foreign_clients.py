@@ -15,8 +15,8 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 from pydantic import BaseModel, Field
 
-from coeval.models.simulated import SimulatedModel, parse_model_option
-from coeval.models.simulated.server import make_app
+from coeval.simulation import SimulatedModel, parse_model_option
+from coeval.simulation.server import make_app
 
 KEY = "test-key"
 HELLO: Any = [{"role": "user", "content": "Hello"}]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from coeval.core.records import Message, Request, Schema
-from coeval.models.simulated import SimulatedModel, parse_model_option
-from coeval.models.simulated.foreign_graders import asks_for_grade, grade_among
-from coeval.models.simulated.marks import AnswerMark, ItemMark, write_answer, write_item
+from coeval.simulation import SimulatedModel, parse_model_option
+from coeval.simulation.foreign_graders import asks_for_grade, grade_among
+from coeval.simulation.marks import AnswerMark, ItemMark, write_answer, write_item
 
 JUDGE = SimulatedModel(parse_model_option("judge:noise=0"))
 

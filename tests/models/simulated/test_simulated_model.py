@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coeval.core.errors import ServerFault
+from coeval.core.model import ModelSpec
 from coeval.core.records import LEVEL_VALUE, LEVELS, Completion, Message, Request
-from coeval.models.base import ModelSpec
-from coeval.models.simulated import SimulatedModel
-from coeval.models.simulated.draws import Draws
-from coeval.models.simulated.marks import REFUSAL, read_answer
 from coeval.pipeline import prompts
+from coeval.simulation import SimulatedModel
+from coeval.simulation.draws import Draws
+from coeval.simulation.marks import REFUSAL, read_answer
 
 JUDGE_PROMPT = "Judge the answer by the rubric. [simulated answer of {model}, quality {quality}] Text."
 

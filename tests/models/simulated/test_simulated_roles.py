@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from coeval.core.model import ModelSpec
 from coeval.core.records import LEVELS, Completion, Message, Request, Schema
 from coeval.core.text import fill
-from coeval.models.base import ModelSpec
-from coeval.models.simulated import SimulatedModel
-from coeval.models.simulated.marks import (
+from coeval.pipeline import prompts
+from coeval.simulation import SimulatedModel
+from coeval.simulation.marks import (
     REFUSAL,
     AnswerMark,
     ItemMark,
@@ -20,7 +21,6 @@ from coeval.models.simulated.marks import (
     write_answer,
     write_item,
 )
-from coeval.pipeline import prompts
 
 ATTRIBUTES = {"sentiment": "positive", "product category": "food (fresh)"}
 RUBRIC = {"accuracy": "It is right.", "tone": "It is kind: always."}

@@ -15,12 +15,12 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
-from coeval.cli.simulate import simulate
+from coeval.cli.commands.simulate import simulate
 from coeval.core.errors import UsageError
 from coeval.core.records import Message, Request, Schema
-from coeval.models.simulated import SimulatedModel, parse_model_option
-from coeval.models.simulated.server import make_app
 from coeval.pipeline import prompts
+from coeval.simulation import SimulatedModel, parse_model_option
+from coeval.simulation.server import make_app
 
 KEY = "test-key"
 MODEL = SimulatedModel(parse_model_option("sim-large:malformed_rate=0.2"))
@@ -242,7 +242,7 @@ def test_a_taken_port_is_explained() -> None:
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_serves_until_it_is_told_to_end(ending: signal.Signals) -> None:
-    program = "import typer; from coeval.cli.simulate import simulate; typer.run(simulate)"
+    program = "import typer; from coeval.cli.commands.simulate import simulate; typer.run(simulate)"
     arguments = ["--port", "0", "--model", "sim-a:skill=0.9", "--model", "sim-b", "--latency", "0.01"]
     with subprocess.Popen(
         [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

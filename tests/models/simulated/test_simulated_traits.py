@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from coeval.core.errors import UsageError
-from coeval.models.base import ModelSpec
-from coeval.models.simulated import Traits, parse_model_option, traits_of
-from coeval.models.simulated.traits import family_of
+from coeval.core.model import ModelSpec
+from coeval.simulation import Traits, parse_model_option, traits_of
+from coeval.simulation.traits import family_of
 
 
 def test_a_bare_name_has_the_default_traits() -> None:

@@ -13,8 +13,8 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 from urllib.request import HTTPSHandler, Request, build_opener
 
 from coeval.benchmarks.assets.manifest import SourceFailed
-from coeval.core.redaction import Redactor
-from coeval.core.shown_url import shown_url, url_secrets
+from coeval.core.secrets.redaction import Redactor
+from coeval.core.secrets.shown_url import shown_url, url_secrets
 from coeval.models.transport.network import trusted_certificates
 
 __all__ = ["download", "read_page"]

@@ -23,8 +23,8 @@ from coeval.benchmarks.assets.download import download, read_page
 from coeval.benchmarks.assets.manifest import Parcel, SourceFailed
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decode
-from coeval.core.redaction import Redactor
-from coeval.core.shown_url import shown_url, url_secrets
+from coeval.core.secrets.redaction import Redactor
+from coeval.core.secrets.shown_url import shown_url, url_secrets
 
 __all__ = ["download_wheel", "index_urls", "pip_command"]
 

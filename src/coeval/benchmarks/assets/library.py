@@ -27,7 +27,7 @@ from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decode
 from coeval.core.plain_file import open_file
 
-__all__ = ["Check", "Library", "Origin", "Presence", "read_records"]
+__all__ = ["AssetOrigin", "Check", "Library", "Presence", "read_records"]
 
 SOON_S = 3.0
 """How long a source of what can be done without may be silent."""
@@ -41,7 +41,7 @@ class Presence(StrEnum):
     ABSENT = "no"
 
 
-class Origin(StrEnum):
+class AssetOrigin(StrEnum):
     """Whose content was read. ``UNVERIFIED``: a file of the cache is not, or did not stay, the pinned one."""
 
     OFFICIAL = "official"
@@ -174,14 +174,14 @@ class Library:
         """Size and time of each file of the asset."""
         return [stamp_of(place) for place in self.files(name, path)]
 
-    def origin(self, name: str, path: Path, before: Sequence[Stamp | None]) -> Origin:
+    def origin(self, name: str, path: Path, before: Sequence[Stamp | None]) -> AssetOrigin:
         """Whose content was read at ``path`` since the files had the stamps ``before``."""
         if self.stamps(name, path) != before:
-            return Origin.UNVERIFIED
+            return AssetOrigin.UNVERIFIED
         if self.is_official(name, path):
-            return Origin.OFFICIAL
+            return AssetOrigin.OFFICIAL
         mine = path == self.cache.place(self.manifest.asset(name))
-        return Origin.UNVERIFIED if mine else Origin.GIVEN
+        return AssetOrigin.UNVERIFIED if mine else AssetOrigin.GIVEN
 
     def sha256(self, name: str, path: Path) -> str:
         """The SHA-256 of the asset's file; of a folder, that of what ``sha256sum`` prints of its files."""

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.benchmarks.base import Answer, Ask, Item, Judgment
+from coeval.benchmarks.benchmark import Answer, Ask, Item, Judgment
 from coeval.core.errors import Refused
+from coeval.core.model import Model
 from coeval.core.records import CallId, Completion, Message, Request, sample_seed
 from coeval.core.text import canonical, digest
 from coeval.engine.making import failure, made
 from coeval.engine.work import Tally, ask
-from coeval.models.base import Model
 
 RETRIES = 2
 """How often an item is asked anew, beside the transport's own attempts (the pipeline's default)."""

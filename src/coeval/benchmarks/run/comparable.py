@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import assert_never
 
 from coeval.analysis.cut_off import CutOffAnswers
-from coeval.benchmarks.assets.library import Origin
-from coeval.benchmarks.base import Answer, Judgment, Scored
+from coeval.benchmarks.assets.library import AssetOrigin
+from coeval.benchmarks.benchmark import Answer, Judgment, Scored
 from coeval.benchmarks.run.eval_spec import AssetUsed
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.records import Kept
@@ -40,11 +40,11 @@ def _of_data(task_run: TaskRun, assets: Mapping[str, AssetUsed]) -> Iterator[str
         yield f"only the first {len(task_run.items):,} of {task_run.n_prompts:,} prompts (--max-examples)"
     for name, used in assets.items():
         match used.origin:
-            case Origin.GIVEN:
+            case AssetOrigin.GIVEN:
                 yield f"{name} is a copy of your own: {used.path}"
-            case Origin.UNVERIFIED:
+            case AssetOrigin.UNVERIFIED:
                 yield f"{name} is not the file that is published, or changed while it was read: {used.path}"
-            case Origin.OFFICIAL:
+            case AssetOrigin.OFFICIAL:
                 pass
             case _:
                 assert_never(used.origin)

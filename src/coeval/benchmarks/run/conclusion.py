@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 
 import msgspec
 
-from coeval.benchmarks.base import Unit
+from coeval.benchmarks.benchmark import Unit
 from coeval.benchmarks.run.runner import EndOfAsking, Prepared
 from coeval.benchmarks.run.task_run import RecordCounts, TaskRun
 from coeval.benchmarks.run.task_summary import TaskSummary, summarise, write

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 
-from coeval.benchmarks.base import Answer, Judgment
+from coeval.benchmarks.benchmark import Answer, Judgment
 from coeval.benchmarks.run.benchmark_works import AnswerWork, JudgmentWork
 from coeval.benchmarks.run.eval_spec import EvalSpec, judge_model
 from coeval.benchmarks.run.task_run import TaskRun

@@ -10,17 +10,17 @@ import msgspec
 
 from coeval.benchmarks.assets import Library, Progress
 from coeval.benchmarks.assets.cache import Stamp
-from coeval.benchmarks.assets.library import Origin
-from coeval.benchmarks.base import Benchmark, JudgeSettings, TaskSettings
-from coeval.benchmarks.registry import PREFIX, TASKS
+from coeval.benchmarks.assets.library import AssetOrigin
+from coeval.benchmarks.benchmark import Benchmark, JudgeSettings, TaskSettings
 from coeval.benchmarks.run.benchmark_works import TaskModel, task_model
 from coeval.benchmarks.run.given_responses import read_given, source_of
 from coeval.benchmarks.run.task_folder import TaskFolder
 from coeval.benchmarks.run.task_run import TaskRun
+from coeval.benchmarks.task_registry import PREFIX, TASKS
 from coeval.core.errors import UsageError
+from coeval.core.model import ModelSpec
 from coeval.core.plain_file import file_bytes
 from coeval.core.text import digest
-from coeval.models.base import ModelSpec
 from coeval.models.catalog import HOSTS
 
 Mode: TypeAlias = Literal["all", "inference", "judge"]
@@ -77,7 +77,7 @@ class AssetUsed(msgspec.Struct, frozen=True):
 
     path: str
     sha256: str
-    origin: Origin
+    origin: AssetOrigin
 
 
 def find_assets(

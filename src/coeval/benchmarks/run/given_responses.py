@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.benchmarks.assets import read_records
-from coeval.benchmarks.base import Answer, Item
+from coeval.benchmarks.benchmark import Answer, Item
 from coeval.benchmarks.run.benchmark_works import TaskModel, asked_hash, prompt_of
 from coeval.core.errors import UsageError
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from coeval.analysis.intervals import PERCENT, SHARE, Interval, Scale, clustered_mean
-from coeval.benchmarks.base import Answer, Benchmark, Item, Judgment, Metric, Unit, why_missing
+from coeval.benchmarks.benchmark import Answer, Benchmark, Item, Judgment, Metric, Unit, why_missing
 from coeval.store.jsonl import store_error, write_bytes_atomic
 
 Value = dict[str, Any]

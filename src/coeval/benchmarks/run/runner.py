@@ -28,9 +28,9 @@ from coeval.benchmarks.run.eval_spec import (
 from coeval.benchmarks.run.owner import refuse_another_model
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import Draining, UsageError
+from coeval.core.model import ModelSpec
 from coeval.engine.progress import Watcher
 from coeval.engine.waiting import telling_of_hosts, unless_interrupted
-from coeval.models.base import ModelSpec
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 from coeval.store.journal import Journal

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from coeval.benchmarks.base import Answer, Judgment
+from coeval.benchmarks.benchmark import Answer, Judgment
 from coeval.benchmarks.run.benchmark_works import TaskModel
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decoder

@@ -12,7 +12,7 @@ import msgspec
 
 from coeval.analysis.cut_off import CutOffAnswers
 from coeval.analysis.empty_answers import EmptyAnswers
-from coeval.benchmarks.base import (
+from coeval.benchmarks.benchmark import (
     Answer,
     Ask,
     Benchmark,
@@ -32,7 +32,7 @@ from coeval.benchmarks.run.benchmark_works import (
 from coeval.benchmarks.run.given_responses import GivenCounts
 from coeval.benchmarks.run.task_folder import TaskFolder, stands
 from coeval.core.errors import CoevalError, named
-from coeval.models.base import Model
+from coeval.core.model import Model
 
 log = logging.getLogger("coeval")
 

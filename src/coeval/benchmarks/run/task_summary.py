@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from coeval import __version__
-from coeval.benchmarks.base import Metric, Scored
+from coeval.benchmarks.benchmark import Metric, Scored
 from coeval.benchmarks.run.comparable import count_dropped, reasons
 from coeval.benchmarks.run.eval_spec import AssetUsed, EvalSpec
 from coeval.benchmarks.run.given_responses import GivenCounts

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from coeval.analysis.pairwise_models import (
+from coeval.analysis.pairwise.pairwise_models import (
     LengthControl,
     alpaca_preference,
     alpaca_win_rate,
@@ -23,7 +23,7 @@ from coeval.analysis.pairwise_models import (
     switched_order,
 )
 from coeval.benchmarks.assets import read_records
-from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
+from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import mean_metric, settle, with_responses, write_lines
 from coeval.benchmarks.run.task_folder import file_name
 from coeval.benchmarks.tasks.alpaca_published import DIFFICULTY, GAMED, published_lengths
@@ -31,11 +31,11 @@ from coeval.benchmarks.tasks.alpaca_remarks import remarks_on
 from coeval.core.errors import BadRequest, NotFound
 from coeval.core.foreign import convert
 from coeval.core.ids import judgment_id
+from coeval.core.model import Model
 from coeval.core.records import Completion, Message, Request
 from coeval.core.text import fill
 from coeval.judging.logprobs import answer_logprobs, is_lost_in_reasoning
 from coeval.judging.pairwise import ORDERS, Order, Shown, parse_identifier, shown
-from coeval.models.base import Model
 
 Manner: TypeAlias = Literal["logprobs", "logprobs after reasoning", "words"]
 """How the judge's preference is read."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from coeval.analysis.pairwise_models import GamedAnnotations
+from coeval.analysis.pairwise.pairwise_models import GamedAnnotations
 from coeval.benchmarks.assets.library import Library, read_records
 
 BASELINE, DIFFICULTY, GAMED = "alpaca-eval/baseline", "alpaca-eval/difficulty", "alpaca-eval/gamed"

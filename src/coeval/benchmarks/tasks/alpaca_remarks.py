@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coeval.analysis.length_control import LengthControl
+from coeval.analysis.pairwise.length_control import LengthControl
 
 FEW_PREFERENCES = 100
 """Of samples of the published annotations, the fit leaves length out (weight 0) in up to a third of 50 and an

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from coeval.analysis.pairwise_models import (
+from coeval.analysis.pairwise.pairwise_models import (
     VERDICTS,
     ArenaJudgment,
     ArenaScore,
@@ -22,9 +22,9 @@ from coeval.analysis.pairwise_models import (
     arena_scores,
     markdown_style,
 )
-from coeval.analysis.rates import Rate
+from coeval.analysis.pairwise.rates import Rate
 from coeval.benchmarks.assets import read_records
-from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
+from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import Outcomes, settle, with_responses, write_lines
 from coeval.benchmarks.run.task_folder import file_name
 from coeval.core.errors import UsageError

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coeval.analysis.intervals import wilson
-from coeval.benchmarks.base import Answer, Item, Metric, why_missing
+from coeval.benchmarks.benchmark import Answer, Item, Metric, why_missing
 from coeval.benchmarks.run.judgment_outcomes import metric_of
 from coeval.core.records import Datapoint, LabelScore
 from coeval.judging.labels import score_labels

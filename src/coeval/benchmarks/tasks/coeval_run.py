@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from coeval.analysis.intervals import mean_over_strata
 from coeval.analysis.planned_names import PlannedTask
-from coeval.benchmarks.base import (
+from coeval.benchmarks.benchmark import (
     Answer,
     Ask,
     Benchmark,
@@ -27,8 +27,8 @@ from coeval.benchmarks.base import (
     TaskSettings,
     why_missing,
 )
-from coeval.benchmarks.registry import PREFIX
 from coeval.benchmarks.run.judgment_outcomes import mean_metric, metric_of
+from coeval.benchmarks.task_registry import PREFIX
 from coeval.benchmarks.tasks.coeval_labels import (
     ONLY_LABELS,
     LabelledItem,

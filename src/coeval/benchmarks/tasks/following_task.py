@@ -11,7 +11,7 @@ import msgspec
 
 from coeval.analysis.intervals import clustered_mean, wilson
 from coeval.benchmarks.assets import read_records
-from coeval.benchmarks.base import (
+from coeval.benchmarks.benchmark import (
     Answer,
     Benchmark,
     Item,

@@ -13,9 +13,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from coeval.analysis.pairwise_models import clipped_mean, healthbench_score
+from coeval.analysis.pairwise.pairwise_models import clipped_mean, healthbench_score
 from coeval.benchmarks.assets import read_records
-from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
+from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import settle
 from coeval.core.ids import judgment_id
 from coeval.core.records import Completion, Message, Request

@@ -18,7 +18,7 @@ from xlsxwriter.worksheet import Worksheet
 
 from coeval.analysis.intervals import clustered_mean
 from coeval.benchmarks.assets import read_records
-from coeval.benchmarks.base import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
+from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import SCALES, Outcomes, mean_metric, metric_of, settle
 from coeval.core.ids import judgment_id
 from coeval.core.records import Completion, Message, Request

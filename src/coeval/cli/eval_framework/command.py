@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from coeval import __version__
 from coeval.cli.ending import run_to_exit
+from coeval.cli.log_level import LogLevel
 from coeval.cli.starting import nothing_begun
 from coeval.core.options import Face
 
@@ -20,13 +20,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class LogLevel(StrEnum):
-    DEBUG = "DEBUG"
-    INFO = "INFO"
-    WARNING = "WARNING"
-    ERROR = "ERROR"
 
 
 def _version(wanted: bool) -> None:

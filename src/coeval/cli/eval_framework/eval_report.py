@@ -16,13 +16,13 @@ from coeval.benchmarks.assets import Progress
 from coeval.benchmarks.run.conclusion import Outcome, conclude, over_runs
 from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare
 from coeval.cli import streams
-from coeval.cli.datasets import fetch_bar
+from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.eval_framework.report import show
 from coeval.cli.eval_framework.spec_of_flags import Flags, evaluation_of, idle_options
-from coeval.cli.json_text import json_text
 from coeval.cli.loop import interruptible, run_async
-from coeval.cli.progress_view import Terminal
 from coeval.cli.starting import begin
+from coeval.cli.views.json_text import json_text
+from coeval.cli.views.progress_view import Terminal
 from coeval.core.plain import PlainFormatter
 from coeval.core.plain_file import open_file
 from coeval.models.keys import Keys

@@ -9,14 +9,14 @@ from rich.console import Console
 
 from coeval.analysis.cut_off import CutOffAnswers, cut_off_sentence, warning_of_cut_off
 from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
-from coeval.benchmarks.base import Metric, Unit
+from coeval.benchmarks.benchmark import Metric, Unit
 from coeval.benchmarks.run.comparable import OF_INFERENCE
 from coeval.benchmarks.run.conclusion import Outcome, Spread, TaskOutcome, over_runs
 from coeval.benchmarks.run.given_responses import GivenCounts
 from coeval.benchmarks.run.task_run import RecordCounts
 from coeval.benchmarks.run.task_summary import TaskSummary
-from coeval.cli.name_table import Column, NameRow, print_table
 from coeval.cli.say import say, warn
+from coeval.cli.views.name_table import Column, NameRow, print_table
 
 _NONE = "–"
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import msgspec
 from yarl import URL
 
-from coeval.benchmarks.registry import PREFIX, TASKS
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
+from coeval.benchmarks.task_registry import PREFIX, TASKS
 from coeval.cli.eval_framework.asset_sources import ARENA_BENCHMARK, given_files
 from coeval.core.errors import UsageError
-from coeval.models.base import ModelSpec
+from coeval.core.model import ModelSpec
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from coeval.core.errors import BadRequest, ModelError
+from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request
-from coeval.core.redaction import Redactor
-from coeval.models.base import ModelSpec
+from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import Host
 
 __all__ = ["Dialect", "FieldRejected", "SchemaRejected"]

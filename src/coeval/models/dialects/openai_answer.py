@@ -21,7 +21,7 @@ from coeval.core.errors import (
     Undecodable,
 )
 from coeval.core.records import Completion, TokenLogprob, Usage
-from coeval.core.redaction import Redactor
+from coeval.core.secrets.redaction import Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
 from coeval.models.discreet import without_secrets

@@ -14,10 +14,10 @@ import msgspec
 
 from coeval.core import foreign
 from coeval.core.errors import ModelError
-from coeval.core.records import Completion, Request, Schema
-from coeval.core.redaction import Redactor
-from coeval.models.base import ModelSpec
-from coeval.models.catalog import LABELS_KEY, Host
+from coeval.core.model import ModelSpec
+from coeval.core.records import LABELS_KEY, Completion, Request, Schema
+from coeval.core.secrets.redaction import Redactor
+from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.openai_answer import astray, decode, explain
 

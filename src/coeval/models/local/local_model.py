@@ -21,10 +21,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from coeval.core.errors import ModelError, ModelStopped, ServerFault, UsageError
+from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Request
-from coeval.core.redaction import Redactor
-from coeval.core.shown_url import url_secrets
-from coeval.models.base import Model, ModelSpec
+from coeval.core.secrets.redaction import Redactor
+from coeval.core.secrets.shown_url import url_secrets
 from coeval.models.local.local_request import Engine, LocalRequest, drawing
 from coeval.models.local.local_transformers import TransformersEngine
 from coeval.models.local.local_vllm import VllmEngine

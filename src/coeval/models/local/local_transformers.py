@@ -14,8 +14,8 @@ from typing import Any, Literal
 import msgspec
 
 from coeval.core.errors import BadRequest, ServerFault
+from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, TokenLogprob, Usage
-from coeval.models.base import ModelSpec
 from coeval.models.local.local_request import Drawing, Ended, LocalRequest, Prompt, completion, prompt
 
 __all__ = ["TransformersEngine"]

@@ -7,8 +7,8 @@ from itertools import count
 from typing import Any
 
 from coeval.core.errors import BadRequest
+from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, TokenLogprob, Usage
-from coeval.models.base import ModelSpec
 from coeval.models.local.local_request import Ended, LocalRequest, Prompt, completion, prompt
 
 __all__ = ["VllmEngine"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from coeval.core.errors import CoevalError, ModelError
-from coeval.core.redaction import Redactor
+from coeval.core.secrets.redaction import Redactor
 from coeval.models.pacing.limits import Lane, unrefused
 
 __all__ = ["Answered", "Call"]

@@ -13,11 +13,11 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from coeval import __version__
-from coeval.core.credential_names import is_credential_name
 from coeval.core.errors import UsageError
 from coeval.core.options import BASE_URL
-from coeval.core.redaction import Redactor
-from coeval.core.shown_url import shown_url, url_secrets
+from coeval.core.secrets.credential_names import is_credential_name
+from coeval.core.secrets.redaction import Redactor
+from coeval.core.secrets.shown_url import shown_url, url_secrets
 from coeval.models.connections.route import RequestRoute
 from coeval.models.pacing.limits import LONGEST_HOLD_S, Lane, Limiter
 from coeval.models.signers import RequestSigner, Signer

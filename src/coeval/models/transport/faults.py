@@ -28,7 +28,7 @@ from coeval.core.errors import (
     Unreadable,
 )
 from coeval.core.foreign import decode
-from coeval.core.redaction import Redactor
+from coeval.core.secrets.redaction import Redactor
 from coeval.models.connections.dial import CONNECT_TIMEOUT_S
 from coeval.models.connections.wire_errors import (
     Closed,

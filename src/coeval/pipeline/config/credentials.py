@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from coeval.core.credential_names import credential_fields
-from coeval.core.key_shapes import KNOWN_KEY
-from coeval.core.redaction import Redactor
-from coeval.core.shown_url import HIDDEN
+from coeval.core.secrets.credential_names import credential_fields
+from coeval.core.secrets.key_shapes import KNOWN_KEY
+from coeval.core.secrets.redaction import Redactor
+from coeval.core.secrets.shown_url import HIDDEN
 from coeval.pipeline.config.findings import Finding, KeyPath
 
 __all__ = ["credentials_in"]

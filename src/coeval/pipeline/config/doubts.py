@@ -6,11 +6,11 @@ import difflib
 import itertools
 from collections.abc import Iterator
 
-from coeval.models.simulated.traits import SAMPLING
 from coeval.pipeline.config.findings import MOST_SHOWN, WayOut
 from coeval.pipeline.config.item_sources import BENCHMARK, Suppliers
 from coeval.pipeline.config.schema import OPTIONS, Config
 from coeval.pipeline.config.values import OUR_KEYS
+from coeval.simulation.traits import SAMPLING
 
 _NEAR = 0.86
 """``max_tokns`` is that near to ``max_tokens``, and ``max_new_tokens`` is not."""

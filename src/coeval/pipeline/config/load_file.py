@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from coeval.core.shown_url import HIDDEN
+from coeval.core.secrets.shown_url import HIDDEN
 from coeval.pipeline.config.document import Document, read_document
 from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.findings import FindingLines, refused

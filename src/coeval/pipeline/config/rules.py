@@ -47,10 +47,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from coeval.core.credential_names import is_credential_name
 from coeval.core.options import CONTINUE
+from coeval.core.secrets.credential_names import is_credential_name
 from coeval.models.catalog import HOSTS
-from coeval.models.simulated.traits import RANGES, SAMPLING
 from coeval.pipeline.config.credentials import credentials_in
 from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
@@ -59,6 +58,7 @@ from coeval.pipeline.config.roles import missing_roles
 from coeval.pipeline.config.schema import BATCH_INTERFACES, BATCH_PHASES, INTERFACES, OPTIONS
 from coeval.pipeline.config.task_rules import task_rules
 from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS
+from coeval.simulation.traits import RANGES, SAMPLING
 from coeval.store.rundir import RunDir
 
 _BATCHABLE = ", ".join(BATCH_INTERFACES)

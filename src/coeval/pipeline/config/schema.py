@@ -11,10 +11,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from coeval.core.html_table import html_table
+from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
 from coeval.core.records import Role
-from coeval.models.base import MAX_ANSWER_BYTES, ModelSpec
 from coeval.models.catalog import HOSTS
-from coeval.models.simulated.traits import RANGES
 from coeval.pipeline.config.values import (
     ENDPOINT_KEYS,
     NAME_PATTERN,
@@ -29,6 +28,7 @@ from coeval.pipeline.config.values import (
     TargetAttributes,
     Total,
 )
+from coeval.simulation.traits import RANGES
 
 Phase: TypeAlias = Literal[
     "attribute_mapping", "rubric_mapping", "data_generation", "response_collection", "evaluation"

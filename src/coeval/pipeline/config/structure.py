@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from coeval.models.simulated.traits import SAMPLING
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, closest, shown
 from coeval.pipeline.config.schema import (
     OPTIONS,
@@ -21,6 +20,7 @@ from coeval.pipeline.config.schema import (
     TaskConfig,
 )
 from coeval.pipeline.config.values import LIST, MAPPING, OUR_KEYS, WORD
+from coeval.simulation.traits import SAMPLING
 
 _USUAL = {
     "rubric": "a mapping (factor: criterion), ",

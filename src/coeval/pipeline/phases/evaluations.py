@@ -9,6 +9,7 @@ from typing import Any
 
 from coeval.core.errors import Gap, Refused, Unparsable
 from coeval.core.ids import evaluation_id, judgment_id
+from coeval.core.model import MAX_ANSWER_BYTES
 from coeval.core.records import (
     EXACT_MATCH,
     CallId,
@@ -24,7 +25,6 @@ from coeval.engine.making import failure, made
 from coeval.engine.work import Tally, ask
 from coeval.judging.labels import score_labels
 from coeval.judging.verdict import parse_level, parse_levels
-from coeval.models.base import MAX_ANSWER_BYTES
 from coeval.pipeline.phases.prepared_item import PreparedItem
 from coeval.pipeline.plan.recipes import judged_input, label_recipe
 from coeval.pipeline.plan.task_setup import Asking, RoleModel, TaskSetup

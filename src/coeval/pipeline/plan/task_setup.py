@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coeval.core.model import Model
 from coeval.core.records import CallId, Message, Purpose, Request, Role, Schema
 from coeval.core.text import fill, placeholders
-from coeval.models.base import Model
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.schema import ModelConfig, TaskConfig
 from coeval.pipeline.plan.recipes import Recipe, recipe, task_fields

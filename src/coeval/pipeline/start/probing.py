@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Mapping
 
 from coeval.core.errors import ModelUnavailable, QuotaExhausted
+from coeval.core.model import Model
 from coeval.core.options import PROBE_WARNS
 from coeval.core.plain import plain
 from coeval.core.text import numbered
 from coeval.engine.progress import Watcher
 from coeval.engine.waiting import unless_interrupted
-from coeval.models.base import Model
 from coeval.models.open import Models
 from coeval.models.probe import probe
 from coeval.pipeline.config.schema import Config

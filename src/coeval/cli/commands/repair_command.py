@@ -1,0 +1,172 @@
+"""`coeval repair`: find what of a run's files is no valid record, set it aside, and count the gaps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from coeval.cli.views.name_table import Column
+    from coeval.pipeline.config.schema import Phase
+    from coeval.pipeline.upkeep.repair import DamagedLine, FileState, Report
+
+_EXCERPT = 300
+
+
+def repair(
+    run: Annotated[Path, typer.Option("--run", help="The run folder. Example: --run ./runs/quickstart")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report; change nothing.")] = False,
+    stats: Annotated[bool, typer.Option("--stats", help="Lines and gaps of every file.")] = False,
+    breakdown: Annotated[bool, typer.Option("--breakdown", help="Invalid lines by what is wrong.")] = False,
+    examples: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Show N invalid lines of each kind and file.")
+    ] = 0,
+    phase: Annotated[
+        str | None, typer.Option(help="Only one phase, by name or number. Example: --phase evaluation")
+    ] = None,
+    show_valid: Annotated[int, typer.Option(min=0, metavar="N", help="Show N valid lines of each file.")] = 0,
+) -> None:
+    """Set invalid records aside, to be made again.
+
+    The next --continue makes them. A line is invalid if it is torn or no JSON, lacks fields, has an id
+    that does not fit what it is about, is good without a value, holds a score other than High, Medium,
+    Low or for a factor that the rubric does not have, or was made from a record that is not there. It is
+    moved, byte for byte, to repaired/TIME/ in the run folder. All other lines stay as they are. Failed
+    records are valid, and owed anyway.
+
+    \b
+    Examples:
+      coeval repair --run ./runs/quickstart --dry-run
+      coeval repair --run ./runs/quickstart --dry-run --breakdown --examples 2
+      coeval repair --run ./runs/quickstart --stats --phase evaluation
+      coeval repair --run ./runs/quickstart
+    """
+    from coeval.cli import streams
+    from coeval.pipeline.config.schema import PHASES
+    from coeval.pipeline.existing_run import existing_run
+    from coeval.pipeline.upkeep.repair import Wanted
+    from coeval.pipeline.upkeep.repair import repair as repair_run
+
+    phases = PHASES if phase is None else (_phase(phase),)
+    folder = existing_run(run)
+    report = repair_run(folder, Wanted(phases, dry_run, examples, show_valid))
+    console = streams.results()
+    _show_phases(report, phases, console)
+    if stats:
+        _show_files(report, console)
+    if breakdown:
+        _show_reasons(report, console)
+    _show_lines("Invalid lines", report.invalid, folder.path, console)
+    _show_lines("Valid lines", report.valid, folder.path, console)
+    _show_outcome(report, dry_run, console)
+
+
+def _phase(text: str) -> Phase:
+    from coeval.core.errors import UsageError
+    from coeval.pipeline.config.schema import PHASES
+
+    for number, name in enumerate(PHASES, 1):
+        if text in (name, str(number)):
+            return name
+    raise UsageError(f"--phase {text}: the phases are {', '.join(PHASES)}, or 1 to {len(PHASES)}")
+
+
+def _figures(files: list[FileState]) -> list[str]:
+    """Lines, failed, invalid; planned, there, owed where there is a plan to count by."""
+    counts = [sum(f.lines for f in files), sum(f.failed for f in files), sum(f.invalid for f in files)]
+    counted = [file for file in files if file.planned is not None]
+    figures = [f"{count:,}" for count in counts]
+    if not counted:
+        return [*figures, "", "", ""]
+    sums = (sum(f.planned or 0 for f in counted), sum(f.there or 0 for f in counted))
+    return [*figures, *(f"{count:,}" for count in (*sums, sums[0] - sums[1]))]
+
+
+def _show_phases(report: Report, phases: tuple[Phase, ...], console: Console) -> None:
+    from coeval.cli.views.name_table import NameRow, print_table
+
+    rows = [
+        NameRow(phase, _figures([file for file in report.files if file.phase == phase])) for phase in phases
+    ]
+    print_table(console, "", "phase", _columns(), rows)
+
+
+def _columns() -> list[Column]:
+    from coeval.cli.views.name_table import Column
+
+    return [Column(name) for name in ("lines", "failed", "invalid", "planned", "there", "owed")]
+
+
+def _show_files(report: Report, console: Console) -> None:
+    """Folders as headings, their files below; documents, which have no lines, only if damaged."""
+    from coeval.cli.views.name_table import NameRow, print_table
+
+    rows: list[NameRow] = []
+    folder = ""
+    for file in report.files:
+        if not file.is_document or file.invalid:
+            if file.path.parent.name != folder:
+                folder = file.path.parent.name
+                rows.append(NameRow(f"{folder}/", style="bold"))
+            rows.append(NameRow(f"  {file.path.name}", _figures([file])))
+    print_table(console, "Files", "file", _columns(), rows)
+
+
+def _show_reasons(report: Report, console: Console) -> None:
+    from coeval.cli.views.name_table import Column, NameRow, print_table
+    from coeval.pipeline.upkeep.validity import REASONS
+
+    if not report.reasons:
+        return
+    rows = [
+        NameRow(reason, (phase, f"{count:,}", REASONS[reason]))
+        for (phase, reason), count in report.reasons.most_common()
+    ]
+    columns = (Column("phase", words=True), Column("lines"), Column("meaning", words=True, free=True))
+    print_table(console, "Invalid lines", "reason", columns, rows)
+
+
+def _show_lines(title: str, lines: list[DamagedLine], folder: Path, console: Console) -> None:
+    from rich.text import Text
+
+    from coeval.cli.say import say
+    from coeval.core.plain import plain
+
+    if lines:
+        console.print(Text(f"{title}:", style="bold"))
+    for line in lines:
+        why = f"  {line.flaw.reason}: {line.flaw.detail}" if line.flaw else ""
+        say(console, f"{line.path.relative_to(folder)}:{line.number}{why}")
+        text = line.text[: 4 * _EXCERPT].decode(errors="backslashreplace").rstrip("\n")
+        console.print(
+            Text("  " + plain(text[:_EXCERPT]) + ("…" if len(text) > _EXCERPT else ""), style="dim")
+        )
+
+
+def _show_outcome(report: Report, dry_run: bool, console: Console) -> None:
+    from coeval.cli.say import say
+    from coeval.cli.views.gaps_view import CONTINUE, tell_way_on
+    from coeval.core.text import numbered
+
+    for file in report.files:
+        if file.damaged is not None:
+            say(console, f"damaged: {file.damaged}", "yellow")
+    if report.no_plan:
+        say(console, f"Gaps cannot be counted: {report.no_plan}", "yellow")
+    if report.unsettled:
+        say(console, f"Phases 1–2 are not finished for: {', '.join(report.unsettled)}", "yellow")
+    invalid = sum(file.invalid for file in report.files)
+    counted = numbered(invalid, "invalid record")
+    if report.aside is not None:
+        say(console, f"{counted} set aside in {report.aside}")
+    elif invalid:
+        say(console, f"{counted}. Nothing was changed; leave out --dry-run to set them aside.")
+    else:
+        say(console, "All records are valid.")
+    owed = sum(file.owed for file in report.files)
+    if (owed or report.unsettled) and not (dry_run and invalid):
+        tell_way_on(console, report.short, CONTINUE, owed=owed + len(report.unsettled))

@@ -1,0 +1,74 @@
+"""`coeval results`: a run's scores, again and in other shapes; nobody is asked."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class ResultsPart(StrEnum):
+    FACTOR = "factor"
+    ATTRIBUTE = "attribute"
+    JUDGE = "judge"
+    TEACHER = "teacher"
+
+
+def results(
+    run: Annotated[Path, typer.Option("--run", help="The run folder. Example: --run ./runs/quickstart")],
+    by: Annotated[
+        ResultsPart | None, typer.Option("--by", help="What scores are made of, in place of the scores.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="One line per score, for a spreadsheet.")] = False,
+) -> None:
+    """Show the scores of a run again, finished or not.
+
+    Nobody is asked, and nothing is written. Every score has its number of datapoints (n) and its 95 %
+    interval.
+
+    \b
+    Examples:
+      coeval results --run ./runs/quickstart
+      coeval results --run ./runs/quickstart --by judge
+      coeval results --run ./runs/quickstart --json > scores.json
+      coeval results --run ./runs/quickstart --by attribute --csv > attributes.csv
+    """
+    from coeval.core.errors import StoreError, UsageError
+    from coeval.core.process_limits import need_address_space
+    from coeval.pipeline.existing_run import existing_run
+
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other; give one of them")
+    folder = existing_run(run)
+    need_address_space()
+    # Here, because they load duckdb and numpy.
+    from coeval.analysis.breakdown import Parts, breakdown, label_breakdown
+    from coeval.analysis.scores import results as scores_of
+    from coeval.cli import streams
+    from coeval.cli.say import say, warn
+    from coeval.cli.views import results_view
+    from coeval.cli.views.gaps_view import tell_missing
+    from coeval.pipeline.plan.run_reading import reading
+    from coeval.pipeline.upkeep.gaps import gaps_of
+
+    with reading(folder) as (reader, notes):
+        found = scores_of(reader, notes)
+        parts = Parts(breakdown(reader, by.value), label_breakdown(reader, by.value)) if by else None
+    if by is not None and parts is not None and not any(parts):
+        say(streams.messages(), results_view.why_nothing(found, by.value))
+    if as_json:
+        results_view.print_json(found, parts)
+    elif as_csv:
+        results_view.print_csv(found, parts)
+    else:
+        results_view.print_tables(found, parts, streams.results())
+    try:
+        gaps = gaps_of(folder)
+    except StoreError as error:  # the records of the plan can be read, and not what it follows from
+        warn(streams.messages(), f"what is missing cannot be counted: {error}")
+    else:
+        if gaps is not None:
+            tell_missing(gaps, streams.messages())

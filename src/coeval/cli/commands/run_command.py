@@ -1,0 +1,132 @@
+"""`coeval run`: carry an experiment as far as it goes, and show what came of it."""
+
+from __future__ import annotations
+
+import logging
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coeval.cli.commands.later import ESTIMATE, not_yet
+from coeval.cli.log_level import LogLevel
+from coeval.cli.starting import nothing_begun
+
+if TYPE_CHECKING:
+    from coeval.pipeline.config.schema import Config
+
+
+class ProbeMode(StrEnum):
+    FULL = "full"
+    RESUME = "resume"
+    DISABLE = "disable"
+
+
+class OnFail(StrEnum):
+    ABORT = "abort"
+    WARN = "warn"
+
+
+@nothing_begun()
+def run(
+    config: Annotated[Path, typer.Option("--config", help="The experiment file. Example: --config my.yaml")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the file and count the calls; ask and write nothing.")
+    ] = False,
+    continue_run: Annotated[
+        bool, typer.Option("--continue", help="Go on with the run of this id: do what is owed.")
+    ] = False,
+    only_models: Annotated[
+        str | None,
+        typer.Option(help="Only work that these models take part in. Example: --only-models gpt-4o,llama"),
+    ] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="Key file, read first. Example: --keys ~/work.keys.yaml")
+    ] = None,
+    log_level: Annotated[
+        LogLevel | None, typer.Option(help="Of run.log; DEBUG also shows tracebacks. Overrides the file.")
+    ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Begin anew; what the phases in mode New hold moves to replaced/."),
+    ] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Take over artifacts of another run; overrides resume_from."),
+    ] = None,
+    probe: Annotated[ProbeMode | None, typer.Option(help="Which models to probe first.")] = None,
+    probe_on_fail: Annotated[OnFail | None, typer.Option(help="When a probed model does not answer.")] = None,
+    redo_changed: Annotated[
+        bool,
+        typer.Option("--redo-changed", help="Make records of another configuration again, and what follows."),
+    ] = False,
+    keep_changed: Annotated[
+        bool, typer.Option("--keep-changed", help="Leave records of another configuration as they are.")
+    ] = False,
+    phase_barriers: Annotated[
+        bool, typer.Option("--phase-barriers", help="Finish each phase before the next begins.")
+    ] = False,
+    estimate_only: Annotated[bool, typer.Option("--estimate-only", hidden=True)] = False,
+    estimate_samples: Annotated[int | None, typer.Option("--estimate-samples", hidden=True)] = None,
+) -> None:
+    """Run an experiment and print its scores.
+
+    Teachers write items, students answer them, judges score the answers. The scores go to standard
+    output, progress and messages to standard error.
+
+    \b
+    Examples:
+      coeval run --config examples/quickstart.yaml
+      coeval run --config my.yaml --dry-run
+      coeval run --config my.yaml --continue
+      coeval run --config my.yaml --continue --only-models llama3-8b
+
+    \b
+    Exit codes: 0 complete, 1 wrong request, 2 a model is unavailable,
+    3 finished with gaps, 130 interrupted (finished work is on disk).
+    """
+    from coeval.core.errors import UsageError
+
+    if log_level is LogLevel.DEBUG:
+        logging.getLogger("coeval").setLevel(logging.DEBUG)  # what shows a traceback, see cli.main
+    for flag, given in (("--estimate-only", estimate_only), ("--estimate-samples", estimate_samples)):
+        if given is not None and given is not False:
+            raise not_yet(flag, ESTIMATE)
+    for one, other, first, second in (
+        ("--continue", "--overwrite", continue_run, overwrite),
+        ("--continue", "--resume", continue_run, resume is not None),
+        ("--redo-changed", "--keep-changed", redo_changed, keep_changed),
+    ):
+        if first and second:
+            raise UsageError(f"{one} and {other} exclude each other; give one of them")
+    wanted = {
+        "log_level": log_level,
+        "probe_mode": probe,
+        "probe_on_fail": probe_on_fail,
+    }
+    from coeval.cli.commands.run_report import count_calls, run_and_report
+    from coeval.pipeline.config.load_file import read_config
+    from coeval.pipeline.start.checks import Start
+
+    names = tuple(name.strip() for name in only_models.split(",") if name.strip()) if only_models else ()
+    start = Start(continue_run, overwrite, names)
+    loaded = read_config(config, resume_from=resume, start=start)
+    settled = _overridden(loaded.config, {name: v.value for name, v in wanted.items() if v is not None})
+    how: dict[str, Any] = {
+        "continue_run": continue_run,
+        "overwrite": overwrite,
+        "only_models": names,
+        "changed": "redo" if redo_changed else "keep" if keep_changed else "refuse",
+        "phase_barriers": phase_barriers,
+        "keys": keys,
+    }
+    code = count_calls(settled, how) if dry_run else run_and_report(settled, how, config)
+    raise typer.Exit(code)
+
+
+def _overridden(config: Config, values: dict[str, str]) -> Config:
+    """The configuration with the command line's settings in place of the file's."""
+    if not values:
+        return config
+    return config.model_copy(update={"experiment": config.experiment.model_copy(update=values)})

@@ -1,0 +1,196 @@
+"""What ``coeval run`` shows: the forecast, the run as it goes, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from coeval.api import Run, arun, find_keys
+from coeval.cli import streams
+from coeval.cli.loop import interruptible, run_async
+from coeval.cli.say import say, warn
+from coeval.cli.views.gaps_view import tell_way_on
+from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.cli.views.progress_view import Terminal
+from coeval.cli.views.result_table import render
+from coeval.core.errors import UsageError
+from coeval.core.process_limits import address_space_left
+from coeval.pipeline.config.doubts import doubts
+from coeval.pipeline.config.resolve import resolve_models
+from coeval.pipeline.config.schema import PHASES, Config, Phase
+from coeval.pipeline.plan.forecast import Forecast, forecast
+from coeval.pipeline.plan.recorded import Stance
+from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.run_summary import PhaseOutcome, RunSummary
+from coeval.pipeline.start.inherit import inherited_phases
+from coeval.store.rundir import RunDir
+
+
+def count_calls(config: Config, how: dict[str, Any]) -> int:
+    """``--dry-run``: models, tasks, modes, records and calls; the exit code."""
+    results, messages = streams.results(), streams.messages()
+    options = RunOptions(
+        continue_run=how["continue_run"],
+        overwrite=how["overwrite"],
+        only_models=how["only_models"],
+        stance=Stance(how["changed"]),
+    )
+    config = _resolved(config, how["keys"], messages)
+    for sentence in doubts(config):
+        warn(messages, sentence)
+    foreseen = forecast(config, options)
+    for sentence in foreseen.warnings:
+        warn(messages, sentence)
+    _show_models(config, results)
+    results.print()
+    _show_phases(config, options, foreseen, results)
+    results.print()
+    _show_tasks(config, foreseen, results)
+    results.print()
+    say(results, f"{foreseen.total} calls, without probes and retries. Nothing was asked or written.")
+    return 0
+
+
+def _show_models(config: Config, results: Console) -> None:
+    columns = (Column("interface", words=True), Column("roles", words=True, free=True))
+    rows = [NameRow(model.name, (model.interface, ", ".join(model.roles))) for model in config.models]
+    print_table(results, "Models", "model", columns, rows)
+
+
+def _show_phases(config: Config, options: RunOptions, foreseen: Forecast, results: Console) -> None:
+    rows = []
+    for phase in PHASES:
+        counts = (str(foreseen.owed_of_phase(phase)), str(foreseen.calls_of_phase(phase)))
+        rows.append(NameRow(phase, (_mode(config, options, phase), *counts)))
+    rows.append(NameRow("total", ("", str(foreseen.total_owed), str(foreseen.total)), "bold"))
+    columns = (Column("mode", words=True), Column("records"), Column("calls"))
+    print_table(results, "What is owed", "phase", columns, rows)
+
+
+def _show_tasks(config: Config, foreseen: Forecast, results: Console) -> None:
+    rows = []
+    for task in config.tasks:
+        sampling = task.sampling
+        settings = (_span(sampling.target), _span(sampling.nuance), task.evaluation_mode)
+        rows.append(
+            NameRow(task.name, (str(sampling.total), *settings, str(foreseen.calls_of_task(task.name))))
+        )
+    columns = (
+        Column("items"),
+        *(Column(heading, words=True) for heading in ("target", "nuance", "evaluation")),
+        Column("calls"),
+    )
+    print_table(results, "By task (items: of each teacher)", "task", columns, rows)
+
+
+def _span(count: str | tuple[int, int]) -> str:
+    """How many attributes an item samples: ``all``, 2, or 1–2."""
+    if isinstance(count, str):
+        return count
+    low, high = count
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def _mode(config: Config, options: RunOptions, phase: Phase) -> str:
+    """A phase's mode in words: with ``resume_from``, phases 1–2 are New only where the file says so."""
+    mode = options.mode(config, phase)
+    takes_over = config.experiment.resume_from is not None and not options.continue_run
+    return "taken over" if mode == "New" and takes_over and phase in inherited_phases(config) else mode
+
+
+def _resolved(config: Config, keys: Path | None, messages: Console) -> Config:
+    try:
+        found = find_keys(keys)
+        return resolve_models(config, lambda interface: found.credential(interface) is not None)
+    except UsageError as error:
+        warn(messages, f"interface auto is not resolved yet: {error}")
+        return config
+
+
+def run_and_report(config: Config, how: dict[str, Any], file: Path) -> int:
+    """Run, with progress on the terminal, and print scores, gaps and the way on; the exit code."""
+    messages = streams.messages()
+    with Terminal(messages) as terminal:
+        run = run_async(interruptible(lambda event: _run(config, how, terminal, event), terminal.note))
+    _report(run, streams.results(), messages, _way_on(file, how))
+    return run.exit_code
+
+
+async def _run(config: Config, how: dict[str, Any], terminal: Terminal, interrupt: asyncio.Event) -> Run:
+    loading = asyncio.create_task(_load_analysis())
+    try:
+        return await arun(config, **how, watcher=terminal, progress=False, interrupt=interrupt)
+    finally:
+        loading.cancel()
+
+
+async def _load_analysis() -> None:
+    """Import what the table at the end needs while requests are on the wire: a third of a second."""
+    await asyncio.sleep(0.2)
+    if address_space_left() is not None:
+        return  # little may be left, and what is missed at the end is told there
+    await asyncio.to_thread(importlib.import_module, "coeval.analysis.scores")
+
+
+def _way_on(file: Path, how: dict[str, Any]) -> str:
+    """The command that goes on as this one began."""
+    changed = {"redo": " --redo-changed", "keep": " --keep-changed"}.get(how["changed"], "")
+    only = f" --only-models {','.join(how['only_models'])}" if how["only_models"] else ""
+    return f"coeval run --config {file} --continue{changed}{only}"
+
+
+def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
+    """The table as ``results``; what is missing from it, why, and how to go on as ``messages``."""
+    summary = run.summary
+    if summary is None:
+        return
+    if messages.file.isatty():
+        messages.print()
+    begun = RunDir(run.path).is_run()  # not if it was stopped while the models were probed
+    if begun:
+        render(run.results(), results)
+    for sentence in (*summary.notes, *summary.stopped.values()):
+        warn(messages, sentence)
+    if summary.missing:
+        _tell_gaps(summary, messages)
+        if any(outcome.failed["cut_off"] for outcome in summary.phases.values()):
+            warn(
+                messages,
+                "Answers were cut off at max_tokens: raise it before going on, or they will be again.",
+            )
+        tell_way_on(messages, summary.short, way_on, owed=summary.missing)
+        if any(outcome.failed for outcome in summary.phases.values()):
+            say(messages, f"What failed, and why: coeval status --run {run.path}")
+    elif summary.interrupted:
+        way = way_on if begun else "the same command"
+        say(messages, f"Stopped. Go on with: {way}")
+    say(messages, f"Artifacts: {run.path}")
+
+
+def _tell_gaps(summary: RunSummary, messages: Console) -> None:
+    warn(messages, "Not all that was asked for is there:")
+    rows = []
+    for phase, outcome in summary.phases.items():
+        if outcome.missing:
+            counts = (outcome.planned, outcome.planned - outcome.missing, outcome.missing)
+            why = _why(outcome, interrupted=summary.interrupted)
+            rows.append(NameRow(phase, (*(f"{count:,}" for count in counts), why)))
+    columns = (*map(Column, ("planned", "there", "missing")), Column("why", words=True, free=True))
+    print_table(messages, "", "phase", columns, rows)
+
+
+def _why(outcome: PhaseOutcome, *, interrupted: bool) -> str:
+    reasons = [f"{count:,} failed: {kind}" for kind, count in outcome.failed.most_common()]
+    reasons += [f"{count:,} not asked: {kind}" for kind, count in outcome.gaps.most_common()]
+    if outcome.unsupplied:
+        reasons.append(f"{outcome.unsupplied:,} not supplied")
+    if outcome.incomplete:
+        reasons.append(f"{outcome.incomplete:,} lack factors")
+    if outcome.waiting:
+        why = "not begun when the run was stopped" if interrupted else "wait for what they need"
+        reasons.append(f"{outcome.waiting:,} {why}")
+    return "; ".join(reasons)

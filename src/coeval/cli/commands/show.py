@@ -1,0 +1,131 @@
+"""`coeval show`: items with their answers and judgments, as models wrote them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from coeval.analysis.judged_answers import AnswerChoice
+    from coeval.analysis.run_reader import RunReader
+
+_FEW = 10
+
+
+def show(
+    run: Annotated[Path, typer.Option("--run", help="The run folder. Example: --run ./runs/quickstart")],
+    student: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this student's answers; repeatable. Example: --student llama"),
+    ] = None,
+    task: Annotated[
+        list[str] | None, typer.Option(help="Only answers in this task; repeatable. Example: --task triage")
+    ] = None,
+    worst: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="The N answers with the lowest scores.")
+    ] = None,
+    disagreement: Annotated[
+        bool, typer.Option("--disagreement", help="Only answers that judges differ about, most first.")
+    ] = False,
+    identity: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            metavar="ID",
+            help="An item with all its answers, or one answer; items of your own also by the id in their "
+            "file. Example: --id t__a__00001",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="At most N answers.", show_default=f"{_FEW}; all with --json or --id"
+        ),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Long texts to their end.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON line per answer, with all it has.")
+    ] = False,
+) -> None:
+    """Show items with their answers and judgments.
+
+    That is prompt, reference, answers, every judge's scores, and what else judges said. What models
+    wrote is shown as text: control characters are escaped, and nothing is obeyed. The score of an answer
+    is the mean over its judges and factors; the disagreement is how far the highest score lies above the
+    lowest, in the mean over its factors.
+
+    \b
+    Examples:
+      coeval show --run ./runs/quickstart --worst 5 --student sim-small
+      coeval show --run ./runs/quickstart --disagreement --task explain_concept
+      coeval show --run ./runs/quickstart --id explain_concept__sim-large__00003
+      coeval show --run ./runs/quickstart --json > answers.jsonl
+    """
+    from coeval.core.errors import UsageError
+    from coeval.core.process_limits import need_address_space
+    from coeval.pipeline.existing_run import existing_run
+
+    if worst is not None and disagreement:
+        raise UsageError("--worst and --disagreement are two orders; give one of them")
+    folder = existing_run(run)
+    need_address_space()
+    # Here, because they load duckdb and numpy.
+    from coeval.analysis.judged_answers import AnswerChoice, Order, choose_answers
+    from coeval.cli import streams
+    from coeval.cli.say import say, warn
+    from coeval.cli.views.answer_view import AnswerView, answer_lines
+    from coeval.pipeline.plan.run_reading import reading
+
+    most = min(filter(None, (worst, limit)), default=None if as_json or identity else _FEW)
+    order: Order = "worst" if worst is not None else "disagreement" if disagreement else "id"
+    choice = AnswerChoice(tuple(student or ()), tuple(task or ()), identity, order, most)
+    messages = streams.messages()
+    with reading(folder) as (reader, notes):
+        for note in (*reader.notes(), *notes):
+            warn(messages, note)
+        found, fitting = choose_answers(reader, choice)
+        if not found:
+            say(messages, _nothing(reader, choice))
+    if as_json:
+        sys.stdout.writelines(f"{line}\n" for line in answer_lines(found))
+    else:
+        AnswerView(streams.results(), whole=full).show(found)
+    if worst is None and (left := fitting - len(found)):
+        say(messages, f"{left:,} more answers; --limit {fitting} shows all of them", "dim")
+
+
+def _nothing(reader: RunReader, choice: AnswerChoice) -> str:
+    """Why nothing fits, where that is no error.
+
+    Raises
+    ------
+    UsageError
+        a name or an id is none of the run's.
+    """
+    from difflib import get_close_matches
+
+    from coeval.core.errors import UsageError
+
+    if choice.id is not None:
+        raise UsageError(
+            f"--id {choice.id}: no item or answer that counts in {reader.run.path} has this id; "
+            f"coeval show --run {reader.run.path} shows some"
+        )
+    for flag, names, sql in (
+        ("--student", choice.students, "SELECT DISTINCT student_model_id FROM responses ORDER BY ALL"),
+        ("--task", choice.tasks, "SELECT DISTINCT task_id FROM datapoints ORDER BY ALL"),
+    ):
+        known = [name for (name,) in reader.rows(sql)]
+        for name in names:
+            if name not in known:
+                close = get_close_matches(name, known, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known) or 'none yet'}"
+                raise UsageError(
+                    f"{flag} {name}: nobody and nothing in {reader.run.path} is called so; {hint}"
+                )
+    if choice.order == "disagreement":
+        return "nothing to show: no two judges differ about an answer"
+    return "nothing to show: no answer fits"

@@ -1,0 +1,98 @@
+"""`coeval simulate`: simulated models as an OpenAI-compatible server on this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated
+
+import typer
+
+from coeval.core.errors import UsageError
+
+
+def simulate(
+    model: Annotated[
+        list[str],
+        typer.Option(
+            "--model",
+            metavar="NAME[:OPTION=VALUE,…]",
+            help="A model to serve; repeatable. Options: skill, severity, noise, difficulty_spread, "
+            "verbosity, position_bias, family_bias, family, malformed_rate, failure_rate, latency_s, "
+            "tokens_per_s. Example: --model sim-large:skill=0.85,malformed_rate=0.02",
+        ),
+    ],
+    port: Annotated[
+        int,
+        typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one. Example: --port 8000"),
+    ] = 8000,
+    host: Annotated[
+        str, typer.Option(help="Loopback address to listen on. Example: --host 127.0.0.1")
+    ] = "127.0.0.1",
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="COEVAL_SIMULATE_API_KEY",
+            help="Refuse requests without this key (401); from the environment it does not show among the "
+            "processes. Example: --api-key test",
+        ),
+    ] = None,
+    latency: Annotated[
+        float,
+        typer.Option(
+            min=0, help="Seconds before each answer, for models without latency_s. Example: --latency 0.05"
+        ),
+    ] = 0.0,
+    rate_limit_every: Annotated[
+        int | None,
+        typer.Option(min=2, help="Answer each Nth request with 429 once. Example: --rate-limit-every 100"),
+    ] = None,
+) -> None:
+    """Serve simulated models on this machine.
+
+    They stand behind an OpenAI-compatible server, for any client, until it is interrupted.
+
+    Example: coeval simulate --port 8000 --model sim-large:skill=0.85 --model sim-small:skill=0.35
+    """
+    # Here, because `coeval --help` must not pay for them.
+    import asyncio
+
+    from coeval.simulation.server import make_app, serve
+    from coeval.simulation.simulated_model import SimulatedModel
+    from coeval.simulation.traits import parse_model_option
+
+    address = _loopback(host)
+    models: dict[str, SimulatedModel] = {}
+    for text in model:
+        spec = parse_model_option(text, {"latency_s": latency})
+        if spec.model in models:
+            raise UsageError(f"--model {spec.model} is given twice; give each model a name of its own")
+        models[spec.model] = SimulatedModel(spec)
+
+    def announce(actual_port: int) -> None:
+        shown = f"[{address}]" if ":" in address else address
+        print(f"simulated models at http://{shown}:{actual_port}/v1: {', '.join(models)}", flush=True)
+
+    app = make_app(models.values(), api_key=api_key, rate_limit_every=rate_limit_every)
+    try:
+        asyncio.run(serve(app, address, port, announce))
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {address} port {port}: {error.strerror}; "
+            "take another --port, or 0 for a free one"
+        ) from error
+
+
+def _loopback(host: str) -> str:
+    """The address that ``host`` names, if only this machine can reach it."""
+    if host == "localhost":
+        return "127.0.0.1"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        address = None
+    if address is None or not address.is_loopback:
+        raise UsageError(
+            f"--host {host}: simulated models are served on this machine only; "
+            "use 127.0.0.1, ::1 or localhost"
+        )
+    return host

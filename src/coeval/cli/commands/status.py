@@ -1,0 +1,208 @@
+"""`coeval status`: what a run holds, and what went wrong in it lately."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coeval.cli.commands.later import FETCH_BATCHES, not_yet
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from coeval.pipeline.config.schema import Phase
+    from coeval.pipeline.plan.recorded import Entry, EvaluationEntry, Recorded
+    from coeval.pipeline.run_summary import ErrorLine
+    from coeval.pipeline.upkeep.repair import Report
+    from coeval.store.journal import Index
+    from coeval.store.rundir import Meta, RunDir
+
+_LAST = 10
+_MOST_GROUPS = 20
+_EXCERPT = 200
+
+
+def status(
+    run: Annotated[Path, typer.Option("--run", help="The run folder. Example: --run ./runs/quickstart")],
+    fetch_batches: Annotated[bool, typer.Option("--fetch-batches", hidden=True)] = False,
+) -> None:
+    """Show a run's phases, artifact counts and recent errors.
+
+    \b
+    Example:
+      coeval status --run ./runs/quickstart
+    """
+    from coeval.cli import streams
+    from coeval.pipeline.existing_run import existing_run
+
+    if fetch_batches:
+        raise not_yet("--fetch-batches", FETCH_BATCHES)
+    folder = existing_run(run)
+    console = streams.results()
+    report = _report(folder)
+    _show_meta(folder, report, console)
+    _show_phases(folder, report, console)
+    _show_errors(folder, console)
+
+
+def _report(folder: RunDir) -> Report | None:
+    """What the files hold and lack, as `coeval repair` finds it; None of a run that has not been started, or
+    is of the older layout."""
+    from coeval.pipeline.upkeep.repair import Wanted, inspect
+    from coeval.store.legacy import is_legacy
+
+    started = folder.meta.exists() or folder.config.exists()
+    return inspect(folder, Wanted()) if started and not is_legacy(folder.path) else None
+
+
+def _show_meta(folder: RunDir, report: Report | None, console: Console) -> None:
+    from coeval.cli.say import say
+
+    try:
+        meta = folder.read_meta()
+    except FileNotFoundError:
+        say(console, f"{folder.path}: not started yet (no meta.json)")
+        return
+    kind = " (simulated models)" if meta.simulated else ""
+    standing = f"{meta.experiment_id}: {_standing(folder, meta, report)}{kind}"
+    say(console, standing, "bold")
+    say(console, f"created {meta.created_at}, updated {meta.updated_at}", "dim")
+    if meta.resume_from:
+        say(console, f"resumed from {meta.resume_from}")
+
+
+def _standing(folder: RunDir, meta: Meta, report: Report | None) -> str:
+    """A run that was killed still says that it is running; whether it is, its lock tells. One that has lost
+    records since says that it is complete."""
+    if meta.status != "running":
+        lacks = report is not None and (report.unsettled or any(file.owed for file in report.files))
+        return "incomplete" if lacks and meta.status == "completed" else meta.status
+    writer = folder.writer()
+    if writer is not None:
+        return f"running (process {writer})"
+    return "stopped before its end; go on with coeval run --config FILE --continue"
+
+
+def _show_phases(folder: RunDir, report: Report | None, console: Console) -> None:
+    from coeval.analysis.empty_answers import empty_answers_sentence
+    from coeval.cli.say import say, warn
+    from coeval.cli.views.name_table import Column, NameRow, print_table
+    from coeval.pipeline.config.schema import PHASES
+    from coeval.pipeline.phases.supplied import waiting_items
+    from coeval.pipeline.plan.recorded import Recorded
+
+    meta = folder.read_meta() if folder.meta.exists() else None
+    invalid = {file.path: file.flaws for file in report.files if file.flaws} if report is not None else {}
+    recorded = Recorded().read(folder, without=invalid, supplied=waiting_items(folder))
+    rows = []
+    for phase in PHASES:
+        said_complete = meta is not None and phase in meta.phases_completed
+        missing = None if report is None else _missing(report, phase)
+        complete = said_complete if missing is None else not missing
+        index = _index(recorded, phase)
+        if index is not None:
+            good = sum(1 for key in index if (entry := index.get(key)) is not None and entry.good)
+            figures = [len(folder.files(phase)), good, len(index) - good, missing]
+        else:
+            figures = [len(list(folder.folder(phase).glob("*.json"))), None, None, missing]
+        cells = ("" if figure is None else f"{figure:,}" for figure in figures)
+        rows.append(NameRow(phase, ("yes" if complete else "no", *cells)))
+    columns = (Column("complete", words=True), *map(Column, ("files", "records", "failed", "missing")))
+    print_table(console, "", "phase", columns, rows)
+    if said := empty_answers_sentence(recorded.empty_answers(), "of"):
+        warn(console, said)
+    if report is None:
+        if count := len(recorded.damaged):
+            lines = "line is no record" if count == 1 else "lines are no records"
+            waiting = "" if meta is not None else "; items of one's own are read when the run starts"
+            say(console, f"{count:,} {lines}{waiting}")
+    else:
+        _show_state(report, folder, console)
+
+
+def _missing(report: Report, phase: Phase) -> int | None:
+    """Records of a phase that are owed, or, of phases 1–2, documents; None where it cannot be known."""
+    if phase in ("attribute_mapping", "rubric_mapping"):
+        damaged = sum(file.damaged is not None for file in report.files if file.phase == phase)
+        return damaged or (None if report.no_plan or report.unsettled else 0)
+    return report.owed(phase)
+
+
+def _index(recorded: Recorded, phase: Phase) -> Index[Entry] | Index[EvaluationEntry] | None:
+    match phase:
+        case "data_generation":
+            return recorded.items
+        case "response_collection":
+            return recorded.responses
+        case "evaluation":
+            return recorded.evaluations
+        case _:
+            return None
+
+
+def _show_state(report: Report, folder: RunDir, console: Console) -> None:
+    """What is invalid, what is owed, and what to do about both."""
+    from coeval.cli.say import warn
+    from coeval.cli.views.gaps_view import CONTINUE, tell_way_on
+    from coeval.core.text import numbered
+
+    if invalid := sum(file.invalid for file in report.files):
+        warn(
+            console, f"{numbered(invalid, 'invalid record')}; see coeval repair --run {folder.path} --dry-run"
+        )
+    if report.no_plan:
+        warn(console, f"what is missing cannot be counted: {report.no_plan}")
+    if report.unsettled:
+        warn(console, f"phases 1–2 are not finished for {', '.join(report.unsettled)}")
+    owed = sum(file.owed for file in report.files)
+    if (owed or report.unsettled) and folder.writer() is None:
+        tell_way_on(console, report.short, CONTINUE, owed=owed + len(report.unsettled))
+
+
+def _show_errors(folder: RunDir, console: Console) -> None:
+    from collections import Counter, deque
+
+    from rich.text import Text
+
+    from coeval.cli.say import say
+    from coeval.cli.views.name_table import Column, NameRow, print_table
+
+    groups: Counter[tuple[str, str, str]] = Counter()
+    last: deque[ErrorLine] = deque(maxlen=_LAST)
+    for error in read_errors(folder):
+        groups[error.phase, error.model, error.kind] += 1
+        last.append(error)
+    if not last:
+        return
+    rows = [
+        NameRow(phase, (model, kind, f"{times:,}"))
+        for (phase, model, kind), times in groups.most_common(_MOST_GROUPS)
+    ]
+    columns = (Column("model", words=True), Column("error", words=True), Column("times"))
+    print_table(console, "Errors so far", "phase", columns, rows)
+    if (left_out := len(groups) - _MOST_GROUPS) > 0:
+        console.print(f"… and {left_out:,} more kinds")
+    of_all = f" of {groups.total():,}" if groups.total() > len(last) else ""
+    console.print(Text(f"Last {len(last)}{of_all}:"), style="bold")
+    for error in last:
+        about = error.id or error.phase or folder.errors.name
+        say(console, f"{error.at}  {error.kind}  {about}")
+        message = error.message if len(error.message) <= _EXCERPT else f"{error.message[:_EXCERPT]}…"
+        say(console, f"  {message}", "dim")
+
+
+def read_errors(folder: RunDir) -> Iterator[ErrorLine]:
+    """The lines of ``run_errors.jsonl``, oldest first; what is none of ours is left out."""
+    from coeval.core.errors import Undecodable
+    from coeval.core.foreign import decoder
+    from coeval.pipeline.run_summary import ErrorLine
+    from coeval.store.jsonl import whole_lines
+
+    read = decoder(ErrorLine)
+    for line in whole_lines(folder.errors):
+        with suppress(Undecodable):
+            yield read(line.text)

@@ -1,0 +1,155 @@
+"""Items with their answers and judgments, for reading. Texts are those of models: shown, never obeyed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from coeval.cli.views.json_text import json_text
+from coeval.core.errors import Undecodable
+from coeval.core.foreign import decode
+from coeval.core.plain import plain, plain_lines
+from coeval.core.records import Datapoint, Evaluation, Kept, Level, Response
+
+if TYPE_CHECKING:  # the analysis loads numpy and duckdb
+    from coeval.analysis.judged_answers import JudgedAnswer
+
+_LONG = 3_000
+"""Characters of a text that are shown unless all are asked for."""
+_STYLE: dict[Level, str] = {"High": "green", "Medium": "yellow", "Low": "red"}
+
+
+def answer_lines(found: tuple[JudgedAnswer, ...]) -> Iterator[str]:
+    """One JSON line for each answer, with the whole records."""
+    for judged in found:
+        yield json_text(
+            {
+                "item": judged.item,
+                "answer": judged.answer,
+                "judgments": judged.judgments,
+                "score": judged.score,
+                "disagreement": judged.disagreement,
+            }
+        )
+
+
+class AnswerView:
+    """Prints answers on a console, folded between words on a terminal and in one piece elsewhere.
+
+    ``whole``: long texts too.
+    """
+
+    def __init__(self, console: Console, *, whole: bool) -> None:
+        self._console = console
+        self._whole = whole
+
+    def show(self, found: tuple[JudgedAnswer, ...]) -> None:
+        """Print the answers; an item stands once above those to it that follow one another."""
+        for place, (_, answers) in enumerate(groupby(found, key=lambda judged: judged.item.id)):
+            for number, judged in enumerate(answers):
+                if not number:
+                    self._item(judged.item, apart=bool(place))
+                self._answer(judged)
+
+    def _item(self, item: Datapoint, *, apart: bool) -> None:
+        if apart:
+            self._console.print()
+        self._line(Text(plain(item.id), style="bold"))
+        for name, values in (
+            ("attributes", item.sampled_target_attributes),
+            ("nuance", item.sampled_nuanced_attributes),
+        ):
+            if values:
+                pairs = ", ".join(f"{attribute}={value}" for attribute, value in values.items())
+                self._line(Text(plain(f"{name}: {pairs}"), style="dim"))
+        self._failure(item)
+        self._texts("prompt", item.prompt)
+        self._texts("reference", item.reference_response)
+
+    def _answer(self, judged: JudgedAnswer) -> None:
+        answer = judged.answer
+        if answer is None:
+            self._line(Text("not answered", style="yellow"))
+            return
+        self._console.print()
+        self._line(
+            Text(plain(f"answer of {answer.student_model_id}"), style="bold") + _figures(judged, answer)
+        )
+        self._line(Text(plain(answer.id), style="dim"))
+        self._failure(answer)
+        self._texts("reasoning", answer.reasoning)
+        if answer.response == "":
+            self._line(Text("(empty)", style="yellow"), 2)
+        elif answer.response is not None:
+            self._text(answer.response)
+        for judgment in judged.judgments:
+            self._judgment(judgment)
+
+    def _judgment(self, judgment: Evaluation) -> None:
+        head = Text(plain(f"{judgment.judge_model_id}: "), style="cyan")
+        self._line(head + Text(", ").join(_scores(judgment)))
+        self._failure(judgment)
+        if judgment.raw and not _only_scores(judgment):
+            self._text(judgment.raw, style="dim")
+
+    def _failure(self, record: Kept) -> None:
+        if record.status == "failed":
+            reason = f" ({record.error.kind}): {record.error.message}" if record.error is not None else ""
+            self._line(Text(plain(f"failed{reason}"), style="red"), 2)
+
+    def _texts(self, name: str, text: str | None) -> None:
+        if text is not None:
+            self._line(Text(f"{name}:"))
+            self._text(text)
+
+    def _text(self, text: str, style: str = "") -> None:
+        shown = text if self._whole or len(text) <= _LONG else text[:_LONG]
+        for line in plain_lines(shown).split("\n"):
+            self._line(Text(line, style=style), 2)
+        if left := len(text) - len(shown):
+            self._line(Text(f"… {left:,} more characters (--full shows them)", style="yellow"), 2)
+
+    def _line(self, line: Text, indent: int = 0) -> None:
+        """One line, or on a terminal as many as it takes, each of them indented."""
+        blanks = " " * indent
+        if not self._console.file.isatty():
+            self._console.print(Text(blanks) + line, soft_wrap=True)
+            return
+        for part in line.wrap(self._console, max(1, self._console.width - indent)) or [Text()]:
+            self._console.print(Text(blanks) + part, soft_wrap=True)
+
+
+def _figures(judged: JudgedAnswer, answer: Response) -> Text:
+    parts = [] if judged.score is None else [f"score {judged.score:.2f}"]
+    if judged.disagreement is not None:
+        parts.append(f"disagreement {judged.disagreement:.2f}")
+    if answer.truncated:
+        parts.append("cut off at max_tokens")
+    return Text(f"  {', '.join(parts)}" if parts else "")
+
+
+def _only_scores(judgment: Evaluation) -> bool:
+    """Whether what the judge said is its scores and nothing else."""
+    try:
+        said = decode(judgment.raw or "")
+    except Undecodable:
+        return False
+    return bool(said == judgment.scores)
+
+
+def _scores(judgment: Evaluation) -> Iterator[Text]:
+    for factor, level in judgment.scores.items():
+        yield Text(plain(f"{factor} ")) + Text(plain(level), style=_STYLE.get(level, "red"))
+    for factor in judgment.missing:
+        yield Text(plain(f"{factor} missing"), style="yellow")
+    for label, score in (judgment.label_scores or {}).items():
+        given = score.predicted if score.predicted is not None else "none of the labels"
+        verdict = "right" if score.match else "wrong"
+        yield (
+            Text(plain(f"{label}: expected {score.expected}, given {given}, "))
+            + Text(verdict, style="green" if score.match else "red")
+        )

@@ -1,0 +1,221 @@
+"""A run's results as tables on a terminal.
+
+Names come from configuration files and are shown as they are: never as markup, and without the
+control characters that could move the cursor or change colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from coeval.analysis.label_columns import LABELS, label_columns
+from coeval.analysis.results_html import SIMULATED, with_interval
+from coeval.cli.say import say, warn
+from coeval.cli.views.folding import folded_name
+from coeval.cli.views.result_notes import NO_LABEL, notes, warnings
+from coeval.core.plain import plain
+
+if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
+    from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
+
+NOTHING = "–"
+
+Column: TypeAlias = tuple[str, list[str]]
+"""Header and cells, one per row."""
+
+
+class Row(NamedTuple):
+    """A student's name as it is shown."""
+
+    name: str
+    dim: bool
+
+
+_GAP = 3
+"""Cells between two columns."""
+_EDGES = 2
+"""Cells left of the first column and right of the last."""
+_LONGEST_HEADER = 17
+_SHORTEST_NAME = 8
+
+
+def render(results: Results, console: Console) -> None:
+    """Print scores, label accuracies and what they mean, within the console's width."""
+    if results.simulated:
+        console.print(Text(SIMULATED, style="bold yellow"))
+    scored = any(score.mean is not None or score.failed for score in results.students)
+    if scored:
+        for table in _score_tables(results, console.width):
+            _print(table, console)
+    if results.labels:
+        for table in _label_tables(results.labels, console.width):
+            _print(table, console)
+    if not scored and not results.labels:
+        say(console, "no scores yet: no answer has been judged")
+    for note in notes(results, scored=scored):
+        say(console, note, "dim")
+    for warning in warnings(results):
+        warn(console, warning)
+
+
+def _print(table: Table, console: Console) -> None:
+    """Without the blanks that pad the last column."""
+    for line in console.render_lines(table, pad=False):
+        text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
+        text.rstrip()
+        console.print(text, soft_wrap=True)
+
+
+def _score_tables(results: Results, width: int) -> list[Table]:
+    """One table if every task fits beside the overall score, else that one first and tasks in chunks."""
+    scores = results.students
+    overall = [score for score in scores if score.task is None]
+    by_task: dict[tuple[str, bool], dict[str, StudentScore]] = {}
+    judged = {score.task for score in scores if score.mean is not None or score.failed}
+    judged -= results.only_labelled
+    for score in scores:
+        if score.task is not None and score.task in judged:
+            by_task.setdefault((score.task, "task" in score.removed), {})[score.student] = score
+    students = [score.student for score in overall]
+    rows = [Row(_named(score.student, bool(score.removed)), bool(score.removed)) for score in overall]
+    counts = [
+        ("n", [str(score.n) for score in overall]),
+        ("failed", [str(score.failed) for score in overall]),
+    ]
+    headline = ("overall", [_cell(score) for score in overall])
+    labelled = _label_columns(results, students)
+    if len(by_task) == 1 and not labelled and not any("task" in score.removed for score in scores):
+        [(only, _)] = by_task
+        return [_table(f"Scores in {plain(only)}", rows, [headline, *counts], width)]
+    tasks = [
+        (_named(*task), [_cell(cells.get(student)) for student in students])
+        for task, cells in by_task.items()
+    ] + labelled
+    free = width - _name_width(rows, width)
+    if _wide([headline, *tasks, *counts]) <= free:
+        return [_table("Scores", rows, [headline, *tasks, *counts], width)]
+    tables = [_table("Scores", rows, [headline, *counts], width)]
+    while tasks:
+        fitting = next((k for k in range(len(tasks), 1, -1) if _wide(tasks[:k]) <= free), 1)
+        tables.append(_table("Scores by task", rows, tasks[:fitting], width))
+        tasks = tasks[fitting:]
+    return tables
+
+
+def _label_columns(results: Results, students: Sequence[str]) -> list[Column]:
+    return [
+        (
+            _named(column.name, column.removed, LABELS),
+            [_accuracy(column.accuracies.get(student)) for student in students],
+        )
+        for column in label_columns(results)
+    ]
+
+
+def _label_tables(labels: Sequence[LabelAccuracy], width: int) -> list[Table]:
+    """One table if all names fit beside the figures, else one for each label of each task."""
+    names = {
+        "task": [_named(label.task, "task" in label.removed) for label in labels],
+        "label": [_named(label.attribute, "label" in label.removed) for label in labels],
+        "student": [_named(label.student, "student" in label.removed) for label in labels],
+    }
+    dim = [bool(label.removed) for label in labels]
+    columns = _label_figures(labels)
+    leading = [(header, cells) for header, cells in names.items() if header != "student"]
+    rows = [Row(name, off) for name, off in zip(names["student"], dim, strict=True)]
+    wanted = sum(_widest([header, *cells]) + _GAP for header, cells in names.items()) - _GAP
+    if wanted + _wide(columns) <= width:
+        return [_table("Label accuracy", rows, columns, width, leading)]
+    tables = []
+    places = list(zip(names["task"], names["label"], strict=True))
+    for task, label in dict.fromkeys(places):
+        at = [n for n, place in enumerate(places) if place == (task, label)]
+        figures = _label_figures([labels[n] for n in at])
+        title = f"Label accuracy in {task}: {label}"
+        tables.append(_table(title, [rows[n] for n in at], figures, width))
+    return tables
+
+
+def _label_figures(labels: Sequence[LabelAccuracy]) -> list[Column]:
+    columns = [
+        ("accuracy", [_accuracy(label) for label in labels]),
+        ("right", [f"{label.correct} of {label.n}" for label in labels]),
+    ]
+    if any(label.none_of_the_labels for label in labels):
+        columns.append((NO_LABEL, [str(label.none_of_the_labels) for label in labels]))
+    return columns
+
+
+def _table(
+    title: str, rows: Sequence[Row], columns: Sequence[Column], width: int, leading: Sequence[Column] = ()
+) -> Table:
+    """Students and their figures; ``leading`` columns, of names that fit, stand before."""
+    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+    for header, cells in leading:
+        table.add_column(Text(header), width=_widest([header, *cells]), no_wrap=True)
+    before = sum(_widest([header, *cells]) + _GAP for header, cells in leading)
+    headers = _longest_header(columns, width - before - _name_width(rows, width))
+    room = max(_name_width(rows, width), width - before - _wide(columns, headers))
+    of_names = min(_longest_name(rows), room)
+    table.add_column("student", width=of_names, overflow="fold")
+    for header, cells in columns:
+        wide = _column_width(header, cells, headers)
+        table.add_column(Text(folded_name(header, wide)), width=wide, justify="right", overflow="fold")
+    for n, row in enumerate(rows):
+        name = folded_name(row.name, of_names)
+        cells = [*(cells[n] for _, cells in leading), name, *(cells[n] for _, cells in columns)]
+        table.add_row(*map(Text, cells), style="dim" if row.dim else None)
+    return table
+
+
+def _named(name: str, removed: bool, *marks: str) -> str:
+    marks = (*marks, "removed") if removed else marks
+    return f"{plain(name)} ({', '.join(marks)})" if marks else plain(name)
+
+
+def _name_width(rows: Sequence[Row], width: int) -> int:
+    """What names take of the width before there is any to spare."""
+    return min(_longest_name(rows), max(_SHORTEST_NAME, width // 3))
+
+
+def _longest_name(rows: Sequence[Row]) -> int:
+    return _widest(["student", *(row.name for row in rows)])
+
+
+def _longest_header(columns: Sequence[Column], free: int) -> int:
+    """To how many cells headers are folded: not at all where there is room for them as they are."""
+    whole = _widest([header for header, _ in columns])
+    return whole if _wide(columns, whole) <= free else _LONGEST_HEADER
+
+
+def _column_width(header: str, cells: Sequence[str], longest_header: int) -> int:
+    """A long header is folded, a cell never."""
+    return max(min(cell_len(header), longest_header), _widest(cells))
+
+
+def _wide(columns: Sequence[Column], longest_header: int = _LONGEST_HEADER) -> int:
+    """Cells that columns take beside a first one."""
+    return _EDGES + sum(_column_width(header, cells, longest_header) + _GAP for header, cells in columns)
+
+
+def _widest(texts: Sequence[str]) -> int:
+    return max((cell_len(text) for text in texts), default=0)
+
+
+def _cell(score: StudentScore | None) -> str:
+    return NOTHING if score is None else bracketed(score.mean, score.low, score.high)
+
+
+def _accuracy(label: LabelAccuracy | None) -> str:
+    return NOTHING if label is None else bracketed(label.accuracy, label.low, label.high)
+
+
+def bracketed(mean: float | None, low: float | None, high: float | None) -> str:
+    return with_interval(mean, low, high) or NOTHING

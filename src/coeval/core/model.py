@@ -1,0 +1,82 @@
+"""What a model is: one coroutine.
+
+`Model.complete(Request) -> Completion` is the only way to ask. Everything below it (host,
+dialect, retries, limits, quota, batch) is the model's own affair.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import msgspec
+
+from coeval.core.records import Completion, Request
+from coeval.core.secrets.shown_url import HIDDEN, shown_url
+
+MAX_ANSWER_BYTES = 1 << 20
+"""A mebibyte of text, some 250,000 tokens: more than anybody asks for, and little enough to keep and show."""
+
+
+class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as an experiment names it.
+
+    ``model`` is the provider's identifier. Limits are per endpoint (base URL and key): models
+    that share one use the largest ``max_concurrency`` and the largest ``start_concurrency``, which
+    is how many requests go out before the limit adapts to the host. ``options`` are our own
+    parameters that no provider sees and that only the interface knows (``skill`` of a simulated
+    model). Answers are cut to ``max_answer_bytes`` of UTF-8.
+    """
+
+    name: str
+    interface: str
+    model: str
+    base_url: str | None = None
+    access_key: str | None = None
+    timeout_s: float = 600.0
+    max_concurrency: int | None = None
+    start_concurrency: int | None = None
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    max_answer_bytes: int = MAX_ANSWER_BYTES
+    structured_output: bool = True
+    extra_body: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        """Without what may be secret."""
+        shown = msgspec.structs.asdict(self)
+        if self.access_key is not None:
+            shown["access_key"] = HIDDEN
+        if self.base_url is not None:
+            shown["base_url"] = shown_url(self.base_url)
+        return f"ModelSpec({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+class Model(ABC):
+    """Something that answers. Opened by ``models.open.Models``, closed with it."""
+
+    name: str
+    interface: str
+
+    async def reach(self) -> None:
+        """Find out soon whether its host takes connections, asking nothing; a model in this process is there.
+
+        Raises
+        ------
+        ModelError
+            the host refuses, does not reply, or cannot be resolved.
+        """
+        return
+
+    @abstractmethod
+    async def complete(self, request: Request) -> Completion:
+        """Answer one request.
+
+        Raises
+        ------
+        ModelError
+            the request failed; transport errors have been retried already.
+        Gap
+            no request was sent: quota reached, model given up, run being interrupted.
+        """

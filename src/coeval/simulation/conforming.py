@@ -1,0 +1,283 @@
+"""JSON that follows whatever schema a client sends: OpenAI's structured outputs, tools, JSON mode."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from coeval.core.errors import BadRequest
+from coeval.simulation.ask import SimulatedAsk
+from coeval.simulation.foreign_graders import grade_among, is_graded
+from coeval.simulation.judge import seen_quality
+from coeval.simulation.marks import AnswerMark, write_answer
+from coeval.simulation.prose import sentences
+from coeval.simulation.student import hidden_quality
+
+DEEPEST = 12
+MANY = 200
+"""Levels and values after which what can be left out is, so that a value that holds itself ends."""
+_DEEPEST_SCHEMA = 64
+_MOST_VALUES = 10_000
+_MOST_ITEMS = 1000
+_LONGEST_STRING = 100_000
+_MOST_CHARACTERS = 1_000_000
+_MOST_BRANCHES = 100
+
+_GRADES = re.compile(r"scor|rating|grade|rank|quality|point|confiden|probab", re.IGNORECASE)
+_STRINGS = {
+    "date": "2026-01-01",
+    "time": "12:00:00Z",
+    "date-time": "2026-01-01T12:00:00Z",
+    "duration": "P1D",
+    "email": "sim@example.org",
+    "hostname": "example.org",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "uri": "https://example.org/",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+}
+"""A value for each format of JSON Schema that a client may name."""
+
+
+def conforming(ask: SimulatedAsk) -> dict[str, Any]:
+    """An object that follows the schema of ``ask``.
+
+    Where the prompt asks for a grade, numbers named like one, truth values and the values of an
+    enumeration follow the quality that the judged answer states. The first text states the
+    quality of this answer, as a student's does.
+
+    Raises
+    ------
+    BadRequest
+        the schema is no object's, or asks for what a simulated model does not write; says what.
+    """
+    body = ask.schema.body if ask.schema is not None else {}
+    seen = seen_quality(ask) if is_graded(ask.text) else None
+    writer = _Writer(ask, body, seen)
+    value = writer.value(_SchemaPlace(body, "$", 0))
+    if not isinstance(value, dict):
+        raise _unwritable("$", "the schema of an answer must be that of an object")
+    return value or {"answer": writer.text("$.answer")}
+
+
+class _SchemaPlace(NamedTuple):
+    """A schema, where its value stands, and how deep."""
+
+    schema: Any
+    path: str
+    depth: int
+
+    def below(self, schema: Any, name: str) -> _SchemaPlace:
+        return _SchemaPlace(schema, f"{self.path}{name}", self.depth + 1)
+
+
+class _Writer:
+    """Writes one value; ``seen`` is the quality to grade by, None where nothing is graded."""
+
+    def __init__(self, ask: SimulatedAsk, root: Mapping[str, Any], seen: float | None) -> None:
+        self._ask = ask
+        self._root = root
+        self._seen = seen
+        self._marked = False
+        self._values = self._characters = 0
+
+    def value(self, place: _SchemaPlace) -> Any:
+        self._values += 1
+        if self._values > _MOST_VALUES:
+            raise _unwritable(place.path, f"it holds more than {_MOST_VALUES:,} values")
+        schema = self._resolved(place)
+        if "const" in schema:
+            return schema["const"]
+        if "enum" in schema:
+            return self._one_of(schema["enum"], place.path)
+        for name in ("anyOf", "oneOf"):
+            if schema.get(name):
+                branches = _listed(schema, name, place.path)[:_MOST_BRANCHES]
+                return self.value(place.below(self._branch(branches, place), ""))
+        kind = _kind(schema)
+        match kind:
+            case "object":
+                return self._object(schema, place)
+            case "array":
+                return self._array(schema, place)
+            case "string":
+                return self._string(schema, place.path)
+            case "integer" | "number":
+                return self._number(schema, place.path, whole=kind == "integer")
+            case "boolean":
+                return self._draw(place.path) >= 0.5
+            case "null":
+                return None
+            case _:
+                raise _unwritable(place.path, f"the type {kind!r} is none of JSON Schema")
+
+    def text(self, path: str) -> str:
+        """A sentence or two; the first of an answer states its quality."""
+        said = sentences(self._ask.draws, f"text {path}", 2)
+        if self._marked or self._seen is not None:
+            return said
+        self._marked = True
+        quality = hidden_quality(self._ask, 0.5)
+        return f"{write_answer(AnswerMark(self._ask.model, self._ask.traits.family, quality))} {said}"
+
+    def _is_much(self, place: _SchemaPlace) -> bool:
+        return place.depth >= DEEPEST or self._values >= MANY
+
+    def _resolved(self, place: _SchemaPlace) -> dict[str, Any]:
+        """The schema with its reference followed and the parts of ``allOf`` laid together."""
+        if place.depth > _DEEPEST_SCHEMA:
+            raise _unwritable(place.path, f"it is nested more than {_DEEPEST_SCHEMA} deep")
+        schema = place.schema
+        for _ in range(_DEEPEST_SCHEMA):
+            if schema is True:
+                return {}
+            if not isinstance(schema, dict):
+                raise _unwritable(place.path, "this is no schema")
+            if "$ref" not in schema:
+                break
+            schema = self._referred(schema["$ref"], place.path)
+        else:
+            raise _unwritable(place.path, "its references go round in a circle")
+        laid: dict[str, Any] = {}
+        for part in _listed(schema, "allOf", place.path)[:_MOST_BRANCHES]:
+            other = self._resolved(_SchemaPlace(part, place.path, place.depth + 1))
+            laid = {**laid, **other, **_joined(laid, other)}
+        return {**laid, **schema, **_joined(laid, schema)} if laid else schema
+
+    def _referred(self, reference: Any, path: str) -> Any:
+        found: Any = self._root
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            raise _unwritable(path, f"the reference {str(reference)[:80]!r} points out of the schema")
+        for name in filter(None, reference[1:].split("/")):
+            key = name.replace("~1", "/").replace("~0", "~")
+            if not isinstance(found, dict) or key not in found:
+                raise _unwritable(path, f"the reference {reference[:80]!r} leads nowhere")
+            found = found[key]
+        return found
+
+    def _branch(self, branches: list[Any], place: _SchemaPlace) -> Any:
+        """The first that is a value; the one that ends soonest where it is deep already."""
+        if self._is_much(place):
+            kinds = [_kind(self._resolved(place._replace(schema=branch))) for branch in branches]
+            simple = [i for i, kind in enumerate(kinds) if kind not in ("object", "array")]
+            return branches[simple[0] if simple else 0]
+        return next((b for b in branches if isinstance(b, dict) and b.get("type") != "null"), branches[0])
+
+    def _object(self, schema: dict[str, Any], place: _SchemaPlace) -> dict[str, Any]:
+        properties = schema.get("properties") or {}
+        required = schema.get("required") or []
+        if not isinstance(properties, dict) or not isinstance(required, list):
+            raise _unwritable(place.path, "properties take a mapping, and required a list")
+        names = required if self._is_much(place) else {**properties, **dict.fromkeys(required)}
+        return {name: self.value(place.below(properties.get(name, True), f".{name}")) for name in names}
+
+    def _array(self, schema: dict[str, Any], place: _SchemaPlace) -> list[Any]:
+        least, most = (
+            _whole(schema, "minItems", 0, place.path),
+            _whole(schema, "maxItems", _MOST_ITEMS, place.path),
+        )
+        if least > _MOST_ITEMS:
+            raise _unwritable(place.path, f"minItems is above {_MOST_ITEMS}")
+        first = schema.get("prefixItems") or []
+        wanted = least if self._is_much(place) else max(least, len(first) or 1 + self._bits(place.path) % 3)
+        rest = schema.get("items", True)
+        count = min(wanted, most) if rest is not False else min(wanted, most, len(first))
+        return [self.value(place.below(first[i] if i < len(first) else rest, f"[{i}]")) for i in range(count)]
+
+    def _string(self, schema: dict[str, Any], path: str) -> str:
+        if "pattern" in schema:
+            raise _unwritable(path, "simulated models write no text to a pattern")
+        if (wanted := schema.get("format")) is not None:
+            return _STRINGS.get(wanted) or self.text(path)
+        least, most = _whole(schema, "minLength", 0, path), _whole(schema, "maxLength", _LONGEST_STRING, path)
+        if least > _LONGEST_STRING:
+            raise _unwritable(path, f"minLength is above {_LONGEST_STRING}")
+        text = self.text(path)
+        text = (text * (least // len(text) + 1) if len(text) < least else text)[:most]
+        self._characters += len(text)
+        if self._characters > _MOST_CHARACTERS:
+            raise _unwritable(path, f"its texts take more than {_MOST_CHARACTERS:,} characters")
+        return text
+
+    def _number(self, schema: dict[str, Any], path: str, *, whole: bool) -> int | float:
+        step = _real(schema, "multipleOf", 1.0 if whole else 0.0, path)
+        nudge = step or 1e-6
+        low, high = _real(schema, "minimum", -math.inf, path), _real(schema, "maximum", math.inf, path)
+        low = max(low, _real(schema, "exclusiveMinimum", -math.inf, path) + nudge)
+        high = min(high, _real(schema, "exclusiveMaximum", math.inf, path) - nudge)
+        # A number without bounds is one of 0 to 10, moved to where its one bound lies.
+        low = low if math.isfinite(low) else min(0.0, high - 10) if math.isfinite(high) else 0.0
+        high = high if math.isfinite(high) else max(10.0, low + 10)
+        value = low + (high - low) * self._draw(path)
+        if step:
+            value = min(max(round(value / step), math.ceil(low / step)), math.floor(high / step)) * step
+        if not low <= value <= high:
+            raise _unwritable(path, "no number meets its bounds")
+        return round(value) if whole else round(value, 6)
+
+    def _one_of(self, values: Any, path: str) -> Any:
+        if not isinstance(values, list) or not values:
+            raise _unwritable(path, "enum takes a list of values")
+        if self._seen is not None and (graded := grade_among(values, self._seen)) is not None:
+            return graded
+        return values[self._bits(path) % len(values)]
+
+    def _draw(self, path: str) -> float:
+        """From 0 to 1: the quality seen where something like a grade is asked for, else by chance."""
+        graded = self._seen is not None and (_GRADES.search(path) or path.count(".") == 1)
+        return min(1.0, max(0.0, self._seen)) if graded and self._seen is not None else self._uniform(path)
+
+    def _bits(self, path: str) -> int:
+        return self._ask.draws.bits(f"value {path}")
+
+    def _uniform(self, path: str) -> float:
+        return self._ask.draws.uniform(f"value {path}")
+
+
+def _kind(schema: Mapping[str, Any]) -> Any:
+    """The type of a schema's values, told by its other words where it names none."""
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return next((one for one in kind if one != "null"), "null")
+    if kind is not None:
+        return kind
+    if "items" in schema or "prefixItems" in schema:
+        return "array"
+    if "properties" in schema or not schema.keys() - {"title", "description", "$defs", "$schema"}:
+        return "object" if "properties" in schema else "string"
+    return "object" if "required" in schema or "additionalProperties" in schema else "string"
+
+
+def _joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties and required names of two schemas that both hold."""
+    return {
+        "properties": {**(one.get("properties") or {}), **(other.get("properties") or {})},
+        "required": [*dict.fromkeys([*(one.get("required") or ()), *(other.get("required") or ())])],
+    }
+
+
+def _listed(schema: Mapping[str, Any], name: str, path: str) -> list[Any]:
+    value = schema.get(name) or []
+    if not isinstance(value, list):
+        raise _unwritable(path, f"{name} takes a list")
+    return value
+
+
+def _whole(schema: Mapping[str, Any], name: str, default: int, path: str) -> int:
+    value = schema.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise _unwritable(path, f"{name} must be a whole number, 0 or more")
+    return value
+
+
+def _real(schema: Mapping[str, Any], name: str, default: float, path: str) -> float:
+    value = schema.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _unwritable(path, f"{name} must be a number")
+    return float(value)
+
+
+def _unwritable(path: str, reason: str) -> BadRequest:
+    return BadRequest(f"the schema cannot be followed at {path[:200]}: {reason}", status=400)

@@ -1,0 +1,108 @@
+"""Which role a request asks for: by its schema's name, else by the words of its prompt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from coeval.core.records import LEVELS
+from coeval.simulation.ask import Reply, SimulatedAsk
+from coeval.simulation.benchmark_judges import (
+    assistants_verdict,
+    compares_assistants,
+    criterion_grade,
+    grades_criterion,
+    grades_rubric_item,
+    output_preference,
+    prefers_output,
+    rubric_item_grade,
+)
+from coeval.simulation.conforming import conforming
+from coeval.simulation.foreign_graders import asks_for_grade, foreign_grade
+from coeval.simulation.judge import evaluation, factor_score, rubric_factors
+from coeval.simulation.marks import ANSWER_MARK, ITEM_MARK, REFUSAL
+from coeval.simulation.student import answer, labelled_answer
+from coeval.simulation.teacher import benchmark_item, nuanced_attributes, rubric, target_attributes
+
+Player: TypeAlias = Callable[[SimulatedAsk], Reply]
+
+_JUDGING = re.compile(r"\b(?:judge|rubric|criteri(?:on|a)|factors?|reference)\b", re.IGNORECASE)
+_ONE_FACTOR = re.compile(r"\b[Ff]actor(?: is|:)")
+_ITEM_KEYS = (
+    re.compile(r"[\"'`](?:prompt|question|input)[\"'`]", re.IGNORECASE),
+    re.compile(r"[\"'`](?:response|reference|answer|output)[\"'`]", re.IGNORECASE),
+)
+_TARGET = re.compile(r"\btarget attributes?\b", re.IGNORECASE)
+_NUANCED = re.compile(r"\bnuanced? attributes?\b", re.IGNORECASE)
+_RUBRIC = re.compile(r"\brubric\b", re.IGNORECASE)
+_FACTORS = re.compile(r"\b(?:factor|criteri)", re.IGNORECASE)
+
+
+class FormPart(NamedTuple):
+    """A role: the schema that asks for it, the test of a prompt that does, and who plays it."""
+
+    schema: str
+    asked_in: Callable[[str], bool]
+    play: Player
+
+
+def _judges(text: str) -> bool:
+    """Whether the text names the three levels and holds something to judge, or the words of judging.
+
+    A task of labels High, Medium and Low names the levels too, hence the second half.
+    """
+    named = all(level in text for level in LEVELS)
+    return named and (ANSWER_MARK in text or REFUSAL in text or _JUDGING.search(text) is not None)
+
+
+def _judges_one_factor(text: str) -> bool:
+    return _judges(text) and (_ONE_FACTOR.search(text) is not None or not rubric_factors(text))
+
+
+def _teaches(text: str) -> bool:
+    """Whether the text may ask a teacher: for JSON, and holding no item yet."""
+    return "JSON" in text and ITEM_MARK not in text
+
+
+def _asks_for_item(text: str) -> bool:
+    return _teaches(text) and all(key.search(text) for key in _ITEM_KEYS)
+
+
+def _asks_for_target(text: str) -> bool:
+    return _teaches(text) and "values" in text and _TARGET.search(text) is not None
+
+
+def _asks_for_nuanced(text: str) -> bool:
+    return _teaches(text) and "values" in text and _NUANCED.search(text) is not None
+
+
+def _asks_for_rubric(text: str) -> bool:
+    return _teaches(text) and _RUBRIC.search(text) is not None and _FACTORS.search(text) is not None
+
+
+PARTS: tuple[FormPart, ...] = (
+    FormPart("criterion_grade", grades_criterion, criterion_grade),
+    FormPart("rubric_item_grade", grades_rubric_item, rubric_item_grade),
+    FormPart("assistants_verdict", compares_assistants, assistants_verdict),
+    FormPart("output_preference", prefers_output, output_preference),
+    FormPart("factor_score", _judges_one_factor, factor_score),
+    FormPart("evaluation", _judges, evaluation),
+    FormPart("benchmark_item", _asks_for_item, benchmark_item),
+    FormPart("nuanced_attributes", _asks_for_nuanced, nuanced_attributes),
+    FormPart("target_attributes", _asks_for_target, target_attributes),
+    FormPart("rubric", _asks_for_rubric, rubric),
+    FormPart("foreign_grade", asks_for_grade, foreign_grade),
+)
+"""Asked in this order; a request that is none of them is a student's."""
+
+_BY_SCHEMA: dict[str, Player] = {part.schema: part.play for part in PARTS}
+
+
+def player(ask: SimulatedAsk) -> Player:
+    """Who plays the role that is asked for; a schema that is none of ours is just followed."""
+    if ask.labels:
+        return labelled_answer
+    if ask.schema is not None:
+        return _BY_SCHEMA.get(ask.schema.name, conforming)
+    return next((part.play for part in PARTS if part.asked_in(ask.text)), answer)

@@ -1,0 +1,65 @@
+"""Server-sent events, at the pace that a model's tokens come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import msgspec
+from aiohttp import web
+
+from coeval.simulation.simulated_model import CHARACTERS_PER_TOKEN
+
+_HELD_BYTES = 1 << 14
+"""Events that need no waiting go out together, up to about so many bytes."""
+
+
+class Timed(NamedTuple):
+    """An event: its body, its name where the interface gives events one, and how much text it brings."""
+
+    body: dict[str, Any]
+    name: str | None = None
+    characters: int = 0
+
+    def written(self) -> bytes:
+        name = b"" if self.name is None else b"event: %s\n" % self.name.encode()
+        return b"%sdata: %s\n\n" % (name, msgspec.json.encode(self.body))
+
+
+def tokens(text: str) -> Iterator[str]:
+    """The text token by token."""
+    return (text[at : at + CHARACTERS_PER_TOKEN] for at in range(0, len(text), CHARACTERS_PER_TOKEN))
+
+
+async def stream(
+    request: web.Request, events: Iterable[Timed], tokens_per_s: float, *, done: bytes = b""
+) -> web.StreamResponse:
+    """Send the events, each as soon as its token is there; 0 tokens a second is without waiting."""
+    with suppress(ConnectionError):  # a client may leave at any moment, and nobody is left to be told
+        return await _sent(request, events, tokens_per_s, done)
+    return web.StreamResponse()
+
+
+async def _sent(
+    request: web.Request, events: Iterable[Timed], tokens_per_s: float, done: bytes
+) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+    await response.prepare(request)
+    loop = asyncio.get_running_loop()
+    began, characters, held = loop.time(), 0, b""
+    for event in events:
+        characters += event.characters
+        held += event.written()
+        wait_s = (
+            began + characters / (CHARACTERS_PER_TOKEN * tokens_per_s) - loop.time() if tokens_per_s else 0.0
+        )
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        if tokens_per_s or len(held) > _HELD_BYTES:
+            await response.write(held)
+            held = b""
+    await response.write(held + done)
+    await response.write_eof()
+    return response

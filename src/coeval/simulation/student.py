@@ -1,0 +1,64 @@
+"""The student: answers an item as well as its skill allows, and says how well."""
+
+from __future__ import annotations
+
+from coeval.simulation.answer_draft import AnswerDraft
+from coeval.simulation.ask import Reply, SimulatedAsk
+from coeval.simulation.demand import heed
+from coeval.simulation.fixed_answers import FIXED_ANSWERS
+from coeval.simulation.form_demands import FORM_DEMANDS
+from coeval.simulation.marks import AnswerMark, ItemMark, read_item, write_answer
+from coeval.simulation.odd_demands import ODD_DEMANDS
+from coeval.simulation.prose import sentences
+from coeval.simulation.word_demands import heed_words
+
+DIFFICULTY_WEIGHT = 0.5
+"""Quality lost per unit of difficulty above 0.5, and gained below."""
+DAILY_FORM = 0.08
+"""Standard deviation of quality between answers of one student at one difficulty."""
+
+
+def answer(ask: SimulatedAsk) -> Reply:
+    """A few sentences that state the answer's quality."""
+    item = read_item(ask.text)
+    quality = hidden_quality(ask, item.difficulty if item else 0.5)
+    mark = write_answer(AnswerMark(ask.model, ask.traits.family, quality))
+    count = round(ask.traits.verbosity * (2 + 4 * ask.draws.uniform("length")))
+    # An item of ours states all that is wanted; what else reads like a demand is its subject.
+    shaped = None if item else _shaped(ask, mark, count, quality)
+    return shaped or f"{mark} {sentences(ask.draws, 'answer', count)}"
+
+
+def labelled_answer(ask: SimulatedAsk) -> Reply:
+    """The labels that the request asks for, as a JSON object that states the answer's quality too.
+
+    The student knows a label that the item states with a probability equal to the quality, and
+    guesses among the declared values otherwise. One label stands under ``label``, several under
+    their own names.
+    """
+    item = read_item(ask.text) or ItemMark(0.5)
+    quality = hidden_quality(ask, item.difficulty)
+    told = {
+        name: item.attributes[name]
+        if name in item.attributes and ask.draws.uniform(f"knows {name}") < quality
+        else ask.draws.pick(f"guess {name}", values)
+        for name, values in ask.labels.items()
+    }
+    labels = told if len(told) > 1 else {"label": next(iter(told.values()))}
+    return {**labels, "note": write_answer(AnswerMark(ask.model, ask.traits.family, quality))}
+
+
+def _shaped(ask: SimulatedAsk, mark: str, count: int, quality: float) -> str | None:
+    """The answer in the form that the prompt demands; None where it demands none."""
+    draft = AnswerDraft(ask.draws, mark, count)
+    made = heed(draft, ask.text, (*FORM_DEMANDS, *ODD_DEMANDS, *FIXED_ANSWERS), quality)
+    made += heed_words(draft, ask.text, quality)
+    return draft.write() if made else None
+
+
+def hidden_quality(ask: SimulatedAsk, difficulty: float) -> float:
+    """Skill, less what the item's difficulty costs, plus the form of the day; within 0 and 1."""
+    quality = (
+        ask.traits.skill - DIFFICULTY_WEIGHT * (difficulty - 0.5) + DAILY_FORM * ask.draws.normal("form")
+    )
+    return min(1.0, max(0.0, quality))

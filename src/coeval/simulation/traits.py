@@ -1,0 +1,153 @@
+"""What a simulated model is like: the known truth that a measured ranking is held against."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+import msgspec
+
+from coeval.core.errors import UsageError
+from coeval.core.model import ModelSpec
+
+
+class Traits(msgspec.Struct, frozen=True):
+    """A simulated model's character, as its options give it.
+
+    Student: ``skill`` is the mean hidden quality of its answers. Judge: ``severity`` is taken off
+    what it sees, ``noise`` is the standard deviation of its error, ``family_bias`` is added for
+    answers of its own ``family``, ``position_bias`` for the answer shown first in a pair.
+    Teacher: ``difficulty_spread`` is the standard deviation of its items' difficulty around 0.5.
+    Every role: ``verbosity`` scales lengths, ``malformed_rate`` and ``failure_rate`` are the
+    shares of spoiled replies and of failed calls. ``latency_s`` is waited before the first token of
+    a reply, and ``tokens_per_s`` is the pace of the tokens after it; 0 gives them all at once.
+    """
+
+    skill: float = 0.6
+    severity: float = 0.0
+    noise: float = 0.1
+    difficulty_spread: float = 0.2
+    verbosity: float = 1.0
+    position_bias: float = 0.0
+    family_bias: float = 0.0
+    malformed_rate: float = 0.0
+    failure_rate: float = 0.0
+    latency_s: float = 0.0
+    tokens_per_s: float = 0.0
+    family: str = ""
+
+
+class Range(NamedTuple):
+    low: float
+    high: float
+
+
+RANGES: dict[str, Range] = {
+    "skill": Range(0, 1),
+    "severity": Range(-1, 1),
+    "noise": Range(0, 1),
+    "difficulty_spread": Range(0, 1),
+    "verbosity": Range(0, 100),
+    "position_bias": Range(-1, 1),
+    "family_bias": Range(-1, 1),
+    "malformed_rate": Range(0, 1),
+    "failure_rate": Range(0, 1),
+    "latency_s": Range(0, 3600),
+    "tokens_per_s": Range(0, 1_000_000),
+}
+
+SAMPLING = frozenset({
+    "do_sample", "frequency_penalty", "length_penalty", "logit_bias", "logprobs",
+    "max_completion_tokens", "max_new_tokens", "max_output_tokens", "max_tokens", "min_p", "min_tokens",
+    "n", "num_ctx", "num_predict", "presence_penalty", "reasoning", "reasoning_effort",
+    "repeat_penalty", "repetition_penalty", "seed", "service_tier", "stop", "stop_sequences",
+    "temperature", "thinking", "top_a", "top_k", "top_logprobs", "top_p", "typical_p", "user",
+})  # fmt: skip
+"""What providers take beside a prompt. A simulated model takes it too, heeding the limits of length and the
+stop sequences alone: an experiment can be tried on simulated models as it stands."""
+
+
+def family_of(model: str) -> str:
+    """A model's family by its name: what stands before the first ``-``, ``:`` or digit.
+
+    >>> family_of("sim-large"), family_of("llama3:8b")
+    ('sim', 'llama')
+    """
+    found = re.match(r"[^-:\d]+", model)
+    return found.group() if found else model
+
+
+def traits_of(spec: ModelSpec) -> Traits:
+    """Read ``spec.options``.
+
+    Raises
+    ------
+    UsageError
+        an unknown option, a value that is no number, or one out of range; names the model.
+    """
+    family = spec.options.get("family", family_of(spec.model))
+    if not isinstance(family, str) or not family:
+        raise UsageError(f"simulated model {spec.name}: family must be a name; it is {family!r}")
+    numbers = {
+        option: _number(spec.name, option, value)
+        for option, value in spec.options.items()
+        if option != "family"
+    }
+    return Traits(family=family, **numbers)
+
+
+def _number(model: str, option: str, value: Any) -> float:
+    if option not in RANGES:
+        known = [*RANGES, "family"]
+        close = get_close_matches(option, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}"
+        raise UsageError(f"simulated model {model}: no option is called {option!r}; {hint}")
+    low, high = RANGES[option]
+    # A boolean is an int to Python, but `skill: true` is a slip.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise UsageError(
+            f"simulated model {model}: {option} must be a number from {low:g} to {high:g}; it is {value!r}"
+        )
+    return float(value)
+
+
+def parse_model_option(text: str, defaults: Mapping[str, float] | None = None) -> ModelSpec:
+    """Read ``NAME`` or ``NAME:option=value,…`` as the command line gives it.
+
+    A name may hold a colon itself (``llama3:8b``): options begin at the first colon that
+    ``word=`` follows. ``defaults`` are options that hold where the text gives no others.
+
+    Raises
+    ------
+    UsageError
+        no name, an option without a value or given twice, and all that `traits_of` refuses.
+    """
+    cut = re.search(r":\s*\w*\s*=", text)
+    name = (text[: cut.start()] if cut else text).strip()
+    pairs = text[cut.start() + 1 :].split(",") if cut else []
+    if not name:
+        raise UsageError(f"{text!r} names no model; write NAME or NAME:skill=0.8,noise=0.1")
+    tail = name.rpartition(":")[2].strip()
+    if tail in (*RANGES, "family", ""):
+        raise UsageError(f"{text!r}: an option needs a value; write NAME:skill=0.8,noise=0.1")
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        option, equals, value = (part.strip() for part in pair.partition("="))
+        if not (option and equals and value):
+            raise UsageError(f"{text!r}: {pair!r} is no option=value; write NAME:skill=0.8,noise=0.1")
+        if option in options:
+            raise UsageError(f"{text!r}: {option} is given twice; keep one of them")
+        options[option] = value if option == "family" else _parsed(value)
+    spec = ModelSpec(name=name, interface="simulated", model=name, options={**(defaults or {}), **options})
+    traits_of(spec)
+    return spec
+
+
+def _parsed(value: str) -> float | str:
+    """The number that ``value`` writes, or ``value`` itself, for `traits_of` to refuse."""
+    try:
+        return float(value)
+    except ValueError:
+        return value
