@@ -176,7 +176,7 @@ class RunReader:
     def _tables(self, paths: Mapping[str, Sequence[Path]]) -> tuple[Damage, ...]:
         files_of = {phase: [_literally(path) for path in found] for phase, found in paths.items()}
         surveys = [self._plan_count(stage, files_of[stage.phase]) for stage in STAGES]
-        terms = sorted(set().union(*(plan_count.terms for plan_count in surveys)))
+        terms = sorted(set().union(*(surveyed.terms for surveyed in surveys)))
         self._db.execute("CREATE TABLE terms AS SELECT unnest(?::VARCHAR[]) AS term", [terms])
         self._db.execute("CREATE TYPE term AS ENUM (SELECT term FROM terms)")
         for stage in STAGES:
@@ -195,7 +195,7 @@ class RunReader:
                 f"(SELECT {counts} FROM {stage.table} GROUP BY key)"
             )
         self._db.execute(VIEWS)
-        return tuple(damage for plan_count in surveys for damage in plan_count.damage)
+        return tuple(damage for surveyed in surveys for damage in surveyed.damage)
 
     def _plan_count(self, stage: Stage, files: list[str]) -> _Survey:
         groups = self._db.execute(

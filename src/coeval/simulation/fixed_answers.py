@@ -50,7 +50,7 @@ FIXED_ANSWERS: tuple[Demand, ...] = (
         r"at least one consonant cluster",
         "Plants grow strong from springs.",
     ),
-    fixed("syllables", "syllables", r"odd and even numbers of syllables", "The run_flow was open."),
+    fixed("syllables", "syllables", r"odd and even numbers of syllables", "The river was open."),
     fixed(
         "three vowels",
         "types of vowels",

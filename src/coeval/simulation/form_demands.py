@@ -15,7 +15,7 @@ _LIMIT = re.compile(
 _STRICT = re.compile(r"less|fewer|under|below|shorter", re.IGNORECASE)
 _NO_LESS = re.compile(r"\b(?:no|not) (?:less|fewer)", re.IGNORECASE)
 _COUNTED_PARTS = re.compile(
-    rf"{NUMBER}[- ](?:\w+ ){{0,2}}?(?:sections?|paragraphs?|parts?|days?|chapters?|points?|setups?)\b",
+    rf"{NUMBER}[- ](?:\w+ ){{0,2}}?(?:sections?|paragraphs?|parts?|days?|chapters?|points?|scenes?)\b",
     re.IGNORECASE,
 )
 

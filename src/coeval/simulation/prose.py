@@ -6,7 +6,7 @@ from coeval.simulation.draws import Draws
 
 _SUBJECTS = (
     "The first report", "A careful reader", "The local team", "An early draft", "The second witness",
-    "The annual review", "A recent plan_count", "The night shift", "One of the authors", "The longer version",
+    "The annual review", "A recent survey", "The night shift", "One of the authors", "The longer version",
     "A colleague", "The usual method",
 )  # fmt: skip
 _VERBS = (

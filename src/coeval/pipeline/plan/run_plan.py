@@ -1,6 +1,6 @@
 """What a run is to hold, and what of it is owed: owed = planned − recorded.
 
-`plan_count` walks a whole plan to count it, `run_flow` to do what is owed; both ask the plan, and so agree.
+`count_plan` walks a whole plan to count it, `run_flow` to do what is owed; both ask the plan, and so agree.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ class TitleCase(Instruction, frozen=True):
 
 class OutputTemplate(Instruction, frozen=True):
     """ "Use this exact template for your response: My Answer: [answer] My Conclusion: [conclusion]
-    Future Outlook: [preview]": the three headings stand in it, in any order."""
+    Future Outlook: [outlook]": the three headings stand in it, in any order."""
 
     id = "format:output_template"
 
