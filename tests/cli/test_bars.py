@@ -90,7 +90,7 @@ def test_of_more_phases_than_lines_those_in_progress_are_shown() -> None:
     assert lines[-1] == "… 91 more"
 
 
-@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("columns", [64, 80, 200])
 def test_bars_on_a_terminal(lab: Lab, columns: int) -> None:
     seen = on_terminal([*COEVAL, "run", "--config", lab.file], columns, cwd=lab.folder)
     assert seen.code == 0

@@ -19,6 +19,8 @@ from coeval.pipeline.config.load_file import load_config
 Write: TypeAlias = Callable[[int], str]
 """The text of a file with so many mistakes."""
 
+pytestmark = pytest.mark.slow
+
 MODEL = "models: [{name: m, interface: simulated, roles: [teacher, student, judge]}]\n"
 TASK = (
     "tasks: [{name: t, description: d, target_attributes: {a: [b]}, sampling: {total: 1}, rubric: {q: w}}]\n"

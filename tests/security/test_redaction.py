@@ -162,4 +162,5 @@ def test_a_text_full_of_beginnings_takes_no_longer_than_its_length_asks_for() ->
     secret = "sk-proj-9aK2mQ7xR4vT1zW8"
     text = f"x {secret[:11]} " * 80_000
     assert Redactor([secret]).answer(f"{text}{secret}.") == f"{text}{REDACTED}."
-    assert not any(piece in Redactor([secret]).message(text) for piece in pieces(secret))
+    message = Redactor([secret]).message(text)
+    assert not any(piece in message for piece in pieces(secret))
