@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from coeval.cli import main as cli
-from coeval.cli.eval_framework.command import app as eval_framework
+from coeval.cli.eval_framework.command import make_app as eval_framework
 from coeval.core.records import LABELS_KEY
 from coeval.models.catalog import HOSTS, Host
 from coeval.pipeline.config import rules
@@ -52,7 +52,7 @@ def eval_framework_page() -> str:
         "# The `eval-framework` command\n",
         "Published benchmarks on one model. What each task asks, judges and reports stands in "
         "[benchmarks.md](benchmarks.md), where its data come from in [datasets.md](datasets.md).\n",
-        _help(typer.main.get_command(eval_framework), "eval-framework"),
+        _help(typer.main.get_command(eval_framework()), "eval-framework"),
     ]
     return "\n".join(parts)
 
@@ -169,7 +169,7 @@ def _rules() -> str:
 
 
 def _interfaces() -> str:
-    told = " and ".join(f"`{host.name}`" for host in HOSTS.values() if host.takes_labels)
+    told = " and ".join(f"`{host.name}`" for host in HOSTS.own.values() if host.takes_labels)
     simulated = ", ".join(f"`{name}` {lo:g}–{hi:g}" for name, (lo, hi) in RANGES.items())
     about = (
         "Who serves a model. A key is looked for in the model's `access_key`, then in the key file "
@@ -187,7 +187,7 @@ def _interfaces() -> str:
     )
     rows = [
         (f"`{h.name}`", f"`{h.url}`" if h.url else "", ", ".join(_variables(h)), _state(h))
-        for h in HOSTS.values()
+        for h in HOSTS.own.values()
     ]
     return f"## Interfaces\n\n{about}\n\n{_table(('interface', 'address', 'environment', 'asked'), rows)}"
 

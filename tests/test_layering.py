@@ -87,6 +87,7 @@ WRITERS = {
 }
 LOOP_STARTERS = {"api/stoppable.py": "the synchronous face of the Python interface"}
 BROAD_EXCEPTS = {
+    "core/entry_points.py": "loading another package runs its code, and the error must name it",
     "engine/execute.py": "one work item's bug must not end the run",
     "cli/ending.py": "the process: whatever it is becomes a message and an exit code",
     "benchmarks/run/task_run.py": "one task's bug must not cost the other tasks their scores",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from coeval.cli.eval_framework.command import app as eval_framework
+from coeval.cli.eval_framework.command import make_app as eval_framework
 from coeval.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -82,7 +82,7 @@ def commands(group: Any, path: str = "") -> dict[str, Any]:
 
 COEVAL: Any = typer.main.get_command(app)
 COMMANDS = {name: command for name, command in commands(COEVAL).items() if not command.hidden}
-EVALUATE: Any = typer.main.get_command(eval_framework)
+EVALUATE: Any = typer.main.get_command(eval_framework())
 KNOWN_OPTIONS = options(EVALUATE) | options(COEVAL).union(*map(options, COMMANDS.values()))
 
 

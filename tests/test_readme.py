@@ -17,7 +17,7 @@ import typer
 from cli.terminal import on_terminal
 
 from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
-from coeval.cli.eval_framework.command import app as eval_framework
+from coeval.cli.eval_framework.command import make_app as eval_framework
 from coeval.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -113,7 +113,7 @@ def test_a_command_of_the_readme_is_understood(words: list[str]) -> None:
     ids=lambda words: " ".join(words[:5]),
 )
 def test_an_evaluation_of_the_readme_is_understood(words: list[str]) -> None:
-    command: Any = typer.main.get_command(eval_framework)
+    command: Any = typer.main.get_command(eval_framework())
     assert command.make_context(words[0], words[1:]).params["tasks"]
 
 

@@ -40,7 +40,7 @@ class Stopped(Invented):
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench = Bench(tmp_path / "out", monkeypatch)
-    monkeypatch.setitem(TASKS, Stopped.name, Stopped)
+    monkeypatch.setitem(TASKS.own, Stopped.name, Stopped)
     return bench
 
 

@@ -23,7 +23,8 @@ from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.task_summary import TaskSummary
 from coeval.cli import streams
-from coeval.cli.eval_framework.command import app, main
+from coeval.cli.eval_framework.command import main
+from coeval.cli.eval_framework.command import make_app as eval_framework
 from coeval.cli.eval_framework.report import show
 from coeval.cli.eval_framework.spec_of_flags import evaluation_of
 from coeval.core.errors import UsageError
@@ -73,7 +74,7 @@ def asked(*arguments: object, keys: dict[str, str] | None = None) -> EvalSpec:
     """What a command line asks for."""
     import typer.main
 
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(eval_framework())
     context = command.make_context("eval-framework", [str(argument) for argument in arguments])
     flags = {**context.params, "output_dir": Path(context.params["output_dir"])}
     found = Keys.load(None, env=keys or {}, cwd=Path.cwd(), home=Path.cwd())

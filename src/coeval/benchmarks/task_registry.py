@@ -9,6 +9,7 @@ from coeval.benchmarks.tasks.healthbench import HealthBench
 from coeval.benchmarks.tasks.ifbench.ifbench_task import IFBench
 from coeval.benchmarks.tasks.ifeval.ifeval_task import IFEval
 from coeval.benchmarks.tasks.writingbench import WritingBench
+from coeval.core.entry_points import Registry
 
 __all__ = ["PREFIX", "TASKS"]
 
@@ -17,4 +18,12 @@ PREFIX = "coeval:"
 
 _KINDS: tuple[type[Benchmark], ...] = (IFEval, IFBench, WritingBench, HealthBench, ArenaHard, AlpacaEval)
 
-TASKS: dict[str, type[Benchmark]] = {kind.name: kind for kind in _KINDS}
+TASKS: Registry[type[Benchmark]] = Registry(
+    "coeval.benchmarks",
+    {kind.name: kind for kind in _KINDS},
+    wanted="a subclass of coeval.benchmarks.benchmark.Benchmark",
+    accepts=lambda name, found: (
+        isinstance(found, type) and issubclass(found, Benchmark) and getattr(found, "name", None) == name
+    ),
+)
+"""Other packages bring theirs in the entry point group ``coeval.benchmarks``."""

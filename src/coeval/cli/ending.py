@@ -7,9 +7,8 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
-
-import typer
 
 from coeval.cli.entry import INTERRUPTED
 from coeval.cli.log_warnings import show_log_warnings
@@ -22,7 +21,7 @@ UNAVAILABLE = 2
 ALL_SAVED = "Interrupted; what was finished is on disk."
 
 
-def run_to_exit(app: typer.Typer, face: Face) -> None:
+def run_to_exit(command_line: Callable[[], object], face: Face) -> None:
     """Run a command line, whose words messages use; always raises SystemExit.
 
     Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 130 interrupted.
@@ -31,7 +30,7 @@ def run_to_exit(app: typer.Typer, face: Face) -> None:
     show_log_warnings()
     try:
         with spoken_by(face):
-            app()
+            command_line()
     except SystemExit as end:
         if (interruption := _interruption(end)) is not None:
             raise SystemExit(_tell_interruption(interruption)) from None

@@ -2,14 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import Any
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, TypeVar
 
-from coeval.core.errors import UsageError
+from coeval.core.errors import CoevalError, UsageError, named
 
-__all__ = ["brought", "loaded"]
+__all__ = ["Registry", "loaded"]
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T]):
+    """Things by name: our ``own``, then those that installed packages bring in an entry point ``group``.
+
+    Other packages are looked for when a name is asked for that is none of ours, or all names are. The name
+    is that of the entry point; ``accepts`` tells whether an object is ``wanted``, of which messages speak.
+
+    Raises
+    ------
+    UsageError
+        (by whatever looks for other packages) one of them cannot be loaded, is no such thing, or has a name
+        that is taken; the message names its package.
+    """
+
+    def __init__(
+        self, group: str, own: Mapping[str, T], *, wanted: str, accepts: Callable[[str, Any], bool]
+    ) -> None:
+        self.own = dict(own)
+        self._group = group
+        self._wanted = wanted
+        self._accepts = accepts
+        self._brought: dict[str, T] | None = None
+
+    def __getitem__(self, name: str) -> T:
+        return self.own[name] if name in self.own else self._others()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self.own, **self._others()})
+
+    def __len__(self) -> int:
+        return len({**self.own, **self._others()})
+
+    def _others(self) -> Mapping[str, T]:
+        if self._brought is None:
+            points = sorted(entry_points(group=self._group), key=lambda point: (point.name, point.value))
+            brought: dict[str, T] = {}
+            for point in points:
+                if point.name in self.own or point.name in brought:
+                    raise UsageError(f"{self._about(point)}: the name {point.name} is taken; rename it there")
+                brought[point.name] = self._load(point)
+            self._brought = brought
+        return self._brought
+
+    def _load(self, point: EntryPoint) -> T:
+        way_out = "reinstall or remove that package"
+        found: T = _guarded(point.load, self._about(point), way_out)
+        if not self._accepts(point.name, found):
+            raise UsageError(f"{self._about(point)} is not {self._wanted} with that name; {way_out}")
+        return found
+
+    def _about(self, point: EntryPoint) -> str:
+        package = point.dist.name if point.dist is not None else "another package"
+        return f"{point.name} ({point.value}), which {package} brings as one of {self._group},"
 
 
 def loaded(place: str, wanted_by: str) -> Any:
@@ -21,27 +77,17 @@ def loaded(place: str, wanted_by: str) -> Any:
         there is no such place, or it cannot be imported.
     """
     module, colon, name = place.partition(":")
+    if not colon:
+        raise UsageError(f"{wanted_by}: {place} is not known here; a place in a package is `module:name`")
+    return _guarded(
+        lambda: getattr(import_module(module), name), f"{wanted_by}: {place}", "reinstall its package"
+    )
+
+
+def _guarded(load: Callable[[], Any], what: str, way_out: str) -> Any:
     try:
-        if colon:
-            return getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"{wanted_by}: {place} cannot be loaded ({error}); reinstall its package") from error
-    raise UsageError(f"{wanted_by}: {place} is not known here; a place of another package is `module:name`")
-
-
-def brought(group: str) -> Iterator[tuple[str, Any]]:
-    """What installed packages bring in an entry point group: (name, object), by name.
-
-    Raises
-    ------
-    UsageError
-        one of them cannot be imported.
-    """
-    for point in sorted(entry_points(group=group), key=lambda point: point.name):
-        try:
-            yield point.name, point.load()
-        except (ImportError, AttributeError) as error:
-            raise UsageError(
-                f"{point.name} ({point.value}), which an installed package brings as one of {group}, "
-                f"cannot be loaded ({error}); reinstall or remove that package"
-            ) from error
+        return load()
+    except CoevalError:
+        raise
+    except Exception as error:  # another package's code runs here, and the user is told whose it is
+        raise UsageError(f"{what} cannot be loaded ({named(error)}); {way_out}") from error

@@ -7,14 +7,14 @@ A row says how a host is reached and what it understands; how its dialect is spo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from coeval.core.entry_points import brought
+from coeval.core.entry_points import Registry
 
-__all__ = ["HOSTS", "Host", "Hosts", "Structured"]
+__all__ = ["HOSTS", "Host", "Structured"]
 
 Structured: TypeAlias = Literal["json_schema", "json_object", "none"]
 
@@ -203,37 +203,11 @@ _ROWS = (
 )
 
 
-class Hosts(Mapping[str, Host]):
-    """The hosts by name: our own, and those that other packages bring as `Host` rows in the entry point
-    group ``coeval.hosts``. These are looked for when a name is asked for that is none of ours, or all names
-    are; our own cannot be replaced.
-    """
-
-    def __init__(self, rows: Iterable[Host]) -> None:
-        self._own = {host.name: host for host in rows}
-        self._brought: dict[str, Host] | None = None
-
-    def __getitem__(self, name: str) -> Host:
-        own = self._own.get(name)
-        return own if own is not None else self._others()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({**self._own, **self._others()})
-
-    def __len__(self) -> int:
-        return len(self._own) + len(self._others())
-
-    @property
-    def own(self) -> tuple[str, ...]:
-        """The names of those that come with this package."""
-        return tuple(self._own)
-
-    def _others(self) -> Mapping[str, Host]:
-        if self._brought is None:
-            hosts = (host for _, host in brought("coeval.hosts"))
-            self._brought = {host.name: host for host in hosts if host.name not in self._own}
-        return self._brought
-
-
-HOSTS = Hosts(_ROWS)
-"""Every interface a model may name, but `auto`, which is resolved to one of these."""
+HOSTS: Registry[Host] = Registry(
+    "coeval.hosts",
+    {host.name: host for host in _ROWS},
+    wanted="a coeval.models.catalog.Host",
+    accepts=lambda name, found: isinstance(found, Host) and found.name == name,
+)
+"""Every interface a model may name, but `auto`, which is resolved to one of these; other packages bring
+theirs in the entry point group ``coeval.hosts``."""

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from coeval.core.entry_points import loaded
+from coeval.core.errors import UsageError
 from coeval.models.catalog import Host
 from coeval.models.keys import Credential
 
@@ -64,7 +65,10 @@ def signer_of(host: Host, credential: Credential | None) -> Signer | None:
     Raises
     ------
     UsageError
-        a host of another package names a signer that is not there.
+        a host of another package names a signer that is not there, or is none.
     """
-    maker: SignerMaker = SIGNERS[host.signer] if host.signer in SIGNERS else loaded(host.signer, host.name)
-    return maker(credential)
+    maker = SIGNERS[host.signer] if host.signer in SIGNERS else loaded(host.signer, host.name)
+    signer = maker(credential) if callable(maker) else maker
+    if signer is not None and not isinstance(signer, Signer):
+        raise UsageError(f"{host.name}: {host.signer} makes no Signer; reinstall its package")
+    return signer

@@ -23,12 +23,15 @@ from coeval.analysis.pairwise.pairwise_models import (
     switched_order,
 )
 from coeval.benchmarks.assets import read_records
+from coeval.benchmarks.assets.checkout import fetched_from_hub
+from coeval.benchmarks.assets.manifest import SourceFailed
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import mean_metric, settle, with_responses, write_lines
 from coeval.benchmarks.run.task_folder import file_name
-from coeval.benchmarks.tasks.alpaca_published import DIFFICULTY, GAMED, published_lengths
+from coeval.benchmarks.task_option import TaskOption
+from coeval.benchmarks.tasks.alpaca_published import BASELINE, DIFFICULTY, GAMED, published_lengths
 from coeval.benchmarks.tasks.alpaca_remarks import remarks_on
-from coeval.core.errors import BadRequest, NotFound
+from coeval.core.errors import BadRequest, NotFound, UsageError
 from coeval.core.foreign import convert
 from coeval.core.ids import judgment_id
 from coeval.core.model import Model
@@ -45,6 +48,20 @@ LONG_REPLY = 4096
 """Tokens for a judge that reasons, or answers in words."""
 
 DRAW = 1.5
+_FILE = "alpaca_eval_gpt4_baseline.json"
+_REFERENCE = TaskOption(
+    name="alpaca-eval-reference",
+    kind=Path,
+    help="Instructions with reference outputs (JSON).",
+    fills=BASELINE,
+)
+_DATASET = TaskOption(
+    name="alpaca-eval-hf-dataset",
+    kind=str,
+    help="Hub dataset to fetch the reference from.",
+    shown_default="tatsu-lab/alpaca_eval",
+    metavar="REPO",
+)
 _MARK, _END = "<|im_start|>", "<|im_end|>"
 
 
@@ -54,7 +71,8 @@ class AlpacaEval(Benchmark):
     name = "alpaca-eval"
     needs_judge = True
     official_judge = "gpt-4-1106-preview"
-    assets: ClassVar[tuple[str, ...]] = ("alpaca-eval/baseline", "alpaca-eval/judge")
+    options: ClassVar[tuple[TaskOption, ...]] = (_REFERENCE, _DATASET)
+    assets: ClassVar[tuple[str, ...]] = (BASELINE, "alpaca-eval/judge")
     optional_assets: ClassVar[tuple[str, ...]] = (GAMED, DIFFICULTY)
 
     def __init__(self, settings: TaskSettings) -> None:
@@ -63,8 +81,21 @@ class AlpacaEval(Benchmark):
         self._messages = chatml(self._template)
         self.manner: Manner = "logprobs"
 
+    @classmethod
+    def given_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
+        """Also the reference of another dataset than the official one."""
+        repository, found = values[_DATASET.name], {}
+        if repository not in (None, _DATASET.shown_default):
+            try:
+                found[BASELINE] = fetched_from_hub(repository, _FILE)
+            except SourceFailed as error:
+                raise UsageError(
+                    f"{_DATASET.flag} {repository}: {error}; give the file with {_REFERENCE.flag}"
+                ) from error
+        return found | super().given_files(values)
+
     def items(self) -> Sequence[Item]:
-        records = read_records(self.settings.assets["alpaca-eval/baseline"])
+        records = read_records(self.settings.assets[BASELINE])
         return [
             Item(str(number), (Message("user", record["instruction"]),), record)
             for number, record in enumerate(records)

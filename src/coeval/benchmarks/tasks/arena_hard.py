@@ -24,9 +24,11 @@ from coeval.analysis.pairwise.pairwise_models import (
 )
 from coeval.analysis.pairwise.rates import Rate
 from coeval.benchmarks.assets import read_records
+from coeval.benchmarks.assets.checkout import checked_out
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import Outcomes, settle, with_responses, write_lines
 from coeval.benchmarks.run.task_folder import file_name
+from coeval.benchmarks.task_option import TaskOption
 from coeval.core.errors import UsageError
 from coeval.core.ids import judgment_id
 from coeval.core.records import Completion, Message, Request
@@ -40,6 +42,18 @@ BASELINES = {"hard_prompt": O3_MINI, "coding": O3_MINI, "math": O3_MINI, "creati
 _ANSWERS = {O3_MINI: "arena-hard/baseline_o3_mini", GEMINI: "arena-hard/baseline_gemini"}
 _CREATIVE = "creative_writing"
 
+_FILES = {
+    "arena-hard/questions": "data/{benchmark}/question.jsonl",
+    _ANSWERS[O3_MINI]: f"data/{{benchmark}}/model_answer/{O3_MINI}.jsonl",
+    _ANSWERS[GEMINI]: f"data/{{benchmark}}/model_answer/{GEMINI}.jsonl",
+}
+"""Asset → where it lies in a checkout."""
+_CHECKOUT = Path(".external/arena-hard-auto")
+_FOLDER = TaskOption(name="arena-hard-dir", kind=Path, help="A checkout of arena-hard-auto, for its data.")
+_BENCHMARK = TaskOption(
+    name="arena-hard-benchmark", kind=str, help="Which of its benchmarks.", default="arena-hard-v2.0"
+)
+
 
 class ArenaHard(Benchmark):
     """Each category's score, plain and style-controlled, in percent."""
@@ -47,6 +61,7 @@ class ArenaHard(Benchmark):
     name = "arena-hard"
     needs_judge = True
     official_judge = "gpt-4.1"
+    options: ClassVar[tuple[TaskOption, ...]] = (_FOLDER, _BENCHMARK)
     assets: ClassVar[tuple[str, ...]] = (
         "arena-hard/questions",
         *_ANSWERS.values(),
@@ -60,6 +75,22 @@ class ArenaHard(Benchmark):
         self._system = self._text("arena-hard/judge_system")
         self._creative = self._text("arena-hard/judge_system_creative")
         self._prompt = self._text("arena-hard/judge_prompt")
+
+    @classmethod
+    def given_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
+        """Those of a checkout; where none is named, what the cache lacks is taken from ``.external/``."""
+        benchmark, folder = values[_BENCHMARK.name], values[_FOLDER.name]
+        if benchmark != _BENCHMARK.default and folder is None:
+            if not _CHECKOUT.is_dir():
+                raise UsageError(
+                    f"{_BENCHMARK.flag} {benchmark}: only {_BENCHMARK.default} can be fetched; "
+                    f"name a checkout that holds it with {_FOLDER.flag}"
+                )
+            folder = _CHECKOUT
+        files = {asset: path.format(benchmark=benchmark) for asset, path in _FILES.items()}
+        if folder is None:
+            return checked_out(_CHECKOUT, files)
+        return {asset: _FOLDER.existing(folder / path) for asset, path in files.items()}
 
     def _text(self, asset: str) -> str:
         return self.settings.assets[asset].read_text(encoding="utf-8")

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from coeval import __version__
+from coeval.benchmarks.task_registry import TASKS
 from coeval.cli.ending import run_to_exit
+from coeval.cli.eval_framework.task_flags import GroupedByTask, with_task_options
 from coeval.cli.log_level import LogLevel
 from coeval.cli.starting import nothing_begun
 from coeval.core.options import Face
 
-app = typer.Typer(
-    name="eval-framework",
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+
+def make_app() -> typer.Typer:
+    """The command with the options of all tasks that there are.
+
+    Raises
+    ------
+    UsageError
+        another package's benchmark cannot be used.
+    """
+    app = typer.Typer(
+        name="eval-framework",
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.command(cls=GroupedByTask)(with_task_options(evaluate))
+    return app
 
 
 def _version(wanted: bool) -> None:
@@ -28,7 +41,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.command()
 @nothing_begun()
 def evaluate(
     tasks: Annotated[
@@ -36,8 +48,8 @@ def evaluate(
         typer.Option(
             "--tasks",
             "--task",
-            help="Comma-separated or repeated: ifeval, ifbench, writingbench, healthbench, arena-hard, "
-            "alpaca-eval, coeval:PATH_TO_RUN. Example: --tasks ifeval,ifbench",
+            help=f"Comma-separated or repeated: {', '.join(TASKS)}, coeval:PATH_TO_RUN. "
+            "Example: --tasks ifeval,ifbench",
             metavar="NAME,…",
         ),
     ] = None,
@@ -110,50 +122,6 @@ def evaluate(
     judge_top_p: Annotated[float | None, typer.Option(min=0, max=1, help="Likewise.")] = None,
     judge_top_k: Annotated[int | None, typer.Option(help="Likewise.")] = None,
     judge_max_tokens: Annotated[int | None, typer.Option(min=1, help="Likewise.")] = None,
-    ifeval_input: Annotated[
-        Path | None, typer.Option("--ifeval-input", help="Your own prompts, in place of the official ones.")
-    ] = None,
-    ifeval_responses: Annotated[
-        Path | None,
-        typer.Option(
-            "--ifeval-responses", help="Score these: JSONL of {key or prompt, response}. Asks nobody."
-        ),
-    ] = None,
-    ifbench_dir: Annotated[
-        Path | None, typer.Option("--ifbench-dir", help="A checkout of IFBench, for its prompts.")
-    ] = None,
-    ifbench_input: Annotated[Path | None, typer.Option("--ifbench-input", help="Your own prompts.")] = None,
-    ifbench_responses: Annotated[
-        Path | None, typer.Option("--ifbench-responses", help="As --ifeval-responses.")
-    ] = None,
-    writingbench_query: Annotated[
-        Path | None, typer.Option("--writingbench-query", help="Your own queries with criteria.")
-    ] = None,
-    writingbench_write_excel: Annotated[
-        bool, typer.Option("--writingbench-write-excel", help="Also write scores.xlsx.")
-    ] = False,
-    healthbench_data: Annotated[
-        Path | None, typer.Option("--healthbench-data", help="Conversations with rubrics, such as all 5,000.")
-    ] = None,
-    arena_hard_dir: Annotated[
-        Path | None, typer.Option("--arena-hard-dir", help="A checkout of arena-hard-auto, for its data.")
-    ] = None,
-    arena_hard_benchmark: Annotated[
-        str, typer.Option("--arena-hard-benchmark", help="Which of its benchmarks.")
-    ] = "arena-hard-v2.0",
-    alpaca_eval_reference: Annotated[
-        Path | None,
-        typer.Option("--alpaca-eval-reference", help="Instructions with reference outputs (JSON)."),
-    ] = None,
-    alpaca_eval_hf_dataset: Annotated[
-        str | None,
-        typer.Option(
-            "--alpaca-eval-hf-dataset",
-            help="Hub dataset to fetch the reference from.",
-            show_default="tatsu-lab/alpaca_eval",
-            metavar="REPO",
-        ),
-    ] = None,
     keys: Annotated[Path | None, typer.Option("--keys", help="Key file, read first.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all summaries as JSON on stdout.")] = False,
     log_level: Annotated[
@@ -162,6 +130,7 @@ def evaluate(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    **of_tasks: Any,
 ) -> None:
     """Score a model on published benchmarks: ask it, judge its answers, report with intervals.
 
@@ -179,12 +148,12 @@ def evaluate(
     Exit codes: 0 complete, 1 wrong request, 2 a model is unavailable,
     3 finished with gaps or a failed task, 130 interrupted (finished work is on disk).
     """
-    flags = {name: value for name, value in locals().items() if name != "version"}
+    flags = {name: value for name, value in locals().items() if name not in ("version", "of_tasks")}
     from coeval.cli.eval_framework.eval_report import run_and_report
 
-    raise typer.Exit(run_and_report(flags))
+    raise typer.Exit(run_and_report(flags | of_tasks))
 
 
 def main() -> None:
     """Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 130 interrupted."""
-    run_to_exit(app, Face.EVAL_FRAMEWORK)
+    run_to_exit(lambda: make_app()(), Face.EVAL_FRAMEWORK)

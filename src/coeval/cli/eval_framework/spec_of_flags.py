@@ -12,8 +12,8 @@ import msgspec
 from yarl import URL
 
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
+from coeval.benchmarks.task_option import RESPONSES, TaskOption
 from coeval.benchmarks.task_registry import PREFIX, TASKS
-from coeval.cli.eval_framework.asset_sources import ARENA_BENCHMARK, given_files
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.models.catalog import HOSTS
@@ -25,8 +25,6 @@ Flags = Mapping[str, Any]
 LOCAL = "huggingface"
 TOP_K = 20
 _TAKES_TOP_K = frozenset({"vllm", LOCAL, "simulated", "openrouter", "deepinfra"})
-_OPTIONS = ("writingbench_write_excel", "arena_hard_benchmark")
-_RESPONSES = {"ifeval": "ifeval_responses", "ifbench": "ifbench_responses"}
 
 
 class Address(NamedTuple):
@@ -70,7 +68,7 @@ def task_names(flags: Flags) -> tuple[str, ...]:
     """The tasks by name, each once; those with given responses where none is named."""
     given = [name.strip() for part in flags["tasks"] or () for name in part.split(",") if name.strip()]
     names = [name if name.startswith(PREFIX) else name.replace("_", "-") for name in given]
-    names = names or [task for task, flag in _RESPONSES.items() if flags[flag] is not None]
+    names = names or list(_given_responses(flags))
     if not names:
         raise UsageError(f"name the tasks: --tasks {','.join(TASKS)} (or some of them, or {PREFIX}PATH)")
     for name in names:
@@ -83,12 +81,9 @@ def task_names(flags: Flags) -> tuple[str, ...]:
 
 def idle_options(flags: Flags, names: Iterable[str]) -> str | None:
     """A sentence about options of tasks that are not among ``names``, if there are any."""
-    begins = tuple(f"{task.replace('-', '_')}_" for task in TASKS if task not in names)
-    idle = [
-        f"--{flag.replace('_', '-')}"
-        for flag, value in flags.items()
-        if flag.startswith(begins) and value not in (None, False, ARENA_BENCHMARK)
-    ]
+    others = (kind for task, kind in TASKS.items() if task not in names)
+    options = (option for kind in others for option in kind.options)
+    idle = [option.flag for option in options if flags[option.parameter] != option.default]
     return f"without effect, since their tasks are not among --tasks: {', '.join(idle)}" if idle else None
 
 
@@ -98,7 +93,7 @@ def _check(flags: Flags, names: Sequence[str]) -> None:
 
 
 def _problems(flags: Flags, names: Sequence[str]) -> Iterator[str]:
-    given = {task for task, flag in _RESPONSES.items() if flags[flag] is not None}
+    given = _given_responses(flags)
     if flags["inference_only"] and flags["judge_only"]:
         yield "--inference-only and --judge-only exclude each other; give one of them"
     if flags["local"] and flags["base_url"] is not None:
@@ -107,13 +102,13 @@ def _problems(flags: Flags, names: Sequence[str]) -> Iterator[str]:
     if flags["judge_only"] and ruled:
         yield (
             f"--judge-only: {', '.join(ruled)} are scored by rules, without a judge; leave them out "
-            "(given answers are scored with --ifeval-responses and --ifbench-responses)"
+            f"(given answers are scored with {' and '.join(o.flag for o in _taking_responses().values())})"
         )
     asking = [name for name in names if name not in given]
     if flags["model"] is None and asking and not (flags["judge_only"] and flags["judge_model"]):
         yield f"--model is needed for {', '.join(asking)}"
-    for task in given - set(names):
-        yield f"--{task}-responses is given, and {task} is not among --tasks; add it"
+    for task in given.keys() - set(names):
+        yield f"{_taking_responses()[task].flag} is given, and {task} is not among --tasks; add it"
     if given and flags["num_runs"] > 1:
         yield "--num-runs asks for several samples, and given responses are one; leave one of them out"
 
@@ -190,12 +185,26 @@ def _sampling(flags: Flags, tested: ModelSpec | None) -> dict[str, Any]:
 
 
 def _request(name: str, flags: Flags) -> TaskRequest:
-    responses: Path | None = flags[_RESPONSES[name]] if name in _RESPONSES else None
+    if name.startswith(PREFIX):
+        return TaskRequest(name=name)
+    kind = TASKS[name]
+    values = {option.name: flags[option.parameter] for option in kind.options}
+    responses = _given_responses(flags).get(name)
     if responses is not None and not responses.is_file():
-        raise UsageError(f"--{name}-responses: there is no file {responses}")
-    return TaskRequest(
-        name=name,
-        given=given_files(name, flags),
-        options={option.replace("_", "-"): flags[option] for option in _OPTIONS},
-        responses=responses,
-    )
+        raise UsageError(f"{_taking_responses()[name].flag}: there is no file {responses}")
+    return TaskRequest(name=name, given=kind.given_files(values), options=values, responses=responses)
+
+
+def _taking_responses() -> dict[str, TaskOption]:
+    """Task → its option for answers that are there already."""
+    return {
+        task: option for task, kind in TASKS.items() for option in kind.options if option.fills == RESPONSES
+    }
+
+
+def _given_responses(flags: Flags) -> dict[str, Path]:
+    return {
+        task: path
+        for task, option in _taking_responses().items()
+        if (path := flags[option.parameter]) is not None
+    }

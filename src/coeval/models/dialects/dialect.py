@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from coeval.core.errors import BadRequest, ModelError
 from coeval.core.model import ModelSpec
@@ -23,6 +23,7 @@ class FieldRejected(BadRequest):
     field = ""
 
 
+@runtime_checkable
 class Dialect(Protocol):
     """How a host is asked over HTTP, and what its replies mean. It keeps nothing between calls.
 

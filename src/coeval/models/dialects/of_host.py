@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from coeval.core.entry_points import loaded
+from coeval.core.errors import UsageError
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.openai_chat import OPENAI_CHAT
@@ -24,9 +25,11 @@ def dialect_of(host: Host) -> Dialect:
     Raises
     ------
     UsageError
-        a host of another package names a dialect that is not there.
+        a host of another package names a dialect that is not there, or is none.
     """
     if ":" in host.dialect:
-        dialect: Dialect = loaded(host.dialect, host.name)
-        return dialect
+        found = loaded(host.dialect, host.name)
+        if not isinstance(found, Dialect) or isinstance(found, type):
+            raise UsageError(f"{host.name}: {host.dialect} is no Dialect; reinstall its package")
+        return found
     return _DIALECTS.get(host.dialect, OPENAI_CHAT)
