@@ -10,6 +10,9 @@ import pytest
 from cli.invoked import Command, Ended
 from pipeline.experiments import Lab, model, task
 
+from coeval.pipeline.config.schema import Phase
+from coeval.store.rundir import RunDir
+
 OWN = {"name": "exam", "roles": ["teacher"], "interface": "benchmark", "parameters": {"task": "story"}}
 
 
@@ -55,6 +58,61 @@ def test_status_repair_and_results_agree_on_a_damaged_run(lab: Lab, coeval: Comm
         shown = said(coeval(command, "--run", lab.path))
         assert "not there" not in shown
         assert "Fill the gaps" not in shown
+
+
+FLAWS: dict[str, tuple[Phase, str, dict[str, Any]]] = {
+    "an item without a value": ("data_generation", "story__ann__00001", {"prompt": None}),
+    "an answer without a value": ("response_collection", "story__ann__00001__ben", {"response": None}),
+    "a judgment without scores": ("evaluation", "story__ann__00001__ben__ann", {"scores": {}}),
+    "a level that is none": ("evaluation", "story__ann__00001__ben__ann", {"scores": {"plot": "Great"}}),
+    "an unknown factor": (
+        "evaluation",
+        "story__ann__00001__ben__ann",
+        {"scores": {"plot": "High", "style": "High", "humour": "Low"}},
+    ),
+    "another's name": ("evaluation", "story__ann__00001__ben__ann", {"judge_model_id": "ben"}),
+    "a field of another type": ("response_collection", "story__ann__00001__ben", {"attempts": "two"}),
+}
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_what_repair_finds_is_told_by_status_too(lab: Lab, coeval: Command, flaw: str) -> None:
+    phase, key, changes = FLAWS[flaw]
+    lab.edit(phase, key, **changes)
+    status, repair = coeval("status", "--run", lab.path), coeval("repair", "--run", lab.path, "--dry-run")
+    assert missing(status) == missing(repair) != ["0", "0", "0"]
+    invalid = next(line for line in repair.out.splitlines() if "invalid record" in line).partition(".")[0]
+    assert invalid in said(status)
+    assert status.out.startswith("exp: incomplete")
+
+
+@pytest.mark.parametrize("phase", ["data_generation", "response_collection"])
+def test_what_follows_from_a_lost_record_is_told_by_status_and_repair_alike(
+    lab: Lab, coeval: Command, phase: Phase
+) -> None:
+    lab.lose(phase, "story__ann__00001" if phase == "data_generation" else "story__ann__00001__ben")
+    status, repair = coeval("status", "--run", lab.path), coeval("repair", "--run", lab.path, "--dry-run")
+    assert missing(status) == missing(repair)
+    assert "invalid records; see coeval repair" in said(status)
+
+
+def test_a_torn_line_is_told_by_status_and_of_a_run_at_work_is_none(lab: Lab, coeval: Command) -> None:
+    path = next((lab.path / "phase5_evaluations").glob("*.jsonl"))
+    path.write_bytes(path.read_bytes()[:-20])
+    assert "1 invalid record; see coeval repair" in said(coeval("status", "--run", lab.path))
+    with RunDir(lab.path).locked():
+        assert "invalid" not in said(coeval("status", "--run", lab.path))
+
+
+def test_judgments_written_while_a_run_at_work_is_read_are_not_called_invalid(
+    lab: Lab, coeval: Command
+) -> None:
+    """Their answers came after the file of answers had been read."""
+    lab.lose("response_collection", "story__ann__00001__ben")
+    with RunDir(lab.path).locked():
+        shown = coeval("status", "--run", lab.path)
+    assert "invalid" not in said(shown)
+    assert missing(shown)[1] == "1"
 
 
 def test_tables_for_programs_hold_nothing_else(lab: Lab, coeval: Command) -> None:

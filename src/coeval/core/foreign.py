@@ -15,7 +15,7 @@ import msgspec
 
 from coeval.core.errors import Misshapen, Undecodable
 
-__all__ = ["convert", "decode", "decoder", "utf8", "whole_number"]
+__all__ = ["convert", "decode", "decoder", "lines_decoder", "utf8", "whole_number"]
 
 T = TypeVar("T")
 
@@ -63,6 +63,25 @@ def decoder(kind: type[T]) -> Callable[[bytes | str], T]:
             raise _undecodable(error) from error
 
     return decode_one
+
+
+def lines_decoder(kind: type[T]) -> Callable[[list[bytes]], list[T | Undecodable]]:
+    """`decoder` for many lines at once, quicker still: of each its value, or why it has none."""
+    read, read_one = msgspec.json.Decoder(kind).decode, decoder(kind)
+
+    def value_or_reason(line: bytes) -> T | Undecodable:
+        try:
+            return read_one(line)
+        except Undecodable as error:
+            return error
+
+    def decode_lines(lines: list[bytes]) -> list[T | Undecodable]:
+        try:
+            return list(map(read, lines))
+        except _RAISED:
+            return list(map(value_or_reason, lines))
+
+    return decode_lines
 
 
 def _after_mark(data: bytes | str | msgspec.Raw) -> bytes | str | None:

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from coeval.core.errors import StoreError, Undecodable
-from coeval.core.foreign import decode, decoder
+from coeval.core.foreign import decode, lines_decoder
 from coeval.store.jsonl import Appender, Lines, cut_torn_tail, groups_of_lines, line_at, torn_tail
 
 SYNC_RECORDS = 256
@@ -73,6 +73,10 @@ class Index(Generic[EntryT]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
+    def entries(self) -> Iterable[EntryT]:
+        """What is remembered of each id, in the order of the ids."""
+        return self._entries.values()
+
     def asked_in_vain(self, key: str) -> int:
         """The ``attempts`` of a failed record that came after the good one of an id; 0 if none did."""
         return self._in_vain.get(key, 0)
@@ -92,7 +96,7 @@ class Index(Generic[EntryT]):
         A line that is no such record is remembered in ``damaged`` and otherwise left out, as are
         the lines at the offsets that ``without`` names.
         """
-        read = decoder(part)
+        read = lines_decoder(part)
         entries, failed, known = self._entries, self._failed, len(self._entries)
         for path in paths:
             file = len(self._paths) << _OFFSET_BITS
@@ -100,12 +104,13 @@ class Index(Generic[EntryT]):
             left_out = () if path in instead else without.get(path, ())
             groups = [Lines(0, instead[path])] if path in instead else groups_of_lines(path)
             for end, texts in groups:
-                for text in texts:  # a million of them: nothing is called here that need not be
+                for text, record in zip(texts, read(texts), strict=True):  # a million: call nothing needless
                     offset, end = end, end + len(text)
                     if left_out and offset in left_out:
                         continue
                     try:
-                        record = read(text)
+                        if isinstance(record, Undecodable):
+                            raise record
                         key, is_failed = record.id, record.status == "failed"
                         if is_failed and key in entries and key not in failed:
                             self._in_vain[key] = record.attempts

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from coeval.pipeline.config.schema import Phase
     from coeval.pipeline.plan.recorded import Entry, EvaluationEntry, Recorded
     from coeval.pipeline.run_summary import ErrorLine
+    from coeval.pipeline.upkeep.quick_look import QuickLook
     from coeval.pipeline.upkeep.repair import Report
     from coeval.store.journal import Index
     from coeval.store.rundir import Meta, RunDir
@@ -38,25 +39,16 @@ def status(
     """
     from coeval.cli import streams
     from coeval.pipeline.existing_run import existing_run
+    from coeval.pipeline.upkeep.quick_look import quick_look
 
     if fetch_batches:
         raise not_yet("--fetch-batches", FETCH_BATCHES)
     folder = existing_run(run)
     console = streams.results()
-    report = _report(folder)
-    _show_meta(folder, report, console)
-    _show_phases(folder, report, console)
+    look = quick_look(folder)
+    _show_meta(folder, look.report, console)
+    _show_phases(folder, look, console)
     _show_errors(folder, console)
-
-
-def _report(folder: RunDir) -> Report | None:
-    """What the files hold and lack, as `coeval repair` finds it; None of a run that has not been started, or
-    is of the older layout."""
-    from coeval.pipeline.upkeep.repair import Wanted, inspect
-    from coeval.store.legacy import is_legacy
-
-    started = folder.meta.exists() or folder.config.exists()
-    return inspect(folder, Wanted()) if started and not is_legacy(folder.path) else None
 
 
 def _show_meta(folder: RunDir, report: Report | None, console: Console) -> None:
@@ -87,17 +79,14 @@ def _standing(folder: RunDir, meta: Meta, report: Report | None) -> str:
     return "stopped before its end; go on with coeval run --config FILE --continue"
 
 
-def _show_phases(folder: RunDir, report: Report | None, console: Console) -> None:
+def _show_phases(folder: RunDir, look: QuickLook, console: Console) -> None:
     from coeval.analysis.empty_answers import empty_answers_sentence
     from coeval.cli.say import say, warn
     from coeval.cli.views.name_table import Column, NameRow, print_table
     from coeval.pipeline.config.schema import PHASES
-    from coeval.pipeline.phases.supplied import waiting_items
-    from coeval.pipeline.plan.recorded import Recorded
 
     meta = folder.read_meta() if folder.meta.exists() else None
-    invalid = {file.path: file.flaws for file in report.files if file.flaws} if report is not None else {}
-    recorded = Recorded().read(folder, without=invalid, supplied=waiting_items(folder))
+    recorded, report = look
     rows = []
     for phase in PHASES:
         said_complete = meta is not None and phase in meta.phases_completed
@@ -105,7 +94,7 @@ def _show_phases(folder: RunDir, report: Report | None, console: Console) -> Non
         complete = said_complete if missing is None else not missing
         index = _index(recorded, phase)
         if index is not None:
-            good = sum(1 for key in index if (entry := index.get(key)) is not None and entry.good)
+            good = sum(entry.good for entry in index.entries())
             figures = [len(folder.files(phase)), good, len(index) - good, missing]
         else:
             figures = [len(list(folder.folder(phase).glob("*.json"))), None, None, missing]

@@ -20,7 +20,6 @@ from coeval.core.records import Datapoint
 from coeval.core.text import numbered
 from coeval.judging.label_values import normalise
 from coeval.pipeline.config.item_sources import ItemSource, item_files
-from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.own_item import BOM, OwnItem, read_item
 from coeval.pipeline.plan.run_plan import Plan
@@ -218,13 +217,3 @@ def read_supply(config: Config, folder: RunDir, taken: RunDir | None = None) -> 
         elif found == path or taken is None or not is_legacy(taken.path):
             supply.files.append(ItemFile(found, source).read())
     return supply
-
-
-def waiting_items(folder: RunDir) -> Mapping[Path, list[bytes]]:
-    """The records of a run's item files that have been written or changed since its last start, by the
-    run's own configuration; nothing where that cannot be read."""
-    try:
-        config = load_config(folder.config)
-    except ConfigError:
-        return {}
-    return read_supply(config, folder).rewritten

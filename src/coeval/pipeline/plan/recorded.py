@@ -20,9 +20,9 @@ import msgspec
 from coeval.analysis.empty_answers import EmptyAnswers
 from coeval.core.errors import Misshapen
 from coeval.core.foreign import decoder
-from coeval.core.ids import evaluation_id, id_fields, item_id, item_prefix, maker, response_id
-from coeval.core.records import LEVELS
-from coeval.pipeline.config.schema import PHASES, Mode, Phase
+from coeval.core.ids import evaluation_id, item_id, item_prefix, maker, response_id
+from coeval.core.records import EXACT_MATCH, LEVELS
+from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.plan.recipes import answer_input, base_recipe, item_content, judged_input
 from coeval.store.journal import NO_LINES, NOTHING, Index, RecordPart
 from coeval.store.rundir import RunDir
@@ -66,6 +66,7 @@ class ResponsePart(RecordPart, frozen=True, kw_only=True):
 class EvaluationPart(RecordPart, frozen=True, kw_only=True):
     response_id: str
     judge_model_id: str
+    task_id: str = ""
     scores: msgspec.Raw = msgspec.Raw(b"{}")
     criteria: msgspec.Raw = msgspec.Raw(b"{}")
     recipe: str = ""
@@ -159,9 +160,13 @@ class Recorded:
         """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
         self.assumed: set[str] = set()
         """Items that a count takes to be there, though nobody has supplied them yet."""
+        self.scored: set[tuple[str, str]] = set()
+        """(task, factor) of all scores on record."""
+        self.doubtful = False
+        """Whether a line may be no valid record, by what is read of it here, or follow from none."""
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._entries: dict[tuple[bool, str, int, bool, Emptiness], Entry] = {}
-        self._evaluation_entries: dict[tuple[str, str, int, bool, bytes, bytes], EvaluationEntry] = {}
+        self._evaluation_entries: dict[tuple[str, str, str, int, bool, bytes, bytes], EvaluationEntry] = {}
         self._prepared: dict[str, _Posed] = {}
         self._judged_inputs: dict[str, str] = {}
         # what stood before it was made anew: few, whatever the size of a run
@@ -226,7 +231,7 @@ class Recorded:
     def _note_item(self, part: ItemPart) -> Entry:
         if not part.id.startswith(item_prefix(part.task_id, part.teacher_model_id)):
             raise _misnamed(part)
-        good = part.status == "ok" and part.prompt is not None
+        good = self._holds(part, part.prompt)
         attributes = part.sampled_target_attributes
         shared = self._attributes.setdefault(tuple(attributes.items()), attributes)
         self.by_teacher.setdefault((part.task_id, part.teacher_model_id), {})[part.id] = shared
@@ -240,8 +245,10 @@ class Recorded:
     def _note_response(self, part: ResponsePart) -> Entry:
         if part.id != response_id(part.datapoint_id, part.student_model_id):
             raise _misnamed(part)
-        good, fresh = part.status == "ok" and part.response is not None, True
-        if (item := self._prepared.get(part.datapoint_id)) is not None:
+        good, fresh = self._holds(part, part.response), True
+        if (item := self._prepared.get(part.datapoint_id)) is None:
+            self.doubtful = True
+        else:
             older = self._older_items.get(part.datapoint_id, ())
             fresh = part.input_hash in ("", item.asked)
             good = good and (fresh or all(part.input_hash != one.asked for one in older))
@@ -253,29 +260,44 @@ class Recorded:
 
     def _note_judged_inputs(self, key: str, answer: str, item: _Posed, older: Iterable[_Posed]) -> None:
         """Note what judgments of an answer are made from now, and what they were made from before."""
-        before = {judged_input(one.content, answer) for one in older}
-        if key in self._judged_inputs:
-            before.add(self._judged_inputs[key])
-        if before:
-            self._older_judged_inputs.setdefault(key, set()).update(before)
+        if older or key in self._judged_inputs:
+            before = self._older_judged_inputs.setdefault(key, set())
+            before.update(judged_input(one.content, answer) for one in older)
+            if key in self._judged_inputs:
+                before.add(self._judged_inputs[key])
         self._judged_inputs[key] = judged_input(item.content, answer)
 
     def _note_evaluation(self, part: EvaluationPart) -> EvaluationEntry:
         if part.id != evaluation_id(part.response_id, part.judge_model_id):
             raise _misnamed(part)
         made_from, status = part.input_hash, part.status
-        fresh = not made_from or self._judged_inputs.get(part.response_id, made_from) == made_from
+        judged = self._judged_inputs.get(part.response_id)
+        if judged is None and part.response_id not in self.responses:
+            self.doubtful = True
+        fresh = not made_from or judged is None or judged == made_from
         if not fresh and made_from in self._older_judged_inputs.get(part.response_id, ()):
             status = "outdated"
-        alike = (status, part.recipe, part.attempts, fresh, bytes(part.scores), bytes(part.criteria))
+        scores, criteria = bytes(part.scores), bytes(part.criteria)
+        alike = (part.task_id, status, part.recipe, part.attempts, fresh, scores, criteria)
         entry = self._evaluation_entries.get(alike)
         if entry is None:
-            criteria, levels = _texts(part.criteria), _texts(part.scores)
-            scored = tuple((factor, criteria.get(factor, "")) for factor in levels)
-            good = status == "ok" and all(level in LEVELS for level in levels.values())
-            entry = EvaluationEntry(good, part.recipe, part.attempts, fresh, scored=scored)
-            self._evaluation_entries[alike] = entry
+            entry = self._evaluation_entries[alike] = self._evaluation_entry(part, status, fresh=fresh)
         return entry
+
+    def _evaluation_entry(self, part: EvaluationPart, status: str, *, fresh: bool) -> EvaluationEntry:
+        criteria, levels = _texts(part.criteria), _texts(part.scores)
+        self.scored.update((part.task_id, factor) for factor in levels)
+        scored = tuple((factor, criteria.get(factor, "")) for factor in levels)
+        good = status == "ok" and all(level in LEVELS for level in levels.values())
+        if part.status == "ok" and not (good and (levels or part.judge_model_id == EXACT_MATCH)):
+            self.doubtful = True
+        return EvaluationEntry(good, part.recipe, part.attempts, fresh, scored=scored)
+
+    def _holds(self, part: RecordPart, value: str | None) -> bool:
+        """Whether an item or an answer is good; one that says so and holds nothing is in doubt."""
+        if part.status == "ok" and value is None:
+            self.doubtful = True
+        return part.status == "ok" and value is not None
 
     def _entry(self, good: bool, recipe: str, attempts: int, fresh: bool, empty: Emptiness = "") -> Entry:
         """One entry for all records that are alike."""
@@ -289,25 +311,3 @@ class Recorded:
 def _misnamed(part: RecordPart) -> Misshapen:
     """Of a line whose id is not what it is about: one of them is damaged, and it cannot be told which."""
     return Misshapen(f"{part.id} does not name what the record is about")
-
-
-class Grain:
-    """Which combinations a phase's mode leaves as they are: those with any record (semantics §3)."""
-
-    _FIELDS: Mapping[str, tuple[int, ...]] = {
-        # ids are task__teacher__n__student__judge: the places that name a combination
-        "data_generation": (0, 1),
-        "response_collection": (0, -1),
-        "evaluation": (0, -2, -1),
-    }
-
-    def __init__(self, phase: Phase, mode: Mode, ids: Iterable[str]) -> None:
-        self._places = {"Keep": (0,), "Model": self._FIELDS[phase]}.get(mode, ())
-        self._left = {self._combination(id_fields(key)) for key in ids} if self._places else set()
-
-    def _combination(self, fields: list[str]) -> tuple[str, ...]:
-        return tuple(fields[place] for place in self._places)
-
-    def leaves(self, key: str) -> bool:
-        """Whether the record ``key``, present or not, belongs to a combination left as it is."""
-        return bool(self._left) and self._combination(id_fields(key)) in self._left

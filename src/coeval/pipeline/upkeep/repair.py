@@ -22,9 +22,10 @@ from coeval.pipeline.config.item_sources import ItemSource, item_files
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import PROPOSALS
-from coeval.pipeline.phases.supplied import ShortSupply
+from coeval.pipeline.phases.supplied import ShortSupply, read_supply
+from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.run_summary import ErrorLine
-from coeval.pipeline.upkeep.gaps import Without, find_gaps
+from coeval.pipeline.upkeep.gaps import find_gaps
 from coeval.pipeline.upkeep.validity import Examiner, Flaw, Reason
 from coeval.store.jsonl import Appender, read_json, set_lines_aside, store_error, torn_tail, whole_lines
 from coeval.store.legacy import is_legacy
@@ -79,6 +80,11 @@ class Report:
     no_plan: str | None = None
     unsettled: list[str] = field(default_factory=list)
     short: list[ShortSupply] = field(default_factory=list)
+
+    @property
+    def flaws(self) -> dict[Path, dict[int, Flaw]]:
+        """The lines that are no valid records, by file and offset."""
+        return {file.path: file.flaws for file in self.files if file.flaws}
 
     def owed(self, phase: Phase) -> int | None:
         """Records of a phase that are owed; None where that is not known before phases 1–2 are finished, or
@@ -139,19 +145,22 @@ def repair(folder: RunDir, wanted: Wanted) -> Report:
 
 
 def inspect(folder: RunDir, wanted: Wanted) -> Report:
-    """What a run's files hold, and what is owed; reads, and changes nothing.
+    """What a run's files hold, examined line by line, and what is owed; reads, and changes nothing.
 
     Raises
     ------
     StoreError
         a file cannot be read.
     """
-    config = _config_of(folder)
-    report = examine(folder, wanted, {} if isinstance(config, str) else item_files(config, folder))
+    config = config_of(folder)
     if isinstance(config, str):
+        report = examine(folder, wanted, {})
         report.no_plan = config
-    else:
-        _count_gaps(folder, config, report, wanted.phases)
+        return report
+    report = examine(folder, wanted, item_files(config, folder))
+    supplied = read_supply(config, folder).rewritten
+    recorded = Recorded().read(folder, without=report.flaws, supplied=supplied)
+    count_gaps(folder, config, report, recorded, wanted.phases)
     return report
 
 
@@ -159,7 +168,7 @@ def _made_anything(folder: RunDir) -> bool:
     return any(folder.holds(phase) for phase in PHASES if phase != "data_generation")
 
 
-def _config_of(folder: RunDir) -> Config | str:
+def config_of(folder: RunDir) -> Config | str:
     """The run's own configuration; a string says why it cannot be used."""
     try:
         return load_config(folder.config)
@@ -171,13 +180,13 @@ def _config_of(folder: RunDir) -> Config | str:
 
 
 def examine(folder: RunDir, wanted: Wanted, sources: Mapping[Path, ItemSource]) -> Report:
-    """The state of the files of the wanted phases. Earlier phases are read too: records refer to them.
+    """The state of the files of the wanted phases. Those before them are read too: records refer to them.
 
     ``sources`` names the files of items of one's own.
     """
     report = Report()
-    examiner = Examiner(dict(_rubrics(folder)))
-    for phase in PHASES:
+    examiner = Examiner(dict(rubrics(folder)))
+    for phase in PHASES[: max(map(PHASES.index, wanted.phases)) + 1]:
         shown = phase in wanted.phases
         for path in _record_files(folder, phase):
             told = report if shown else Report()
@@ -223,7 +232,8 @@ def _examine_file(
     return state
 
 
-def _rubrics(folder: RunDir) -> Iterator[tuple[str, frozenset[str]]]:
+def rubrics(folder: RunDir) -> Iterator[tuple[str, frozenset[str]]]:
+    """Each task's factors, by the rubric of phase 2."""
     for path in folder.folder("rubric_mapping").glob("*.rubric.json"):
         with suppress(StoreError):  # reported as a document
             yield path.name.removesuffix(".rubric.json"), frozenset(read_json(path, dict[str, str]))
@@ -290,13 +300,12 @@ def _set_aside_line(file: FileState, aside: Path) -> ErrorLine:
 # --- gaps ------------------------------------------------------------------------------------
 
 
-def _count_gaps(folder: RunDir, config: Config, report: Report, phases: Collection[Phase]) -> None:
-    """Hold the valid records against the plan of the run's own configuration."""
-    without = Without(
-        {file.path: file.flaws for file in report.files},
-        {file.path for file in report.files if file.damaged is not None},
-    )
-    gaps = find_gaps(folder, config, without)
+def count_gaps(
+    folder: RunDir, config: Config, report: Report, recorded: Recorded, phases: Collection[Phase] = PHASES
+) -> None:
+    """Add to the report what is owed by the plan of the run's own configuration."""
+    damaged = {file.path for file in report.files if file.damaged is not None}
+    gaps = find_gaps(folder, config, recorded, damaged)
     report.unsettled, report.short = gaps.unsettled, gaps.short
     states = {file.path: file for file in report.files}
     for path, gap in gaps.files.items():

@@ -1,0 +1,64 @@
+"""What a run holds, at a look: its records as ``--continue`` finds them. Only where something does not fit is
+every line examined, as ``coeval repair`` does it; so a sound run of a million records is shown in seconds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from coeval.pipeline.config.item_sources import item_files
+from coeval.pipeline.config.schema import PHASES
+from coeval.pipeline.phases.supplied import read_supply
+from coeval.pipeline.plan.recorded import Recorded
+from coeval.pipeline.upkeep.repair import Report, Wanted, config_of, count_gaps, examine, rubrics
+from coeval.store.jsonl import torn_tail
+from coeval.store.legacy import is_legacy
+from coeval.store.rundir import RunDir
+
+
+class QuickLook(NamedTuple):
+    """``report``: what the files hold and lack; None of a run that has not been started, or is of the older
+    layout."""
+
+    recorded: Recorded
+    report: Report | None
+
+
+def quick_look(folder: RunDir) -> QuickLook:
+    """Reads a run, and changes nothing.
+
+    Raises
+    ------
+    StoreError
+        a file cannot be read.
+    """
+    config = config_of(folder)
+    supplied = {} if isinstance(config, str) else read_supply(config, folder).rewritten
+    recorded = Recorded().read(folder, supplied=supplied)
+    if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):
+        return QuickLook(recorded, None)
+    if _doubtful(folder, recorded):
+        report = examine(folder, Wanted(), {} if isinstance(config, str) else item_files(config, folder))
+        recorded = Recorded().read(folder, without=report.flaws, supplied=supplied)
+    else:
+        report = examine(folder, Wanted(PHASES[:2]), {})
+    if isinstance(config, str):
+        report.no_plan = config
+    else:
+        count_gaps(folder, config, report, recorded)
+    return QuickLook(recorded, report)
+
+
+def _doubtful(folder: RunDir, recorded: Recorded) -> bool:
+    """Whether lines have to be examined one by one.
+
+    Of a run at work they are not where each by itself is a record: it has written others since those that
+    they follow from were read.
+    """
+    if recorded.damaged:
+        return True
+    if folder.writer() is not None:
+        return False
+    factors = dict(rubrics(folder))
+    unknown = any(task in factors and factor not in factors[task] for task, factor in recorded.scored)
+    files = (path for phase in PHASES[2:] for path in folder.files(phase))
+    return recorded.doubtful or unknown or any(map(torn_tail, files))
