@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -18,9 +18,9 @@ __all__ = ["SIGNERS", "RequestSigner", "Signer", "SignerMaker", "signer_of"]
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Shows who asks at one endpoint: ``fixed`` headers, the same in every request."""
+    """Shows who asks at one endpoint: ``fixed`` headers, the same in every request. Its repr shows none."""
 
-    fixed: Mapping[str, str]
+    fixed: Mapping[str, str] = field(repr=False)
 
 
 class RequestSigner(Signer, ABC):

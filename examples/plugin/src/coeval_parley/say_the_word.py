@@ -1,0 +1,68 @@
+"""A benchmark scored by a rule: does the answer use the word that it was asked to use, so many times?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from coeval.analysis.intervals import wilson
+from coeval.benchmarks.benchmark import (
+    Answer,
+    Benchmark,
+    Item,
+    Judgment,
+    Scored,
+    TaskSettings,
+    count_failures,
+)
+from coeval.benchmarks.run.judgment_outcomes import metric_of
+from coeval.benchmarks.task_option import TaskOption
+from coeval.core.errors import UsageError
+from coeval.core.records import Message
+
+__all__ = ["SayTheWord"]
+
+WORDS = ("river", "lantern", "copper", "orchard", "whistle")
+
+_TIMES = TaskOption(
+    name="say-the-word-times", kind=int, help="How often each answer is to use its word.", default=1
+)
+
+
+class SayTheWord(Benchmark):
+    """``word_accuracy``: the share of prompts whose answer uses the word at least so many times."""
+
+    name: ClassVar[str] = "say-the-word"
+    options: ClassVar[tuple[TaskOption, ...]] = (_TIMES,)
+
+    def __init__(self, settings: TaskSettings) -> None:
+        super().__init__(settings)
+        self._times: int = settings.options[_TIMES.name]
+        if self._times < 1:
+            raise UsageError(f"{_TIMES.flag} is {self._times}; give 1 or more")
+
+    def items(self) -> Sequence[Item]:
+        ask = f"Write a sentence that uses the word '{{}}' {self._times} times."
+        return [Item(word, (Message("user", ask.format(word)),)) for word in WORDS]
+
+    def score(
+        self,
+        items: Sequence[Item],
+        answers: Mapping[str, Answer],
+        judgments: Mapping[str, Judgment],  # noqa: ARG002 - a rule scores, no judge
+    ) -> Scored:
+        """A prompt without an answer stays in the denominator."""
+        said = {item.id: self._is_said(item.id, answers.get(item.id)) for item in items}
+        failed = count_failures(answers.get(item.id) for item in items)
+        return Scored(
+            metrics={"word_accuracy": metric_of(wilson(sum(said.values()), len(items)), "share")},
+            n_expected=len(items),
+            n_scored=len(items) - sum(failed.values()),
+            n_failed=failed,
+            items={word: {"word_accuracy": float(right)} for word, right in said.items()},
+        )
+
+    def _is_said(self, word: str, answer: Answer | None) -> bool:
+        response = (answer.response if answer is not None else None) or ""
+        return len(re.findall(rf"\b{word}\b", response, re.IGNORECASE)) >= self._times
