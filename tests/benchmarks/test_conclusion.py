@@ -59,7 +59,7 @@ def good(_: list[dict[str, Any]]) -> Answer:
 async def test_a_task_whose_judgments_are_not_there_is_counted_and_not_scored(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coeval.benchmarks.run.eval_session.DRAIN_S", 0.05)
+    monkeypatch.setattr("coeval.engine.session.DRAIN_S", 0.05)
     interrupt = asyncio.Event()
 
     def reply(messages: list[dict[str, Any]]) -> Behaviour:

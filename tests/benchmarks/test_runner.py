@@ -263,7 +263,7 @@ async def test_all_threads_are_used_at_once(bench: Bench) -> None:
 
 
 async def test_interrupting_keeps_what_is_done(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coeval.benchmarks.run.eval_session.DRAIN_S", 0.05)
+    monkeypatch.setattr("coeval.engine.session.DRAIN_S", 0.05)
     interrupt = asyncio.Event()
 
     def hang(messages: list[dict[str, Any]]) -> Behaviour:

@@ -9,7 +9,6 @@ import pytest
 from pipeline.experiments import PHASES, Lab, content, listen, model, quiz, task
 
 from coeval.core.records import Completion, Request
-from coeval.pipeline import run_session as running
 from coeval.simulation import SimulatedModel
 
 ONE_EACH = [model("tea", "teacher"), model("stu", "student"), model("jay", "judge")]
@@ -113,7 +112,7 @@ async def test_items_are_asked_for_in_order_and_teachers_take_turns(
 async def test_an_interrupted_run_saves_what_is_finished_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, barriers: bool
 ) -> None:
-    monkeypatch.setattr(running, "DRAIN_S", 0.01)  # the student never answers: no use waiting
+    monkeypatch.setattr("coeval.engine.session.DRAIN_S", 0.01)  # the student never answers: no use waiting
     whole = Lab(tmp_path, ONE_EACH, [task(total=4)], {"probe_mode": "disable"}, id="whole")
     await whole.arun()
     interrupt = asyncio.Event()

@@ -126,7 +126,7 @@ class UsageLedger:
         self._block = block
         self._file: dict[str, Any] = {}
         self._rows: dict[str, _Row] = {}
-        self._set_aside = False
+        self._set_aside = self._counts_records = False
         try:
             self._load()
         except StoreError as error:
@@ -148,6 +148,8 @@ class UsageLedger:
         return self._row(name).requests
 
     def add_tokens(self, name: str, usage: Usage) -> None:
+        """Count what a record took."""
+        self._counts_records = True
         row = self._row(name)
         row.input_tokens += usage.input_tokens
         row.output_tokens += usage.output_tokens
@@ -163,10 +165,15 @@ class UsageLedger:
         write_json_atomic(self._path, self._file | {"models": models | counted})
 
     def close(self) -> None:
-        """Write the exact counts; what was reserved and not sent is given back."""
+        """Write the exact counts; what was reserved and not sent is given back.
+
+        Where no ceiling stands, and nothing came of what was sent, no file is made for it.
+        """
         for row in self._rows.values():
             row.reserved = 0
-        self.flush()
+        limited = any(ceiling is not None for ceiling in self._ceilings.values())
+        if limited or self._counts_records or self._path.exists():
+            self.flush()
 
     def reserve(self, row: _Row, requests: int, ceiling: int) -> None:
         """Write ahead that ``requests``, and the rest of a block, may be sent."""

@@ -13,6 +13,7 @@ from coeval.core.options import OVERWRITE, REDO_CHANGED
 from coeval.core.records import Kept
 from coeval.engine.execute import from_iterable
 from coeval.engine.progress import Board, Calls, Unwatched, Watcher
+from coeval.engine.session import SessionContext
 from coeval.engine.work import Work
 from coeval.models.keys import Keys
 from coeval.models.transport.http import Http
@@ -83,7 +84,8 @@ async def arun(
     for sentence in doubtful:
         told.warn(sentence)  # at once; there is no log yet
     try:
-        async with begun(config, options, keys, watcher, interrupt or asyncio.Event(), http) as start:
+        context = SessionContext(keys, watcher, interrupt or asyncio.Event(), http)
+        async with begun(config, options, context) as start:
             for sentence in doubtful:
                 log.warning(sentence)
             watcher.begin(start.running.board)
@@ -135,7 +137,7 @@ async def _one_by_one(running: RunSession, setups: list[TaskSetup]) -> None:
     what followed from a record that this run has made anew no longer stands, whatever its stance."""
     renewed: set[str] = set()
     for phase in FLOWING:
-        if not running.summary.interrupted:
+        if not running.interrupted:
             plan = _plan(running, running.options, setups, renewed)
             await _flow(running, plan, count_plan(plan), (phase,), renewed)
 
@@ -156,7 +158,7 @@ async def _draw_blueprint(start: Begun) -> list[TaskSetup]:
             proposals[done.work.key] = done.record
     setups = []
     for task in running.config.tasks:
-        settled = None if running.summary.interrupted else blueprint.settle(task, proposals)
+        settled = None if running.interrupted else blueprint.settle(task, proposals)
         if settled is not None:
             setups.append(build_setup(running.config, task, settled))
             unheard = [work for work in works if work.task == task.name and work.key not in proposals]
@@ -218,6 +220,7 @@ async def _flow(
 def _sum_up(start: Begun, plan: Plan, found: PlanCount) -> None:
     """Account for every planned record, and close ``meta.json`` with it."""
     running, summary = start.running, start.running.summary
+    summary.interrupted, summary.stopped = running.session.interrupted, running.session.stopped
     if start.blocked:
         setups = [build_setup(running.config, task, UNKNOWN) for task in start.blocked]
         blocked = count_plan(make_plan(running.config, running.options, setups, Recorded()))

@@ -5,24 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-import msgspec
-
 from coeval.core.html_table import html_lines, html_table
 from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.phases.supplied import ShortSupply
-
-
-class ErrorLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of ``run_errors.jsonl``: a work item that failed, or a line that was cut off."""
-
-    at: str
-    phase: str
-    id: str
-    model: str
-    kind: str
-    message: str
-    attempts: int = 0
-    torn: str | None = None
 
 
 @dataclass(slots=True)

@@ -5,47 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import suppress
 
 from coeval.benchmarks.benchmark import Answer, Judgment
 from coeval.benchmarks.run.benchmark_works import AnswerWork, JudgmentWork
 from coeval.benchmarks.run.eval_spec import EvalSpec, judge_model
 from coeval.benchmarks.run.task_run import TaskRun
-from coeval.core.errors import AskError, ModelStopped, ModelUnavailable
+from coeval.core.errors import AskError, ModelUnavailable
 from coeval.core.records import Kept
-from coeval.engine.execute import Done, Flow
 from coeval.engine.progress import Board, Calls
+from coeval.engine.session import Session
 from coeval.engine.work import Work
-from coeval.models.open import Models
 from coeval.models.probe import probe
-from coeval.store.journal import Journal
 
 log = logging.getLogger("coeval")
 
-DRAIN_S = 5.0
-"""How long requests on the wire may still finish after an interruption."""
-
 
 class EvalSession:
-    """The task_runs of an evaluation with open models and journal.
+    """A session on the tasks of an evaluation."""
 
-    Afterwards ``stopped`` says which models were given up and why, and ``interrupted`` whether
-    somebody ended it.
-    """
-
-    def __init__(
-        self, evaluation: EvalSpec, task_runs: Sequence[TaskRun], models: Models, journal: Journal
-    ) -> None:
+    def __init__(self, evaluation: EvalSpec, task_runs: Sequence[TaskRun], session: Session) -> None:
         self._evaluation = evaluation
         self._task_runs = task_runs
-        self._models = models
-        self._journal = journal
-        self.stopped: dict[str, str] = {}
-        self.interrupted = False
-        self._owner = {
-            label: task_run for task_run in task_runs for label in (task_run.label, task_run.judging)
-        }
-        self.board = Board(self._owner, {task_run.judging: task_run.label for task_run in task_runs})
+        self._session = session
+        self._models = session.models
+        self._owner = owners(task_runs)
 
     def read_recorded(self) -> None:
         """Take in what the folders hold."""
@@ -65,7 +48,7 @@ class EvalSession:
                 recorded = task_run.folder.answers(task_run.tested)
                 for answer in task_run.answers.values():
                     if recorded.get(answer.id) != answer:
-                        self._journal.append(task_run.folder.responses, answer)
+                        self._session.journal.append(task_run.folder.responses, answer)
 
     async def meet(self, note: Callable[[str], None]) -> None:
         """Ask each model that owes something one question, and let tasks get to know their judge.
@@ -123,17 +106,13 @@ class EvalSession:
             task_run.judge = settled
             task_run.read_judgments()
 
-    async def carry_out(self, interrupt: asyncio.Event) -> None:
+    async def carry_out(self) -> None:
         """Make every record that is owed, as far as it goes."""
-        flow: Flow = Flow(self._keep, self._follow, begin=lambda work: self.board.begun(work.phase))
-        stopping = asyncio.create_task(self._stop_when(interrupt, flow))
-        try:
-            async for done in flow.run(self._works()):
-                self._account(done)
-        finally:
-            stopping.cancel()
-            with suppress(asyncio.CancelledError):
-                await stopping
+        async for done in self._session.carry_out(self._works(), self._keep, self._follow):
+            if isinstance(done.work, AnswerWork) and (done.record is None or done.record.status == "failed"):
+                task_run = self._owner[done.work.phase]
+                to_come = task_run.judgments_to_come(done.work.item)
+                self._session.board.cut_off(task_run.judging, to_come)
 
     async def _works(self) -> AsyncIterator[Work]:
         owed: list[Sequence[Work]] = []
@@ -149,7 +128,7 @@ class EvalSession:
                 await asyncio.sleep(0)
 
     def _expect(self, phase: str, recorded: int, owed: int) -> None:
-        self.board.expect(phase, recorded=recorded, owed=owed, calls=Calls(owed, owed))
+        self._session.board.expect(phase, recorded=recorded, owed=owed, calls=Calls(owed, owed))
 
     def _answers(self, task_run: TaskRun) -> list[AnswerWork]:
         if task_run.given is not None or task_run.tested is None:
@@ -165,10 +144,10 @@ class EvalSession:
         task_run = self._owner[work.phase]
         match record:
             case Answer():
-                self._journal.append(task_run.folder.responses, record)
+                self._session.journal.append(task_run.folder.responses, record)
                 task_run.answers[record.id] = record
             case Judgment() if task_run.judge is not None:
-                self._journal.append(task_run.folder.judgments(task_run.judge), record)
+                self._session.journal.append(task_run.folder.judgments(task_run.judge), record)
                 task_run.judgments[record.id] = record
 
     def _follow(self, work: Work, _: Kept) -> Iterable[Work]:
@@ -177,28 +156,14 @@ class EvalSession:
             return ()
         works = task_run.judgment_works(self._models[task_run.judge.label], [work.item])
         if task_run.answers[work.item.id].status == "ok":
-            self.board.correct(task_run.judging, len(works) - task_run.judgments_to_come(work.item))
+            self._session.board.correct(task_run.judging, len(works) - task_run.judgments_to_come(work.item))
         return works
 
-    def _account(self, done: Done) -> None:
-        work, record = done.work, done.record
-        if isinstance(work, AnswerWork) and (record is None or record.status == "failed"):
-            task_run = self._owner[work.phase]
-            self.board.cut_off(task_run.judging, task_run.judgments_to_come(work.item))
-        if done.gap is not None:
-            self.board.left(work.phase, done.gap)
-            if isinstance(done.gap, ModelStopped):
-                self.stopped.setdefault(work.model, str(done.gap))
-        elif record is not None:
-            kind = record.error.kind if record.error is not None else None
-            self.board.ended(work.phase, work.calls, record.usage, kind)
-            if record.error is not None:
-                log.warning("%s %s: %s", work.model, work.key, record.error.message)
 
-    async def _stop_when(self, interrupt: asyncio.Event, flow: Flow) -> None:
-        await interrupt.wait()
-        self.interrupted = True
-        flow.drain()
-        self._models.drain()
-        await asyncio.sleep(DRAIN_S)
-        flow.cancel()
+def owners(task_runs: Iterable[TaskRun]) -> dict[str, TaskRun]:
+    """The phases of an evaluation, in order: each task's answers and its judgments."""
+    return {label: task_run for task_run in task_runs for label in (task_run.label, task_run.judging)}
+
+
+def board_of(task_runs: Sequence[TaskRun]) -> Board:
+    return Board(owners(task_runs), {task_run.judging: task_run.label for task_run in task_runs})

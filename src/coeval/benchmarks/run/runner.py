@@ -11,12 +11,9 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-
-import msgspec
 
 from coeval.benchmarks.assets import Progress
-from coeval.benchmarks.run.eval_session import EvalSession
+from coeval.benchmarks.run.eval_session import EvalSession, board_of
 from coeval.benchmarks.run.eval_spec import (
     AssetUsed,
     EvalSpec,
@@ -30,12 +27,9 @@ from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import Draining, UsageError
 from coeval.core.model import ModelSpec
 from coeval.engine.progress import Watcher
-from coeval.engine.waiting import telling_of_hosts, unless_interrupted
+from coeval.engine.session import Accounts, SessionContext, opened
+from coeval.engine.waiting import unless_interrupted
 from coeval.models.keys import Keys
-from coeval.models.open import Models
-from coeval.store.journal import Journal
-from coeval.store.jsonl import MOST_KEPT
-from coeval.store.rundir import now
 
 __all__ = ["EndOfAsking", "Prepared", "ask_owed", "held", "prepare"]
 
@@ -115,21 +109,19 @@ async def ask_owed(
         a folder cannot be read or written; what was recorded stays.
     """
     evaluation, task_runs = prepared.evaluation, prepared.task_runs
-    interrupt = interrupt or asyncio.Event()
-    async with (
-        Models(_specs(evaluation, task_runs), keys) as models,
-        telling_of_hosts(models.http, watcher.warn),
-        Journal(evaluation.output / "run_errors.jsonl", _torn_line) as journal,
-    ):
-        session = EvalSession(evaluation, task_runs, models, journal)
-        session.read_recorded()
+    context = SessionContext(keys, watcher, interrupt or asyncio.Event())
+    output = evaluation.output
+    accounts = Accounts(output / "usage.json", output / "run_errors.jsonl", lambda path: path.parent.name)
+    async with opened(accounts, _specs(evaluation, task_runs), board_of(task_runs), context) as session:
+        asking = EvalSession(evaluation, task_runs, session)
+        asking.read_recorded()
         try:
-            await unless_interrupted(session.meet(watcher.note), interrupt, "nothing was asked")
+            await unless_interrupted(asking.meet(watcher.note), context.interrupt, "nothing was asked")
         except Draining:
             return EndOfAsking(begun=False, interrupted=True)
-        session.take_up_folders(watcher.note)
+        asking.take_up_folders(watcher.note)
         watcher.begin(session.board)
-        await session.carry_out(interrupt)
+        await asking.carry_out()
     return EndOfAsking(begun=True, interrupted=session.interrupted, stopped=session.stopped)
 
 
@@ -143,15 +135,3 @@ def _specs(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> list[ModelSpec
     }
     known = {spec.name: spec for spec in (evaluation.tested, evaluation.judge) if spec is not None}
     return [spec for name, spec in known.items() if name in labels]
-
-
-class TornLine(msgspec.Struct, frozen=True):
-    """What a crash left of a file's last line; its record is owed again."""
-
-    at: str
-    file: str
-    torn: str
-
-
-def _torn_line(path: Path, torn: bytes) -> TornLine:
-    return TornLine(now(), str(path), torn[:MOST_KEPT].decode(errors="backslashreplace"))

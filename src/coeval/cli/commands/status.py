@@ -14,9 +14,9 @@ from coeval.cli.commands.later import FETCH_BATCHES, not_yet
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from coeval.engine.error_lines import ErrorLine
     from coeval.pipeline.config.schema import Phase
     from coeval.pipeline.plan.recorded import Entry, EvaluationEntry, Recorded
-    from coeval.pipeline.run_summary import ErrorLine
     from coeval.pipeline.upkeep.quick_look import QuickLook
     from coeval.pipeline.upkeep.repair import Report
     from coeval.store.journal import Index
@@ -188,7 +188,7 @@ def read_errors(folder: RunDir) -> Iterator[ErrorLine]:
     """The lines of ``run_errors.jsonl``, oldest first; what is none of ours is left out."""
     from coeval.core.errors import Undecodable
     from coeval.core.foreign import decoder
-    from coeval.pipeline.run_summary import ErrorLine
+    from coeval.engine.error_lines import ErrorLine
     from coeval.store.jsonl import whole_lines
 
     read = decoder(ErrorLine)

@@ -23,15 +23,17 @@ from coeval.cli.loop import interruptible, run_async
 from coeval.cli.starting import begin
 from coeval.cli.views.json_text import json_text
 from coeval.cli.views.progress_view import Terminal
-from coeval.core.plain import PlainFormatter
 from coeval.core.plain_file import open_file
+from coeval.engine.run_log import logged
 from coeval.models.keys import Keys
 from coeval.store.jsonl import store_error
+
+_LOG = "run.log"
 
 
 def run_and_report(flags: Flags) -> int:
     """Do what the flags ask for and show it; the exit code."""
-    logging.getLogger("coeval").setLevel(flags["log_level"])
+    logging.getLogger("coeval").setLevel(flags["log_level"])  # what shows a traceback, see cli.ending
     messages = streams.messages()
     keys = Keys.load(flags["keys"], env=os.environ, cwd=Path.cwd(), home=Path.home())
     evaluation = evaluation_of(flags, keys)
@@ -41,7 +43,8 @@ def run_and_report(flags: Flags) -> int:
         begin()  # files may be fetched now, and are not to be left in pieces
         with _bars(messages) as progress:
             prepared: Prepared = prepare(evaluation, terminal, progress)
-        with _logged(evaluation.output), held(prepared):
+        output = evaluation.output
+        with _output_made(output), logged(output / _LOG, flags["log_level"]), held(prepared):
             ended = run_async(
                 interruptible(lambda event: ask_owed(prepared, keys, terminal, event), terminal.note)
             )
@@ -85,21 +88,14 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
 
 
 @contextmanager
-def _logged(folder: Path) -> Iterator[None]:
-    """Write the package's log to ``run.log`` while the tasks run; a folder that stays empty is removed."""
+def _output_made(folder: Path) -> Iterator[None]:
+    """The output folder; one that was made now and stays empty is removed."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "run.log"
-    _refuse_pipe(log)
-    handler = logging.FileHandler(log, encoding="utf-8", delay=True)
-    handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
-    package = logging.getLogger("coeval")
-    package.addHandler(handler)
+    _refuse_pipe(folder / _LOG)
     try:
         yield
     finally:
-        package.removeHandler(handler)
-        handler.close()
         with suppress(OSError):
             for path in made:
                 path.rmdir()

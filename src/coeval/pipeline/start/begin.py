@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,13 +12,10 @@ from coeval import __version__
 from coeval.analysis.planned_names import Planned
 from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
-from coeval.core.plain import PlainFormatter
 from coeval.engine.progress import Board, Watcher
-from coeval.engine.waiting import telling_of_hosts
-from coeval.models.keys import Keys
-from coeval.models.open import Models, check_askable
-from coeval.models.quota import UsageLedger
-from coeval.models.transport.http import Http
+from coeval.engine.run_log import logged
+from coeval.engine.session import Accounts, SessionContext, opened
+from coeval.models.open import check_askable
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import render_path
 from coeval.pipeline.config.resolve import resolve_models
@@ -31,14 +26,11 @@ from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.plan.run_plan import FED_BY
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_session import RunOptions, RunSession
-from coeval.pipeline.run_summary import ErrorLine
 from coeval.pipeline.start.checks import Start, run_folder, start_findings
 from coeval.pipeline.start.inherit import inherited_phases, phase_3_source, source_folder, take_over
 from coeval.pipeline.start.overwrite import give_way
 from coeval.pipeline.start.probing import models_to_probe, probe_models
 from coeval.pipeline.start.taken_over import remember_inherited
-from coeval.store.journal import Journal
-from coeval.store.jsonl import MOST_KEPT
 from coeval.store.replacing import finish_replacing
 from coeval.store.rundir import FOLDERS, Meta, RunDir, now
 
@@ -112,19 +104,13 @@ def _refuse_unbuilt(config: Config) -> None:
 
 
 @asynccontextmanager
-async def begun(
-    config: Config,
-    options: RunOptions,
-    keys: Keys,
-    watcher: Watcher,
-    interrupt: asyncio.Event,
-    http: Http | None = None,
-) -> AsyncIterator[Begun]:
+async def begun(config: Config, options: RunOptions, context: SessionContext) -> AsyncIterator[Begun]:
     """Hold a run's folder, models and journal open while its phases run.
 
     Nothing is created before the configuration, the credentials and the items of benchmark
     teachers have been found to be in order.
     """
+    keys, watcher = context.keys, context.watcher
     finish_replacing(run_folder(config))
     check_startable(config, options)
     _refuse_unbuilt(config)
@@ -136,30 +122,25 @@ async def begun(
     with folder.locked():
         supply.put(folder)
         quota = config.experiment.quota
-        ledger = UsageLedger(folder.usage, {name: quota[name].max_calls for name in quota})
-        permits = {spec.name: ledger.permits(spec.name) for spec in specs}
-        try:
-            async with (
-                Models(specs, keys, permits=permits, http=http) as models,
-                telling_of_hosts(models.http, watcher.warn),
-            ):
-                with _logged(folder, config.experiment.log_level):
-                    for remark in supply.remarks():
-                        watcher.warn(remark)
-                    preview = _unchanged_outlook(config, options)
-                    probed = models_to_probe(config, preview, models)
-                    await probe_models(config, probed, folder, watcher, interrupt)
-                    meta = _put_in_place(config, options, folder, watcher)
-                    async with Journal(folder.errors, _torn_line) as journal:
-                        running = RunSession(
-                            config, options, folder, models, ledger, journal, Board(PHASES, FED_BY), interrupt
-                        )
-                        blueprint = Blueprint(
-                            config, folder, follow_file=options.continue_run, inherited=source_folder(config)
-                        )
-                        yield Begun(running, blueprint, meta, preview if options.continue_run else None)
-        finally:
-            ledger.close()
+        ceilings = {name: quota[name].max_calls for name in quota}
+        accounts = Accounts(folder.usage, folder.errors, _phase_of)
+        async with opened(accounts, specs, Board(PHASES, FED_BY), context, ceilings) as session:
+            with logged(folder.log, config.experiment.log_level):
+                for remark in supply.remarks():
+                    watcher.warn(remark)
+                preview = _unchanged_outlook(config, options)
+                probed = models_to_probe(config, preview, session.models)
+                await probe_models(config, probed, folder, watcher, context.interrupt)
+                meta = _put_in_place(config, options, folder, watcher)
+                blueprint = Blueprint(
+                    config, folder, follow_file=options.continue_run, inherited=source_folder(config)
+                )
+                running = RunSession(config, options, folder, session)
+                yield Begun(running, blueprint, meta, preview if options.continue_run else None)
+
+
+def _phase_of(path: Path) -> str:
+    return next((phase for phase, folder in FOLDERS.items() if folder == path.parent.name), "")
 
 
 def _builds_on_its_own(config: Config, options: RunOptions) -> bool:
@@ -232,51 +213,3 @@ def _counted(source: RunDir) -> Planned | None:
         return planned_names(source)
     except (ConfigError, StoreError):
         return None
-
-
-def _torn_line(path: Path, torn: bytes) -> ErrorLine:
-    """Keeps what a crash left of a last line; its record is owed again."""
-    log.warning("%s ended in a torn line of %d bytes; it was cut off", path, len(torn))
-    return ErrorLine(
-        at=now(),
-        phase=next((phase for phase, folder in FOLDERS.items() if folder == path.parent.name), ""),
-        id="",
-        model="",
-        kind="torn_line",
-        message=f"cut off the end of {path.name}",
-        torn=torn[:MOST_KEPT].decode(errors="backslashreplace"),
-    )
-
-
-class _RunLog(logging.FileHandler):
-    """A log that ends where the disk does: what matters is in the records, whose errors say so."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        with suppress(OSError):  # opening the file is not guarded by the base class
-            super().emit(record)
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  the base class's name
-        if not isinstance(sys.exc_info()[1], OSError):
-            super().handleError(record)
-
-    def close(self) -> None:
-        with suppress(OSError):  # what could not be written is tried once more
-            super().close()
-
-
-@contextmanager
-def _logged(folder: RunDir, level: str) -> Iterator[None]:
-    """Write the package's log to ``run.log`` while a run lasts."""
-    handler = _RunLog(folder.log, encoding="utf-8", delay=True)
-    handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
-    handler.setLevel(level)
-    package = logging.getLogger("coeval")
-    before = package.level
-    package.addHandler(handler)
-    package.setLevel(min(handler.level, before or handler.level))
-    try:
-        yield
-    finally:
-        package.removeHandler(handler)
-        package.setLevel(before)
-        handler.close()

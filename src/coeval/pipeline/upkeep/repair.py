@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.records import Kept
+from coeval.engine.error_lines import ErrorLine
 from coeval.pipeline.config.item_sources import ItemSource, item_files
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import PROPOSALS
 from coeval.pipeline.phases.supplied import ShortSupply, read_supply
 from coeval.pipeline.plan.recorded import Recorded
-from coeval.pipeline.run_summary import ErrorLine
 from coeval.pipeline.upkeep.gaps import find_gaps
 from coeval.pipeline.upkeep.validity import Examiner, Flaw, Reason
 from coeval.store.jsonl import Appender, read_json, set_lines_aside, store_error, torn_tail, whole_lines

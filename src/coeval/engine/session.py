@@ -1,0 +1,184 @@
+"""Asking under way, whatever is asked for: models, ledger, journal and board, and an account of every end.
+
+Pipeline and benchmarks say which works there are, what follows from a record and where it is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from coeval.core.errors import Draining
+from coeval.core.model import ModelSpec
+from coeval.core.records import Evaluation, Kept, Usage
+from coeval.engine.error_lines import ErrorLine, torn_line
+from coeval.engine.execute import Done, Flow
+from coeval.engine.progress import Board, Watcher
+from coeval.engine.waiting import telling_of_hosts
+from coeval.engine.work import Work
+from coeval.models.keys import Keys
+from coeval.models.open import Models
+from coeval.models.quota import UsageLedger
+from coeval.models.transport.http import Http
+from coeval.store.journal import Journal
+from coeval.store.rundir import now
+
+__all__ = ["Accounts", "Session", "SessionContext", "opened"]
+
+log = logging.getLogger("coeval")
+
+USAGE_INTERVAL_S = 1.0
+"""How much later than they were sent requests without a ceiling may be counted on disk."""
+DRAIN_S = 5.0
+"""How long requests on the wire may still finish after an interruption."""
+_LONGEST_MESSAGE = 2_000
+
+
+@dataclass(slots=True)
+class Session:
+    """What all works of a run share. Setting ``interrupt`` ends it, saving all that is finished.
+
+    ``errors`` is the file of what failed. Afterwards ``stopped`` says which models were given up and why,
+    and ``interrupted`` whether somebody ended it.
+    """
+
+    models: Models
+    ledger: UsageLedger
+    journal: Journal
+    board: Board
+    errors: Path
+    interrupt: asyncio.Event
+    interrupted: bool = False
+    stopped: dict[str, str] = field(default_factory=dict)
+
+    async def carry_out(
+        self,
+        works: AsyncIterator[Work],
+        keep: Callable[[Work, Kept], None],
+        follow: Callable[[Work, Kept], Iterable[Work]],
+    ) -> AsyncIterator[Done]:
+        """Do works and what follows from them; keep, count and report each end."""
+        flow: Flow = Flow(keep, follow, begin=self._begin)
+        usage = asyncio.create_task(self._write_usage())
+        beside = [usage, asyncio.create_task(self._stop_when_interrupted(flow))]
+        try:
+            async for done in flow.run(works):
+                self._account(done)
+                yield done
+            if usage.done():
+                usage.result()  # it ends only where it cannot be written
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.wait(beside)
+
+    def _begin(self, work: Work) -> None:
+        self.board.begun(work.phase)
+
+    async def _write_usage(self) -> None:
+        """Let ``usage.json`` follow the counts of models without a ceiling, should one be set later."""
+        while True:
+            await asyncio.sleep(USAGE_INTERVAL_S)
+            self.ledger.flush()
+
+    async def _stop_when_interrupted(self, flow: Flow) -> None:
+        await self.interrupt.wait()
+        self.interrupted = True
+        flow.drain()
+        self.models.drain()
+        await asyncio.sleep(DRAIN_S)
+        flow.cancel()
+
+    def _account(self, done: Done) -> None:
+        work, record = done.work, done.record
+        if done.gap is not None or record is None:
+            if done.gap is not None:
+                self.board.left(work.phase, done.gap)
+                if not isinstance(done.gap, Draining) and work.model not in self.stopped:
+                    self.stopped[work.model] = str(done.gap)
+                    log.warning("%s", done.gap)
+            return
+        failed = record.status == "failed"
+        kind = record.error.kind if record.error else "internal"
+        lacking = isinstance(record, Evaluation) and bool(record.missing)
+        self.board.ended(work.phase, work.calls, record.usage, kind if failed else None, lacking=lacking)
+        self.ledger.add_tokens(work.model, record.usage or Usage())
+        if done.error is not None:
+            self._report(done, record)
+
+    def _report(self, done: Done, record: Kept) -> None:
+        error, work = done.error, done.work
+        kind = record.error.kind if record.error else error.kind if error else "internal"
+        line = ErrorLine(
+            at=now(),
+            phase=work.phase,
+            id=work.key,
+            model=work.model,
+            kind=kind,
+            message=str(error)[:_LONGEST_MESSAGE],
+            attempts=record.attempts,
+        )
+        self.journal.append(self.errors, line)
+        log.warning("%s %s: %s (%s)", work.model, work.key, line.message, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Where a folder keeps its account: ``usage`` what was sent to each model, ``errors`` what failed.
+    ``phase_of`` names the phase (or task) that a file of records belongs to."""
+
+    usage: Path
+    errors: Path
+    phase_of: Callable[[Path], str]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContext:
+    """What a session has from whoever starts it: the keys, who is told of its progress, what ends it, and the
+    way to the hosts, where it is not to be the usual one."""
+
+    keys: Keys
+    watcher: Watcher
+    interrupt: asyncio.Event
+    http: Http | None = None
+
+
+@asynccontextmanager
+async def opened(
+    accounts: Accounts,
+    specs: Iterable[ModelSpec],
+    board: Board,
+    context: SessionContext,
+    ceilings: Mapping[str, int | None] = MappingProxyType({}),
+) -> AsyncIterator[Session]:
+    """Hold models, ledger and journal open. ``ceilings``: the most requests that a model may be sent, over
+    all starts in the folder.
+
+    Raises
+    ------
+    UsageError
+        a model has no address or no key.
+    StoreError
+        the account cannot be read or written.
+    """
+    asked = list(specs)
+    ledger = UsageLedger(accounts.usage, ceilings)
+    permits = {spec.name: ledger.permits(spec.name) for spec in asked}
+
+    def note_torn(path: Path, torn: bytes) -> ErrorLine:
+        return torn_line(path, torn, accounts.phase_of(path))
+
+    try:
+        async with (
+            Models(asked, context.keys, permits=permits, http=context.http) as models,
+            telling_of_hosts(models.http, context.watcher.warn),
+            Journal(accounts.errors, note_torn) as journal,
+        ):
+            yield Session(models, ledger, journal, board, accounts.errors, context.interrupt)
+    finally:
+        ledger.close()
