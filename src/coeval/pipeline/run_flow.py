@@ -21,14 +21,8 @@ from coeval.pipeline.phases.items import ItemWork
 from coeval.pipeline.phases.prepared_item import PreparedItem, prepared_item
 from coeval.pipeline.phases.responses import ResponseWork
 from coeval.pipeline.plan.recipes import answer_input
-from coeval.pipeline.plan.recorded import (
-    EvaluationPart,
-    MadeFrom,
-    ResponsePart,
-    made_from,
-    outdated,
-    tried_before,
-)
+from coeval.pipeline.plan.record_entry import EvaluationPart, ResponsePart
+from coeval.pipeline.plan.recorded import MadeFrom, made_from, outdated, tried_before
 from coeval.pipeline.plan.run_plan import FLOWING, Plan, Slot
 from coeval.pipeline.plan.task_setup import Asking, TaskSetup
 from coeval.pipeline.sampling.nuance import KnownNuance

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from coeval.engine.error_lines import ErrorLine
     from coeval.pipeline.config.schema import Phase
-    from coeval.pipeline.plan.recorded import Entry, EvaluationEntry, Recorded
+    from coeval.pipeline.plan.record_entry import Entry, EvaluationEntry
+    from coeval.pipeline.plan.recorded import Recorded
     from coeval.pipeline.upkeep.quick_look import QuickLook
     from coeval.pipeline.upkeep.repair import Report
     from coeval.store.journal import Index

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from coeval.core.ids import SEPARATOR, evaluation_id
 from coeval.pipeline.config.schema import Phase
+from coeval.pipeline.plan.record_entry import Entry
 from coeval.pipeline.plan.record_status import SETTLED, Changed, RecordStatus, RecordStatuses
-from coeval.pipeline.plan.recorded import Entry
 from coeval.pipeline.plan.run_plan import FLOWING, Plan, Slot
 from coeval.pipeline.plan.task_setup import RoleModel, TaskSetup
 
@@ -146,15 +146,16 @@ class _Walk:
         if owed and not self._selective:
             self._fresh_answers += 1
             return True
-        opened, get = owed, self._recorded.evaluations.get
+        opened, get, settled = owed, self._recorded.evaluations.get, 0
         anew = owed or key in self._renewed
         for judge in self._judges:
-            entry = None if anew else get(key + judge.suffix)
-            status = judge.statuses[entry]
-            if status is SETTLED:  # nearly always, in a run that goes on
-                self._verdicts.planned += 1
+            _, suffix, statuses = judge
+            entry = None if anew else get(key + suffix)
+            if statuses[entry] is SETTLED:  # nearly always, in a run that goes on
+                settled += 1
             else:
-                opened |= self._judge(f"{key}{judge.suffix}", names, judge, entry)
+                opened |= self._judge(key + suffix, names, judge, entry)
+        self._verdicts.planned += settled
         if self._setup.task.label_attributes:
             opened |= self._compare(evaluation_id(key), names, renewed=anew)
         return opened

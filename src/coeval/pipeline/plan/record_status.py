@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.plan.recorded import Change, Entry, EvaluationEntry
+from coeval.pipeline.plan.record_entry import Change, Entry, EvaluationEntry
 from coeval.pipeline.plan.task_setup import RoleModel, TaskSetup
 
 

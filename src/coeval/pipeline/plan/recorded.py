@@ -13,9 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Literal, NamedTuple
-
-import msgspec
+from typing import NamedTuple, cast
 
 from coeval.analysis.empty_answers import EmptyAnswers
 from coeval.core.errors import Misshapen
@@ -24,15 +22,16 @@ from coeval.core.ids import evaluation_id, item_id, item_prefix, maker, response
 from coeval.core.records import EXACT_MATCH, LEVELS
 from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.plan.recipes import answer_input, base_recipe, item_content, judged_input
+from coeval.pipeline.plan.record_entry import (
+    Emptiness,
+    Entry,
+    EvaluationEntry,
+    EvaluationPart,
+    ItemPart,
+    ResponsePart,
+)
 from coeval.store.journal import NO_LINES, NOTHING, Index, RecordPart
 from coeval.store.rundir import RunDir
-
-Change = Literal["", "recipe", "input"]
-"""How a good record differs from what would be made now: not at all, by recipe, by what it was made from."""
-
-
-Emptiness = Literal["", "ended", "truncated"]
-"""How an answer without text came about: the model ended it, or the limit on tokens did; "" for others."""
 
 
 class Stance(Enum):
@@ -43,61 +42,7 @@ class Stance(Enum):
     KEEP = "keep"
 
 
-class ItemPart(RecordPart, frozen=True, kw_only=True):
-    """What is read of a datapoint's line to know where it stands."""
-
-    task_id: str
-    teacher_model_id: str
-    prompt: str | None = None
-    reference_response: str | None = None
-    sampled_target_attributes: dict[str, str] = msgspec.field(default_factory=dict)
-    recipe: str = ""
-
-
-class ResponsePart(RecordPart, frozen=True, kw_only=True):
-    datapoint_id: str
-    student_model_id: str
-    response: str | None = None
-    truncated: bool = False
-    recipe: str = ""
-    input_hash: str = ""
-
-
-class EvaluationPart(RecordPart, frozen=True, kw_only=True):
-    response_id: str
-    judge_model_id: str
-    task_id: str = ""
-    scores: msgspec.Raw = msgspec.Raw(b"{}")
-    criteria: msgspec.Raw = msgspec.Raw(b"{}")
-    recipe: str = ""
-    input_hash: str = ""
-
-
 _texts = decoder(dict[str, str])
-
-
-class Entry(msgspec.Struct, frozen=True, eq=False):
-    """A recorded item or response; one object for all that are alike, so it is known by its identity.
-
-    ``fresh``: made from the content that is there now. ``empty``: how an answer came to have no text.
-    """
-
-    good: bool
-    recipe: str
-    attempts: int
-    fresh: bool = True
-    empty: Emptiness = ""
-
-    def change(self, recipe: str) -> Change:
-        if self.recipe and self.recipe != recipe:
-            return "recipe"
-        return "" if self.fresh else "input"
-
-
-class EvaluationEntry(Entry, frozen=True, eq=False):
-    """A recorded evaluation; ``scored`` pairs each factor with the hash of its criterion, if known."""
-
-    scored: tuple[tuple[str, str], ...] = ()
 
 
 def tried_before(index: Index[Entry] | Index[EvaluationEntry], key: str) -> int:
@@ -141,7 +86,7 @@ def outdated(
     return index.load(key, kind).input_hash != content
 
 
-class _Posed(NamedTuple):
+class _Prepared(NamedTuple):
     """What an item's answers and judgments are made from. Older layouts recorded no ``input_hash``:
     their records, and those of items that are not there, are taken as they are."""
 
@@ -167,10 +112,10 @@ class Recorded:
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._entries: dict[tuple[bool, str, int, bool, Emptiness], Entry] = {}
         self._evaluation_entries: dict[tuple[str, str, str, int, bool, bytes, bytes], EvaluationEntry] = {}
-        self._prepared: dict[str, _Posed] = {}
+        self._prepared: dict[str, _Prepared] = {}
         self._judged_inputs: dict[str, str] = {}
         # what stood before it was made anew: few, whatever the size of a run
-        self._older_items: dict[str, list[_Posed]] = {}
+        self._older_items: dict[str, list[_Prepared]] = {}
         self._older_judged_inputs: dict[str, set[str]] = {}
 
     def read(
@@ -190,12 +135,16 @@ class Recorded:
             self.items.read(files, ItemPart, self._note_item, without, supplied)
         if "response_collection" in wanted:
             answers = folder.files("response_collection")
-            self.responses.read(answers, ResponsePart, self._note_response, without)
+            self.responses.read(
+                answers, ResponsePart, self._note_response, without, together=self._note_responses
+            )
         self._prepared.clear()
         self._older_items.clear()
         if "evaluation" in wanted:
             verdicts = folder.files("evaluation")
-            self.evaluations.read(verdicts, EvaluationPart, self._note_evaluation, without)
+            self.evaluations.read(
+                verdicts, EvaluationPart, self._note_evaluation, without, together=self._note_evaluations
+            )
         self._judged_inputs.clear()
         self._older_judged_inputs.clear()
         self._evaluation_entries.clear()
@@ -239,8 +188,25 @@ class Recorded:
         content = item_content(prompt, part.reference_response or "", attributes)
         if (older := self._prepared.get(part.id)) is not None:
             self._older_items.setdefault(part.id, []).append(older)
-        self._prepared[part.id] = _Posed(answer_input(prompt), content)
+        self._prepared[part.id] = _Prepared(answer_input(prompt), content)
         return self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
+
+    def _note_responses(self, parts: list[ResponsePart]) -> list[Entry] | None:
+        """`_note_response` of many that are as nearly all are: good, and made from what is there now. None
+        where one of them is not."""
+        ids = [part.id for part in parts]
+        if ids != [response_id(part.datapoint_id, part.student_model_id) for part in parts]:
+            return None
+        items = list(map(self._prepared.get, [part.datapoint_id for part in parts]))
+        answers = [part.response for part in parts]
+        if self._older_items or not all(items) or not all(answers) or {p.status for p in parts} != {"ok"}:
+            return None
+        prepared, texts = cast("list[_Prepared]", items), cast("list[str]", answers)
+        if any(map(str.isspace, texts)) or [part.input_hash for part in parts] != [p.asked for p in prepared]:
+            return None
+        contents = [item.content for item in prepared]
+        self._judged_inputs.update(zip(ids, map(judged_input, contents, texts), strict=True))
+        return [self._entry(True, part.recipe, part.attempts, fresh=True) for part in parts]
 
     def _note_response(self, part: ResponsePart) -> Entry:
         if part.id != response_id(part.datapoint_id, part.student_model_id):
@@ -258,7 +224,7 @@ class Recorded:
         how: Emptiness = ("truncated" if part.truncated else "ended") if empty else ""
         return self._entry(good, part.recipe, part.attempts, fresh, how)
 
-    def _note_judged_inputs(self, key: str, answer: str, item: _Posed, older: Iterable[_Posed]) -> None:
+    def _note_judged_inputs(self, key: str, answer: str, item: _Prepared, older: Iterable[_Prepared]) -> None:
         """Note what judgments of an answer are made from now, and what they were made from before."""
         if older or key in self._judged_inputs:
             before = self._older_judged_inputs.setdefault(key, set())
@@ -266,6 +232,15 @@ class Recorded:
             if key in self._judged_inputs:
                 before.add(self._judged_inputs[key])
         self._judged_inputs[key] = judged_input(item.content, answer)
+
+    def _note_evaluations(self, parts: list[EvaluationPart]) -> list[EvaluationEntry] | None:
+        """`_note_evaluation` of many that were made from what is there now; None where one was not."""
+        if [part.id for part in parts] != [evaluation_id(p.response_id, p.judge_model_id) for p in parts]:
+            return None
+        judged = list(map(self._judged_inputs.get, [part.response_id for part in parts]))
+        if [part.input_hash for part in parts] != judged:
+            return None
+        return [self._evaluation_entry(part, part.status, fresh=True) for part in parts]
 
     def _note_evaluation(self, part: EvaluationPart) -> EvaluationEntry:
         if part.id != evaluation_id(part.response_id, part.judge_model_id):
@@ -277,27 +252,31 @@ class Recorded:
         fresh = not made_from or judged is None or judged == made_from
         if not fresh and made_from in self._older_judged_inputs.get(part.response_id, ()):
             status = "outdated"
+        return self._evaluation_entry(part, status, fresh=fresh)
+
+    def _evaluation_entry(self, part: EvaluationPart, status: str, *, fresh: bool) -> EvaluationEntry:
+        """One entry for all records that are alike."""
         scores, criteria = bytes(part.scores), bytes(part.criteria)
         alike = (part.task_id, status, part.recipe, part.attempts, fresh, scores, criteria)
         entry = self._evaluation_entries.get(alike)
         if entry is None:
-            entry = self._evaluation_entries[alike] = self._evaluation_entry(part, status, fresh=fresh)
+            entry = self._evaluation_entries[alike] = self._new_entry(part, status, fresh=fresh)
         return entry
 
-    def _evaluation_entry(self, part: EvaluationPart, status: str, *, fresh: bool) -> EvaluationEntry:
+    def _new_entry(self, part: EvaluationPart, status: str, *, fresh: bool) -> EvaluationEntry:
         criteria, levels = _texts(part.criteria), _texts(part.scores)
         self.scored.update((part.task_id, factor) for factor in levels)
         scored = tuple((factor, criteria.get(factor, "")) for factor in levels)
         good = status == "ok" and all(level in LEVELS for level in levels.values())
-        if part.status == "ok" and not (good and (levels or part.judge_model_id == EXACT_MATCH)):
+        if part.status != "failed" and not (good and (levels or part.judge_model_id == EXACT_MATCH)):
             self.doubtful = True
         return EvaluationEntry(good, part.recipe, part.attempts, fresh, scored=scored)
 
     def _holds(self, part: RecordPart, value: str | None) -> bool:
-        """Whether an item or an answer is good; one that says so and holds nothing is in doubt."""
-        if part.status == "ok" and value is None:
-            self.doubtful = True
-        return part.status == "ok" and value is not None
+        """Whether an item or an answer is good; one that is neither that nor failed is in doubt."""
+        good = part.status == "ok" and value is not None
+        self.doubtful = self.doubtful or not (good or part.status == "failed")
+        return good
 
     def _entry(self, good: bool, recipe: str, attempts: int, fresh: bool, empty: Emptiness = "") -> Entry:
         """One entry for all records that are alike."""

@@ -13,8 +13,9 @@ from coeval.core.records import EXACT_MATCH
 from coeval.pipeline.config.schema import Mode, Phase
 from coeval.pipeline.plan.grain import Grain
 from coeval.pipeline.plan.recipes import label_recipe
+from coeval.pipeline.plan.record_entry import Entry, EvaluationEntry
 from coeval.pipeline.plan.record_status import EvaluationStatuses, RecordStatuses
-from coeval.pipeline.plan.recorded import Entry, EvaluationEntry, Recorded, Stance
+from coeval.pipeline.plan.recorded import Recorded, Stance
 from coeval.pipeline.plan.task_setup import RoleModel, TaskSetup
 from coeval.store.journal import Index
 
