@@ -115,18 +115,6 @@ async def test_a_full_disk_ends_the_run_and_loses_nothing(small_disk: Path, undi
     assert content(folder_of(file)) == content(folder_of(undisturbed))
 
 
-async def test_a_log_that_cannot_be_written_stops_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    file = experiment(tmp_path, total=TOTAL, parameters={"failure_rate": 0.6})
-    folder = folder_of(file)
-    folder.log.mkdir(parents=True)
-    summary = await run(file)
-    assert summary.exit_code == 3
-    assert len(errors(folder)) == sum(outcome.failed.total() for outcome in summary.phases.values()) > 0
-    assert capfd.readouterr().err == ""
-
-
 @pytest.mark.slow
 async def test_a_file_size_limit_ends_the_run_and_loses_nothing(tmp_path: Path, undisturbed: Path) -> None:
     file = experiment(tmp_path, total=TOTAL)

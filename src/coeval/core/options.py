@@ -62,3 +62,9 @@ BASE_URL = Option("parameters.base_url", "parameters.base_url", "--base-url (a j
 ACCESS_KEY = Option("access_key", "access_key", "--api-key (a judge's: --judge-api-key)")
 KEYS = Option("--keys", "keys")
 PROBE_WARNS = Option("--probe-on-fail warn", "probe_on_fail: warn in the section experiment")
+
+
+def max_calls(model: str) -> Option:
+    """What sets the ceiling on a model's requests."""
+    key = f"experiment.quota.{model}.max_calls"
+    return Option(key, key, "--max-calls")

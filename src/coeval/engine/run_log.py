@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from coeval.core.plain import PlainFormatter
+from coeval.core.plain_file import open_file
+from coeval.store.jsonl import store_error
 
 __all__ = ["logged"]
 
@@ -32,7 +34,14 @@ class _RunLog(logging.FileHandler):
 @contextmanager
 def logged(path: Path, level: str) -> Iterator[None]:
     """Meanwhile, write the package's log of this level and above to the file, which is made with its first
-    line."""
+    line.
+
+    Raises
+    ------
+    StoreError
+        what stands there is no file; a pipe would keep us waiting.
+    """
+    _refuse_other_things(path)
     handler = _RunLog(path, encoding="utf-8", delay=True)
     handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
     handler.setLevel(level)
@@ -46,3 +55,12 @@ def logged(path: Path, level: str) -> Iterator[None]:
         package.removeHandler(handler)
         package.setLevel(before)
         handler.close()
+
+
+def _refuse_other_things(path: Path) -> None:
+    try:
+        open_file(path).close()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise store_error("write", path, error) from error

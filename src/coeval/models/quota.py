@@ -15,7 +15,7 @@ import msgspec
 
 from coeval.core.errors import Misshapen, QuotaExhausted, StoreError
 from coeval.core.foreign import convert
-from coeval.core.options import CONTINUE
+from coeval.core.options import CONTINUE, max_calls
 from coeval.core.records import Usage
 from coeval.store.jsonl import read_json, write_json_atomic
 
@@ -92,7 +92,7 @@ class Permits:
             self._ledger.trim(row)
 
     def _words(self, requests: int) -> str:
-        key = f"experiment.quota.{self._name}.max_calls"
+        key = max_calls(self._name)
         wanted = "" if requests == 1 else f"; {requests} more were asked for at once"
         return (
             f"model {self._name} has used {self._row.requests} of the {self._ceiling} requests that {key} "
@@ -132,7 +132,7 @@ class UsageLedger:
         except StoreError as error:
             if any(ceiling is not None for ceiling in self._ceilings.values()):
                 raise StoreError(
-                    f"{path} cannot be used ({error}), and experiment.quota depends on the requests it "
+                    f"{path} cannot be used ({error}), and a ceiling depends on the requests that it "
                     "counts. Restore it from a copy, or move it away to count from zero again."
                 ) from error
             self._set_aside = True

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 import msgspec
 
 from coeval.benchmarks.benchmark import Unit
-from coeval.benchmarks.run.runner import EndOfAsking, Prepared
+from coeval.benchmarks.run.runner import EndOfAsking, Prepared, error_file
 from coeval.benchmarks.run.task_run import RecordCounts, TaskRun
 from coeval.benchmarks.run.task_summary import TaskSummary, summarise, write
 
@@ -33,12 +33,14 @@ class TaskOutcome:
 class Outcome:
     """An evaluation's end; ``stopped`` and ``interrupted`` as in `EndOfAsking`.
 
-    Without tasks it was interrupted before anything was asked.
+    Without tasks it was interrupted before anything was asked. ``errors`` is the file that lists what failed,
+    if there is one.
     """
 
     tasks: list[TaskOutcome] = field(default_factory=list)
     stopped: Mapping[str, str] = field(default_factory=dict)
     interrupted: bool = False
+    errors: Path | None = None
 
     @property
     def exit_code(self) -> int:
@@ -69,7 +71,8 @@ def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
     StoreError
         a file cannot be written; what was recorded stays.
     """
-    outcome = Outcome(stopped=ended.stopped, interrupted=ended.interrupted)
+    errors = error_file(prepared.evaluation)
+    outcome = Outcome([], ended.stopped, ended.interrupted, errors if errors.exists() else None)
     for task_run in prepared.task_runs if ended.begun else ():
         # Stopped while models were asked: what is whole is scored. Stopped here: nothing more is.
         whole = task_run.is_all_there() if ended.interrupted else not outcome.interrupted

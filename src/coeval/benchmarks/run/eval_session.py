@@ -10,12 +10,12 @@ from coeval.benchmarks.benchmark import Answer, Judgment
 from coeval.benchmarks.run.benchmark_works import AnswerWork, JudgmentWork
 from coeval.benchmarks.run.eval_spec import EvalSpec, judge_model
 from coeval.benchmarks.run.task_run import TaskRun
-from coeval.core.errors import AskError, ModelUnavailable
+from coeval.core.errors import AskError, ModelUnavailable, QuotaExhausted
 from coeval.core.records import Kept
-from coeval.engine.progress import Board, Calls
+from coeval.engine.progress import Board, Calls, Watcher
 from coeval.engine.session import Session
 from coeval.engine.work import Work
-from coeval.models.probe import probe
+from coeval.models.probe import probe, silent
 
 log = logging.getLogger("coeval")
 
@@ -50,7 +50,7 @@ class EvalSession:
                     if recorded.get(answer.id) != answer:
                         self._session.journal.append(task_run.folder.responses, answer)
 
-    async def meet(self, note: Callable[[str], None]) -> None:
+    async def meet(self, watcher: Watcher) -> None:
         """Ask each model that owes something one question, and let tasks get to know their judge.
 
         Raises
@@ -60,13 +60,11 @@ class EvalSession:
         """
         owing = {label for task_run in self._task_runs for label in self._owing(task_run)}
         if owing:
-            note(f"asking whether they answer: {', '.join(sorted(owing))}")
-        silent = [result for result in await probe({n: self._models[n] for n in owing}) if not result.ok]
-        if silent:
-            reasons = [f"  {r.name}: {r.error.message if r.error else 'no answer'}" for r in silent]
-            raise ModelUnavailable(
-                "\n".join(["these models do not answer, and nothing was asked of them:", *reasons])
-            )
+            watcher.note(f"asking whether they answer: {', '.join(sorted(owing))}")
+        reasons = silent(await probe({name: self._models[name] for name in owing}), watcher.warn)
+        if reasons:
+            listed = "".join(f"\n  {reason}" for reason in reasons)
+            raise ModelUnavailable(f"these models do not answer, and nothing was asked of them:{listed}")
         met: set[int] = set()
         for task_run in self._task_runs:
             # The samples of a task share their benchmark.
@@ -91,6 +89,8 @@ class EvalSession:
             return
         try:
             await task_run.benchmark.meet_judge(self._models[task_run.judge.label])
+        except QuotaExhausted:
+            return  # nothing will be asked of it: its judgments are gaps
         except AskError as error:
             raise ModelUnavailable(
                 f"the judge {task_run.judge.model} cannot be asked for {task_run.task}: {error}"

@@ -46,6 +46,7 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     tested model judges itself. ``droppable`` names what of ``sampling`` is not the user's wish, and
     may be refused by a host. ``judge_sampling`` goes over each task's official one. In mode
     ``inference`` nothing is judged, in mode ``judge`` the stored answers are, and none are asked for.
+    ``max_calls`` is the most requests that each model is sent, over all starts in the output folder.
     """
 
     output: Path
@@ -59,6 +60,7 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     num_runs: int = 1
     max_examples: int | None = None
+    max_calls: int | None = None
 
     @property
     def judging(self) -> ModelSpec | None:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from coeval.benchmarks.assets import Progress
 from coeval.benchmarks.run.eval_session import EvalSession, board_of
@@ -31,7 +32,7 @@ from coeval.engine.session import Accounts, SessionContext, opened
 from coeval.engine.waiting import unless_interrupted
 from coeval.models.keys import Keys
 
-__all__ = ["EndOfAsking", "Prepared", "ask_owed", "held", "prepare"]
+__all__ = ["EndOfAsking", "Prepared", "ask_owed", "error_file", "held", "prepare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +112,25 @@ async def ask_owed(
     evaluation, task_runs = prepared.evaluation, prepared.task_runs
     context = SessionContext(keys, watcher, interrupt or asyncio.Event())
     output = evaluation.output
-    accounts = Accounts(output / "usage.json", output / "run_errors.jsonl", lambda path: path.parent.name)
-    async with opened(accounts, _specs(evaluation, task_runs), board_of(task_runs), context) as session:
+    accounts = Accounts(output / "usage.json", error_file(evaluation), lambda path: path.parent.name)
+    specs = _specs(evaluation, task_runs)
+    ceilings = {spec.name: evaluation.max_calls for spec in specs}
+    async with opened(accounts, specs, board_of(task_runs), context, ceilings) as session:
         asking = EvalSession(evaluation, task_runs, session)
         asking.read_recorded()
         try:
-            await unless_interrupted(asking.meet(watcher.note), context.interrupt, "nothing was asked")
+            await unless_interrupted(asking.meet(watcher), context.interrupt, "nothing was asked")
         except Draining:
             return EndOfAsking(begun=False, interrupted=True)
         asking.take_up_folders(watcher.note)
         watcher.begin(session.board)
         await asking.carry_out()
     return EndOfAsking(begun=True, interrupted=session.interrupted, stopped=session.stopped)
+
+
+def error_file(evaluation: EvalSpec) -> Path:
+    """Lists what failed, and what was cut off, of all tasks."""
+    return evaluation.output / "run_errors.jsonl"
 
 
 def _specs(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> list[ModelSpec]:

@@ -80,6 +80,10 @@ def evaluate(
     max_examples: Annotated[
         int | None, typer.Option(min=1, help="Only the first N prompts of each task, as a smoke test.")
     ] = None,
+    max_calls: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most requests to each model, over all starts in OUTPUT_DIR; probes count."),
+    ] = None,
     num_threads: Annotated[
         int, typer.Option(min=1, help="Requests in flight to the model, from the start.")
     ] = 64,

@@ -23,10 +23,8 @@ from coeval.cli.loop import interruptible, run_async
 from coeval.cli.starting import begin
 from coeval.cli.views.json_text import json_text
 from coeval.cli.views.progress_view import Terminal
-from coeval.core.plain_file import open_file
 from coeval.engine.run_log import logged
 from coeval.models.keys import Keys
-from coeval.store.jsonl import store_error
 
 _LOG = "run.log"
 
@@ -92,20 +90,9 @@ def _output_made(folder: Path) -> Iterator[None]:
     """The output folder; one that was made now and stays empty is removed."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    _refuse_pipe(folder / _LOG)
     try:
         yield
     finally:
         with suppress(OSError):
             for path in made:
                 path.rmdir()
-
-
-def _refuse_pipe(log: Path) -> None:
-    """A log that is no file would keep us waiting."""
-    try:
-        open_file(log).close()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise store_error("write", log, error) from error

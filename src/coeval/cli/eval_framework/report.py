@@ -46,6 +46,8 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         if any(summary.missing.get("cut_off") for summary in gaps):
             warn(messages, "Judges were cut off: raise --judge-max-tokens, or they will be again.")
         say(messages, "Fill the gaps with the same command: only what is missing is asked for.")
+        if outcome.errors is not None:
+            say(messages, f"What failed, and why: {outcome.errors}")
     folders = ", ".join(dict.fromkeys(str(task.folder) for task in outcome.tasks))
     say(messages, f"Results: {folders}")
 

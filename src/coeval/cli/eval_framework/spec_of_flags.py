@@ -61,6 +61,7 @@ def evaluation_of(flags: Flags, keys: Keys) -> EvalSpec:
         seed=flags["seed"],
         num_runs=flags["num_runs"],
         max_examples=flags["max_examples"],
+        max_calls=flags["max_calls"],
     )
 
 

@@ -10,10 +10,13 @@ __all__ = ["REFUSALS_TO_STOP", "Admission"]
 
 REFUSALS_TO_STOP = 3
 """So many 401, 403 or 404 in a row, with no answer before them, end a model."""
+DENIALS_TO_STOP = 20
+"""So many 401 in a row end a model that has answered: its key is no longer good."""
 
 
 class Admission:
-    """A model's right to be asked: as far as its quota goes, and until all its first requests are refused.
+    """A model's right to be asked: as far as its quota goes, until all its first requests are refused, or its
+    key is in the end.
 
     ``permits`` is its quota, None where it has none.
     """
@@ -23,6 +26,7 @@ class Admission:
         self._permits = permits
         self._answered = False
         self._refusals = 0
+        self._denials = 0
         self._reason: str | None = None
 
     def permit(self) -> None:
@@ -47,13 +51,21 @@ class Admission:
         """A request was answered (None), or failed for good."""
         if error is None:
             self._answered = True
+            self._denials = 0
         elif isinstance(error, AccessDenied | NotFound):
             self._refused(error)
 
     def _refused(self, error: AccessDenied | NotFound) -> None:
         self._refusals += 1
+        self._denials += error.status == 401
+        if self._denials >= DENIALS_TO_STOP and self._reason is None:
+            self._stop(f"its last {self._denials} requests were all refused", error, "its key")
         if not self._answered and self._refusals >= REFUSALS_TO_STOP and self._reason is None:
-            self._reason = (
-                f"model {self._name} is not asked any more: its first {self._refusals} requests were all "
-                f"refused ({error}). Correct its key, model id or base_url, and run again with {CONTINUE}."
-            )
+            why = f"its first {self._refusals} requests were all refused"
+            self._stop(why, error, "its key, model id or base_url")
+
+    def _stop(self, why: str, error: ModelError, what: str) -> None:
+        self._reason = (
+            f"model {self._name} is not asked any more: {why} ({error}). Correct {what}, and run again with "
+            f"{CONTINUE}."
+        )

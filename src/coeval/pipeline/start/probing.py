@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from coeval.core.errors import ModelUnavailable, QuotaExhausted
+from coeval.core.errors import ModelUnavailable
 from coeval.core.model import Model
 from coeval.core.options import PROBE_WARNS
 from coeval.core.plain import plain
@@ -13,7 +13,7 @@ from coeval.core.text import numbered
 from coeval.engine.progress import Watcher
 from coeval.engine.waiting import unless_interrupted
 from coeval.models.open import Models
-from coeval.models.probe import probe
+from coeval.models.probe import probe, silent
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.preview import Preview
 from coeval.store.jsonl import write_json_atomic
@@ -55,15 +55,10 @@ async def probe_models(
         probe(asked), interrupt, "stopped while the models were being probed; nothing was run"
     )
     write_json_atomic(folder.probe_results, {"at": now(), "models": results})
-    silent = [(r.name, r.error) for r in results if r.error is not None]
-    unasked = [f"{name} is not probed: {e.message}" for name, e in silent if e.kind == QuotaExhausted.kind]
-    silent = [(name, error) for name, error in silent if error.kind != QuotaExhausted.kind]
-    for sentence in unasked:  # no reason to stop the others: its work will be a gap
-        watcher.warn(sentence)
-    if not silent:
+    reasons = silent(results, watcher.warn)
+    if not reasons:
         return
-    message = f"{len(silent)} of {len(asked)} models do not answer:"
-    reasons = [f"{name}: {error.message}" for name, error in silent]
+    message = f"{len(reasons)} of {len(asked)} models do not answer:"
     if config.experiment.probe_on_fail == "abort":
         listed = "".join(f"\n  {plain(reason)}" for reason in reasons)
         raise ModelUnavailable(
