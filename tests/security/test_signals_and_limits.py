@@ -137,10 +137,10 @@ def test_a_file_size_limit_ends_a_run_that_goes_on_without_it(place: Path, undis
 
 
 def test_a_limit_of_cpu_time_ends_a_run_that_goes_on_without_it(place: Path, undisturbed: Path) -> None:
-    (place / "e.yaml").write_text(SLOW.replace("total: 40", "total: 200000").replace("latency_s: 0.05, ", ""))
+    (place / "e.yaml").write_text(SLOW.replace("total: 40", "total: 60000").replace("latency_s: 0.05, ", ""))
 
     def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (3, 60))
+        resource.setrlimit(resource.RLIMIT_CPU, (2, 60))
 
     ended = command(place, "run", "--config", "e.yaml", before=limited)
     assert ended.code == 130, ended.err
