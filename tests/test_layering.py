@@ -59,9 +59,6 @@ LATE_IMPORTS = {
     },
     "benchmarks/language/detection.py": {"langdetect": "its profiles are read when a language is asked for"},
     "benchmarks/language/words.py": {"regex": "only texts beyond ASCII need it"},
-    "benchmarks/run/eval_spec.py": {
-        "coeval.benchmarks.tasks.coeval_run": "reads experiment files: pydantic and YAML"
-    },
     "models/transport/http.py": {
         "coeval.models.connections.proxied": "aiohttp is slow to load, and only proxies need it"
     },

@@ -287,29 +287,36 @@ async def test_a_hosts_row_that_leads_nowhere_is_told(tmp_path: Path, fields: st
     assert_one_message(ended, said)
 
 
+ELSEWHERE = {
+    "it is not there": ("nowhere:Thing", "say-the-word: nowhere:Thing cannot be loaded"),
+    "another kind of thing": ("json:dumps", "say-the-word: json:dumps is no Benchmark"),
+}
+
+
+@pytest.mark.parametrize(("place", "said"), ELSEWHERE.values(), ids=ELSEWHERE)
+async def test_a_tasks_row_that_leads_nowhere_is_told(tmp_path: Path, place: str, said: str) -> None:
+    row = f"TaskRow(name='say-the-word', place='{place}')"
+    rows = f"from coeval.benchmarks.task_row import TaskRow\nROW = {row}\n"
+    site = package(tmp_path / "site", "[coeval.benchmarks]\nsay-the-word = rows:ROW\n", rows=rows)
+    assert_one_message(await evaluated(tmp_path, site, NOWHERE), said)
+
+
 TASK = """
 from pathlib import Path
-from coeval.benchmarks.task_option import TaskOption
-from coeval_parley.say_the_word import SayTheWord
+from coeval.benchmarks.task_row import TaskOption, TaskRow
 
-class Greedy(SayTheWord):
-    name = "greedy"
-    options = (TaskOption(name="output-dir", kind=Path, help="Mine."),)
-
-class Ours(SayTheWord):
-    name = "ifeval"
+MINE = TaskOption(name="output-dir", kind=Path, help="Mine.")
+GREEDY = TaskRow(name="greedy", place="tasks:Greedy", options=(MINE,))
+OURS = TaskRow(name="ifeval", place="tasks:Ours")
 """
 TAKEN = {
-    "a flag": ("greedy = tasks:Greedy", "the option --output-dir, which is there already"),
-    "a task": ("ifeval = tasks:Ours", "the name ifeval is taken"),
+    "a flag": ("greedy = tasks:GREEDY", "the option --output-dir, which is there already"),
+    "a task": ("ifeval = tasks:OURS", "the name ifeval is taken"),
 }
 
 
 @pytest.mark.parametrize(("point", "said"), TAKEN.values(), ids=TAKEN)
-async def test_what_is_ours_cannot_be_replaced(
-    installed: Path, tmp_path: Path, point: str, said: str
-) -> None:
+async def test_what_is_ours_cannot_be_replaced(tmp_path: Path, point: str, said: str) -> None:
     site = package(tmp_path / "site", f"[coeval.benchmarks]\n{point}\n", tasks=TASK)
-    both = Path(f"{site}{os.pathsep}{installed}")
-    ended = await call("coeval.cli.eval_framework", "--help", folder=tmp_path, site=both)
+    ended = await call("coeval.cli.eval_framework", "--help", folder=tmp_path, site=site)
     assert_one_message(ended, said)

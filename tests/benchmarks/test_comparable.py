@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
-from fakes.invented_task import JUDGING, Bench, Invented, spec
+from fakes.invented_task import JUDGING, Bench, Invented, row_of, spec
 from fakes.openai_chat import Answer, Behaviour, Fault, Reply, fake
 from rich.console import Console
 
@@ -47,7 +47,7 @@ class Remarked(Invented):
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench = Bench(tmp_path / "out", monkeypatch)
     for kind in (Long, Remarked):
-        monkeypatch.setitem(TASKS.own, kind.name, kind)
+        monkeypatch.setitem(TASKS.own, kind.name, row_of(kind))
     return bench
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from fakes.invented_task import JUDGING, Bench, Invented, spec
+from fakes.invented_task import JUDGING, Bench, Invented, row_of, spec
 from fakes.openai_chat import Answer, Behaviour, Broken, fake
 from rich.console import Console
 
@@ -40,7 +40,7 @@ class Stopped(Invented):
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench = Bench(tmp_path / "out", monkeypatch)
-    monkeypatch.setitem(TASKS.own, Stopped.name, Stopped)
+    monkeypatch.setitem(TASKS.own, Stopped.name, row_of(Stopped))
     return bench
 
 

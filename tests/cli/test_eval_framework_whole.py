@@ -13,7 +13,7 @@ from cli.eval_process import finish, start, write_prompts
 from fakes.openai_chat import Answer, fake
 
 from coeval.benchmarks.assets import Library, Presence
-from coeval.benchmarks.task_registry import TASKS
+from coeval.benchmarks.task_registry import TASKS, kind_of
 from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
@@ -58,7 +58,7 @@ async def test_killed_and_started_again_nothing_is_lost_or_asked_twice(tmp_path:
 
 def absent() -> list[str]:
     library = Library()
-    names = [name for kind in TASKS.values() for name in kind.assets]
+    names = [name for task in TASKS for name in kind_of(task).assets]
     return [name for name in names if library.presence(name)[0] is Presence.ABSENT]
 
 

@@ -23,6 +23,7 @@ from coeval.benchmarks.run.conclusion import Outcome, conclude
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.benchmarks.run.runner import ask_owed, held, prepare
 from coeval.benchmarks.task_registry import TASKS
+from coeval.benchmarks.task_row import TaskRow
 from coeval.core.errors import Unparsable
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request
@@ -78,6 +79,11 @@ class Broken(Invented):
         raise ZeroDivisionError("a bug")
 
 
+def row_of(kind: type[Benchmark]) -> TaskRow:
+    """A test's benchmark as a task that can be named."""
+    return TaskRow(name=kind.name, place=f"{kind.__module__}:{kind.__name__}")
+
+
 class Onlooker:
     """A watcher that remembers what it was told."""
 
@@ -100,7 +106,7 @@ class Bench:
 
     def __init__(self, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for kind in (Invented, Broken):
-            monkeypatch.setitem(TASKS.own, kind.name, kind)
+            monkeypatch.setitem(TASKS.own, kind.name, row_of(kind))
         self.output = output
         self.onlooker = Onlooker()
 

@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 from secret_encodings import ENCODINGS, left_of
 
 from coeval.benchmarks.assets import Library, Presence
-from coeval.benchmarks.task_registry import TASKS
+from coeval.benchmarks.task_registry import TASKS, kind_of
 
 pytestmark = pytest.mark.slow
 
@@ -199,11 +199,11 @@ async def test_no_command_of_coeval_shows_or_keeps_a_key(place: Place, encoding:
 def tasks_there_is_data_for() -> list[str]:
     """The two that are judged by rules bring their own prompts; the others need what is fetched."""
     library = Library()
-    judged = [name for name, kind in TASKS.items() if kind.needs_judge]
+    judged = [name for name in TASKS if kind_of(name).needs_judge]
     return [
         name
         for name in judged
-        if all(library.presence(asset)[0] is Presence.READY for asset in TASKS[name].assets)
+        if all(library.presence(asset)[0] is Presence.READY for asset in kind_of(name).assets)
     ]
 
 

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.benchmarks.task_option import TaskOption
 from coeval.core.model import Model
 from coeval.core.records import Completion, Kept, Message, Request
 
@@ -128,7 +127,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     ``assets`` names the file or folder of each asset that is there: all of ``Benchmark.assets``,
     and those of ``Benchmark.optional_assets`` that could be had. ``options`` are the values of
-    ``Benchmark.options`` by name (``writingbench-write-excel``, …). ``judge`` is None where nothing is
+    the task's own options by name (``writingbench-write-excel``, …). ``judge`` is None where nothing is
     to be judged.
     """
 
@@ -142,16 +141,15 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Benchmark(ABC):
     """One benchmark with its settings; building it reads its assets and asks nothing.
 
-    ``options`` are its own flags. ``official_judge`` is the judge model of the published numbers (another
-    one is a reason why figures cannot be compared); ``optional_assets`` are used where they can be had.
-    ``compared_with`` are the figures that its own would be held against.
+    ``official_judge`` is the judge model of the published numbers (another one is a reason why
+    figures cannot be compared); ``optional_assets`` are used where they can be had. ``compared_with`` are
+    the figures that its own would be held against.
     """
 
     name: ClassVar[str]
     needs_judge: ClassVar[bool] = False
     assets: ClassVar[tuple[str, ...]] = ()
     optional_assets: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[TaskOption, ...]] = ()
     official_judge: ClassVar[str] = ""
     compared_with: ClassVar[str] = "published numbers"
 
@@ -159,20 +157,16 @@ class Benchmark(ABC):
         self.settings = settings
 
     @classmethod
-    def given_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
-        """The user's own files by asset, from the values of `options` by name.
+    def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:  # noqa: ARG003 - most have none
+        """Files by asset that are in no cache and that no option names one by one: those of a checkout, of
+        another dataset. ``values`` are those of the task's options by name.
 
         Raises
         ------
         UsageError
             an option names what is not there.
         """
-        return {
-            option.fills: option.existing(path)
-            for option in cls.options
-            if option.fills in (*cls.assets, *cls.optional_assets)
-            and (path := values[option.name]) is not None
-        }
+        return {}
 
     @property
     def label(self) -> str:

@@ -87,7 +87,7 @@ def loaded(place: str, wanted_by: str) -> Any:
 def _guarded(load: Callable[[], Any], what: str, way_out: str) -> Any:
     try:
         return load()
-    except CoevalError:
-        raise
+    except (CoevalError, MemoryError, OSError):
+        raise  # the machine's trouble, or told already
     except Exception as error:  # another package's code runs here, and the user is told whose it is
         raise UsageError(f"{what} cannot be loaded ({named(error)}); {way_out}") from error

@@ -17,30 +17,25 @@ from coeval.benchmarks.benchmark import (
     count_failures,
 )
 from coeval.benchmarks.run.judgment_outcomes import metric_of
-from coeval.benchmarks.task_option import TaskOption
 from coeval.core.errors import UsageError
 from coeval.core.records import Message
+from coeval_parley.task_rows import TIMES
 
 __all__ = ["SayTheWord"]
 
 WORDS = ("river", "lantern", "copper", "orchard", "whistle")
-
-_TIMES = TaskOption(
-    name="say-the-word-times", kind=int, help="How often each answer is to use its word.", default=1
-)
 
 
 class SayTheWord(Benchmark):
     """``word_accuracy``: the share of prompts whose answer uses the word at least so many times."""
 
     name: ClassVar[str] = "say-the-word"
-    options: ClassVar[tuple[TaskOption, ...]] = (_TIMES,)
 
     def __init__(self, settings: TaskSettings) -> None:
         super().__init__(settings)
-        self._times: int = settings.options[_TIMES.name]
+        self._times: int = settings.options[TIMES.name]
         if self._times < 1:
-            raise UsageError(f"{_TIMES.flag} is {self._times}; give 1 or more")
+            raise UsageError(f"{TIMES.flag} is {self._times}; give 1 or more")
 
     def items(self) -> Sequence[Item]:
         ask = f"Write a sentence that uses the word '{{}}' {self._times} times."

@@ -11,12 +11,12 @@ import msgspec
 from coeval.benchmarks.assets import Library, Progress
 from coeval.benchmarks.assets.cache import Stamp
 from coeval.benchmarks.assets.library import AssetOrigin
-from coeval.benchmarks.benchmark import Benchmark, JudgeSettings, TaskSettings
+from coeval.benchmarks.benchmark import JudgeSettings, TaskSettings
 from coeval.benchmarks.run.benchmark_works import TaskModel, task_model
 from coeval.benchmarks.run.given_responses import read_given, source_of
 from coeval.benchmarks.run.task_folder import TaskFolder
 from coeval.benchmarks.run.task_run import TaskRun
-from coeval.benchmarks.task_registry import PREFIX, TASKS
+from coeval.benchmarks.task_registry import kind_of
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.plain_file import file_bytes
@@ -93,7 +93,7 @@ def find_assets(
         naming what is not there, of all tasks, and how to get it.
     """
     library = Library()
-    kinds = [_kind(request.name) for request in requests]
+    kinds = [kind_of(request.name) for request in requests]
     given = {name: path for request in requests for name, path in request.given.items()}
     needed = dict.fromkeys(name for kind in kinds for name in kind.assets)
     found = library.ensure(needed, progress, given=given)
@@ -134,7 +134,7 @@ def used_assets(assets: Mapping[str, Path], before: Stamps) -> dict[str, AssetUs
 
 def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Path]) -> Iterator[TaskRun]:
     """The task's task_runs, one per sample."""
-    kind, judging = _kind(request.name), evaluation.judging
+    kind, judging = kind_of(request.name), evaluation.judging
     may_judge = kind.needs_judge and evaluation.mode != "inference"
     tested = evaluation.tested
     settings = TaskSettings(
@@ -183,16 +183,6 @@ def _task_model(
 ) -> TaskModel:
     sends_seed = HOSTS[spec.interface].seeds_by_default and "seed" not in sampling
     return task_model(spec.name, spec.model, sampling, seed if sends_seed else None, sample, template)
-
-
-def _kind(name: str) -> type[Benchmark]:
-    if name.startswith(PREFIX):
-        from coeval.benchmarks.tasks.coeval_run import CoevalRun  # reads experiment files: pydantic and YAML
-
-        return CoevalRun
-    if name in TASKS:
-        return TASKS[name]
-    raise UsageError(f"there is no task {name!r}; tasks are {', '.join(TASKS)}, and {PREFIX}PATH_TO_RUN")
 
 
 def model_of(evaluation: EvalSpec, request: TaskRequest) -> str:

@@ -28,7 +28,7 @@ from coeval.benchmarks.assets.manifest import SourceFailed
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import mean_metric, settle, with_responses, write_lines
 from coeval.benchmarks.run.task_folder import file_name
-from coeval.benchmarks.task_option import TaskOption
+from coeval.benchmarks.task_registry import ALPACA_DATASET, ALPACA_REFERENCE
 from coeval.benchmarks.tasks.alpaca_published import BASELINE, DIFFICULTY, GAMED, published_lengths
 from coeval.benchmarks.tasks.alpaca_remarks import remarks_on
 from coeval.core.errors import BadRequest, NotFound, UsageError
@@ -49,19 +49,6 @@ LONG_REPLY = 4096
 
 DRAW = 1.5
 _FILE = "alpaca_eval_gpt4_baseline.json"
-_REFERENCE = TaskOption(
-    name="alpaca-eval-reference",
-    kind=Path,
-    help="Instructions with reference outputs (JSON).",
-    fills=BASELINE,
-)
-_DATASET = TaskOption(
-    name="alpaca-eval-hf-dataset",
-    kind=str,
-    help="Hub dataset to fetch the reference from.",
-    shown_default="tatsu-lab/alpaca_eval",
-    metavar="REPO",
-)
 _MARK, _END = "<|im_start|>", "<|im_end|>"
 
 
@@ -71,7 +58,6 @@ class AlpacaEval(Benchmark):
     name = "alpaca-eval"
     needs_judge = True
     official_judge = "gpt-4-1106-preview"
-    options: ClassVar[tuple[TaskOption, ...]] = (_REFERENCE, _DATASET)
     assets: ClassVar[tuple[str, ...]] = (BASELINE, "alpaca-eval/judge")
     optional_assets: ClassVar[tuple[str, ...]] = (GAMED, DIFFICULTY)
 
@@ -82,17 +68,17 @@ class AlpacaEval(Benchmark):
         self.manner: Manner = "logprobs"
 
     @classmethod
-    def given_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
-        """Also the reference of another dataset than the official one."""
-        repository, found = values[_DATASET.name], {}
-        if repository not in (None, _DATASET.shown_default):
-            try:
-                found[BASELINE] = fetched_from_hub(repository, _FILE)
-            except SourceFailed as error:
-                raise UsageError(
-                    f"{_DATASET.flag} {repository}: {error}; give the file with {_REFERENCE.flag}"
-                ) from error
-        return found | super().given_files(values)
+    def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
+        """The reference of another dataset than the official one."""
+        repository = values[ALPACA_DATASET.name]
+        if repository in (None, ALPACA_DATASET.shown_default):
+            return {}
+        try:
+            return {BASELINE: fetched_from_hub(repository, _FILE)}
+        except SourceFailed as error:
+            raise UsageError(
+                f"{ALPACA_DATASET.flag} {repository}: {error}; give the file with {ALPACA_REFERENCE.flag}"
+            ) from error
 
     def items(self) -> Sequence[Item]:
         records = read_records(self.settings.assets[BASELINE])

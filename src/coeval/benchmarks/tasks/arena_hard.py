@@ -28,7 +28,7 @@ from coeval.benchmarks.assets.checkout import checked_out
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import Outcomes, settle, with_responses, write_lines
 from coeval.benchmarks.run.task_folder import file_name
-from coeval.benchmarks.task_option import TaskOption
+from coeval.benchmarks.task_registry import ARENA_BENCHMARK, ARENA_FOLDER
 from coeval.core.errors import UsageError
 from coeval.core.ids import judgment_id
 from coeval.core.records import Completion, Message, Request
@@ -49,10 +49,6 @@ _FILES = {
 }
 """Asset → where it lies in a checkout."""
 _CHECKOUT = Path(".external/arena-hard-auto")
-_FOLDER = TaskOption(name="arena-hard-dir", kind=Path, help="A checkout of arena-hard-auto, for its data.")
-_BENCHMARK = TaskOption(
-    name="arena-hard-benchmark", kind=str, help="Which of its benchmarks.", default="arena-hard-v2.0"
-)
 
 
 class ArenaHard(Benchmark):
@@ -61,7 +57,6 @@ class ArenaHard(Benchmark):
     name = "arena-hard"
     needs_judge = True
     official_judge = "gpt-4.1"
-    options: ClassVar[tuple[TaskOption, ...]] = (_FOLDER, _BENCHMARK)
     assets: ClassVar[tuple[str, ...]] = (
         "arena-hard/questions",
         *_ANSWERS.values(),
@@ -77,20 +72,20 @@ class ArenaHard(Benchmark):
         self._prompt = self._text("arena-hard/judge_prompt")
 
     @classmethod
-    def given_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
+    def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
         """Those of a checkout; where none is named, what the cache lacks is taken from ``.external/``."""
-        benchmark, folder = values[_BENCHMARK.name], values[_FOLDER.name]
-        if benchmark != _BENCHMARK.default and folder is None:
+        benchmark, folder = values[ARENA_BENCHMARK.name], values[ARENA_FOLDER.name]
+        if benchmark != ARENA_BENCHMARK.default and folder is None:
             if not _CHECKOUT.is_dir():
                 raise UsageError(
-                    f"{_BENCHMARK.flag} {benchmark}: only {_BENCHMARK.default} can be fetched; "
-                    f"name a checkout that holds it with {_FOLDER.flag}"
+                    f"{ARENA_BENCHMARK.flag} {benchmark}: only {ARENA_BENCHMARK.default} can be fetched; "
+                    f"name a checkout that holds it with {ARENA_FOLDER.flag}"
                 )
             folder = _CHECKOUT
         files = {asset: path.format(benchmark=benchmark) for asset, path in _FILES.items()}
         if folder is None:
             return checked_out(_CHECKOUT, files)
-        return {asset: _FOLDER.existing(folder / path) for asset, path in files.items()}
+        return {asset: ARENA_FOLDER.existing(folder / path) for asset, path in files.items()}
 
     def _text(self, asset: str) -> str:
         return self.settings.assets[asset].read_text(encoding="utf-8")

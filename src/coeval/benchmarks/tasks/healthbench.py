@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from coeval.analysis.pairwise.pairwise_models import clipped_mean, healthbench_score
 from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import settle
-from coeval.benchmarks.task_option import TaskOption
 from coeval.core.ids import judgment_id
 from coeval.core.records import Completion, Message, Request
 from coeval.judging.rubric_items import parse_criteria_met
@@ -44,14 +42,6 @@ class HealthBench(Benchmark):
     name = "healthbench"
     needs_judge = True
     official_judge = "gpt-4.1-2025-04-14"
-    options: ClassVar[tuple[TaskOption, ...]] = (
-        TaskOption(
-            name="healthbench-data",
-            kind=Path,
-            help="Conversations with rubrics, such as all 5,000.",
-            fills="healthbench/examples",
-        ),
-    )
     assets: ClassVar[tuple[str, ...]] = ("healthbench/examples", "healthbench/grader")
 
     def __init__(self, settings: TaskSettings) -> None:

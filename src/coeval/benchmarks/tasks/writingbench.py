@@ -20,15 +20,13 @@ from coeval.analysis.intervals import clustered_mean
 from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import SCALES, Outcomes, mean_metric, metric_of, settle
-from coeval.benchmarks.task_option import TaskOption
+from coeval.benchmarks.task_registry import WRITE_EXCEL
 from coeval.core.ids import judgment_id
 from coeval.core.records import Completion, Message, Request
 from coeval.core.text import fill
 from coeval.judging.criteria import parse_criterion_score
 
 REQUIREMENTS = ("style", "format", "length")
-
-_EXCEL = TaskOption(name="writingbench-write-excel", kind=bool, help="Also write scores.xlsx.", default=False)
 
 
 class _Scores(NamedTuple):
@@ -48,15 +46,6 @@ class WritingBench(Benchmark):
     name = "writingbench"
     needs_judge = True
     official_judge = "claude-sonnet-4-5"
-    options: ClassVar[tuple[TaskOption, ...]] = (
-        TaskOption(
-            name="writingbench-query",
-            kind=Path,
-            help="Your own queries with criteria.",
-            fills="writingbench/queries",
-        ),
-        _EXCEL,
-    )
     assets: ClassVar[tuple[str, ...]] = (
         "writingbench/queries",
         *(f"writingbench/{requirement}_{kind}" for requirement in REQUIREMENTS for kind in "RC"),
@@ -167,7 +156,7 @@ class WritingBench(Benchmark):
         scored: Scored,
     ) -> None:
         """``scores.xlsx`` where ``--writingbench-write-excel`` asks for it."""
-        if self.settings.options.get(_EXCEL.name):
+        if self.settings.options.get(WRITE_EXCEL.name):
             outcomes = settle(self, items, answers, judgments)
             write_workbook(folder / "scores.xlsx", self._row(scored), _criteria_lines(items, outcomes))
 

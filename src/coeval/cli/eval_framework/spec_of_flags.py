@@ -12,8 +12,8 @@ import msgspec
 from yarl import URL
 
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
-from coeval.benchmarks.task_option import RESPONSES, TaskOption
-from coeval.benchmarks.task_registry import PREFIX, TASKS
+from coeval.benchmarks.task_registry import PREFIX, TASKS, kind_of
+from coeval.benchmarks.task_row import TaskOption
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.models.catalog import HOSTS
@@ -82,8 +82,7 @@ def task_names(flags: Flags) -> tuple[str, ...]:
 
 def idle_options(flags: Flags, names: Iterable[str]) -> str | None:
     """A sentence about options of tasks that are not among ``names``, if there are any."""
-    others = (kind for task, kind in TASKS.items() if task not in names)
-    options = (option for kind in others for option in kind.options)
+    options = (option for task, row in TASKS.items() if task not in names for option in row.options)
     idle = [option.flag for option in options if flags[option.parameter] != option.default]
     return f"without effect, since their tasks are not among --tasks: {', '.join(idle)}" if idle else None
 
@@ -99,7 +98,7 @@ def _problems(flags: Flags, names: Sequence[str]) -> Iterator[str]:
         yield "--inference-only and --judge-only exclude each other; give one of them"
     if flags["local"] and flags["base_url"] is not None:
         yield "--local loads the model in this process and --base-url names a server; give one of them"
-    ruled = [name for name in names if name in TASKS and not TASKS[name].needs_judge]
+    ruled = [name for name in names if name in TASKS and not kind_of(name).needs_judge]
     if flags["judge_only"] and ruled:
         yield (
             f"--judge-only: {', '.join(ruled)} are scored by rules, without a judge; leave them out "
@@ -188,19 +187,18 @@ def _sampling(flags: Flags, tested: ModelSpec | None) -> dict[str, Any]:
 def _request(name: str, flags: Flags) -> TaskRequest:
     if name.startswith(PREFIX):
         return TaskRequest(name=name)
-    kind = TASKS[name]
-    values = {option.name: flags[option.parameter] for option in kind.options}
+    row = TASKS[name]
+    values = {option.name: flags[option.parameter] for option in row.options}
     responses = _given_responses(flags).get(name)
     if responses is not None and not responses.is_file():
         raise UsageError(f"{_taking_responses()[name].flag}: there is no file {responses}")
-    return TaskRequest(name=name, given=kind.given_files(values), options=values, responses=responses)
+    given = kind_of(name).found_files(values) | row.given_files(values)
+    return TaskRequest(name=name, given=given, options=values, responses=responses)
 
 
 def _taking_responses() -> dict[str, TaskOption]:
     """Task → its option for answers that are there already."""
-    return {
-        task: option for task, kind in TASKS.items() for option in kind.options if option.fills == RESPONSES
-    }
+    return {task: option for task, row in TASKS.items() if (option := row.responses) is not None}
 
 
 def _given_responses(flags: Flags) -> dict[str, Path]:

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from coeval.benchmarks.task_option import TaskOption
 from coeval.benchmarks.task_registry import TASKS
+from coeval.benchmarks.task_row import TaskOption
 from coeval.core.errors import UsageError
 
 __all__ = ["GroupedByTask", "with_task_options"]
@@ -51,7 +51,7 @@ def with_task_options(command: Callable[..., None]) -> Callable[..., None]:
         if option.parameter in parameters:
             raise UsageError(
                 f"the task {task} brings the option {option.flag}, which is there already; rename it in the "
-                f"package of {TASKS[task].__module__}, or remove that package"
+                f"package of {TASKS[task].place}, or remove that package"
             )
         parameters[option.parameter] = _parameter(task, option)
 
@@ -65,7 +65,7 @@ def with_task_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _declared() -> Iterator[tuple[str, TaskOption]]:
-    return ((task, option) for task, kind in TASKS.items() for option in kind.options)
+    return ((task, option) for task, row in TASKS.items() for option in row.options)
 
 
 def _parameter(task: str, option: TaskOption) -> Parameter:

@@ -1,7 +1,8 @@
-"""A flag that a task brings to ``eval-framework``."""
+"""A task as the command knows it before any of its code is loaded: a row, with the flags that it brings."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import msgspec
 
 from coeval.core.errors import UsageError
 
-__all__ = ["RESPONSES", "TaskOption"]
+__all__ = ["RESPONSES", "TaskOption", "TaskRow"]
 
 RESPONSES = "responses"
 """What an option fills whose file holds the answers to score, so that nobody is asked."""
@@ -53,3 +54,30 @@ class TaskOption(msgspec.Struct, frozen=True, kw_only=True):
                 f"{self.flag}: there is no file {path}; correct it, or leave it out to use the fetched one"
             )
         return path
+
+
+class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A task's name, its ``options``, and the ``place`` of its `Benchmark`, as ``package.module:Class``."""
+
+    name: str
+    place: str
+    options: tuple[TaskOption, ...] = ()
+
+    @property
+    def responses(self) -> TaskOption | None:
+        """Its option for answers that are there already."""
+        return next((option for option in self.options if option.fills == RESPONSES), None)
+
+    def given_files(self, values: Mapping[str, Any]) -> dict[str, Path]:
+        """The user's own files by asset, from the options' values by name.
+
+        Raises
+        ------
+        UsageError
+            one is not there.
+        """
+        return {
+            option.fills: option.existing(path)
+            for option in self.options
+            if option.fills not in ("", RESPONSES) and (path := values[option.name]) is not None
+        }
