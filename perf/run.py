@@ -35,6 +35,8 @@ SCENARIOS: dict[str, Callable[[Path], scenarios.Figures]] = {
     "checkpoint": scenarios.checkpoint,
     "memory": scenarios.memory,
     "resume-million": scenarios.resume_million,
+    "settled-million": scenarios.settled_million,
+    "status-million": scenarios.status_million,
 }
 
 

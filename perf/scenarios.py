@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 from perf.measure import Cost, coeval, experiment, run, serving
 
 RUN = ("run", "--config", "e.yaml", "--overwrite")
+GO_ON = ("run", "--config", "e.yaml", "--continue", "--probe", "disable")
 
 
 class Figures(NamedTuple):
@@ -137,22 +139,63 @@ def memory(folder: Path) -> Figures:
 
 def resume_million(folder: Path) -> Figures:
     """A run with a million records goes on: the time until its first call, and its peak memory."""
-    with serving(0.005) as url:
-        models: dict[str, Any] = {"teacher": asked_at(url, ["teacher"])}
-        models |= {f"s{n}": asked_at(url, ["student"]) for n in range(4)}
-        models |= {f"j{n}": asked_at(url, ["judge"]) for n in range(2)}
-        items = 1_000_000 // 13
-        (folder / "e.yaml").write_text(experiment("resume", models, 1, items))
-        run(coeval(*RUN, "--probe", "disable"), folder)
+    _write_million(folder)
     with serving(0.005, tell_first=folder / "first.txt") as url:
-        for entry in models.values():
-            entry["parameters"]["base_url"] = url
-        (folder / "e.yaml").write_text(experiment("resume", models, 1, items + 20))
+        _write_experiment(folder, url, _MILLION + 20)
         began = time.time()
-        cost = run(coeval("run", "--config", "e.yaml", "--continue", "--probe", "disable"), folder)
+        cost = run(coeval(*GO_ON), folder)
     first_s = float((folder / "first.txt").read_text()) - began
     told = f"first call of a run with 1,000,000 records after {first_s:.1f} s, peak {cost.rss_mb:.0f} MB"
     return Figures(first_s / _reading_s(folder), told)
+
+
+def settled_million(folder: Path) -> Figures:
+    """A run with a million records that owes nothing is told to go on: to its end, table included."""
+    _write_million(folder)
+    cost = _median([run(coeval(*GO_ON), folder) for _ in range(3)])
+    told = (
+        f"--continue of 1,000,000 records that owes nothing in {cost.wall_s:.1f} s, peak {cost.rss_mb:.0f} MB"
+    )
+    return Figures(cost.wall_s / _reading_s(folder), told)
+
+
+def status_million(folder: Path) -> Figures:
+    """``coeval status`` of a run with a million records."""
+    _write_million(folder)
+    run(coeval(*GO_ON), folder)
+    cost = _median([run(coeval("status", "--run", "runs/million"), folder) for _ in range(3)])
+    told = f"status of 1,000,000 records in {cost.wall_s:.1f} s, peak {cost.rss_mb:.0f} MB"
+    return Figures(cost.wall_s / _reading_s(folder), told)
+
+
+_COPIED = 1_000
+_MILLION = 77 * _COPIED
+"""Items, each with four answers and eight judgments: 1,001,000 records."""
+_NUMBER = re.compile(rb"(?<=task-1__teacher__)\d{5}")
+
+
+def _write_million(folder: Path) -> None:
+    """A finished run of a million records: one of a thousand items, its lines written 77 times over."""
+    with serving(0.005) as url:
+        _write_experiment(folder, url, _COPIED)
+        run(coeval(*RUN, "--probe", "disable"), folder)
+        _write_experiment(folder, url, _MILLION)
+    for path in folder.glob("runs/million/phase[345]*/*.jsonl"):
+        lines = path.read_bytes()
+        with path.open("ab") as file:
+            for first in range(_COPIED, _MILLION, _COPIED):
+                file.write(_renumbered(lines, first))
+
+
+def _renumbered(lines: bytes, first: int) -> bytes:
+    return _NUMBER.sub(lambda found: b"%05d" % (int(found[0]) + first), lines)
+
+
+def _write_experiment(folder: Path, url: str, items: int) -> None:
+    models: dict[str, Any] = {"teacher": asked_at(url, ["teacher"])}
+    models |= {f"s{n}": asked_at(url, ["student"]) for n in range(4)}
+    models |= {f"j{n}": asked_at(url, ["judge"]) for n in range(2)}
+    (folder / "e.yaml").write_text(experiment("million", models, 1, items))
 
 
 def _reading_s(folder: Path) -> float:
