@@ -79,3 +79,59 @@ async def test_a_damaged_file_costs_no_answer_and_no_figure(tmp_path: Path, warm
                 if file != "responses.jsonl" and "swapped with" not in name:
                     assert len(server.asked) == before, (file, name)
                 shutil.rmtree(folder)
+
+
+CRITERION = "The number is said at all."
+MADE = """\
+models: [{name: t, interface: simulated, roles: [teacher, student, judge]}]
+tasks:
+  - {name: count, description: Say a number., output_description: A number.,
+     target_attributes: {size: [small, big]}, sampling: {target: [1, 1], total: 4}, rubric: {said: CRITERION}}
+experiment: {id: made, storage_folder: FOLDER}
+"""
+
+
+def judge(messages: list[dict[str, Any]]) -> Answer:
+    text = str(messages[-1]["content"])
+    if CRITERION not in text:
+        return Answer(f"It is {len(text) % 7}.")
+    return Answer(json.dumps({"said": ("High", "Medium", "Low")[sum(map(ord, text)) % 3]}))
+
+
+@pytest.mark.parametrize("mode", [[], ["--judge-only"]], ids=["all", "judge only"])
+async def test_damaged_judgments_are_judged_anew(tmp_path: Path, warm: Forks, mode: list[str]) -> None:
+    text = MADE.replace("CRITERION", CRITERION).replace("FOLDER", str(tmp_path / "runs"))
+    (tmp_path / "made.yaml").write_text(text)
+    config = ["--config", tmp_path / "made.yaml"]
+    made = await asyncio.to_thread(warm.run, "coeval", "run", *config, below=tmp_path)
+    assert made.code == 0, made
+    async with fake(reply=judge, extra_fields={"top_k"}) as server:
+
+        async def evaluate(output: Path, *how: str) -> Ended:
+            given = ["--tasks", f"coeval:{tmp_path / 'runs' / 'made'}", "--output-dir", output]
+            asked = ["--model", "m", "--base-url", server.url, *how]
+            return await asyncio.to_thread(warm.run, "eval-framework", *given, *asked, below=tmp_path)
+
+        whole = tmp_path / "whole"
+        first = await evaluate(whole)
+        assert first.code == 0, first
+        (file,) = [path.relative_to(whole) for path in whole.rglob("judgments*.jsonl")]
+        figures = json.loads((whole / file.parent / "summary.json").read_text())["metrics"]
+        for name, corrupt in CORRUPTIONS.items():
+            folder = tmp_path / "damaged"
+            shutil.copytree(whole, folder)
+            corrupt(folder / file, random.Random(f"{file} {name}"))
+            judgments = readable(folder)
+            again = await evaluate(folder, *mode)
+            assert again.code in (0, 1, 3), (name, again)
+            assert "Traceback" not in again.said, again.said
+            assert "internal error" not in again.said, again.said
+            if again.code == 0:
+                found = json.loads((folder / file.parent / "summary.json").read_text())
+                assert (found["metrics"], found["complete"]) == (figures, True), name
+            else:
+                assert file.name in again.said, (name, again)
+            if "swapped with" not in name:
+                kept = readable(folder)
+                assert not [line for line in judgments if b'"judge"' in line and line not in kept], name
+            shutil.rmtree(folder)
