@@ -136,6 +136,25 @@ def test_ctrl_c_while_the_results_are_shown(here: Path) -> None:
     assert ended.err.splitlines()[-2:-1] == [ALL_SAVED], ended
 
 
+def test_an_overwrite_that_is_stopped_at_its_start_shows_nothing_of_the_old_run(slow_lab: Lab) -> None:
+    slow_lab.models = [model("ann")]
+    assert slow_lab.run().exit_code == 0
+    before = slow_lab.meta()
+    slow_lab.models[0]["parameters"]["latency_s"] = 600
+    command = [sys.executable, "-u", "-m", "coeval", "run", "--config", str(slow_lab.file), "--overwrite"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        while "probing" not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        shown = process.stdout.read()
+    assert process.returncode == 130
+    assert "Go on with: the same command; nothing in the run's folder has changed" in shown
+    assert "overall" not in shown
+    assert "--continue" not in shown
+    assert slow_lab.meta() == before
+
+
 @pytest.mark.slow
 def test_a_second_ctrl_c_ends_at_once_and_says_how_to_go_on(slow_lab: Lab) -> None:
     slow_lab.models[0]["parameters"]["latency_s"] = 600

@@ -458,3 +458,14 @@ def test_a_wrong_address_is_told_in_the_words_of_the_command_line(
     said = capsys.readouterr().err
     assert "--base-url" in said
     assert "parameters." not in said
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_given_responses_in_another_encoding_are_refused_by_name(
+    prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    encoding: str,
+) -> None:  # fmt: skip
+    path = tmp_path / "given.jsonl"
+    path.write_bytes('{"key": 0, "response": "caf\u00e9"}\n'.encode(encoding))
+    assert run(monkeypatch, "--ifeval-input", prompts, "--ifeval-responses", path) == 1
+    assert f"{path} is not in UTF-8; save it as UTF-8" in capsys.readouterr().err

@@ -65,9 +65,12 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
-    with nothing_begun():  # until the loop runs, and `interruptible` answers
-        try:
-            import uvloop
-        except ImportError:
-            return asyncio.run(work)
-        return uvloop.run(work)
+    try:
+        with nothing_begun():  # until the loop runs, and `interruptible` answers
+            try:
+                import uvloop
+            except ImportError:
+                return asyncio.run(work)
+            return uvloop.run(work)
+    finally:
+        work.close()  # it was never begun where somebody stopped us before that

@@ -94,7 +94,7 @@ async def arun(
             _sum_up(start, plan, found)
             return start.running.summary
     except Draining as stopped:  # before there was anything to wait for
-        return RunSummary(interrupted=True, notes=[str(stopped)])
+        return RunSummary(interrupted=True, begun=False, notes=[str(stopped)])
 
 
 @contextmanager

@@ -40,13 +40,15 @@ class PhaseOutcome:
 @dataclass(slots=True, repr=False)
 class RunSummary:
     """A run's end. ``interrupted``: somebody stopped it; ``notes``: what a user should know; ``short``: files
-    of items that people have to add to."""
+    of items that people have to add to. Not ``begun``: stopped before it changed anything in its folder,
+    which may hold an earlier run still."""
 
     phases: dict[Phase, PhaseOutcome] = field(default_factory=lambda: {p: PhaseOutcome() for p in PHASES})
     stopped: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     short: list[ShortSupply] = field(default_factory=list)
     interrupted: bool = False
+    begun: bool = True
 
     @property
     def missing(self) -> int:

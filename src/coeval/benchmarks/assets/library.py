@@ -278,7 +278,9 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
                     for number, line in enumerate(file, 1):
                         if line.strip():
                             yield _record(_decoded(line, path, number), f"{path}:{number}")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not in UTF-8; save it as UTF-8") from error
+    except (OSError, csv.Error) as error:
         raise UsageError(f"{path} cannot be read as records: {error}") from error
 
 

@@ -159,7 +159,7 @@ def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Pat
         folder = TaskFolder(evaluation.folder(benchmark.label, run))
         task_run = TaskRun(label, benchmark.label, run, benchmark, items, len(prompts), folder, None)
         if request.responses is not None:
-            written = digest(file_bytes(request.responses).decode())
+            written = digest(file_bytes(request.responses).decode(errors="replace"))
             task_run.tested = task_model("", settings.model, {}, None, template=written)
             task_run.answers, task_run.given = read_given(request.responses, prompts, items, task_run.tested)
         elif evaluation.mode != "judge" and tested is not None:

@@ -27,7 +27,6 @@ from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.run_session import RunOptions
 from coeval.pipeline.run_summary import PhaseOutcome, RunSummary
 from coeval.pipeline.start.inherit import inherited_phases
-from coeval.store.rundir import RunDir
 
 
 def count_calls(config: Config, how: dict[str, Any]) -> int:
@@ -150,8 +149,7 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
         return
     if messages.file.isatty():
         messages.print()
-    begun = RunDir(run.path).is_run()  # not if it was stopped while the models were probed
-    if begun:
+    if summary.begun:
         render(run.results(), results)
     for sentence in (*summary.notes, *summary.stopped.values()):
         warn(messages, sentence)
@@ -166,9 +164,10 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
         if any(outcome.failed for outcome in summary.phases.values()):
             say(messages, f"What failed, and why: coeval status --run {run.path}")
     elif summary.interrupted:
-        way = way_on if begun else "the same command"
+        way = way_on if summary.begun else "the same command; nothing in the run's folder has changed"
         say(messages, f"Stopped. Go on with: {way}")
-    say(messages, f"Artifacts: {run.path}")
+    if summary.begun:
+        say(messages, f"Artifacts: {run.path}")
 
 
 def _tell_gaps(summary: RunSummary, messages: Console) -> None:

@@ -131,7 +131,8 @@ def _missing(summary: TaskSummary) -> str:
     counts = [f"{count:,} {reason}" for reason, count in _to_ask(summary).items()]
     if summary.given is not None and summary.given.missing:
         counts.insert(0, f"{summary.given.missing:,} missing (add the responses to the file)")
-    return f"without a value: {', '.join(counts)}"
+    counted = "counted as not followed" if summary.task in ("ifeval", "ifbench") else "without a value"
+    return f"{counted}: {', '.join(counts)}"
 
 
 def _to_ask(summary: TaskSummary) -> Counter[str]:
