@@ -289,29 +289,3 @@ def test_good_counts_before_failed_and_else_the_last(history: list[tuple[str, bo
         assert {key: index.load(key, Kept).recipe for key in index} == expected
         askings = {key: max(index.asked_in_vain(key), index.get(key) or 0) for key in index}
     assert askings == {key: record.attempts for key, record in by_id(records).items()}
-
-
-@given(st.lists(st.sampled_from(["w", "x", "y", "z", "failed x", "blank", "garbage"]), max_size=8))
-def test_records_taken_in_together_are_found_as_one_by_one(history: list[str]) -> None:
-    """Whether two files of any such lines are taken in at once or not, the index is the same."""
-    lines = {
-        "failed x": b'{"id":"x","status":"failed","attempts":3}\n',
-        "blank": b" \n",
-        "garbage": b"garbage\n",
-    }
-    texts = [
-        lines.get(what, b'{"id":"%s","text":"%d"}\n' % (what.encode(), n)) for n, what in enumerate(history)
-    ]
-    with TemporaryDirectory() as folder:
-        paths = [Path(folder) / "a.jsonl", Path(folder) / "b.jsonl"]
-        paths[0].write_bytes(b"".join(texts[:4]))
-        paths[1].write_bytes(b"".join(texts[4:]))
-        one_by_one = index_of(*paths)
-        together: Index[Seen] = Index()
-        together.read(paths, Row, seen, together=lambda rows: list(map(seen, rows)))
-        expected, found = (
-            [(key, index.load(key, Row), index.get(key), index.asked_in_vain(key)) for key in index]
-            for index in (one_by_one, together)
-        )
-        assert found == expected
-        assert together.damaged == one_by_one.damaged

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import Generic, TypeVar
@@ -89,12 +88,8 @@ class Index(Generic[EntryT]):
         note: Callable[[PartT], EntryT],
         without: Mapping[Path, Collection[int]] = NOTHING,
         instead: Mapping[Path, list[bytes]] = NO_LINES,
-        together: Callable[[list[PartT]], list[EntryT] | None] | None = None,
     ) -> None:
         """Take in files: ``note`` turns the decoded part of each record that counts into its entry.
-
-        ``together`` does that for many at once, which is quicker: records of ids that are not known yet,
-        none of them failed. It gives None, having noted nothing, where they have to be noted one by one.
 
         Of files in ``instead`` the lines given there are taken for theirs; these cannot be loaded.
 
@@ -110,11 +105,6 @@ class Index(Generic[EntryT]):
             groups = [Lines(0, instead[path])] if path in instead else groups_of_lines(path)
             for end, texts in groups:
                 records = read(texts)
-                if together is not None and not left_out and self._take_in(records, together):
-                    ends = accumulate(map(len, texts[:-1]), initial=end)
-                    self._positions.extend([file | offset for offset in ends])
-                    known = len(entries)
-                    continue
                 for text, record in zip(texts, records, strict=True):  # a million: call nothing needless
                     offset, end = end, end + len(text)
                     if left_out and offset in left_out:
@@ -141,21 +131,6 @@ class Index(Generic[EntryT]):
                         self._positions.append(file | offset)
                     else:
                         self._moved[key] = file | offset
-
-    def _take_in(
-        self,
-        records: list[PartT | Undecodable],
-        together: Callable[[list[PartT]], list[EntryT] | None],
-    ) -> bool:
-        """Take in records together, if they can be; False, having done nothing, if not."""
-        parts = [record for record in records if isinstance(record, RecordPart)]
-        keys = [part.id for part in parts if part.status != "failed"]
-        if not len(records) == len(keys) == len(set(keys)) or not self._entries.keys().isdisjoint(keys):
-            return False
-        entries = together(parts)
-        if entries is not None:
-            self._entries.update(zip(keys, entries, strict=True))
-        return entries is not None
 
     def load(self, key: str, kind: type[RecordT]) -> RecordT:
         """The whole record of an id, read again from disk."""

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from coeval.analysis.empty_answers import EmptyAnswers
 from coeval.core.errors import Misshapen
@@ -135,16 +135,12 @@ class Recorded:
             self.items.read(files, ItemPart, self._note_item, without, supplied)
         if "response_collection" in wanted:
             answers = folder.files("response_collection")
-            self.responses.read(
-                answers, ResponsePart, self._note_response, without, together=self._note_responses
-            )
+            self.responses.read(answers, ResponsePart, self._note_response, without)
         self._prepared.clear()
         self._older_items.clear()
         if "evaluation" in wanted:
             verdicts = folder.files("evaluation")
-            self.evaluations.read(
-                verdicts, EvaluationPart, self._note_evaluation, without, together=self._note_evaluations
-            )
+            self.evaluations.read(verdicts, EvaluationPart, self._note_evaluation, without)
         self._judged_inputs.clear()
         self._older_judged_inputs.clear()
         self._evaluation_entries.clear()
@@ -191,23 +187,6 @@ class Recorded:
         self._prepared[part.id] = _Prepared(answer_input(prompt), content)
         return self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
 
-    def _note_responses(self, parts: list[ResponsePart]) -> list[Entry] | None:
-        """`_note_response` of many that are as nearly all are: good, and made from what is there now. None
-        where one of them is not."""
-        ids = [part.id for part in parts]
-        if ids != [response_id(part.datapoint_id, part.student_model_id) for part in parts]:
-            return None
-        items = list(map(self._prepared.get, [part.datapoint_id for part in parts]))
-        answers = [part.response for part in parts]
-        if self._older_items or not all(items) or not all(answers) or {p.status for p in parts} != {"ok"}:
-            return None
-        prepared, texts = cast("list[_Prepared]", items), cast("list[str]", answers)
-        if any(map(str.isspace, texts)) or [part.input_hash for part in parts] != [p.asked for p in prepared]:
-            return None
-        contents = [item.content for item in prepared]
-        self._judged_inputs.update(zip(ids, map(judged_input, contents, texts), strict=True))
-        return [self._entry(True, part.recipe, part.attempts, fresh=True) for part in parts]
-
     def _note_response(self, part: ResponsePart) -> Entry:
         if part.id != response_id(part.datapoint_id, part.student_model_id):
             raise _misnamed(part)
@@ -232,15 +211,6 @@ class Recorded:
             if key in self._judged_inputs:
                 before.add(self._judged_inputs[key])
         self._judged_inputs[key] = judged_input(item.content, answer)
-
-    def _note_evaluations(self, parts: list[EvaluationPart]) -> list[EvaluationEntry] | None:
-        """`_note_evaluation` of many that were made from what is there now; None where one was not."""
-        if [part.id for part in parts] != [evaluation_id(p.response_id, p.judge_model_id) for p in parts]:
-            return None
-        judged = list(map(self._judged_inputs.get, [part.response_id for part in parts]))
-        if [part.input_hash for part in parts] != judged:
-            return None
-        return [self._evaluation_entry(part, part.status, fresh=True) for part in parts]
 
     def _note_evaluation(self, part: EvaluationPart) -> EvaluationEntry:
         if part.id != evaluation_id(part.response_id, part.judge_model_id):
