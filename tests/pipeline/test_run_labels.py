@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+import pytest
 from pipeline.experiments import Lab, model, quiz
+
+from coeval.cli.commands.results import results
 
 COLOURS = {"colour": ["light_blue", "blue", "red"]}
 
@@ -65,3 +69,26 @@ def test_what_was_compared_by_other_rules_or_values_is_compared_again_unasked(tm
     lab.tasks[0]["target_attributes"] = {"colour": [*COLOURS["colour"], "violet"]}
     lab.run(continue_run=True)
     assert predictions(lab)["It is violet."] == ("violet", False)
+
+
+def test_answers_that_failed_stand_beside_the_accuracies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A failure is no wrong answer, and who failed at some items is compared over fewer of them."""
+    students = [
+        model("odd", "student", failure_rate=0.6),
+        model("silent", "student", failure_rate=1.0),
+    ]
+    lab = Lab(tmp_path, [model("ann"), *students], [quiz(total=12, target_attributes=COLOURS)])
+    lab.settings |= {"generation_retries": 0, "probe_mode": "disable"}
+    run = lab.run()
+    assert run.exit_code == 3
+    labels = {label.student: label for label in run.results().labels}
+    assert (labels["ann"].n, labels["ann"].failed) == (12, 0)
+    assert labels["odd"].n + labels["odd"].failed == 12
+    assert 0 < labels["odd"].failed < 12
+    assert (labels["silent"].accuracy, labels["silent"].n, labels["silent"].failed) == (None, 0, 12)
+    results(lab.path, as_json=False, as_csv=False, by=None)
+    shown = capsys.readouterr().out
+    assert re.search(r"student +accuracy +right +(no label +)?failed", shown), shown
+    assert "under nine tenths of another student's scores or labels in some task" in shown

@@ -35,7 +35,7 @@ def results_html(results: Results) -> str:
     if results.students:
         parts.append(_scores(results))
     if results.labels:
-        columns = ("task", "label", "student", "accuracy", "n", "no label")
+        columns = ("task", "label", "student", "accuracy", "n", "no label", "failed")
         parts.append(html_table("Label accuracy", columns, _labels(results)))
     return "".join(parts) + html_lines([*_of_answers(results), *results.notes])
 
@@ -88,6 +88,7 @@ def _labels(results: Results) -> Iterator[list[object]]:
             _accuracy(label),
             label.n,
             label.none_of_the_labels,
+            label.failed,
         ]
 
 

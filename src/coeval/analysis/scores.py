@@ -55,7 +55,8 @@ class StudentScore(msgspec.Struct, frozen=True):
 class LabelAccuracy(msgspec.Struct, frozen=True):
     """Share of a student's n answers whose label is the datapoint's, with its Wilson interval.
 
-    ``none_of_the_labels`` counts those that stated no label, or several, and are wrong.
+    ``none_of_the_labels`` counts those that stated no label, or several, and are wrong; ``failed`` the
+    student's failed responses, which are not among the n.
     """
 
     task: str
@@ -68,6 +69,7 @@ class LabelAccuracy(msgspec.Struct, frozen=True):
     correct: int
     removed: Removed = ()
     none_of_the_labels: int = 0
+    failed: int = 0
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -186,15 +188,22 @@ def _planned_students(planned: Planned | None) -> Set[str]:
 def label_accuracies(reader: RunReader) -> tuple[LabelAccuracy, ...]:
     """Per task, student and label attribute; labels never enter the rubric's means."""
     accuracies = []
-    for task, student, attribute, correct, none, n in reader.rows(_LABELS):
+    for task, student, attribute, correct, none, n, failed in reader.rows(_LABELS):
         share = wilson(correct, n)
         removed = removed_names(reader.planned, student, task, attribute)
         figures = (share.mean, share.low, share.high, n, correct)
-        accuracies.append(LabelAccuracy(task, student, attribute, *figures, removed, none))
+        accuracies.append(LabelAccuracy(task, student, attribute, *figures, removed, none, failed))
     return tuple(
         sorted(
             accuracies,
-            key=lambda a: (bool(a.removed), a.task, a.attribute, -(a.accuracy or 0.0), a.student),
+            key=lambda a: (
+                bool(a.removed),
+                a.task,
+                a.attribute,
+                a.accuracy is None,
+                -(a.accuracy or 0.0),
+                a.student,
+            ),
         )
     )
 
@@ -227,9 +236,24 @@ GROUP BY ALL ORDER BY ALL
 """
 
 _LABELS = """
-SELECT task_id, student_model_id, attribute, count(*) FILTER (match),
-       count(*) FILTER (predicted IS NULL), count(*)
-FROM labels GROUP BY ALL
+WITH compared AS (
+    SELECT task_id, student_model_id, attribute, count(*) FILTER (match) AS correct,
+           count(*) FILTER (predicted IS NULL) AS none_of_them, count(*) AS n
+    FROM labels GROUP BY ALL
+), answered AS (
+    SELECT task_id, student_model_id, count(*) FILTER (failed) AS failed FROM responses GROUP BY ALL
+)
+SELECT task_id, student_model_id, attribute, coalesce(correct, 0), coalesce(none_of_them, 0), coalesce(n, 0),
+       coalesce(failed, 0)
+FROM (
+    SELECT * FROM compared
+    UNION ALL BY NAME
+    -- whose every answer failed stands there all the same
+    SELECT task_id, student_model_id, attribute FROM answered
+    JOIN (SELECT DISTINCT task_id, attribute FROM compared) USING (task_id)
+    WHERE failed > 0 AND (task_id, student_model_id) NOT IN (SELECT (task_id, student_model_id) FROM compared)
+)
+LEFT JOIN answered USING (task_id, student_model_id)
 """
 
 

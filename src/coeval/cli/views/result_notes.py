@@ -12,7 +12,7 @@ from coeval.core.plain import plain
 from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences do not need
-    from coeval.analysis.scores import Results, StudentScore
+    from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
 
 __all__ = ["NO_LABEL", "notes", "warnings"]
 
@@ -31,9 +31,9 @@ def notes(results: Results, *, scored: bool) -> list[str]:
     if unequal := _unequally_covered(results.students):
         names = listed(map(plain, unequal))
         notes.append(f"Without a score in some task, so overall is over the other tasks only: {names}.")
-    if fewer := _less_scored(results.students):
+    if fewer := _less_scored(results.students, results.labels):
         notes.append(
-            "With under nine tenths of another student's scores in some task, so not over the same "
+            "With under nine tenths of another student's scores or labels in some task, so not over the same "
             f"datapoints or judges: {listed(map(plain, fewer))}."
         )
     notes += _of_labels(results, scored)
@@ -104,10 +104,12 @@ def _unequally_covered(scores: Sequence[StudentScore]) -> list[str]:
     return [student for student in students if any((student, task) not in scored for task in tasks)]
 
 
-def _less_scored(scores: Sequence[StudentScore]) -> list[str]:
-    """Students with clearly fewer scores in a task than another one has; none at all is told elsewhere."""
-    scored = [score for score in scores if score.task and score.units and not score.removed]
-    most: dict[str | None, int] = {}
-    for score in scored:
-        most[score.task] = max(most.get(score.task, 0), score.units)
-    return sorted({score.student for score in scored if score.units < 0.9 * most[score.task]})
+def _less_scored(scores: Sequence[StudentScore], labels: Sequence[LabelAccuracy]) -> list[str]:
+    """Students with clearly fewer scores or labels in a task than another one has; no score at all is told
+    elsewhere."""
+    counts = [((s.task, ""), s.student, s.units) for s in scores if s.task and s.units and not s.removed]
+    counts += [((a.task, a.attribute), a.student, a.n) for a in labels if not a.removed]
+    most: dict[tuple[str, str], int] = {}
+    for place, _, count in counts:
+        most[place] = max(most.get(place, 0), count)
+    return sorted({student for place, student, count in counts if count < 0.9 * most[place]})
