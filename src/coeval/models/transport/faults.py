@@ -28,6 +28,7 @@ from coeval.core.errors import (
     Unreadable,
 )
 from coeval.core.foreign import decode
+from coeval.core.options import TIMEOUT
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.connections.dial import CONNECT_TIMEOUT_S
 from coeval.models.connections.wire_errors import (
@@ -123,7 +124,7 @@ def from_exception(error: Exception, where: str, timeout_s: float) -> ModelError
             return _unresolved(where, error)
         case TimeoutError() if not error.errno:
             return RequestTimeout(
-                f"{where}: no answer within {timeout_s:g} s; raise the model's timeout_s if it needs longer"
+                f"{where}: no answer within {timeout_s:g} s; raise {TIMEOUT} if it needs longer"
             )
         case _:
             return ConnectionFailed(f"{where}: the connection failed ({_cause(error)})")

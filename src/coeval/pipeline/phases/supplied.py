@@ -138,6 +138,11 @@ class Supply:
         return {file.path: file.lines for file in self.files if file.rewritten}
 
     def remarks(self) -> Iterator[str]:
+        for path, source in self.absent.items():
+            yield (
+                f"there are no items in {path} yet, and the run will not start without; "
+                f"counted as {source.task.sampling.total:,}"
+            )
         for file in self.files:
             yield from file.remarks.of(file.path)
             if file.missing:
