@@ -130,11 +130,13 @@ class Session:
 @dataclass(frozen=True, slots=True)
 class Accounts:
     """Where a folder keeps its account: ``usage`` what was sent to each model, ``errors`` what failed.
-    ``phase_of`` names the phase (or task) that a file of records belongs to."""
+    ``phase_of`` names the phase (or task) that a file of records belongs to. ``of_failed_starts``: usage is
+    written where nothing but probes was sent, too."""
 
     usage: Path
     errors: Path
     phase_of: Callable[[Path], str]
+    of_failed_starts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,4 +183,4 @@ async def opened(
         ):
             yield Session(models, ledger, journal, board, accounts.errors, context.interrupt)
     finally:
-        ledger.close()
+        ledger.close(in_any_case=accounts.of_failed_starts)

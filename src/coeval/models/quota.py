@@ -164,15 +164,15 @@ class UsageLedger:
             self._set_aside = False
         write_json_atomic(self._path, self._file | {"models": models | counted})
 
-    def close(self) -> None:
+    def close(self, *, in_any_case: bool = True) -> None:
         """Write the exact counts; what was reserved and not sent is given back.
 
-        Where no ceiling stands, and nothing came of what was sent, no file is made for it.
+        Else no file is made where no ceiling stands and nothing came of what was sent.
         """
         for row in self._rows.values():
             row.reserved = 0
         limited = any(ceiling is not None for ceiling in self._ceilings.values())
-        if limited or self._counts_records or self._path.exists():
+        if in_any_case or limited or self._counts_records or self._path.exists():
             self.flush()
 
     def reserve(self, row: _Row, requests: int, ceiling: int) -> None:

@@ -112,7 +112,7 @@ async def ask_owed(
     evaluation, task_runs = prepared.evaluation, prepared.task_runs
     context = SessionContext(keys, watcher, interrupt or asyncio.Event())
     output = evaluation.output
-    accounts = Accounts(output / "usage.json", error_file(evaluation), lambda path: path.parent.name)
+    accounts = Accounts(output / "usage.json", error_file(evaluation), lambda path: path.parent.name, False)
     specs = _specs(evaluation, task_runs)
     ceilings = {spec.name: evaluation.max_calls for spec in specs}
     async with opened(accounts, specs, board_of(task_runs), context, ceilings) as session:
