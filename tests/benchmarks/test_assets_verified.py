@@ -62,7 +62,7 @@ def test_a_file_that_another_time_alone_was_given_is_read_again_and_kept(
     assert index.asked == []
     # It is known by its new time now: content that is put in behind size and time is what `verify` finds.
     path.write_text(CHANGED)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    os.utime(path, ns=(before, before))
     assert prompts(library(tmp_path)).read_text() == CHANGED
     assert next(library(tmp_path).verify(["bench/prompts"])).problem.startswith("damaged")
 
