@@ -18,6 +18,8 @@ from wire_client import OK, asking, listening
 
 from coeval.models.connections import dial as dial_module
 from coeval.models.connections.connection import LARGE_BODY
+from coeval.models.connections.dial import Dialler
+from coeval.models.connections.route import Origin
 from coeval.models.connections.wire_errors import Closed, ConnectTimeout, NoConnection
 
 
@@ -135,3 +137,29 @@ def test_uvloop_makes_no_difference(scenario: Callable[[], Coroutine[Any, Any, N
 
 def test_tls_on_uvloop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uvloop.run(test_tls_with_a_bundle_of_ones_own(tmp_path, monkeypatch))
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_connection_that_is_given_up_as_it_is_made_has_an_end(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """Who closes a wire waits for the end of every connection that it was told of."""
+    events = []
+    dials: list[asyncio.Task[asyncio.Protocol]] = []
+
+    class GivenUp(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            events.append("made")
+            dials[0].cancel()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            events.append("lost")
+
+    async def give_up(port: int) -> None:
+        dials.append(asyncio.ensure_future(Dialler().dial(Origin("127.0.0.1", port, False), GivenUp)))
+        with pytest.raises(asyncio.CancelledError):
+            await dials[0]
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(give_up(listening.getsockname()[1]))
+    assert events[:2] == ["made", "lost"]

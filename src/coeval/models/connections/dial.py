@@ -53,6 +53,9 @@ class Dialler:
     async def dial(self, origin: Origin, protocol: Callable[[], P], within_s: float | None = None) -> P:
         """Connect, within `CONNECT_TIMEOUT_S` or so many seconds.
 
+        Where it is cancelled or fails after ``connection_made``, the protocol's ``connection_lost`` is
+        called all the same; on some loops twice.
+
         Raises
         ------
         NoConnection, ConnectTimeout, socket.gaierror, ssl.SSLError
@@ -88,7 +91,19 @@ class Dialler:
             connected.close()
             raise
         tls, name = (self._context(), origin.host.rstrip(".")) if origin.tls else (None, None)
-        _, connection = await loop.create_connection(protocol, sock=connected, ssl=tls, server_hostname=name)
+        made: list[P] = []
+
+        def make() -> P:
+            made.append(protocol())
+            return made[0]
+
+        connection: P | None = None
+        try:
+            _, connection = await loop.create_connection(make, sock=connected, ssl=tls, server_hostname=name)
+        finally:
+            if connection is None:
+                for told in made:  # who was told of a connection may wait for its end; uvloop tells of none
+                    told.connection_lost(None)
         return connection
 
     async def _addresses(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[AddrInfoType]:

@@ -66,7 +66,8 @@ class _Caller(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, _: Exception | None) -> None:
-        self._closed.set_result(None)
+        if not self._closed.done():
+            self._closed.set_result(None)
 
     async def hang_up(self) -> None:
         """Close the socket. Within `connection_made` uvloop does not own it yet, and it is closed twice."""
