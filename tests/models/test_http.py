@@ -137,7 +137,7 @@ async def test_a_hanging_or_trickling_server_ends_in_a_timeout_at_the_second_att
         async with server(script) as fake, client(fake) as asking:
             error = await asking.error(timeout_s=0.02)
             assert isinstance(error, RequestTimeout)
-            assert "no answer within 0.02 s; raise the model's timeout_s" in str(error)
+            assert "no answer within 0.02 s; raise parameters.timeout_s" in str(error)
             assert (error.attempts, error.retry_advised) == (2, False)
             assert len(fake.asked) == 2
 
