@@ -230,7 +230,7 @@ async def test_a_read_only_folder_is_named_and_nothing_is_asked(sealed: Path, un
         refused = await asyncio.to_thread(coeval, "run", "--config", file, "--continue")
         assert refused.returncode == 1
         assert refused.stderr.splitlines() == [
-            f"cannot lock {sealed}/runs/run: it cannot be written to; make it writable or "
+            f"cannot lock {sealed}/runs/run/.lock: it cannot be written to; make it writable or "
             "choose another storage_folder"
         ]
         shown = await asyncio.to_thread(coeval, "status", "--run", sealed / "runs" / "run")
