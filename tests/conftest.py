@@ -52,6 +52,15 @@ def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", guarded_resolve)
 
 
+@pytest.fixture(autouse=True)
+def out_of_time_as_before() -> Iterator[None]:
+    """A command that ran in this process ignores SIGXCPU from its end on; what tests start inherits that."""
+    before = signal.getsignal(signal.SIGXCPU)
+    yield
+    if signal.getsignal(signal.SIGXCPU) is not before:
+        signal.signal(signal.SIGXCPU, before)
+
+
 @pytest.fixture
 def coeval(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
     """``coeval(*arguments)``; paths are written as text. What a run sets for its process is set back."""
