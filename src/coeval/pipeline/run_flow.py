@@ -137,6 +137,8 @@ class RunFlow:
     def spared(self, work: Work, record: Kept) -> Iterator[Spared]:
         """What was to follow anew from a new record, and is there already, made from the same content."""
         recorded = self._recorded
+        if not recorded.responses and not recorded.evaluations:
+            return  # as in every run that begins
         match record, work:
             case Datapoint(), ItemWork():
                 source, item = made_from(recorded.items, record.id), prepared_item(record, work.sample.nuance)
@@ -160,16 +162,17 @@ class RunFlow:
         names = (answer.teacher_model_id, answer.student_model_id)
         for judge in setup.judges:
             key = evaluation_id(answer.id, judge.name)
+            if self._judged_anew(source, key, judged):
+                continue
             foreseen = plan.owed_factors(key, setup, names, judge, renewed=True)
-            owed = plan.owed_factors(key, setup, names, judge, renewed=self._judged_anew(source, key, judged))
+            owed = plan.owed_factors(key, setup, names, judge, renewed=False)
             spared = bool(foreseen) - bool(owed)
             records += spared
             calls += len(foreseen) - len(owed) if setup.task.evaluation_mode == "per_factor" else spared
-        if setup.task.label_attributes:
-            key = evaluation_id(answer.id)
-            anew = self._judged_anew(source, key, judged)
+        key = evaluation_id(answer.id)
+        if setup.task.label_attributes and not self._judged_anew(source, key, judged):
             foreseen_labels = plan.owes_labels(key, setup, names, renewed=True)
-            records += foreseen_labels - plan.owes_labels(key, setup, names, renewed=anew)
+            records += foreseen_labels - plan.owes_labels(key, setup, names, renewed=False)
         return Spared("evaluation", records, calls)
 
     def replaces(self, work: Work, record: Kept) -> bool:
