@@ -10,10 +10,11 @@ import pytest
 from pipeline.experiments import Lab, model, quiz, task
 
 from coeval.benchmarks.benchmark import Answer, Ask, Item, JudgeSettings, Judgment, TaskSettings
-from coeval.benchmarks.run.benchmark_works import AnswerWork, task_model
+from coeval.benchmarks.run.benchmark_works import AnswerWork
 from coeval.benchmarks.tasks.coeval_run import CoevalRun
 from coeval.core.errors import Unparsable, UsageError
 from coeval.core.records import Completion
+from coeval.engine.role_model import Recipe, RoleModel
 from coeval.simulation import SimulatedModel, parse_model_option
 
 
@@ -171,7 +172,9 @@ def test_a_simulated_model_knows_the_labels_here_as_in_the_run(tmp_path: Path) -
     items = benchmark.items()
     assert [item.labels for item in items] == [{"colour": ["red", "blue"]}] * 8
     asked = SimulatedModel(parse_model_option("sure:skill=1"))
-    answering = task_model("sure", "sure", {}, 7)
+    answering = RoleModel(
+        name="sure", model="sure", role="student", sampling={}, recipe=Recipe.of({}), seed=7
+    )
     works = [AnswerWork("quiz", answering, asked, item, tried=0, weight=1) for item in items]
     answers = {work.item.id: asyncio.run(work.do()) for work in works}
     accuracy = benchmark.score(items, answers, {}).tables["label_accuracy"]["quiz"]["colour"]

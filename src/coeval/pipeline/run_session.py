@@ -55,8 +55,7 @@ class RunSession:
 
     @property
     def asking(self) -> Asking:
-        experiment = self.config.experiment
-        return Asking(self.session.models, experiment.seed, experiment.generation_retries)
+        return Asking(self.session.models, self.config.experiment.generation_retries)
 
     def carry_out(
         self,

@@ -4,65 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import Any
 
 from coeval.benchmarks.benchmark import Answer, Ask, Item, Judgment
 from coeval.core.errors import Refused
 from coeval.core.model import Model
-from coeval.core.records import CallId, Completion, Message, Request, sample_seed
-from coeval.core.text import canonical, digest
+from coeval.core.records import Completion, Message, Request
+from coeval.core.text import digest
 from coeval.engine.making import failure, made
+from coeval.engine.role_model import RoleModel
 from coeval.engine.work import Tally, ask
 
 RETRIES = 2
 """How often an item is asked anew, beside the transport's own attempts (the pipeline's default)."""
 JUDGMENTS_EACH = 12
 """About how many judgments an answer brings about, to bound what is begun ahead."""
-
-ANSWERING, JUDGING = 1, 2
-"""Ranks: where requests wait for one endpoint, judging goes first."""
-
-
-class TaskModel(NamedTuple):
-    """A model in one role of a task: how it is asked, and the recipe of what it says.
-
-    ``label`` is how it is named among the open models, ``model`` its own id. ``seed`` is the run's where
-    the model is sent seeds, else None; ``sample`` counts from 0. ``droppable`` names what of ``sampling``
-    nobody asked for. The recipe is that of what is asked for: a host's refusal changes the record
-    (`Kept.dropped`) and not what is owed.
-    """
-
-    label: str
-    model: str
-    sampling: dict[str, Any]
-    seed: int | None
-    recipe: str
-    sample: int = 0
-    droppable: tuple[str, ...] = ()
-
-    def request(self, request: Request, key: str, attempt: int, rank: int) -> Request:
-        """``request`` as this model is asked it: its sampling unless there is some, its seed."""
-        call = CallId(key, self.sample, attempt)
-        return msgspec.structs.replace(
-            request,
-            sampling=request.sampling or self.sampling,
-            purpose="evaluation" if rank == JUDGING else "response_collection",
-            call=call,
-            seed=None if self.seed is None else call.seed(self.seed),
-            rank=rank,
-            droppable=self.droppable,
-        )
-
-
-def task_model(
-    label: str, model: str, sampling: dict[str, Any], seed: int | None, sample: int = 0, template: str = ""
-) -> TaskModel:
-    """A model in a role; its recipe is a hash of everything about it that shapes what it says."""
-    own = None if seed is None else sample_seed(seed, sample)
-    parts = {"model": model, "sampling": sampling, "seed": own, "template": digest(template)}
-    return TaskModel(label, model, sampling, seed, digest(canonical(parts))[:12], sample)
 
 
 def asked_hash(messages: Sequence[Message]) -> str:
@@ -75,7 +31,7 @@ class AnswerWork:
     """Ask the tested model for one item. An empty answer is an answer, a declined one too."""
 
     phase: str
-    task_model: TaskModel
+    tested: RoleModel
     asked: Model
     item: Item
     tried: int
@@ -88,7 +44,7 @@ class AnswerWork:
 
     @property
     def model(self) -> str:
-        return self.task_model.label
+        return self.tested.name
 
     @property
     def calls(self) -> int:
@@ -98,12 +54,12 @@ class AnswerWork:
         request = Request(self.item.messages, labels=self.item.labels)
         said = await ask(
             self.asked,
-            lambda i: self.task_model.request(request, self.key, self.tried + i, ANSWERING),
+            lambda i: self.tested.request(request, "response_collection", self.key, self.tried + i),
             lambda completion: completion,
             retries=RETRIES,
             tally=self.tally,
         )
-        sent = {name: value for name, value in self.task_model.sampling.items() if name not in said.dropped}
+        sent = {name: value for name, value in self.tested.sampling.items() if name not in said.dropped}
         response = said.text or said.refusal or ""
         return Answer(**self._identity(), response=response, sampling=sent, **made(self.tally, self.tried))
 
@@ -114,8 +70,8 @@ class AnswerWork:
         return {
             "id": self.item.id,
             "prompt": prompt_of(self.item),
-            "model": self.task_model.model,
-            "recipe": self.task_model.recipe,
+            "model": self.tested.model,
+            "recipe": self.tested.recipe.hash,
             "input_hash": asked_hash(self.item.messages),
         }
 
@@ -125,7 +81,7 @@ class JudgmentWork:
     """Ask the judge for one judgment, until it can be read."""
 
     phase: str
-    task_model: TaskModel
+    judge: RoleModel
     asked: Model
     item: str
     wanted: Ask
@@ -140,7 +96,7 @@ class JudgmentWork:
 
     @property
     def model(self) -> str:
-        return self.task_model.label
+        return self.judge.name
 
     @property
     def calls(self) -> int:
@@ -149,8 +105,8 @@ class JudgmentWork:
     async def do(self) -> Judgment:
         value = await ask(
             self.asked,
-            lambda i: self.task_model.request(
-                self.wanted.request(self.tried + i), self.key, self.tried + i, JUDGING
+            lambda i: self.judge.request(
+                self.wanted.request(self.tried + i), "evaluation", self.key, self.tried + i
             ),
             self._read,
             retries=RETRIES,
@@ -171,9 +127,9 @@ class JudgmentWork:
         return {
             "id": self.wanted.id,
             "item": self.item,
-            "judge": self.task_model.model,
+            "judge": self.judge.model,
             "raw": None if last is None else last.refusal or last.text,
-            "recipe": self.task_model.recipe,
+            "recipe": self.judge.recipe.hash,
             "input_hash": asked_hash(self.wanted.request(0).messages),
         }
 

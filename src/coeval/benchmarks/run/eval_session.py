@@ -70,7 +70,7 @@ class EvalSession:
             # The samples of a task share their benchmark.
             if (
                 task_run.judge is not None
-                and task_run.judge.label in self._owing(task_run)
+                and task_run.judge.name in self._owing(task_run)
                 and id(task_run.benchmark) not in met
             ):
                 met.add(id(task_run.benchmark))
@@ -81,14 +81,14 @@ class EvalSession:
     def _owing(self, task_run: TaskRun) -> set[str]:
         """The models that the task_run has something to ask, a judge of answers to come among them."""
         answers, judgments = self._answers(task_run), self._judgments(task_run)
-        judging = {task_run.judge.label} if task_run.judge is not None and (answers or judgments) else set()
+        judging = {task_run.judge.name} if task_run.judge is not None and (answers or judgments) else set()
         return judging | {work.model for work in answers}
 
     async def _introduce(self, task_run: TaskRun) -> None:
         if task_run.judge is None:
             return
         try:
-            await task_run.benchmark.meet_judge(self._models[task_run.judge.label])
+            await task_run.benchmark.meet_judge(self._models[task_run.judge.name])
         except QuotaExhausted:
             return  # nothing will be asked of it: its judgments are gaps
         except AskError as error:
@@ -133,12 +133,12 @@ class EvalSession:
     def _answers(self, task_run: TaskRun) -> list[AnswerWork]:
         if task_run.given is not None or task_run.tested is None:
             return []
-        return task_run.answer_works(self._models[task_run.tested.label])
+        return task_run.answer_works(self._models[task_run.tested.name])
 
     def _judgments(self, task_run: TaskRun) -> list[JudgmentWork]:
         if task_run.judge is None:
             return []
-        return task_run.judgment_works(self._models[task_run.judge.label], task_run.items)
+        return task_run.judgment_works(self._models[task_run.judge.name], task_run.items)
 
     def _keep(self, work: Work, record: Kept) -> None:
         task_run = self._owner[work.phase]
@@ -154,7 +154,7 @@ class EvalSession:
         task_run = self._owner[work.phase]
         if not isinstance(work, AnswerWork) or task_run.judge is None:
             return ()
-        works = task_run.judgment_works(self._models[task_run.judge.label], [work.item])
+        works = task_run.judgment_works(self._models[task_run.judge.name], [work.item])
         if task_run.answers[work.item.id].status == "ok":
             self._session.board.correct(task_run.judging, len(works) - task_run.judgments_to_come(work.item))
         return works

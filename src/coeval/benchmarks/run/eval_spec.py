@@ -12,7 +12,6 @@ from coeval.benchmarks.assets import Library, Progress
 from coeval.benchmarks.assets.cache import Stamp
 from coeval.benchmarks.assets.library import AssetOrigin
 from coeval.benchmarks.benchmark import JudgeSettings, TaskSettings
-from coeval.benchmarks.run.benchmark_works import TaskModel, task_model
 from coeval.benchmarks.run.given_responses import read_given, source_of
 from coeval.benchmarks.run.task_folder import TaskFolder
 from coeval.benchmarks.run.task_run import TaskRun
@@ -20,8 +19,9 @@ from coeval.benchmarks.task_registry import kind_of
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.plain_file import file_bytes
+from coeval.core.records import Role, sample_seed
 from coeval.core.text import digest
-from coeval.models.catalog import HOSTS
+from coeval.engine.role_model import Recipe, RoleModel, own_seed, recipe
 
 Mode: TypeAlias = Literal["all", "inference", "judge"]
 
@@ -160,29 +160,46 @@ def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Pat
         task_run = TaskRun(label, benchmark.label, run, benchmark, items, len(prompts), folder, None)
         if request.responses is not None:
             written = digest(file_bytes(request.responses).decode(errors="replace"))
-            task_run.tested = task_model("", settings.model, {}, None, template=written)
+            made = Recipe.of({"model": settings.model, "responses": written})
+            task_run.tested = RoleModel(
+                name="", model=settings.model, role="student", sampling={}, recipe=made
+            )
             task_run.answers, task_run.given = read_given(request.responses, prompts, items, task_run.tested)
         elif evaluation.mode != "judge" and tested is not None:
-            answering = _task_model(tested, evaluation.sampling, evaluation.seed, run or 0)
-            task_run.tested = answering._replace(droppable=evaluation.droppable)
+            task_run.tested = _role_model(tested, "student", evaluation.sampling, evaluation, task_run, {})
         if judged and judging is not None:
             task_run.judge = judge_model(evaluation, judging, task_run)
         yield task_run
 
 
-def judge_model(evaluation: EvalSpec, judging: ModelSpec, task_run: TaskRun) -> TaskModel:
+def judge_model(evaluation: EvalSpec, judging: ModelSpec, task_run: TaskRun) -> RoleModel:
     """The judge as the task asks it now: its recipe may change with what the judge can do."""
     sampling = task_run.benchmark.judge_sampling() | evaluation.judge_sampling
-    return _task_model(
-        judging, sampling, evaluation.seed, task_run.run or 0, task_run.benchmark.judge_template()
+    template = task_run.benchmark.judge_template()
+    parts = {"template": digest(template)} if template else {}
+    return _role_model(judging, "judge", sampling, evaluation, task_run, parts)
+
+
+def _role_model(
+    spec: ModelSpec,
+    role: Role,
+    sampling: dict[str, Any],
+    evaluation: EvalSpec,
+    task_run: TaskRun,
+    parts: Mapping[str, Any],
+) -> RoleModel:
+    sample, seed = task_run.run or 0, own_seed(spec, sampling, evaluation.seed)
+    seeded = {} if seed is None else {"seed": sample_seed(seed, sample)}
+    return RoleModel(
+        name=spec.name,
+        model=spec.model,
+        role=role,
+        sampling=sampling,
+        recipe=recipe(spec, role, sampling, None, {**parts, **seeded}),
+        seed=seed,
+        sample=sample,
+        droppable=evaluation.droppable if role == "student" else (),
     )
-
-
-def _task_model(
-    spec: ModelSpec, sampling: dict[str, Any], seed: int, sample: int, template: str = ""
-) -> TaskModel:
-    sends_seed = HOSTS[spec.interface].seeds_by_default and "seed" not in sampling
-    return task_model(spec.name, spec.model, sampling, seed if sends_seed else None, sample, template)
 
 
 def model_of(evaluation: EvalSpec, request: TaskRequest) -> str:

@@ -11,8 +11,9 @@ import msgspec
 
 from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.benchmark import Answer, Item
-from coeval.benchmarks.run.benchmark_works import TaskModel, asked_hash, prompt_of
+from coeval.benchmarks.run.benchmark_works import asked_hash, prompt_of
 from coeval.core.errors import UsageError
+from coeval.engine.role_model import RoleModel
 
 
 class GivenCounts(msgspec.Struct, frozen=True):
@@ -40,7 +41,7 @@ def source_of(path: Path) -> str:
     return Path(os.path.normpath(path)).as_posix()
 
 
-def read_given(path: Path, prompts: Sequence[Item], items: Sequence[Item], task_model: TaskModel) -> Given:
+def read_given(path: Path, prompts: Sequence[Item], items: Sequence[Item], tested: RoleModel) -> Given:
     """The answers to ``items`` in a JSONL file of ``{key or prompt, response}``; the last of an item wins.
 
     A null response is an empty one. ``prompts`` are all of the task, ``items`` those to be scored.
@@ -63,7 +64,7 @@ def read_given(path: Path, prompts: Sequence[Item], items: Sequence[Item], task_
         if item is None:
             unknown += 1
         else:
-            found[item.id] = _answer(item, record["response"] or "", task_model, source_of(path))
+            found[item.id] = _answer(item, record["response"] or "", tested, source_of(path))
     answers = {item.id: found[item.id] for item in items if item.id in found}
     if not answers:
         raise UsageError(
@@ -82,13 +83,13 @@ def _item_of(record: dict[str, Any], by_id: dict[str, Item], by_prompt: dict[str
     return by_prompt.get(prompt.strip()) if isinstance(prompt, str) else None
 
 
-def _answer(item: Item, response: str, task_model: TaskModel, source: str) -> Answer:
+def _answer(item: Item, response: str, tested: RoleModel, source: str) -> Answer:
     return Answer(
         id=item.id,
         prompt=prompt_of(item),
         response=response,
-        model=task_model.model,
+        model=tested.model,
         source=source,
-        recipe=task_model.recipe,
+        recipe=tested.recipe.hash,
         input_hash=asked_hash(item.messages),
     )

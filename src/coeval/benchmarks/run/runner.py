@@ -136,10 +136,10 @@ def error_file(evaluation: EvalSpec) -> Path:
 def _specs(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> list[ModelSpec]:
     """The models that some task_run may ask, each once."""
     labels = {
-        task_model.label
+        role_model.name
         for task_run in task_runs
-        for task_model in (task_run.tested, task_run.judge)
-        if task_model is not None
+        for role_model in (task_run.tested, task_run.judge)
+        if role_model is not None
     }
     known = {spec.name: spec for spec in (evaluation.tested, evaluation.judge) if spec is not None}
     return [spec for name, spec in known.items() if name in labels]

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from coeval.benchmarks.benchmark import Answer, Judgment
-from coeval.benchmarks.run.benchmark_works import TaskModel
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decoder
 from coeval.core.records import Kept, by_id
+from coeval.engine.role_model import RoleModel
 from coeval.store.jsonl import store_error, whole_lines
 from coeval.store.rundir import RunDir
 
@@ -50,8 +50,8 @@ class TaskFolder:
     def summary(self) -> Path:
         return self.path / "summary.json"
 
-    def judgments(self, judge: TaskModel) -> Path:
-        return self.path / f"judgments.{file_name(judge.model)}-{judge.recipe[:8]}.jsonl"
+    def judgments(self, judge: RoleModel) -> Path:
+        return self.path / f"judgments.{file_name(judge.model)}-{judge.recipe.hash[:8]}.jsonl"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -59,13 +59,13 @@ class TaskFolder:
         with RunDir(self.path).locked():
             yield
 
-    def take_up(self, tested: TaskModel) -> str | None:
+    def take_up(self, tested: RoleModel) -> str | None:
         """Make ``responses.jsonl`` the file of this recipe; a sentence if another's was set aside."""
-        aside = self._aside(tested.model, tested.recipe)
+        aside = self._aside(tested.model, tested.recipe.hash)
         first = first_answer(self.responses)
         said = None
         try:
-            if first is not None and first.recipe != tested.recipe:
+            if first is not None and first.recipe != tested.recipe.hash:
                 other = self._aside(first.model, first.recipe)
                 self.responses.replace(other)
                 said = f"{self.path}: answers made with other settings are kept in {other.name}"
@@ -80,20 +80,20 @@ class TaskFolder:
         first = first_answer(self.responses)
         return first.model if first is not None else ""
 
-    def answers(self, tested: TaskModel | None) -> dict[str, Answer]:
+    def answers(self, tested: RoleModel | None) -> dict[str, Answer]:
         """The recorded answers by item, failed ones included where no good one is there.
 
         Those of ``tested``, also while they are set aside; None: those that ``responses.jsonl`` holds.
         """
         return by_id(_records(self.responses if tested is None else self._holding(tested), Answer))
 
-    def _holding(self, tested: TaskModel) -> Path:
+    def _holding(self, tested: RoleModel) -> Path:
         """Where answers of this recipe lie, if there are any: what `take_up` makes ``responses.jsonl``."""
         first = first_answer(self.responses)
-        others = first.recipe != tested.recipe if first is not None else not self.responses.exists()
-        return self._aside(tested.model, tested.recipe) if others else self.responses
+        others = first.recipe != tested.recipe.hash if first is not None else not self.responses.exists()
+        return self._aside(tested.model, tested.recipe.hash) if others else self.responses
 
-    def judgments_of(self, judge: TaskModel) -> dict[str, Judgment]:
+    def judgments_of(self, judge: RoleModel) -> dict[str, Judgment]:
         """The recorded judgments of this judge's recipe by ask, failed ones as among `answers`."""
         return by_id(_records(self.judgments(judge), Judgment))
 

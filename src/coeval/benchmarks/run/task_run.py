@@ -26,13 +26,13 @@ from coeval.benchmarks.run.benchmark_works import (
     JUDGMENTS_EACH,
     AnswerWork,
     JudgmentWork,
-    TaskModel,
     asked_hash,
 )
 from coeval.benchmarks.run.given_responses import GivenCounts
 from coeval.benchmarks.run.task_folder import TaskFolder, stands
 from coeval.core.errors import CoevalError, named
 from coeval.core.model import Model
+from coeval.engine.role_model import RoleModel
 
 log = logging.getLogger("coeval")
 
@@ -62,8 +62,8 @@ class TaskRun:
     items: Sequence[Item]
     n_prompts: int
     folder: TaskFolder
-    tested: TaskModel | None
-    judge: TaskModel | None = None
+    tested: RoleModel | None
+    judge: RoleModel | None = None
     given: GivenCounts | None = None
     problem: str | None = None
     answers: dict[str, Answer] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class TaskRun:
     def _answer_stands(self, item: Item, record: Answer) -> bool:
         if self.tested is None:  # stored answers are judged whatever they were asked with
             return record.status == "ok"
-        return stands(record, self.tested.recipe, asked_hash(item.messages))
+        return stands(record, self.tested.recipe.hash, asked_hash(item.messages))
 
     def answer_works(self, model: Model) -> list[AnswerWork]:
         """The answers that are owed."""
@@ -113,7 +113,7 @@ class TaskRun:
         ]
 
     def _owed_judgments(
-        self, judge: TaskModel, items: Sequence[Item]
+        self, judge: RoleModel, items: Sequence[Item]
     ) -> list[tuple[Item, Ask, Judgment | None]]:
         """Each with its earlier record, if there is one; what is needed, owed or not, becomes ``wanted``."""
         if self.problem is not None:
@@ -126,7 +126,7 @@ class TaskRun:
             for wanted in self._asks(item, answer):
                 self.wanted[wanted.id] = None
                 record = self.judgments.get(wanted.id)
-                if stands(record, judge.recipe, asked_hash(wanted.request(0).messages)):
+                if stands(record, judge.recipe.hash, asked_hash(wanted.request(0).messages)):
                     continue
                 if record is not None and record.status == "ok":
                     del self.judgments[wanted.id]

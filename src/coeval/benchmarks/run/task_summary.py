@@ -164,7 +164,7 @@ def _judge(task_run: TaskRun) -> Asked | None:
     judge, settings = task_run.judge, task_run.benchmark.settings.judge
     if judge is None or settings is None:
         return None
-    asked = _asked(judge.model, judge.sampling, judge.recipe, task_run.recorded_judgments())
+    asked = _asked(judge.model, judge.sampling, judge.recipe.hash, task_run.recorded_judgments())
     return msgspec.structs.replace(asked, is_tested_model=settings.is_tested_model)
 
 

@@ -15,12 +15,13 @@ import msgspec
 
 from coeval.core.errors import Refused, StoreError
 from coeval.core.ids import proposal_id
-from coeval.core.records import CallId, Completion, Kept, Purpose, Schema
+from coeval.core.records import Completion, Kept, Purpose, Schema
 from coeval.engine.making import failure, made
+from coeval.engine.role_model import RoleModel
 from coeval.engine.work import Tally, ask
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, parse_attributes, parse_rubric
-from coeval.pipeline.plan.task_setup import Asking, RoleModel, role_model
+from coeval.pipeline.plan.task_setup import Asking, role_model
 from coeval.pipeline.prompts import NUANCED_ATTRIBUTES, RUBRIC, TARGET_ATTRIBUTES
 from coeval.store.journal import Index, RecordPart
 from coeval.store.jsonl import read_json, write_json_atomic
@@ -94,7 +95,7 @@ class ProposalWork:
         found = await ask(
             self.asking.models[self.teacher.name],
             lambda i: self.teacher.request(
-                purpose, {}, _SCHEMA[self.kind], CallId(self.key, 0, self.tried + i), self.asking.run_seed
+                self.teacher.prompt({}, _SCHEMA[self.kind]), purpose, self.key, self.tried + i
             ),
             self._parse,
             retries=self.asking.retries,
@@ -174,7 +175,7 @@ class Blueprint:
         if not isinstance(_declared(task, kind), str) or self.artifact(task.name, kind).exists():
             return []
         return [
-            (role_model(model, "teacher", task, _TEMPLATE[kind]), key)
+            (role_model(model, "teacher", task, _TEMPLATE[kind], self._config.experiment.seed), key)
             for model in self._config.with_role("teacher")
             if model.interface != "benchmark"
             and not self._has(key := proposal_id(task.name, model.name, kind))

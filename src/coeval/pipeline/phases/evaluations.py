@@ -12,7 +12,6 @@ from coeval.core.ids import evaluation_id, judgment_id
 from coeval.core.model import MAX_ANSWER_BYTES
 from coeval.core.records import (
     EXACT_MATCH,
-    CallId,
     Completion,
     Evaluation,
     Level,
@@ -22,12 +21,13 @@ from coeval.core.records import (
 )
 from coeval.core.text import cut_to_bytes
 from coeval.engine.making import failure, made
+from coeval.engine.role_model import RoleModel
 from coeval.engine.work import Tally, ask
 from coeval.judging.labels import score_labels
 from coeval.judging.verdict import parse_level, parse_levels
 from coeval.pipeline.phases.prepared_item import PreparedItem
 from coeval.pipeline.plan.recipes import judged_input, label_recipe
-from coeval.pipeline.plan.task_setup import Asking, RoleModel, TaskSetup
+from coeval.pipeline.plan.task_setup import Asking, TaskSetup
 from coeval.pipeline.prompts import FACTOR_SCORE, evaluation_schema, render_rubric
 from coeval.store.rundir import now
 
@@ -150,13 +150,9 @@ class EvaluationWork:
 
     def _request(self, values: Mapping[str, str], schema: Schema, key: str, attempt: int) -> Request:
         judged = self.judged
-        return self.judge.request(
-            "evaluation",
-            {**judged.prepared.values, "response": judged.response.response or "", **values},
-            schema,
-            CallId(key, 0, self.tried + attempt),
-            self.asking.run_seed,
-        )
+        values = {**judged.prepared.values, "response": judged.response.response or "", **values}
+        asked = self.judge.prompt(values, schema)
+        return self.judge.request(asked, "evaluation", key, self.tried + attempt)
 
     def _hear(self, completion: Completion, factor: str = "") -> None:
         said = completion.text if completion.refusal is None else completion.refusal

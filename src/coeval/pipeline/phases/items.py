@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coeval.core.errors import Refused, Unparsable
-from coeval.core.records import CallId, Completion, Datapoint
+from coeval.core.records import Completion, Datapoint
 from coeval.engine.making import failure, made
+from coeval.engine.role_model import RoleModel
 from coeval.engine.work import Tally, ask
 from coeval.pipeline.phases.proposals import ParsedItem, parse_item
 from coeval.pipeline.plan.recipes import item_recipe
-from coeval.pipeline.plan.task_setup import Asking, RoleModel, TaskSetup
+from coeval.pipeline.plan.task_setup import Asking, TaskSetup
 from coeval.pipeline.prompts import BENCHMARK_ITEM, render_attributes
 from coeval.pipeline.sampling.samples import Sample
 from coeval.store.rundir import now
@@ -48,11 +49,10 @@ class ItemWork:
             "target_attributes": render_attributes(self.sample.target),
             "nuanced_attributes": render_attributes(self.sample.nuance),
         }
-        seed = self.asking.run_seed
         item = await ask(
             self.asking.models[self.teacher.name],
             lambda i: self.teacher.request(
-                "data_generation", values, BENCHMARK_ITEM, CallId(self.key, 0, self.tried + i), seed
+                self.teacher.prompt(values, BENCHMARK_ITEM), "data_generation", self.key, self.tried + i
             ),
             written_item,
             retries=self.asking.retries,

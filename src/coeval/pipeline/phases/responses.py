@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from coeval.core.records import CallId, Completion, Response
+from coeval.core.records import Completion, Response
 from coeval.engine.making import failure, made
+from coeval.engine.role_model import RoleModel
 from coeval.engine.work import Tally, ask
 from coeval.pipeline.phases.prepared_item import PreparedItem
-from coeval.pipeline.plan.task_setup import Asking, RoleModel, TaskSetup
+from coeval.pipeline.plan.task_setup import Asking, TaskSetup
 from coeval.store.rundir import now
 
 
@@ -40,11 +41,11 @@ class ResponseWork:
         return self.tally.calls
 
     async def do(self) -> Response:
-        seed, values = self.asking.run_seed, self.prepared.values
+        values = self.prepared.values
         answer = await ask(
             self.asking.models[self.student.name],
             lambda i: self.student.request(
-                "response_collection", values, None, CallId(self.key, 0, self.tried + i), seed
+                self.student.prompt(values), "response_collection", self.key, self.tried + i
             ),
             _answer,
             retries=self.asking.retries,

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from coeval.core.errors import UsageError
 from coeval.core.options import KEEP_CHANGED, REDO_CHANGED
+from coeval.engine.recipe_book import differences, known_recipes
 from coeval.pipeline.plan.count_plan import PlanCount
-from coeval.pipeline.plan.recipes import Recipe, differences
 from coeval.pipeline.plan.record_status import Changed
 from coeval.pipeline.plan.recorded import Stance
-from coeval.pipeline.plan.task_setup import RoleModel, TaskSetup
-from coeval.store.jsonl import read_json, write_json_atomic
+from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.store.rundir import RunDir
 
 NOUN = {
@@ -34,7 +33,7 @@ def refuse_changed(
     """
     if not plan_count.changed or stance is not Stance.REFUSE:
         return
-    old, new = known_recipes(folder), {r.hash: r.parts for r in _recipes(setups)}
+    old, new = known_recipes(folder), dict(recipe for setup in setups for recipe in setup.recipes)
     reasons: dict[str, tuple[int, str]] = {}
     for changed, count in plan_count.changed.items():
         for reason in _reasons(changed, old, new):
@@ -61,30 +60,10 @@ def _reasons(
     elif changed.change == "input":
         source = "datapoint" if changed.phase == "response_collection" else "datapoint or response"
         yield f"the content of the {source} they were made from (task {changed.task}, {noun})"
-    else:
-        paths = differences(old.get(changed.old_recipe), new[changed.new_recipe])
-        for path in paths or ["how this version of coeval puts a recipe together"]:
-            yield f"{path} ({noun})"
-
-
-def known_recipes(folder: RunDir) -> dict[str, dict[str, str]]:
-    """The parts of every recipe that made something here, by hash."""
-    try:
-        return read_json(folder.recipes, dict[str, dict[str, str]])
-    except FileNotFoundError:
-        return {}
-
-
-def remember_recipes(folder: RunDir, setups: Sequence[TaskSetup]) -> None:
-    """Add the recipes of this start to ``recipes.json``."""
-    known = known_recipes(folder)
-    wanted = known | {recipe.hash: recipe.parts for recipe in _recipes(setups)}
-    if wanted != known:
-        write_json_atomic(folder.recipes, wanted)
-
-
-def _recipes(setups: Sequence[TaskSetup]) -> Iterator[Recipe]:
-    for setup in setups:
-        parts: tuple[RoleModel, ...] = (*setup.teachers, *setup.students, *setup.judges)
+    elif (before := old.get(changed.old_recipe)) is None:
+        yield f"made by a configuration that recipes.json does not know ({noun})"
+    elif parts := differences(before, new[changed.new_recipe]):
         for part in parts:
-            yield part.recipe
+            yield f"{part if part.startswith('tasks.') else f'models.{changed.model}.{part}'} ({noun})"
+    else:
+        yield f"how this version of coeval puts a recipe together ({noun})"

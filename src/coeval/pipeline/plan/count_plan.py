@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coeval.core.ids import SEPARATOR, evaluation_id
+from coeval.engine.role_model import RoleModel
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.plan.record_entry import Entry
 from coeval.pipeline.plan.record_status import SETTLED, Changed, RecordStatus, RecordStatuses
 from coeval.pipeline.plan.run_plan import FLOWING, Plan, Slot
-from coeval.pipeline.plan.task_setup import RoleModel, TaskSetup
+from coeval.pipeline.plan.task_setup import TaskSetup
 
 
 @dataclass(slots=True)

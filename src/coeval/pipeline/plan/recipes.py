@@ -1,59 +1,30 @@
-"""What produced a record, as a short hash: so that nothing is ever relabelled.
+"""What a task adds to a recipe, and what records are made from, as short hashes.
 
-A recipe names everything that shapes an answer (interface, model id, the role's sampling
-parameters, template text, the task fields that the template uses) and nothing that does not
-(URL, keys, timeouts, limits, batch). Its parts are kept in ``recipes.json`` by hash, so that a
-later start can say what changed. Rubric text counts per factor, in `criterion_hash`.
+Rubric text counts per factor, in `criterion_hash`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
 
 from coeval.core.records import Role
 from coeval.core.text import canonical, digest, placeholders
-from coeval.pipeline.config.schema import ModelConfig, TaskConfig
+from coeval.pipeline.config.schema import TaskConfig
 from coeval.pipeline.prompts import render_rubric
 
-_NO_PART = frozenset({"latency_s", "device"})
 _PER_FACTOR = frozenset({"rubric", "factor", "criterion"})
 
 
-class Recipe(NamedTuple):
-    """``hash`` (12 hex digits) and the parts it stands for, keyed by their path in the experiment file."""
-
-    hash: str
-    parts: dict[str, str]
-
-
-def recipe(model: ModelConfig, role: Role, task: TaskConfig, template_id: str, template: str) -> Recipe:
-    """The recipe of what ``model`` makes in ``role`` at ``task``."""
-    spec = model.spec()
-    where = f"models.{model.name}"
-    parts: dict[str, Any] = {
-        f"{where}.interface": spec.interface,
-        f"{where}.parameters.model": spec.model,
-        f"tasks.{task.name}.prompt_library.{template_id}": digest(template),
-    }
-    for name, value in model.sampling(role).items():
-        parts[f"{where}.parameters.{name} ({role})"] = value
-    for name, value in spec.options.items():
-        if name not in _NO_PART:
-            parts[f"{where}.parameters.{name}"] = value
-    if spec.extra_body:
-        parts[f"{where}.parameters.extra_body"] = spec.extra_body
-    if system := model.system_prompt(role):
-        parts[f"{where}.parameters.system_prompt ({role})"] = digest(system)
-    used = set(placeholders(template))
-    fields = task_fields(task)
-    for name in sorted(used & fields.keys()):
-        if role == "judge" and name in _PER_FACTOR:
-            continue
-        parts[f"tasks.{task.name}.{_FIELD_PATH[name]}"] = digest(fields[name])
-    shown = {name: value if isinstance(value, str) else canonical(value) for name, value in parts.items()}
-    return Recipe(digest(canonical(shown))[:12], shown)
+def template_parts(
+    task: str, template_id: str, template: str, fields: Mapping[str, str], role: Role
+) -> dict[str, str]:
+    """A template, and those of a task's ``fields`` that it uses, as parts of a recipe by path in the file."""
+    parts = {f"tasks.{task}.prompt_library.{template_id}": digest(template)}
+    for name in sorted(fields.keys() & placeholders(template)):
+        if role != "judge" or name not in _PER_FACTOR:
+            parts[f"tasks.{task}.{_FIELD_PATH[name]}"] = digest(fields[name])
+    return parts
 
 
 _FIELD_PATH = {
@@ -80,7 +51,7 @@ def item_recipe(base: str, target: Mapping[str, str], nuance: Mapping[str, str])
 
 
 def base_recipe(recorded: str) -> str:
-    """The part of a recorded recipe that `recipe` gave."""
+    """The part of a recorded recipe that `Recipe.hash` gave."""
     return recorded.partition("-")[0]
 
 
@@ -107,11 +78,3 @@ def _spelled(attributes: tuple[tuple[str, str], ...]) -> str:
 def judged_input(item: str, response: str) -> str:
     """``input_hash`` of an evaluation: the `item_content` and the answer that were judged."""
     return digest(item, response)
-
-
-def differences(old: Mapping[str, str] | None, new: Mapping[str, str]) -> list[str]:
-    """The paths whose values differ between two recipes' parts; one sentence if the old is unknown."""
-    if old is None:
-        return ["made by a configuration that recipes.json does not know"]
-    names = list(new) + [name for name in old if name not in new]
-    return [name for name in names if old.get(name) != new.get(name)]

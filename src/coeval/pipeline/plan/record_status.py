@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from coeval.engine.role_model import RoleModel
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.plan.record_entry import Change, Entry, EvaluationEntry
-from coeval.pipeline.plan.task_setup import RoleModel, TaskSetup
+from coeval.pipeline.plan.task_setup import TaskSetup
 
 
 class Changed(NamedTuple):

@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 from coeval.core.ids import item_id, item_prefix, parent_id
 from coeval.core.records import EXACT_MATCH
+from coeval.engine.role_model import RoleModel
 from coeval.pipeline.config.schema import Mode, Phase
 from coeval.pipeline.plan.grain import Grain
 from coeval.pipeline.plan.recipes import label_recipe
 from coeval.pipeline.plan.record_entry import Entry, EvaluationEntry
 from coeval.pipeline.plan.record_status import EvaluationStatuses, RecordStatuses
 from coeval.pipeline.plan.recorded import Recorded, Stance
-from coeval.pipeline.plan.task_setup import RoleModel, TaskSetup
+from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.store.journal import Index
 
 FLOWING: tuple[Phase, ...] = ("data_generation", "response_collection", "evaluation")

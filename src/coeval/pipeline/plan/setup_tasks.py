@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coeval.core.records import Role
+from coeval.engine.role_model import RoleModel
 from coeval.judging.rubric import criterion_hash
 from coeval.pipeline.config.item_sources import item_sources, item_writers
 from coeval.pipeline.config.schema import Config, ModelConfig, TaskConfig
 from coeval.pipeline.phases.blueprint import TaskBlueprint
-from coeval.pipeline.plan.task_setup import RoleModel, TaskSetup, role_model
+from coeval.pipeline.plan.task_setup import TaskSetup, role_model
 from coeval.pipeline.sampling.samples import ItemSpace
 
 UNKNOWN = TaskBlueprint(target={}, nuanced={}, rubric={"(to be proposed)": ""})
@@ -28,7 +29,7 @@ def build_setup(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> T
     declared = {name: blueprint.target[name] for name in task.label_attributes if name in blueprint.target}
 
     def cast(models: list[ModelConfig], role: Role, template: str) -> tuple[RoleModel, ...]:
-        return tuple(role_model(model, role, settled, template) for model in models)
+        return tuple(role_model(model, role, settled, template, config.experiment.seed) for model in models)
 
     return TaskSetup(
         task=task,

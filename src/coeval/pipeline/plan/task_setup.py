@@ -3,68 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from coeval.core.model import Model
-from coeval.core.records import CallId, Message, Purpose, Request, Role, Schema
-from coeval.core.text import fill, placeholders
-from coeval.models.catalog import HOSTS
+from coeval.core.records import Role
+from coeval.core.text import placeholders
+from coeval.engine.role_model import Recipe, RoleModel, own_seed, recipe
 from coeval.pipeline.config.schema import ModelConfig, TaskConfig
-from coeval.pipeline.plan.recipes import Recipe, recipe, task_fields
+from coeval.pipeline.plan.recipes import task_fields, template_parts
 from coeval.pipeline.prompts import find_template
 from coeval.pipeline.sampling.samples import ItemSpace, clipping
 
-RANK: dict[Purpose, int] = {"data_generation": 0, "response_collection": 1, "evaluation": 2}
-"""Where requests wait for one endpoint, judging goes before answering before generating."""
 
-
-@dataclass(frozen=True, slots=True)
-class RoleModel:
-    """A model in one role at one task: how it is asked, and the recipe of what it makes.
-
-    ``labels``: see `Request`; of students only.
-    """
-
-    name: str
-    template: str
-    fields: Mapping[str, str]
-    sampling: dict[str, Any]
-    system: str | None
-    sends_seed: bool
-    recipe: Recipe
-    labels: dict[str, list[str]] = field(default_factory=dict)
-
-    def request(
-        self, purpose: Purpose, values: Mapping[str, str], schema: Schema | None, call: CallId, run_seed: int
-    ) -> Request:
-        """The request for one item."""
-        text = fill(self.template, {**self.fields, **values})
-        user = Message("user", text)
-        return Request(
-            messages=(Message("system", self.system), user) if self.system else (user,),
-            sampling=self.sampling,
-            schema=schema,
-            purpose=purpose,
-            call=call,
-            seed=call.seed(run_seed) if self.sends_seed else None,
-            rank=RANK.get(purpose, 0),
-            labels=self.labels,
-        )
-
-
-def role_model(model: ModelConfig, role: Role, task: TaskConfig, template_id: str) -> RoleModel:
+def role_model(
+    model: ModelConfig, role: Role, task: TaskConfig, template_id: str, run_seed: int
+) -> RoleModel:
+    """Who plays ``role`` at a task, asked by the template of this id."""
     template = find_template(task.prompt_library, template_id, model.name)
-    sampling = model.sampling(role)
-    host = HOSTS.get(model.interface)  # none for an `auto` that is only counted, not asked
+    spec, sampling, system = model.spec(), model.sampling(role), model.system_prompt(role)
+    fields = task_fields(task)
+    shown = template_parts(task.name, template_id, template, fields, role)
     return RoleModel(
         name=model.name,
-        template=template,
-        fields=task_fields(task),
+        model=spec.model,
+        role=role,
         sampling=sampling,
-        system=model.system_prompt(role),
-        sends_seed=host is not None and host.seeds_by_default and "seed" not in sampling,
-        recipe=recipe(model, role, task, template_id, template),
+        recipe=recipe(spec, role, sampling, system, shown),
+        system=system,
+        seed=own_seed(spec, sampling, run_seed),
+        template=template,
+        fields=fields,
     )
 
 
@@ -86,6 +54,10 @@ class TaskSetup:
     rubric: Mapping[str, str]
     space: ItemSpace
     criteria: Mapping[str, str]
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        return [cast.recipe for cast in (*self.teachers, *self.students, *self.judges)]
 
     @property
     def labels(self) -> dict[str, list[str]]:
@@ -122,8 +94,7 @@ class TaskSetup:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What every work item of a run needs to ask: the open models, the run's seed and patience."""
+    """What every work item of a run needs to ask: the open models, and the run's patience."""
 
     models: Mapping[str, Model]
-    run_seed: int
     retries: int
