@@ -26,6 +26,7 @@ TOLERANCE = 1.25
 
 SCENARIOS: dict[str, Callable[[Path], scenarios.Figures]] = {
     "help": scenarios.help_page,
+    "mistakes": scenarios.mistakes,
     "small": scenarios.small,
     "medium": scenarios.medium,
     "overlap": scenarios.overlap,

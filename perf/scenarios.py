@@ -35,6 +35,25 @@ def help_page(folder: Path) -> Figures:
     return Figures(ours / empty, f"{ours:.3f} s warm (an empty Python: {empty:.3f} s)")
 
 
+_MISTAKES = {
+    "unknown keys": "models:\n" + "- name: m\n  interfase: openai\n  roles: [studnet]\n" * 21_000,
+    "60,000 models": "models:\n" + "".join(f"- {{name: m{n}}}\n" for n in range(60_000)),
+    "values": f"experiment: {{id: [{'1,' * 480_000}]}}\n",
+}
+
+
+def mistakes(folder: Path) -> Figures:
+    """Files of a megabyte that are wrong throughout, beside ``coeval --help``."""
+    least = median(run(coeval("--help"), folder).wall_s for _ in range(5))
+    took = {}
+    for name, text in _MISTAKES.items():
+        (folder / "e.yaml").write_text(text)
+        costs = [run(coeval("run", "--config", "e.yaml", "--dry-run"), folder, codes=(1,)) for _ in range(3)]
+        took[name] = _median(costs).wall_s
+    told = ", ".join(f"{name} in {wall_s:.1f} s" for name, wall_s in took.items())
+    return Figures(max(took.values()) / least, f"a megabyte of mistakes: {told}")
+
+
 def small(folder: Path) -> Figures:
     """300 calls of 50 ms: one task, one teacher, student and judge, 100 items."""
     with serving(0.05) as url:

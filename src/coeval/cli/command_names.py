@@ -1,24 +1,49 @@
-"""Commands by name; for a misspelt one, those that this version has are suggested."""
+"""Commands by name; for a misspelt one, those that this version has are suggested. What is typed wrongly is
+told without what looks like a key."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from coeval.core.errors import UsageError
+from coeval.core.plain import plain_lines
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
 
-__all__ = ["Commands"]
+__all__ = ["Commands", "telling_no_key"]
+
+
+@contextmanager
+def telling_no_key() -> Iterator[None]:
+    """What the argument parser says of the words it was given loses what looks like a key."""
+    try:
+        yield
+    except TyperException as error:
+        from coeval.core.secrets.redaction import Redactor  # here, because most commands end without
+
+        said = error.message.replace("Value error, ", "")
+        error.message = plain_lines(Redactor().message(said))
+        raise
 
 
 class Commands(TyperGroup):
     """A group that leaves hidden commands, which are understood only to say what to use instead, out of
     its suggestions, and knows the commands of its own groups (``list`` for ``datasets list``)."""
+
+    def make_context(self, *arguments: Any, **more: Any) -> Context:
+        with telling_no_key():
+            return super().make_context(*arguments, **more)
+
+    def invoke(self, ctx: Context) -> Any:
+        with telling_no_key():
+            return super().invoke(ctx)
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         """

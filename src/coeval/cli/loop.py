@@ -64,7 +64,6 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         raise
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
     try:
         with nothing_begun():  # until the loop runs, and `interruptible` answers
             try:

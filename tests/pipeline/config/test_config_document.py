@@ -87,27 +87,27 @@ BOMB = "x: &a [1,1,1,1,1,1,1,1,1]\n" + "".join(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "says"),
-    [
-        ("", 1, "empty"),
-        ("# only a comment\n", 1, "empty"),
-        ("- 1\n", 1, "not a mapping"),
-        ("just words", 1, "not a mapping"),
-        ("a: 1\n---\nb: 2\n", 2, "more than one YAML document"),
-        ("a:\n\t- 1\n", 2, "tab"),
-        ("a: 1\nb: [1, 2\n", 3, "not YAML"),
-        ("a: b: c\n", 1, "not YAML"),
-        ("a: *nowhere\n", 1, "undefined alias"),
-        ("a: 1\nb: \x00\n", 2, "not YAML"),
-        (b"a: 1\nb: \xff\n", 2, "UTF-8"),
-        ("a: &x [*x]\n", 1, "nested deeper"),
-        ("a: &m {<<: *m}\n", 1, "nested deeper"),
-        ("a: " + "[" * 1000, 1, "nested deeper"),
-        (BOMB, 1, "aliases expand"),
-        ("a: " + "x" * 2_000_001, 1, "larger than"),
-    ],
-)
+UNREADABLE: list[tuple[str | bytes, int, str]] = [
+    ("", 1, "empty"),
+    ("# only a comment\n", 1, "empty"),
+    ("- 1\n", 1, "not a mapping"),
+    ("just words", 1, "not a mapping"),
+    ("a: 1\n---\nb: 2\n", 2, "more than one YAML document"),
+    ("a:\n\t- 1\n", 2, "tab"),
+    ("a: 1\nb: [1, 2\n", 3, "not YAML"),
+    ("a: b: c\n", 1, "not YAML"),
+    ("a: *nowhere\n", 1, "*nowhere stands for nothing"),
+    ("a: 1\nb: \x00\n", 2, "not YAML"),
+    (b"a: 1\nb: \xff\n", 2, "UTF-8"),
+    ("a: &x [*x]\n", 1, "nested deeper"),
+    ("a: &m {<<: *m}\n", 1, "nested deeper"),
+    ("a: " + "[" * 1000, 1, "nested deeper"),
+    (BOMB, 1, "aliases expand"),
+    ("a: " + "x" * 2_000_001, 1, "larger than"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "says"), UNREADABLE)
 def test_what_cannot_be_read_is_one_clean_problem(
     tmp_path: Path, text: str | bytes, line: int, says: str
 ) -> None:
@@ -116,6 +116,43 @@ def test_what_cannot_be_read_is_one_clean_problem(
     (problem,) = caught.value.problems
     assert problem.startswith(f"{tmp_path / 'e.yaml'}:{line}  (file)  V-27  ")
     assert says in problem
+
+
+READABLE = [
+    "base: &b {x: 1, y: 2}\none: {<<: *b, x: 3}\ntwo: {<<: [*b, {y: 9, z: 4}]}\n",
+    "a: 1\nb: {c: 1,\n  c: 2}\na: 3\n? [1]\n: 2\n",
+    'a: yes\nb: "yes"\nc: 2024-01-01\nd: 0o17\ne: .5\nf: ~\ng:\nh: !!int "3"\ni: !own 4\nj: ! 5\n',
+    'a: "\\ud83d\\ude00"\nb: {"k":1,"l":[true,null]}\nc: \u00e9\u4e2d\n',
+    "a: |\n  two\n   lines\nb: >-\n  folded\n  words\nc: 'it''s'\n? key\n: - 1\n  - - 2\n",
+    "a: &x 1\nb: &x 2\nc: *x\n",
+]
+
+
+WRONG = [
+    text for text, _, says in UNREADABLE if isinstance(text, str) and says not in ("empty", "larger than")
+]
+
+
+@pytest.mark.parametrize("text", READABLE + WRONG)
+def test_a_large_file_reads_as_a_small_one(tmp_path: Path, text: str) -> None:
+    def outcome(text: str, above: int) -> object:
+        try:
+            found = read(tmp_path, text)
+        except ConfigError as error:
+            place, _, problem = error.problems[0].partition("  ")
+            words = "not YAML" if "not YAML" in problem else problem  # each parser has its own for that
+            return int(place.rpartition(":")[2]) - above, words
+        lines = {path: place.line - above for path, place in found.lines.places.items()}
+        return found.data, lines, [(p.place.line - above, *p.finding[:2]) for p in found.problems]
+
+    large = outcome(f"# {'-' * 70_000}\n{text}", 1)  # beyond what the parser in Python is given
+    assert large == outcome(text, 0)
+
+
+@pytest.mark.parametrize("opening", ["[", "{", "- ", "? ", "a: [", "{a: "])
+def test_depth_is_bounded_in_a_large_file(tmp_path: Path, opening: str) -> None:
+    with pytest.raises(ConfigError, match=r"nested deeper|not YAML"):
+        read(tmp_path, "x:\n  " + opening * 200_000)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 
 from coeval.benchmarks.task_registry import TASKS
 from coeval.benchmarks.task_row import TaskOption
+from coeval.cli.command_names import telling_no_key
 from coeval.core.errors import UsageError
 
 __all__ = ["GroupedByTask", "with_task_options"]
@@ -20,6 +21,10 @@ __all__ = ["GroupedByTask", "with_task_options"]
 
 class GroupedByTask(TyperCommand):
     """A command whose help has a section for each task's options."""
+
+    def make_context(self, *arguments: Any, **more: Any) -> Any:
+        with telling_no_key():
+            return super().make_context(*arguments, **more)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}

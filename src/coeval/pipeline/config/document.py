@@ -1,6 +1,6 @@
 """YAML 1.2 text into plain data with the line of every value.
 
-Own construction on top of ruamel's node tree, because it must do what no loader does at once:
+Own construction on top of ruamel's events, because it must do what no loader does at once:
 remember lines, report every duplicate key, keep attribute values as they are spelled (``3.10``),
 read plain scalars by the YAML 1.2 core schema only (``yes`` and ``2024-01-01`` are text), and
 stay small however aliases multiply.
@@ -13,20 +13,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from coeval.core.errors import ConfigError
 from coeval.core.plain_file import open_file
-from coeval.core.yaml_text import yaml_reader
 from coeval.pipeline.config.findings import Finding, FindingLines, KeyPath, Place, Problem
+from coeval.pipeline.config.nodes import Mapping, Node, Scalar, Sequence, Unusable, compose
 
 MAX_DEPTH = 40
 MAX_VALUES = 200_000
 MAX_BYTES = 2_000_000
 
-_TAG = "tag:yaml.org,2002:"
-_TEXT_TAGS = {f"{_TAG}str", f"{_TAG}timestamp"}
-_KNOWN_TAGS = _TEXT_TAGS | {f"{_TAG}{kind}" for kind in ("null", "bool", "int", "float", "merge", "value")}
 _NULL = re.compile(r"~|null|Null|NULL|")
 _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
@@ -57,10 +53,10 @@ def read_document(path: Path) -> Document:
     root = _compose(text, str(path))
     if root is None:
         raise _unreadable(path, 1, "the file is empty; write the sections models, tasks and experiment")
-    if not isinstance(root, MappingNode):
+    if not isinstance(root, Mapping):
         raise _unreadable(
             path,
-            _line(root),
+            root.line,
             "the file is not a mapping; write models:, tasks: and experiment: at its left margin",
         )
     builder = _Builder(path)
@@ -92,13 +88,11 @@ def _read_text(path: Path) -> str:
 
 def _compose(text: str, file: str) -> Node | None:
     try:
-        return yaml_reader().compose(text)  # type: ignore[no-any-return]
+        return compose(text, MAX_DEPTH, MAX_VALUES)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
-        if "single document" in what:
-            what = "holds more than one YAML document; keep one file per experiment"
-        elif "'\\t'" in what:
+        if "'\\t'" in what:
             what = "a tab stands where YAML wants spaces; indent with spaces"
         else:
             what = f"is not YAML: {what}; correct the syntax here or just above"
@@ -107,14 +101,10 @@ def _compose(text: str, file: str) -> Node | None:
     except YAMLError as error:
         line = text.count("\n", 0, getattr(error, "position", 0) or 0) + 1
         raise _unreadable(file, line, f"is not YAML: {str(error).splitlines()[0]}; remove it") from error
-    except RecursionError as error:
-        raise _unreadable(file, 1, f"is nested deeper than {MAX_DEPTH} levels; flatten it") from error
+    except Unusable as error:
+        raise _unreadable(file, error.line, str(error)) from error
     except ValueError as error:
         raise _unreadable(file, 1, f"is not YAML: {error}; correct it") from error
-
-
-def _line(node: Node) -> int:
-    return int(node.start_mark.line) + 1
 
 
 def is_attribute_value(path: KeyPath) -> bool:
@@ -134,29 +124,31 @@ class _Builder:
     def value(self, node: Node, path: KeyPath) -> Any:
         self._count(node, path)
         match node:
-            case MappingNode():
+            case Mapping():
                 return self.mapping(node, path)
-            case SequenceNode():
+            case Sequence():
                 return self._sequence(node, path)
-            case _:
+            case Scalar():
                 return self._scalar(node, path)
+            case _:
+                raise TypeError(f"no node of YAML: {node}")
 
     def _count(self, node: Node, path: KeyPath) -> None:
         """Bounds what aliases can make of a small file (and of one that contains itself)."""
         self.built += 1
         if len(path) > MAX_DEPTH:
-            raise _unreadable(self.path, _line(node), f"is nested deeper than {MAX_DEPTH} levels; flatten it")
+            raise _unreadable(self.path, node.line, f"is nested deeper than {MAX_DEPTH} levels; flatten it")
         if self.built > MAX_VALUES:
             raise _unreadable(
-                self.path, _line(node), f"its aliases expand to over {MAX_VALUES:,} values; write them out"
+                self.path, node.line, f"its aliases expand to over {MAX_VALUES:,} values; write them out"
             )
 
-    def mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Any]:
-        self._check_tag(node, path, "map")
+    def mapping(self, node: Mapping, path: KeyPath) -> dict[str, Any]:
+        self._check_tag(node, path)
         merged: list[tuple[Node, Node]] = []
         own: dict[str, tuple[Node, Node]] = {}
-        for key, value in node.value:
-            if key.tag == f"{_TAG}merge":
+        for key, value in node.pairs:
+            if isinstance(key, Scalar) and key.merge:
                 merged += self._merged(value, path)
                 continue
             name = self._key(key, path)
@@ -173,31 +165,31 @@ class _Builder:
         return {name: self._entry(key, value, (*path, name)) for name, (key, value) in own.items()}
 
     def _entry(self, key: Node, value: Node, path: KeyPath) -> Any:
-        self.places[path] = Place(str(self.path), _line(key))
+        self.places[path] = Place(str(self.path), key.line)
         return self.value(value, path)
 
     def _merged(self, value: Node, path: KeyPath) -> list[tuple[Node, Node]]:
         """The pairs that ``<<`` brings in; earlier mappings win over later ones."""
-        parts = value.value if isinstance(value, SequenceNode) else [value]
+        parts = value.items if isinstance(value, Sequence) else [value]
         pairs: list[tuple[Node, Node]] = []
         for part in parts:
             self._count(part, path)
-            if not isinstance(part, MappingNode):
+            if not isinstance(part, Mapping):
                 self._report(
                     value, path, "V-20", "<< takes a mapping or a list of mappings; name an anchor (*name)"
                 )
                 continue
-            for key, item in part.value:
+            for key, item in part.pairs:
                 self._count(key, path)
-                if key.tag == f"{_TAG}merge":
+                if isinstance(key, Scalar) and key.merge:
                     pairs += self._merged(item, (*path, "<<"))
                 else:
                     pairs.append((key, item))
         return pairs
 
     def _key(self, key: Node, path: KeyPath) -> str | None:
-        if isinstance(key, ScalarNode):
-            name = _joined(str(key.value))
+        if isinstance(key, Scalar):
+            name = _joined(key.text)
             if not SURROGATE.search(name):
                 return name
             self._report(key, path, "V-20", "a key holds half of a character (a lone surrogate); take it out")
@@ -206,32 +198,29 @@ class _Builder:
         return None
 
     def _repeated(self, key: Node, first: Node, path: KeyPath) -> None:
-        self._report(key, path, "V-19", f"the key is on line {_line(first)} already; keep one of the two")
+        self._report(key, path, "V-19", f"the key is on line {first.line} already; keep one of the two")
 
     def _report(self, node: Node, path: KeyPath, rule: str, message: str) -> None:
-        self.problems.append(Problem(Place(str(self.path), _line(node)), Finding(path, rule, message)))
+        self.problems.append(Problem(Place(str(self.path), node.line), Finding(path, rule, message)))
 
-    def _sequence(self, node: SequenceNode, path: KeyPath) -> list[Any]:
-        self._check_tag(node, path, "seq")
+    def _sequence(self, node: Sequence, path: KeyPath) -> list[Any]:
+        self._check_tag(node, path)
         items = []
-        for index, item in enumerate(node.value):
-            self.places[(*path, index)] = Place(str(self.path), _line(item))
+        for index, item in enumerate(node.items):
+            self.places[(*path, index)] = Place(str(self.path), item.line)
             items.append(self.value(item, (*path, index)))
         return items
 
-    def _scalar(self, node: Node, path: KeyPath) -> Any:
-        text = _joined(str(node.value))
-        tag = str(node.tag)
-        if tag not in _KNOWN_TAGS:
-            self._report(node, path, "V-20", f"the tag {tag} is unknown; remove it")
-            return text
-        if tag in _TEXT_TAGS:
+    def _scalar(self, node: Scalar, path: KeyPath) -> Any:
+        self._check_tag(node, path)
+        text = _joined(node.text)
+        if not node.plain:
             return text
         value = _plain(text)
         return text if is_attribute_value(path) and value is not None else value
 
-    def _check_tag(self, node: Node, path: KeyPath, kind: str) -> None:
-        if node.tag != f"{_TAG}{kind}":
+    def _check_tag(self, node: Node, path: KeyPath) -> None:
+        if node.tag:
             self._report(node, path, "V-20", f"the tag {node.tag} is unknown; remove it")
 
 

@@ -15,6 +15,7 @@ class Draft:
         self.data = data
         self._broken = broken
         self._around = {bad[:end] for bad in broken for end in range(len(bad) + 1)}
+        self._names: dict[str, dict[int, str]] = {}
 
     def sound(self, *path: str | int) -> bool:
         """Whether neither the value, nor what surrounds it, nor a part of it is unusable."""
@@ -44,8 +45,11 @@ class Draft:
         )
 
     def names(self, section: str) -> dict[int, str]:
-        found = {i: self.get(section, i, "name") for i in self.entries(section)}
-        return {i: name for i, name in found.items() if isinstance(name, str)}
+        """The names of a section's entries that have a usable one, by index."""
+        if section not in self._names:
+            found = {i: self.get(section, i, "name") for i in self.entries(section)}
+            self._names[section] = {i: name for i, name in found.items() if isinstance(name, str)}
+        return self._names[section]
 
     def all_named(self, section: str) -> bool:
         """Whether the names of a whole section are known, so that a missing one is truly missing."""
