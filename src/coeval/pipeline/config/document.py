@@ -16,8 +16,8 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from coeval.core.errors import ConfigError
 from coeval.core.plain_file import open_file
+from coeval.core.yaml_text import Mapping, Node, Scalar, Sequence, Unusable, compose
 from coeval.pipeline.config.findings import Finding, FindingLines, KeyPath, Place, Problem
-from coeval.pipeline.config.nodes import Mapping, Node, Scalar, Sequence, Unusable, compose
 
 MAX_DEPTH = 40
 MAX_VALUES = 200_000
