@@ -134,11 +134,11 @@ async def test_answers_are_not_moved_aside_before_the_model_answers(bench: Bench
     assert contents(bench.output) == before
 
 
-async def test_a_start_that_fails_leaves_no_folder_behind(bench: Bench) -> None:
+async def test_a_start_that_fails_leaves_nothing_behind_but_what_it_sent(bench: Bench) -> None:
     async with fake(models={"judge-1"}) as server:
         with pytest.raises(ModelUnavailable):
             await bench.run(server.url, "invented", "broken", num_runs=2)
-    assert not bench.output.exists()
+    assert [path.name for path in bench.output.iterdir()] == ["usage.json"]
 
 
 async def test_a_start_that_fails_leaves_what_was_there(bench: Bench) -> None:
@@ -148,7 +148,7 @@ async def test_a_start_that_fails_leaves_what_was_there(bench: Bench) -> None:
     async with fake(models={"judge-1"}) as server:
         with pytest.raises(ModelUnavailable):
             await bench.run(server.url, "invented", "broken")
-    assert [path.name for path in bench.output.iterdir()] == ["invented"]
+    assert {path.name for path in bench.output.iterdir()} == {"invented", "usage.json"}
     assert (folder / "notes.txt").read_text() == "mine"
 
 

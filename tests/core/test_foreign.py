@@ -15,7 +15,7 @@ from coeval.core.errors import Misshapen, StoreError, Undecodable, UsageError
 from coeval.core.foreign import convert, decode, decoder, utf8
 from coeval.engine.recipe_book import known_recipes
 from coeval.models.keys import Keys
-from coeval.models.quota import UsageLedger
+from coeval.models.meter import Ledger, Terms
 from coeval.store.rundir import RunDir
 
 HOSTILE: dict[str, bytes] = {
@@ -67,7 +67,7 @@ def test_the_files_of_a_run_are_damaged_and_no_bug(tmp_path: Path, data: bytes) 
     with pytest.raises(StoreError, match="is damaged"):
         known_recipes(run)
     with pytest.raises(StoreError, match="cannot be used"):
-        UsageLedger(run.usage, {"m": 3})
+        Ledger(run.usage, {"m": Terms(3)})
     assert run.writer() is None
 
 

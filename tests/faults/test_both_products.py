@@ -3,129 +3,23 @@ on."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from cli.eval_process import COMMAND, surroundings, write_prompts
 from fakes.openai_chat import Answer, Behaviour, Fault, fake
-from ruamel.yaml import YAML
+from products import KEY, PRODUCTS, N, Product, ended, in_thread
 
-N = 60
-KEY = "sk-planted-4f8Kq2Zr7Lw9Xb3T"
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-class Product:
-    """A program in a folder of its own, on a model behind a host."""
-
-    def __init__(self, name: str, folder: Path, url: str) -> None:
-        self.name, self.folder, self.url = name, folder, url
-        if name == "eval-framework":
-            self.output = folder / "outputs"
-            prompts = [f"Say {n}." for n in range(N)]
-            self.prompts = write_prompts(folder / "prompts.jsonl", "punctuation:no_comma", prompts)
-        else:
-            self.output = folder / "runs" / "e"
-            self._configure(None)
-
-    def _configure(self, max_calls: int | None) -> None:
-        quota: dict[str, Any] = {"quota": {"m": {"max_calls": max_calls}}} if max_calls else {}
-        config = {
-            "models": [
-                {
-                    "name": "m", "interface": "vllm", "roles": ["student"],
-                    "parameters": {"base_url": self.url, "max_concurrency": 8}, "access_key": KEY,
-                },
-                {"name": "own", "interface": "benchmark", "roles": ["teacher"]},
-            ],
-            "tasks": [{
-                "name": "t", "description": "Say a number.", "output_description": "A number.",
-                "label_attributes": ["digit"], "target_attributes": {"digit": ["one", "two"]},
-                "sampling": {"target": [0, 0], "total": N}, "rubric": {}, "category": "benchmark",
-            }],
-            "experiment": {"id": "e", "storage_folder": str(self.folder / "runs"), **quota},
-        }  # fmt: skip
-        with (self.folder / "e.yaml").open("w") as file:
-            YAML(typ="safe", pure=True).dump(config, file)
-        items = self.output / "phase3_datapoints" / "t.own.datapoints.jsonl"
-        items.parent.mkdir(parents=True, exist_ok=True)
-        if not items.exists():
-            attributes = {"sampled_target_attributes": {"digit": "one"}}
-            lines = [{"id": f"{n}", "prompt": f"Say {n}.", **attributes} for n in range(N)]
-            items.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-    def words(self, max_calls: int | None) -> list[str]:
-        if self.name == "eval-framework":
-            how = ["--tasks", "ifeval", "--ifeval-input", str(self.prompts), "--model", "m"]
-            how += ["--base-url", self.url, "--api-key", KEY, "--num-threads", "8", "--top-k", "5"]
-            return [*COMMAND, *how, *(["--max-calls", str(max_calls)] if max_calls else [])]
-        self._configure(max_calls)
-        again = ["--continue"] if (self.output / "meta.json").exists() else []
-        return [sys.executable, "-m", "coeval", "run", "--config", str(self.folder / "e.yaml"), *again]
-
-    def start(self, max_calls: int | None = None) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self.words(max_calls), cwd=self.folder, env={**os.environ, **surroundings(self.folder)},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def run(self, max_calls: int | None = None) -> Ended:
-        return ended(self.start(max_calls))
-
-    def answers(self) -> dict[str, dict[str, Any]]:
-        """The good answers on disk."""
-        found = {}
-        for path in self.output.rglob("*responses.jsonl"):
-            for line in path.read_text().splitlines():
-                record = json.loads(line)
-                if record.get("status", "ok") == "ok":
-                    found[record["id"]] = record
-        return found
-
-    def errors(self) -> list[dict[str, Any]]:
-        path = self.output / "run_errors.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-    def sent(self) -> int:
-        counted: dict[str, Any] = json.loads((self.output / "usage.json").read_text())
-        return int(counted["models"]["m"]["requests"])
-
-
-def ended(process: subprocess.Popen[str]) -> Ended:
-    out, err = process.communicate(timeout=120)
-    assert "Traceback" not in err
-    assert "internal error" not in err
-    assert "Logging error" not in err
-    assert KEY not in out + err
-    return Ended(process.returncode, out, err)
-
-
-@pytest.fixture(params=["coeval run", "eval-framework"])
-def product(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
+pytestmark = pytest.mark.parametrize("product", PRODUCTS)
 
 
 def good(_: list[dict[str, Any]]) -> Behaviour:
     return Answer("one")
-
-
-async def in_thread(call: Callable[..., Ended], *arguments: Any) -> Ended:
-    return await asyncio.to_thread(call, *arguments)
 
 
 async def test_it_ends_well(product: str, tmp_path: Path) -> None:
@@ -177,15 +71,15 @@ async def test_a_key_that_is_refused_on_the_way_stops_that_model(product: str, t
 async def test_a_ceiling_is_never_passed_and_is_told(product: str, tmp_path: Path) -> None:
     async with fake(reply=good, extra_fields=["top_k"]) as server:
         program = Product(product, tmp_path, server.url)
-        done = await in_thread(program.run, 25)
+        done = await in_thread(program.run, max_calls=25)
         assert done.code == 3
         assert "25 of the 25 requests" in done.out + done.err
         assert "max-calls" in (done.out + done.err).replace("max_calls", "max-calls")
         assert len(server.asked) == program.sent() == 25
         assert len(program.answers()) == 24
-        again = await in_thread(program.run, 25)
+        again = await in_thread(program.run, max_calls=25)
         assert (again.code, len(server.asked)) == (3, 25)
-        last = await in_thread(program.run, 2 * N)
+        last = await in_thread(program.run, max_calls=2 * N)
         assert (last.code, len(program.answers())) == (0, N)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import sys
@@ -23,6 +24,7 @@ from coeval.models.keys import Keys
 from coeval.models.local import local_model as local
 from coeval.models.local.local_model import LocalModel
 from coeval.models.local.local_transformers import TransformersEngine
+from coeval.models.meter import Ledger
 from coeval.models.open import Models
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -269,10 +271,17 @@ async def test_models_open_and_free_it(
     if torch.cuda.is_available():
         pytest.skip("a GPU is here, so nothing is to be warned of")
     with caplog.at_level(logging.WARNING, "coeval"):
+        ledger = Ledger(tmp_path / "usage.json")
         async with Models(
-            [spec(folder, options={})], Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)
+            [spec(folder, options={})],
+            Keys.load(None, env={}, cwd=tmp_path, home=tmp_path),
+            ledger=ledger,
         ) as models:
-            assert (await models["tiny"].complete(asking("Hello"))).text
+            said = await models["tiny"].complete(asking("Hello"))
+            assert said.text
+    ledger.close()
+    booked = json.loads((tmp_path / "usage.json").read_text())["models"]["tiny"]
+    assert (booked["requests"], booked["output_tokens"]) == (1, said.usage.output_tokens)
     assert "runs on the processor" in caplog.text
     with pytest.raises(ModelStopped):
         await models["tiny"].complete(asking("Hello"))

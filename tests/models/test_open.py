@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from collections.abc import Mapping
@@ -20,10 +21,10 @@ from coeval.core.errors import (
     UsageError,
 )
 from coeval.core.model import ModelSpec
-from coeval.core.records import Message, Request
+from coeval.core.records import Message, Request, Usage
 from coeval.models.keys import Keys
+from coeval.models.meter import Ledger, Terms
 from coeval.models.open import REFUSALS_TO_STOP, Models
-from coeval.models.quota import UsageLedger
 
 KEY = "sk-test-0123456789abcdef"
 HELLO = Request(messages=(Message("user", "hello"),))
@@ -197,11 +198,10 @@ async def test_a_model_that_has_answered_is_not_given_up() -> None:
 
 
 async def test_every_request_sent_counts_against_the_quota(tmp_path: Path) -> None:
-    ledger = UsageLedger(tmp_path / "usage.json", {"m": 3, "s": 1})
+    ledger = Ledger(tmp_path / "usage.json", {"m": Terms(3), "s": Terms(1)})
     async with fake(Fault(500, headers={"Retry-After": "0"})) as server:
         specs = [spec("m", base_url=server.url), spec("s", "simulated")]
-        permits = {name: ledger.permits(name) for name in ("m", "s")}
-        async with Models(specs, keys(), permits=permits) as models:
+        async with Models(specs, keys(), ledger=ledger) as models:
             assert (await models["m"].complete(HELLO)).attempts == 2
             await models["m"].complete(HELLO)
             await models["s"].complete(HELLO)
@@ -210,6 +210,31 @@ async def test_every_request_sent_counts_against_the_quota(tmp_path: Path) -> No
                     await models[name].complete(HELLO)
     ledger.close()
     assert len(server.asked) == 3
+
+
+async def test_every_kind_of_model_is_priced_by_its_terms(tmp_path: Path) -> None:
+    path = tmp_path / "usage.json"
+    ledger = Ledger(path, {name: Terms(price=lambda usage: usage.tokens / 4) for name in ("m", "s", "held")})
+    async with fake(Answer(usage=(11, 3))) as server:
+        specs = [
+            spec("m", base_url=server.url),
+            spec("s", "simulated"),
+            spec("held", "simulated", max_concurrency=2),
+            spec("free", "simulated"),
+        ]
+        async with Models(specs, keys(), ledger=ledger) as models:
+            usage = {name: (await models[name].complete(HELLO)).usage for name in models}
+    ledger.close()
+    assert usage["m"] == Usage(11, 3, 3.5)
+    assert all(usage[name].cost_usd == usage[name].tokens / 4 for name in ("s", "held"))
+    assert usage["free"].cost_usd is None
+    booked = json.loads(path.read_text())["models"]
+    for name, took in usage.items():
+        row = booked[name]
+        assert (row["requests"], Usage(row["input_tokens"], row["output_tokens"], row["cost_usd"])) == (
+            1,
+            took,
+        )
 
 
 async def test_simulated_models_need_nothing_and_benchmarks_are_not_opened() -> None:

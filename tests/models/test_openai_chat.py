@@ -30,9 +30,9 @@ from coeval.models.dialects.dialect import FieldRejected
 from coeval.models.dialects.openai_answer import astray, explain
 from coeval.models.dialects.openai_chat import OPENAI_CHAT, encode
 from coeval.models.hosted import HostedModel
+from coeval.models.meter import Ledger, Meter
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
-from coeval.models.quota import Permits, UsageLedger
 from coeval.models.signers import Signer
 from coeval.models.transport.http import Endpoint, Http
 
@@ -61,13 +61,13 @@ async def no_wait(seconds: float) -> None:
 
 @asynccontextmanager
 async def asking(
-    server: Server, spec: ModelSpec = SPEC, permits: Permits | None = None
+    server: Server, spec: ModelSpec = SPEC, meter: Meter | None = None
 ) -> AsyncIterator[HostedModel]:
     http = Http(sleep=no_wait)
     endpoint = Endpoint(server.url, Signer({"Authorization": f"Bearer {KEY}"}), Limiter())
     try:
-        standing = Admission(spec.name, permits)
-        yield HostedModel(spec, HOSTS[spec.interface], OPENAI_CHAT, http, endpoint, standing)
+        admission = Admission(spec.name, meter)
+        yield HostedModel(spec, HOSTS[spec.interface], OPENAI_CHAT, http, endpoint, admission)
     finally:
         await http.aclose()
 
@@ -314,16 +314,16 @@ async def test_the_key_is_in_no_message() -> None:
 
 async def test_a_model_that_takes_no_schema_is_asked_without_it_from_then_on(tmp_path: Path) -> None:
     rejection = Fault(400, "'response_format' of type 'json_schema' is not supported with this model.")
-    ledger = UsageLedger(tmp_path / "usage.json", {})
+    ledger = Ledger(tmp_path / "usage.json", {})
     async with (
         fake(rejection, keys=[KEY]) as server,
-        asking(server, permits=ledger.permits("m")) as model,
+        asking(server, meter=ledger.meter("m")) as model,
     ):
         assert (await model.complete(ask(schema=LEVELS))).text == "ok"
         assert (await model.complete(ask(schema=LEVELS))).text == "ok"
         await model.complete(ask(schema=OPEN))
     assert ["response_format" in body for body in server.bodies] == [True, False, False, True]
-    assert ledger.sent("m") == 4
+    assert ledger.meter("m").requests == 4
 
 
 async def test_a_base_url_without_v1_is_told_which_one_to_try() -> None:

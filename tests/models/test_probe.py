@@ -20,10 +20,10 @@ from coeval.core.errors import CoevalError, Draining, QuotaExhausted, RateLimite
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Failure, Request
 from coeval.models.keys import Keys
+from coeval.models.meter import Ledger, Terms
 from coeval.models.open import Models
 from coeval.models.pacing.limits import Limiter
 from coeval.models.probe import ProbeResult, probe
-from coeval.models.quota import UsageLedger
 from coeval.models.transport import reach as reach_module
 from coeval.models.transport.endpoint import Endpoint
 
@@ -176,11 +176,10 @@ async def test_a_host_that_comes_up_in_the_meantime_is_asked() -> None:
 
 
 async def test_a_model_that_may_not_be_asked_is_not_looked_for(tmp_path: Path) -> None:
-    permits = UsageLedger(tmp_path / "usage.json", {"m": 0}).permits("m")
-    assert permits is not None
+    ledger = Ledger(tmp_path / "usage.json", {"m": Terms(0)})
     with nobody_listening() as (host, _):
         spec = ModelSpec(name="m", interface="vllm", model="m", base_url=f"http://{host}/v1")
-        async with Models([spec], NO_KEYS, permits={"m": permits}) as models:
+        async with Models([spec], NO_KEYS, ledger=ledger) as models:
             (result,) = await probe(models)
     assert result.error is not None
     assert result.error.kind == "quota"

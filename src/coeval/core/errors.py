@@ -37,6 +37,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from coeval.core.records import Usage
+
 __all__ = [
     "AccessDenied",
     "AskError",
@@ -145,7 +147,7 @@ class ModelError(AskError):
 
     ``status`` is the HTTP status where there was one; ``retry_after_s`` what the provider asked
     us to wait; ``retry_advised`` is False when the provider, or an outage, says that asking
-    again is pointless now, whatever the class says.
+    again is pointless now, whatever the class says; ``usage`` what an answer took that failed.
     """
 
     kind = "model"
@@ -157,11 +159,13 @@ class ModelError(AskError):
         status: int | None = None,
         retry_after_s: float | None = None,
         retry_advised: bool = True,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after_s = retry_after_s
         self.retry_advised = retry_advised
+        self.usage = usage or Usage()
 
 
 class ConnectionFailed(ModelError):

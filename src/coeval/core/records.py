@@ -116,6 +116,10 @@ class Usage(msgspec.Struct, frozen=True):
     output_tokens: int = 0
     cost_usd: float | None = None
 
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
     def __add__(self, other: Usage) -> Usage:
         known = self.cost_usd is not None and other.cost_usd is not None
         return Usage(

@@ -15,15 +15,15 @@ from types import MappingProxyType
 
 from coeval.core.errors import Draining
 from coeval.core.model import ModelSpec
-from coeval.core.records import Evaluation, Kept, Usage
+from coeval.core.records import Evaluation, Kept
 from coeval.engine.error_lines import ErrorLine, torn_line
 from coeval.engine.execute import Done, Flow
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.waiting import telling_of_hosts
 from coeval.engine.work import Work
 from coeval.models.keys import Keys
+from coeval.models.meter import Ledger, Terms
 from coeval.models.open import Models
-from coeval.models.quota import UsageLedger
 from coeval.models.transport.http import Http
 from coeval.store.journal import Journal
 from coeval.store.rundir import now
@@ -48,7 +48,7 @@ class Session:
     """
 
     models: Models
-    ledger: UsageLedger
+    ledger: Ledger
     journal: Journal
     board: Board
     errors: Path
@@ -107,7 +107,6 @@ class Session:
         kind = record.error.kind if record.error else "internal"
         lacking = isinstance(record, Evaluation) and bool(record.missing)
         self.board.ended(work.phase, work.calls, record.usage, kind if failed else None, lacking=lacking)
-        self.ledger.add_tokens(work.model, record.usage or Usage())
         if done.error is not None:
             self._report(done, record)
 
@@ -130,13 +129,11 @@ class Session:
 @dataclass(frozen=True, slots=True)
 class Accounts:
     """Where a folder keeps its account: ``usage`` what was sent to each model, ``errors`` what failed.
-    ``phase_of`` names the phase (or task) that a file of records belongs to. ``of_failed_starts``: usage is
-    written where nothing but probes was sent, too."""
+    ``phase_of`` names the phase (or task) that a file of records belongs to."""
 
     usage: Path
     errors: Path
     phase_of: Callable[[Path], str]
-    of_failed_starts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +153,9 @@ async def opened(
     specs: Iterable[ModelSpec],
     board: Board,
     context: SessionContext,
-    ceilings: Mapping[str, int | None] = MappingProxyType({}),
+    terms: Mapping[str, Terms] = MappingProxyType({}),
 ) -> AsyncIterator[Session]:
-    """Hold models, ledger and journal open. ``ceilings``: the most requests that a model may be sent, over
-    all starts in the folder.
+    """Hold models, ledger and journal open; ``terms`` are those on which models are asked.
 
     Raises
     ------
@@ -168,19 +164,17 @@ async def opened(
     StoreError
         the account cannot be read or written.
     """
-    asked = list(specs)
-    ledger = UsageLedger(accounts.usage, ceilings)
-    permits = {spec.name: ledger.permits(spec.name) for spec in asked}
+    ledger = Ledger(accounts.usage, terms)
 
     def note_torn(path: Path, torn: bytes) -> ErrorLine:
         return torn_line(path, torn, accounts.phase_of(path))
 
     try:
         async with (
-            Models(asked, context.keys, permits=permits, http=context.http) as models,
+            Models(specs, context.keys, ledger=ledger, http=context.http) as models,
             telling_of_hosts(models.http, context.watcher.warn),
             Journal(accounts.errors, note_torn) as journal,
         ):
             yield Session(models, ledger, journal, board, accounts.errors, context.interrupt)
     finally:
-        ledger.close(in_any_case=accounts.of_failed_starts)
+        ledger.close()

@@ -33,7 +33,7 @@ class HostedModel(Model):
         dialect: Dialect,
         http: Http,
         endpoint: Endpoint,
-        standing: Admission,
+        admission: Admission,
     ) -> None:
         self.name = spec.name
         self.interface = spec.interface
@@ -43,13 +43,13 @@ class HostedModel(Model):
         self._path = dialect.path(spec)
         self._http = http
         self._endpoint = endpoint
-        self._standing = standing
+        self._admission = admission
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
         self._calls: dict[int, Call[Completion]] = {}
 
     async def reach(self) -> None:
-        if self._standing.refusal() is None:  # else nothing will be asked there
+        if self._admission.refusal() is None:  # else nothing will be asked there
             await reach(self._endpoint, self._path)
 
     async def complete(self, request: Request) -> Completion:
@@ -96,18 +96,27 @@ class HostedModel(Model):
         call = self._calls.get(rank)
         if call is None:
             call = self._calls[rank] = Call(
-                decode=self._dialect.decode,
+                decode=self._decode,
                 explain=self._explain,
                 timeout_s=self._spec.timeout_s,
                 rank=rank,
-                permit=self._standing.permit,
-                unsent=self._standing.unsent,
-                tokens=_tokens,
-                ended=self._standing.ended,
-                refusal=self._standing.refusal,
+                permit=self._admission.permit,
+                unsent=self._admission.unsent,
+                tokens=lambda completion: completion.usage.tokens,
+                ended=self._admission.ended,
+                refusal=self._admission.refusal,
                 lane=self._endpoint.lane(self._spec.model),
             )
         return call
+
+    def _decode(self, body: bytes, redactor: Redactor) -> Completion:
+        """The answer in a body, booked as it comes: one that fails has been paid for as well."""
+        try:
+            completion = self._dialect.decode(body, redactor)
+        except ModelError as error:
+            self._admission.settle(error.usage)
+            raise
+        return self._admission.settled(completion)
 
     def _explain(self, status: int, body: bytes, redactor: Redactor) -> ModelError | None:
         return self._dialect.explain(status, body, self._endpoint.url, redactor)
@@ -116,7 +125,3 @@ class HostedModel(Model):
 def _without(request: Request, names: Collection[str]) -> Request:
     kept = {name: value for name, value in request.sampling.items() if name not in names}
     return msgspec.structs.replace(request, sampling=kept)
-
-
-def _tokens(completion: Completion) -> int:
-    return completion.usage.input_tokens + completion.usage.output_tokens

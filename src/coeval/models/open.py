@@ -14,20 +14,20 @@ from yarl import URL
 from coeval.core.errors import UsageError
 from coeval.core.model import Model, ModelSpec
 from coeval.core.options import ACCESS_KEY, BASE_URL
-from coeval.core.records import Completion, Request
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.text import canonical
 from coeval.models.bounded import BoundedModel
 from coeval.models.catalog import HOSTS, Host
 from coeval.models.dialects.of_host import dialect_of
 from coeval.models.hosted import HostedModel
+from coeval.models.in_process import InProcess
 from coeval.models.keys import Credential, Keys
 from coeval.models.local.local_model import LocalModel, find_runtime
+from coeval.models.meter import Ledger
 from coeval.models.pacing.admission import REFUSALS_TO_STOP, Admission
 from coeval.models.pacing.limits import Limiter
-from coeval.models.quota import Permits
 from coeval.models.signers import signer_of
-from coeval.models.transport.http import Endpoint, Http, draining
+from coeval.models.transport.http import Endpoint, Http
 from coeval.simulation import SimulatedModel
 
 __all__ = ["REFUSALS_TO_STOP", "Models", "check_askable"]
@@ -51,9 +51,8 @@ class Models(Mapping[str, Model]):
     An endpoint is a base URL and a key. Models that share one share its limiter: with the largest
     ``max_concurrency`` any of them sets (256 where none does) and the smallest rates. A simulated
     model in this process is an endpoint of its own, unlimited where it sets none of them.
-    ``permits`` holds the quota of the models that have one; ``http``, which is closed with the
-    models, is how hosts are reached. Models of the interface ``benchmark`` supply items and are
-    not opened.
+    ``ledger`` keeps their accounts; ``http``, which is closed with the models, is how hosts are
+    reached. Models of the interface ``benchmark`` supply items and are not opened.
 
     Use as an async context manager; entering raises UsageError, with a line for every model that
     cannot be asked.
@@ -64,14 +63,14 @@ class Models(Mapping[str, Model]):
         specs: Iterable[ModelSpec],
         keys: Keys,
         *,
-        permits: Mapping[str, Permits] | None = None,
+        ledger: Ledger | None = None,
         http: Http | None = None,
     ) -> None:
         self._specs = _asked(specs)
         self._keys = keys
-        self._permits = permits or {}
+        self._ledger = ledger
         self._models: dict[str, Model] = {}
-        self._held: list[_Held] = []
+        self._in_process: list[InProcess] = []
         self._closing = AsyncExitStack()
         self.http = http or Http()
 
@@ -106,27 +105,25 @@ class Models(Mapping[str, Model]):
     def drain(self) -> None:
         """From now on nothing new is asked: who waits for a slot, or asks a host later, gets Draining."""
         self.http.drain()
-        for model in self._held:
+        for model in self._in_process:
             model.drain()
 
     def _open(self, spec: ModelSpec, address: _Address | None, endpoints: _Endpoints) -> Model:
-        standing = self._standing(spec)
         if address is None:
-            return self._held_to_limits(spec, _Counted(SimulatedModel(spec), standing), standing)
+            limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
+            free = all(limit is None for limit in limits)
+            return self._here(spec, SimulatedModel(spec), None if free else _limiter([spec]))
         endpoint = endpoints[address.key]
         dialect = dialect_of(address.host)
-        return HostedModel(spec, address.host, dialect, self.http, endpoint, standing)
+        return HostedModel(spec, address.host, dialect, self.http, endpoint, self._admission(spec))
 
-    def _standing(self, spec: ModelSpec) -> Admission:
-        return Admission(spec.name, self._permits.get(spec.name))
+    def _here(self, spec: ModelSpec, model: Model, limiter: Limiter | None = None) -> Model:
+        here = InProcess(model, self._admission(spec), limiter)
+        self._in_process.append(here)
+        return here
 
-    def _held_to_limits(self, spec: ModelSpec, model: Model, standing: Admission) -> Model:
-        limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
-        if all(limit is None for limit in limits):
-            return model
-        held = _Held(model, _limiter([spec]), standing)
-        self._held.append(held)
-        return held
+    def _admission(self, spec: ModelSpec) -> Admission:
+        return Admission(spec.name, None if self._ledger is None else self._ledger.meter(spec.name))
 
     async def _open_local(self, spec: ModelSpec, opened: AsyncExitStack) -> Model:
         """A model in this process, its weights loaded; freed with the others."""
@@ -135,7 +132,7 @@ class Models(Mapping[str, Model]):
         model = LocalModel(msgspec.structs.replace(spec, access_key=key))
         opened.push_async_callback(model.aclose)
         await model.open()
-        return _Counted(model, self._standing(spec))
+        return self._here(spec, model)
 
 
 class _Address(NamedTuple):
@@ -272,42 +269,3 @@ def _limiter(specs: list[ModelSpec]) -> Limiter:
         requests_per_minute=min(requests, default=None),
         tokens_per_minute=min(tokens, default=None),
     )
-
-
-class _Counted(Model):
-    """A model in this process, that sends nothing, and whose calls count against its quota all the same."""
-
-    def __init__(self, model: Model, standing: Admission) -> None:
-        self.name = model.name
-        self.interface = model.interface
-        self._model = model
-        self._standing = standing
-
-    async def complete(self, request: Request) -> Completion:
-        self._standing.permit()
-        return await self._model.complete(request)
-
-
-class _Held(Model):
-    """A model in this process that is asked no more at once, and no faster, than its user allows."""
-
-    def __init__(self, model: Model, limiter: Limiter, standing: Admission) -> None:
-        self.name = model.name
-        self.interface = model.interface
-        self._model = model
-        self._limiter = limiter
-        self._standing = standing
-
-    async def complete(self, request: Request) -> Completion:
-        await self._limiter.acquire(request.rank, refusal=self._standing.refusal)
-        try:
-            completion = await self._model.complete(request)
-            usage = completion.usage
-            tokens = usage.input_tokens + usage.output_tokens
-            self._limiter.succeeded(request.rank, completion.latency_s, tokens)
-            return completion
-        finally:
-            self._limiter.release()
-
-    def drain(self) -> None:
-        self._limiter.close(draining())

@@ -31,6 +31,7 @@ from coeval.engine.progress import Watcher
 from coeval.engine.session import Accounts, SessionContext, opened
 from coeval.engine.waiting import unless_interrupted
 from coeval.models.keys import Keys
+from coeval.models.meter import Terms
 
 __all__ = ["EndOfAsking", "Prepared", "ask_owed", "error_file", "held", "prepare"]
 
@@ -112,10 +113,10 @@ async def ask_owed(
     evaluation, task_runs = prepared.evaluation, prepared.task_runs
     context = SessionContext(keys, watcher, interrupt or asyncio.Event())
     output = evaluation.output
-    accounts = Accounts(output / "usage.json", error_file(evaluation), lambda path: path.parent.name, False)
+    accounts = Accounts(output / "usage.json", error_file(evaluation), lambda path: path.parent.name)
     specs = _specs(evaluation, task_runs)
-    ceilings = {spec.name: evaluation.max_calls for spec in specs}
-    async with opened(accounts, specs, board_of(task_runs), context, ceilings) as session:
+    terms = {spec.name: Terms(evaluation.max_calls) for spec in specs}
+    async with opened(accounts, specs, board_of(task_runs), context, terms) as session:
         asking = EvalSession(evaluation, task_runs, session)
         asking.read_recorded()
         try:

@@ -140,19 +140,19 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         raise _inner_error(body, redactor)
     if not answer.choices:
         raise Misshapen("no choices")
-    choice = answer.choices[0]
+    choice, usage = answer.choices[0], _booked(bytes(answer.usage))
     finish = _FINISH.get(choice.finish_reason) or choice.finish_reason or "stop"
     if finish in _BROKEN_OFF:
-        raise ServerFault(f"the host broke off its answer (finish reason {finish})")
+        raise ServerFault(f"the host broke off its answer (finish reason {finish})", usage=usage)
     if finish == "content_filter":
-        raise ContentFiltered("the host's content filter withheld the answer")
+        raise ContentFiltered("the host's content filter withheld the answer", usage=usage)
     text, reasoning, refusal = _read(choice.message)
     unclosed = False
     if reasoning is None:
         text, reasoning, unclosed = split_reasoning(text)
     completion = Completion(
         text=text,
-        usage=_booked(bytes(answer.usage)),
+        usage=usage,
         finish_reason=finish,
         reasoning=reasoning,
         logprobs=_logprobs(choice.logprobs),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from coeval.core.errors import AccessDenied, Gap, ModelError, ModelStopped, NotFound
 from coeval.core.options import CONTINUE
-from coeval.models.quota import Permits
+from coeval.core.records import Completion, Usage
+from coeval.models.meter import Meter
 
 __all__ = ["REFUSALS_TO_STOP", "Admission"]
 
@@ -15,37 +18,46 @@ DENIALS_TO_STOP = 20
 
 
 class Admission:
-    """A model's right to be asked: as far as its quota goes, until all its first requests are refused, or its
-    key is in the end.
+    """A model's right to be asked: as far as its ceiling goes, until all its first requests are refused, or
+    its key is in the end.
 
-    ``permits`` is its quota, None where it has none.
+    ``meter`` is its account, None where nobody keeps one.
     """
 
-    def __init__(self, name: str, permits: Permits | None = None) -> None:
+    def __init__(self, name: str, meter: Meter | None = None) -> None:
         self._name = name
-        self._permits = permits
+        self._meter = meter
         self._answered = False
         self._refusals = 0
         self._denials = 0
         self._reason: str | None = None
 
     def permit(self) -> None:
-        """Called before each request sent; raises ModelStopped, or what the quota raises."""
+        """Called before each request sent; raises ModelStopped, or what the meter raises."""
         if self._reason is not None:
             raise ModelStopped(self._reason)
-        if self._permits is not None:
-            self._permits.permit()
+        if self._meter is not None:
+            self._meter.reserve()
 
     def unsent(self) -> None:
         """The request was not sent after all, for want of a connection: its permit can be used again."""
-        if self._permits is not None:
-            self._permits.give_back()
+        if self._meter is not None:
+            self._meter.give_back()
+
+    def settle(self, usage: Usage) -> Usage:
+        """Book what an answer took, as soon as it is there; the same with its price, where that is known."""
+        return usage if self._meter is None else self._meter.settle(usage)
+
+    def settled(self, completion: Completion) -> Completion:
+        """The answer, booked."""
+        usage = self.settle(completion.usage)
+        return completion if usage is completion.usage else msgspec.structs.replace(completion, usage=usage)
 
     def refusal(self) -> Gap | None:
         """What `permit` would raise now, for those who wait for their turn; it counts nothing."""
         if self._reason is not None:
             return ModelStopped(self._reason)
-        return self._permits.refusal() if self._permits is not None else None
+        return None if self._meter is None else self._meter.refusal()
 
     def ended(self, error: ModelError | None) -> None:
         """A request was answered (None), or failed for good."""

@@ -15,6 +15,7 @@ from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.run_log import logged
 from coeval.engine.session import Accounts, SessionContext, opened
+from coeval.models.meter import Terms
 from coeval.models.open import check_askable
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import render_path
@@ -121,10 +122,9 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
     check_askable(specs, keys)
     with folder.locked():
         supply.put(folder)
-        quota = config.experiment.quota
-        ceilings = {name: quota[name].max_calls for name in quota}
+        terms = {name: Terms(quota.max_calls) for name, quota in config.experiment.quota.items()}
         accounts = Accounts(folder.usage, folder.errors, _phase_of)
-        async with opened(accounts, specs, Board(PHASES, FED_BY), context, ceilings) as session:
+        async with opened(accounts, specs, Board(PHASES, FED_BY), context, terms) as session:
             with logged(folder.log, config.experiment.log_level):
                 for remark in supply.remarks():
                     watcher.warn(remark)

@@ -1,4 +1,4 @@
-"""How many requests each model may still be sent, over the whole life of a run.
+"""What each model was sent and what its answers took, over the whole life of a folder, and where that ends.
 
 ``usage.json`` is written *ahead*: before a model with a ceiling sends, a block of permits is put
 on disk as reserved. After a crash that block counts as used, so a ceiling is never passed; at
@@ -7,9 +7,10 @@ most a part of one block per model is wasted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -19,43 +20,63 @@ from coeval.core.options import CONTINUE, max_calls
 from coeval.core.records import Usage
 from coeval.store.jsonl import read_json, write_json_atomic
 
-__all__ = ["Permits", "UsageLedger"]
+__all__ = ["Ledger", "Meter", "Price", "Terms"]
+
+Price: TypeAlias = Callable[[Usage], float]
+"""US dollars for the tokens of an answer."""
+
+
+class Terms(NamedTuple):
+    """On what terms a model is asked: the most requests over the life of the folder (None: any number), and
+    what its tokens cost (None: nobody knows)."""
+
+    max_calls: int | None = None
+    price: Price | None = None
 
 
 class _Row(msgspec.Struct):
-    """What a model has used; ``requests + reserved`` is never less than what was sent."""
+    """What a model has used; ``requests + reserved`` is never less than what was sent.
+
+    ``cost_usd`` is that of the answers whose price was known, None while there is none.
+    """
 
     requests: int = 0
     reserved: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cost_usd: float | None = None
 
     def __post_init__(self) -> None:
-        if min(self.requests, self.reserved, self.input_tokens, self.output_tokens) < 0:
+        counts = (self.requests, self.reserved, self.input_tokens, self.output_tokens, self.cost_usd or 0.0)
+        if min(counts) < 0:
             raise ValueError("a count is negative")
 
 
-class Permits:
-    """One model's permits; made by `UsageLedger.permits`."""
+class Meter:
+    """One model's account; made by `Ledger.meter`.
 
-    __slots__ = ("_ceiling", "_ledger", "_name", "_row")
+    `reserve` before requests are sent, one or many; `settle` once for each answer, when it comes;
+    `give_back` for those of the requests that were not sent after all.
+    """
 
-    def __init__(self, ledger: UsageLedger, name: str, row: _Row, ceiling: int | None) -> None:
+    __slots__ = ("_ledger", "_name", "_row", "_terms")
+
+    def __init__(self, ledger: Ledger, name: str, row: _Row, terms: Terms) -> None:
         self._ledger = ledger
         self._name = name
         self._row = row
-        self._ceiling = ceiling
+        self._terms = terms
 
     @property
-    def remaining(self) -> int | None:
-        """Requests that may still be sent; None without a ceiling."""
-        return None if self._ceiling is None else max(0, self._ceiling - self._row.requests)
+    def requests(self) -> int:
+        """Requests counted so far, in this process and before."""
+        return self._row.requests
 
     def refusal(self) -> QuotaExhausted | None:
-        """What `permit` would raise for one more request, without counting one; None where it would not."""
-        return QuotaExhausted(self._words(1)) if self.remaining == 0 else None
+        """What `reserve` would raise for one more request, without counting one; None where it would not."""
+        return self._refused(1)
 
-    def permit(self, requests: int = 1) -> None:
+    def reserve(self, requests: int = 1) -> None:
         """Count requests that are about to be sent: all of them, or none and raise.
 
         Raises
@@ -65,17 +86,17 @@ class Permits:
         StoreError
             the reservation could not be written, so nothing may be sent.
         """
-        row = self._row
-        if self._ceiling is not None:
-            if row.requests + requests > self._ceiling:
-                raise QuotaExhausted(self._words(requests))
+        if (refused := self._refused(requests)) is not None:
+            raise refused
+        row, ceiling = self._row, self._terms.max_calls
+        if ceiling is not None:
             if requests > row.reserved:
-                self._ledger.reserve(row, requests, self._ceiling)
+                self._ledger.write_ahead(row, requests, ceiling)
             row.reserved -= requests
         row.requests += requests
 
-    def give_back(self) -> None:
-        """Take back the permit of a request that was not sent.
+    def give_back(self, requests: int = 1) -> None:
+        """Take back the permits of requests that were not sent.
 
         What the file counts is not lowered before it is next written, so it never counts less than was
         sent. It is written as soon as a crash would waste more than a block.
@@ -86,29 +107,43 @@ class Permits:
             the counts could not be written.
         """
         row = self._row
-        row.requests -= 1
-        if self._ceiling is not None:
-            row.reserved += 1
+        row.requests -= requests
+        if self._terms.max_calls is not None:
+            row.reserved += requests
             self._ledger.trim(row)
 
-    def _words(self, requests: int) -> str:
+    def settle(self, usage: Usage) -> Usage:
+        """Book what an answer took; the same with its price, where that is known and the host told none."""
+        row, price = self._row, self._terms.price
+        if price is not None and usage.cost_usd is None:
+            usage = msgspec.structs.replace(usage, cost_usd=price(usage))
+        row.input_tokens += usage.input_tokens
+        row.output_tokens += usage.output_tokens
+        if usage.cost_usd is not None:
+            row.cost_usd = (row.cost_usd or 0.0) + usage.cost_usd
+        return usage
+
+    def _refused(self, requests: int) -> QuotaExhausted | None:
+        used, ceiling = self._row.requests, self._terms.max_calls
+        if ceiling is None or used + requests <= ceiling:
+            return None
         key = max_calls(self._name)
         wanted = "" if requests == 1 else f"; {requests} more were asked for at once"
-        return (
-            f"model {self._name} has used {self._row.requests} of the {self._ceiling} requests that {key} "
+        return QuotaExhausted(
+            f"model {self._name} has used {used} of the {ceiling} requests that {key} "
             f"allows over the life of the run{wanted}. Raise {key} and run again with {CONTINUE}."
         )
 
 
-class UsageLedger:
+class Ledger:
     """The counts of ``usage.json``, for the only process that writes it.
 
     Parameters
     ----------
     path:
         the file; absent is empty. Models it names and this run does not are kept as they stand.
-    ceilings:
-        most requests per model over the life of the run; None or absent: counted, not limited.
+    terms:
+        by model; one that is not named is counted, not limited.
     block:
         permits reserved ahead at once, 1 to 32.
 
@@ -118,19 +153,21 @@ class UsageLedger:
         the file is damaged and a ceiling depends on it.
     """
 
-    def __init__(self, path: Path, ceilings: Mapping[str, int | None], block: int = 32) -> None:
+    def __init__(
+        self, path: Path, terms: Mapping[str, Terms] = MappingProxyType({}), block: int = 32
+    ) -> None:
         if not 1 <= block <= 32:
             raise ValueError(f"a block holds 1 to 32 permits, not {block}")
         self._path = path
-        self._ceilings = dict(ceilings)
+        self._terms = dict(terms)
         self._block = block
         self._file: dict[str, Any] = {}
         self._rows: dict[str, _Row] = {}
-        self._set_aside = self._counts_records = False
+        self._set_aside = False
         try:
             self._load()
         except StoreError as error:
-            if any(ceiling is not None for ceiling in self._ceilings.values()):
+            if any(of_model.max_calls is not None for of_model in self._terms.values()):
                 raise StoreError(
                     f"{path} cannot be used ({error}), and a ceiling depends on the requests that it "
                     "counts. Restore it from a copy, or move it away to count from zero again."
@@ -140,19 +177,8 @@ class UsageLedger:
         for row in self._rows.values():
             row.requests, row.reserved = row.requests + row.reserved, 0
 
-    def permits(self, name: str) -> Permits:
-        return Permits(self, name, self._row(name), self._ceilings.get(name))
-
-    def sent(self, name: str) -> int:
-        """Requests counted for a model so far, in this process and before."""
-        return self._row(name).requests
-
-    def add_tokens(self, name: str, usage: Usage) -> None:
-        """Count what a record took."""
-        self._counts_records = True
-        row = self._row(name)
-        row.input_tokens += usage.input_tokens
-        row.output_tokens += usage.output_tokens
+    def meter(self, name: str) -> Meter:
+        return Meter(self, name, self._rows.setdefault(name, _Row()), self._terms.get(name, Terms()))
 
     def flush(self) -> None:
         """Write the counts as they stand, reservations kept."""
@@ -164,19 +190,16 @@ class UsageLedger:
             self._set_aside = False
         write_json_atomic(self._path, self._file | {"models": models | counted})
 
-    def close(self, *, in_any_case: bool = True) -> None:
-        """Write the exact counts; what was reserved and not sent is given back.
-
-        Else no file is made where no ceiling stands and nothing came of what was sent.
-        """
+    def close(self) -> None:
+        """Write the exact counts: what was reserved and not sent is given back. No file is made where nothing
+        was sent."""
         for row in self._rows.values():
             row.reserved = 0
-        limited = any(ceiling is not None for ceiling in self._ceilings.values())
-        if in_any_case or limited or self._counts_records or self._path.exists():
+        if self._path.exists() or any(row.requests for row in self._rows.values()):
             self.flush()
 
-    def reserve(self, row: _Row, requests: int, ceiling: int) -> None:
-        """Write ahead that ``requests``, and the rest of a block, may be sent."""
+    def write_ahead(self, row: _Row, requests: int, ceiling: int) -> None:
+        """Write that ``requests``, and the rest of a block, may be sent."""
         before = row.reserved
         row.reserved = min(max(requests, self._block), ceiling - row.requests)
         try:
@@ -190,12 +213,6 @@ class UsageLedger:
         if row.reserved > self._block:
             row.reserved = self._block // 2
             self.flush()
-
-    def _row(self, name: str) -> _Row:
-        row = self._rows.get(name)
-        if row is None:
-            row = self._rows[name] = _Row()
-        return row
 
     def _load(self) -> None:
         try:

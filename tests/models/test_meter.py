@@ -1,0 +1,290 @@
+"""The meter: no interleaving of requests, answers, crashes and restarts passes a ceiling."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from coeval.core.errors import QuotaExhausted, StoreError
+from coeval.core.records import Usage
+from coeval.models import meter
+from coeval.models.meter import Ledger, Terms
+
+
+def content(path: Path) -> dict[str, Any]:
+    models: dict[str, Any] = json.loads(path.read_text())["models"]
+    return models
+
+
+class Metering(RuleBasedStateMachine):
+    """Asking one model, with what really happened beside it. Money is counted in whole dollars."""
+
+    @initialize(ceiling=st.none() | st.integers(0, 70), block=st.integers(1, 32), priced=st.booleans())
+    def begin(self, ceiling: int | None, block: int, priced: bool) -> None:
+        self.folder = TemporaryDirectory()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr("os.fsync", lambda _: None)  # nothing pulls the plug here
+        self.path = Path(self.folder.name, "usage.json")
+        self.ceiling, self.block, self.priced = ceiling, block, priced
+        self.sent = self.wasted = self.on_the_way = self.tokens = self.written_tokens = 0
+        self.open()
+
+    def open(self) -> None:
+        price = (lambda usage: 2.0 * usage.tokens) if self.priced else None
+        self.ledger = Ledger(self.path, {"m": Terms(self.ceiling, price)}, self.block)
+        self.meter = self.ledger.meter("m")
+
+    @rule(count=st.sampled_from([1, 1, 1, 5, 40]))
+    def reserve(self, count: int) -> None:
+        try:
+            self.meter.reserve(count)
+        except QuotaExhausted:
+            assert self.ceiling is not None
+            assert self.sent + self.wasted + count > self.ceiling, "refused while some were left"
+        else:
+            self.sent += count
+            self.on_the_way += count
+
+    @precondition(lambda self: self.on_the_way)
+    @rule(tokens=st.integers(0, 9))
+    def settle(self, tokens: int) -> None:
+        usage = self.meter.settle(Usage(tokens, tokens))
+        assert usage == Usage(tokens, tokens, 4.0 * tokens if self.priced else None)
+        self.on_the_way -= 1
+        self.tokens += 2 * tokens
+
+    @precondition(lambda self: self.on_the_way)
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        count = data.draw(st.integers(1, self.on_the_way))
+        self.meter.give_back(count)
+        self.sent -= count
+        self.on_the_way -= count
+
+    @precondition(lambda self: self.on_the_way)
+    @rule()
+    def fail(self) -> None:
+        """A request that was sent, and that no answer comes to: nothing is told, nothing is booked."""
+        self.on_the_way -= 1
+
+    @rule()
+    def disk_full(self) -> None:
+        with pytest.MonkeyPatch.context() as full:
+            full.setattr(meter, "write_json_atomic", no_space)
+            try:
+                self.meter.reserve()
+            except (StoreError, QuotaExhausted):
+                return
+        self.sent += 1
+        self.on_the_way += 1
+
+    @rule()
+    def write(self) -> None:
+        self.ledger.flush()
+        self.written_tokens = self.tokens
+
+    @rule()
+    def end(self) -> None:
+        self.ledger.close()
+        self.written_tokens = self.tokens
+        self.on_the_way = 0
+        self.open()
+
+    @rule()
+    def crash(self) -> None:
+        """What was not written is lost: of a ceiling nothing, of tokens what came since, of model a block."""
+        self.open()
+        if self.ceiling is None:
+            self.sent = self.meter.requests
+        else:
+            assert self.sent <= self.meter.requests <= self.sent + self.wasted + self.block
+            self.wasted = self.meter.requests - self.sent
+        written = self.row()
+        held = written["input_tokens"] + written["output_tokens"] if written else 0
+        assert self.written_tokens <= held <= self.tokens
+        self.tokens = self.written_tokens = held
+        self.on_the_way = 0
+
+    @invariant()
+    def counts_are_true(self) -> None:
+        assert self.meter.requests == self.sent + self.wasted
+        if self.ceiling is None:
+            return
+        assert self.sent <= self.ceiling
+        written = self.row()
+        assert self.sent <= (written["requests"] + written["reserved"] if written else 0)
+
+    def row(self) -> dict[str, Any]:
+        return content(self.path)["m"] if self.path.exists() else {}
+
+    def teardown(self) -> None:
+        self.ledger.close()
+        written = self.row()
+        if written:
+            assert written["requests"] == self.sent + self.wasted
+            assert written["input_tokens"] + written["output_tokens"] == self.tokens
+            assert (written["cost_usd"] or 0.0) == (2.0 * self.tokens if self.priced else 0.0)
+        else:
+            assert self.sent + self.wasted == self.tokens == 0
+        self.patch.undo()
+        self.folder.cleanup()
+
+
+TestMetering = Metering.TestCase
+TestMetering.settings = settings(max_examples=120, stateful_step_count=50)
+
+
+def no_space(path: Path, _: object) -> None:
+    raise StoreError(f"cannot write {path}: the disk is full")
+
+
+def test_the_ceiling_holds_and_its_error_names_the_way_out(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "usage.json", {"gpt-4o": Terms(3)})
+    model = ledger.meter("gpt-4o")
+    for _ in range(3):
+        model.reserve()
+    with pytest.raises(QuotaExhausted) as caught:
+        model.reserve()
+    message = str(caught.value)
+    assert "model gpt-4o has used 3 of the 3" in message
+    assert "Raise experiment.quota.gpt-4o.max_calls and run again with continue_run=True." in message
+    assert str(model.refusal()) == message
+    assert ledger.meter("gpt-4o").requests == 3
+
+
+def test_a_raised_ceiling_gives_exactly_the_difference(tmp_path: Path) -> None:
+    path = tmp_path / "usage.json"
+    for ceiling, left in ((5, 5), (12, 7)):
+        ledger = Ledger(path, {"m": Terms(ceiling)})
+        model = ledger.meter("m")
+        for _ in range(left):
+            model.reserve()
+        with pytest.raises(QuotaExhausted):
+            model.reserve()
+        ledger.close()
+        assert content(path)["m"]["requests"] == ceiling
+        assert content(path)["m"]["reserved"] == 0
+
+
+def test_model_are_on_disk_before_they_are_used_in_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "usage.json"
+    model = Ledger(path, {"m": Terms(40)}).meter("m")
+    for sent in range(1, 41):
+        model.reserve()
+        row = content(path)["m"]
+        assert sent <= row["requests"] + row["reserved"] <= 40
+        assert row["reserved"] <= 32
+    assert row == {"requests": 32, "reserved": 8, "input_tokens": 0, "output_tokens": 0, "cost_usd": None}
+
+
+def test_a_batch_takes_all_its_model_or_none(tmp_path: Path) -> None:
+    path = tmp_path / "usage.json"
+    model = Ledger(path, {"m": Terms(100)}).meter("m")
+    model.reserve(90)
+    with pytest.raises(QuotaExhausted, match="11 more were asked for at once"):
+        model.reserve(11)
+    model.reserve(10)
+    assert Ledger(path, {"m": Terms(100)}).meter("m").requests == 100
+
+
+def test_model_that_come_back_are_not_left_to_a_crash(tmp_path: Path) -> None:
+    path = tmp_path / "usage.json"
+    model = Ledger(path, {"m": Terms(1000)}).meter("m")
+    for _ in range(300):
+        model.reserve()
+    for left in range(299, -1, -1):
+        model.give_back()
+        row = content(path)["m"]
+        assert left <= row["requests"] + row["reserved"]
+    assert model.requests == 0
+    assert row["requests"] + row["reserved"] <= 32
+    assert row["reserved"] <= 32
+
+
+def test_models_without_a_ceiling_are_counted_and_written_when_asked(tmp_path: Path) -> None:
+    path = tmp_path / "usage.json"
+    ledger = Ledger(path, {"free": Terms()})
+    for _ in range(100):
+        ledger.meter("free").reserve()
+    ledger.meter("other").reserve()
+    ledger.meter("free").settle(Usage(10, 2))
+    ledger.meter("free").settle(Usage(5, 1))
+    assert not path.exists()
+    assert ledger.meter("free").refusal() is None
+    ledger.flush()
+    assert content(path) == {
+        "free": {"requests": 100, "reserved": 0, "input_tokens": 15, "output_tokens": 3, "cost_usd": None},
+        "other": {"requests": 1, "reserved": 0, "input_tokens": 0, "output_tokens": 0, "cost_usd": None},
+    }
+
+
+def test_what_the_host_says_an_answer_cost_counts_before_our_price(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "usage.json", {"m": Terms(price=lambda usage: 0.5 * usage.tokens)})
+    model = ledger.meter("m")
+    assert model.settle(Usage(1, 1)) == Usage(1, 1, 1.0)
+    assert model.settle(Usage(1, 1, 0.25)) == Usage(1, 1, 0.25)
+    ledger.flush()
+    assert content(tmp_path / "usage.json")["m"]["cost_usd"] == 1.25
+
+
+def test_what_earlier_runs_left_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "usage.json"
+    gone = {"requests": 7, "reserved": 0, "input_tokens": 70, "output_tokens": 7, "note": "kept"}
+    path.write_text(json.dumps({"models": {"gone": gone}, "since": "2025"}))
+    ledger = Ledger(path, {"m": Terms(10)})
+    ledger.meter("m").reserve()
+    ledger.close()
+    assert content(path)["gone"] == gone | {"cost_usd": None}
+    assert json.loads(path.read_text())["since"] == "2025"
+
+
+DAMAGED = [
+    "",
+    "{",
+    "[]",
+    '{"models": 3}',
+    '{"models": {"m": {"requests": -1}}}',
+    '{"models": {"m": {"requests": "x"}}}',
+]
+
+
+@pytest.mark.parametrize("damaged", DAMAGED)
+def test_a_damaged_file_is_never_silently_zero(tmp_path: Path, damaged: str) -> None:
+    path = tmp_path / "usage.json"
+    path.write_text(damaged)
+    with pytest.raises(StoreError, match="Restore it from a copy, or move it away") as caught:
+        Ledger(path, {"m": Terms(10)})
+    assert str(path) in str(caught.value)
+    assert path.read_text() == damaged
+
+
+def test_a_damaged_file_without_ceilings_is_set_aside_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "usage.json"
+    path.write_text("{")
+    ledger = Ledger(path, {"m": Terms()})
+    ledger.meter("m").reserve()
+    assert path.read_text() == "{"
+    ledger.close()
+    assert content(path)["m"]["requests"] == 1
+    assert (tmp_path / "usage.json.damaged").read_text() == "{"
+
+
+def test_nothing_is_permitted_that_could_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(tmp_path / "usage.json", {"m": Terms(10)})
+    with monkeypatch.context() as full:
+        full.setattr(meter, "write_json_atomic", no_space)
+        with pytest.raises(StoreError):
+            ledger.meter("m").reserve()
+    assert ledger.meter("m").requests == 0
+    ledger.meter("m").reserve()
+    assert ledger.meter("m").requests == 1
+    assert Ledger(tmp_path / "usage.json", {"m": Terms(10)}).meter("m").requests >= 1
