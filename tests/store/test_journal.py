@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -17,13 +17,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coeval.core.errors import StoreError
-from coeval.core.records import Kept, by_id
+from coeval.core.good import by_id, is_good
+from coeval.core.records import Response
 from coeval.store import journal as journal_module
 from coeval.store.journal import Index, Journal, RecordPart
 
 
 class Row(RecordPart, frozen=True, omit_defaults=True):
     text: str = ""
+
+    @property
+    def value(self) -> str:
+        return self.text
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -33,6 +38,7 @@ class Note(msgspec.Struct, frozen=True):
 
 class Seen(msgspec.Struct, frozen=True):
     size: int
+    good: bool = True
 
 
 def note(path: Path, torn: bytes) -> Note:
@@ -40,7 +46,7 @@ def note(path: Path, torn: bytes) -> Note:
 
 
 def seen(row: Row) -> Seen:
-    return Seen(len(row.text))
+    return Seen(len(row.text), is_good(row))
 
 
 def index_of(*paths: Path) -> Index[Seen]:
@@ -272,8 +278,11 @@ def test_lines_may_be_left_out_by_their_offset(tmp_path: Path) -> None:
 def test_good_counts_before_failed_and_else_the_last(history: list[tuple[str, bool]]) -> None:
     """An index and the records themselves agree on it, whatever came in which order."""
     statuses: dict[bool, Literal["ok", "failed"]] = {True: "ok", False: "failed"}
+    about: dict[str, Any] = dict.fromkeys(
+        ("datapoint_id", "task_id", "teacher_model_id", "student_model_id"), ""
+    )
     records = [
-        Kept(id=key, status=statuses[good], attempts=n, recipe=str(n))
+        Response(**about, response="", id=key, status=statuses[good], attempts=n, recipe=str(n))
         for n, (key, good) in enumerate(history, 1)
     ]
     expected = {}
@@ -284,8 +293,9 @@ def test_good_counts_before_failed_and_else_the_last(history: list[tuple[str, bo
     with TemporaryDirectory() as folder:
         path = Path(folder) / "a.jsonl"
         path.write_bytes(msgspec.json.Encoder().encode_lines(records))
-        index: Index[int] = Index()
-        index.read([path], RecordPart, lambda part: part.attempts)
-        assert {key: index.load(key, Kept).recipe for key in index} == expected
-        askings = {key: max(index.asked_in_vain(key), index.get(key) or 0) for key in index}
+        index: Index[Seen] = Index()
+        index.read([path], Response, lambda response: Seen(response.attempts, is_good(response)))
+        assert {key: index.load(key, Response).recipe for key in index} == expected
+        tried = {key: index.get(key) or Seen(0) for key in index}
+        askings = {key: max(index.asked_in_vain(key), tried[key].size) for key in index}
     assert askings == {key: record.attempts for key, record in by_id(records).items()}

@@ -13,9 +13,10 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from coeval.analysis.run_reader import RunReader
+from coeval.core.ids import parent_id
 from coeval.core.records import Datapoint, Evaluation, Record, Response
-from coeval.store.journal import Index, RecordPart
 from coeval.store.legacy import is_legacy, read_legacy
+from coeval.store.record_parts import known_records
 
 Order: TypeAlias = Literal["id", "worst", "disagreement"]
 RecordT = TypeVar("RecordT", Datapoint, Response, Evaluation)
@@ -160,17 +161,10 @@ class _Texts:
                 if isinstance(record, kind) and _belongs_to(record) in wanted:
                     yield record
             return
-        index: Index[bool] = Index()
-        index.read(
-            self._run.files(phase), _JudgmentPart, lambda part: (part.response_id or part.id) in wanted
-        )
+        index = known_records(self._run.files(phase), phase)
         for key in index:
-            if index.get(key):
+            if (parent_id(key) if phase == "evaluation" else key) in wanted:
                 yield index.load(key, kind)
-
-
-class _JudgmentPart(RecordPart, frozen=True):
-    response_id: str = ""
 
 
 _PHASE: dict[type[Record], str] = {

@@ -22,8 +22,8 @@ Given what is planned, no view holds what `left_out` names: a planned task's ite
 judgments by judges and its factors that the plan has lost. All of students and tasks is there. Nor does
 any hold what comes of items beyond a task's total, which `beyond_total` counts.
 
-Of records with the same id a good one counts before a failed one, else the last, by file name and then
-by line (as in `coeval.core.records.by_id`). A million
+What is not good has ``failed``. Of records with the same id the one counts that counts in
+`coeval.core.good.by_id`, by file name and then by line. A million
 evaluations load in seconds and about 300 MB: ids become 128-bit hashes, names an ENUM, texts
 stay on disk.
 """
@@ -46,6 +46,7 @@ from coeval.analysis.long_lines import without_long_lines
 from coeval.analysis.planned_names import KINDS, BeyondTotal, Kind, LeftOut, Planned
 from coeval.analysis.tables import BEYOND, STAGES, VIEWS, Stage, source
 from coeval.core.errors import StoreError, UsageError
+from coeval.core.good import counting_sql
 from coeval.core.text import numbered
 from coeval.store.jsonl import read_json, torn_tail
 from coeval.store.legacy import target_attrs_file
@@ -189,10 +190,8 @@ class RunReader:
             # Rows stand in the order of the files and, within one, of its lines.
             if stage.table == "datapoint":
                 self._find_beyond()
-            counts = "coalesce(max(rowid) FILTER (NOT failed), max(rowid))"
             self._db.execute(
-                f"DELETE FROM {stage.table} WHERE rowid NOT IN "  # noqa: S608
-                f"(SELECT {counts} FROM {stage.table} GROUP BY key)"
+                f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})"  # noqa: S608
             )
         self._db.execute(VIEWS)
         return tuple(damage for surveyed in surveys for damage in surveyed.damage)

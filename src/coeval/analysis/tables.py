@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from coeval.core.good import PROMPT_SQL, RESPONSE_SQL, SCORES_SQL, good_sql
 from coeval.core.records import EXACT_MATCH
 
 
@@ -26,7 +27,6 @@ class Stage(NamedTuple):
     known: str
 
 
-_FAILED = "coalesce(status, 'ok') = 'failed' AS failed"
 _EMPTY = r"NOT regexp_matches(coalesce(response, ''), '\S') AS empty"
 _VALUE = "CASE level WHEN 'High' THEN 2 WHEN 'Medium' THEN 1 WHEN 'Low' THEN 0 END"
 _HALVES = f"[{_VALUE} FOR level IN map_values(scores)]"
@@ -42,13 +42,14 @@ STAGES = (
             "task_id": "VARCHAR",
             "teacher_model_id": "VARCHAR",
             "sampled_target_attributes": "MAP(VARCHAR, VARCHAR)",
+            "prompt": "VARCHAR",
             "status": "VARCHAR",
         },
         "starts_with(id, task_id || '__' || teacher_model_id || '__')",
         "[task_id, teacher_model_id]",
         f"""md5_number(id) AS key, id, try_cast(task_id AS term) AS task,
             try_cast(teacher_model_id AS term) AS teacher,
-            sampled_target_attributes AS attributes, {_FAILED}""",
+            sampled_target_attributes AS attributes, NOT {good_sql(PROMPT_SQL)} AS failed""",
         "task IS NOT NULL AND teacher IS NOT NULL",
     ),
     Stage(
@@ -66,7 +67,8 @@ STAGES = (
         "[student_model_id]",
         f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint,
             try_cast(student_model_id AS term) AS student,
-            coalesce(truncated, false) AS truncated, {_EMPTY}, {_FAILED}""",
+            coalesce(truncated, false) AS truncated, {_EMPTY},
+            NOT {good_sql(RESPONSE_SQL)} AS failed""",
         "student IS NOT NULL",
     ),
     Stage(
@@ -82,13 +84,13 @@ STAGES = (
             "status": "VARCHAR",
         },
         "id = response_id || '__' || judge_model_id AND scores IS NOT NULL AND "
-        f"(judge_model_id <> '{EXACT_MATCH}' OR label_scores IS NOT NULL OR status = 'failed') AND "
         "(label_scores IS NULL OR "
         "len([label FOR label IN map_values(label_scores) IF label.match IS NULL]) = 0)",
         f"list_prepend(judge_model_id, {_FACTORS})",
         f"""md5_number(id) AS key, md5_number(response_id) AS response,
             try_cast(judge_model_id AS term) AS judge, try_cast({_FACTORS} AS term[]) AS factors,
-            {_HALVES}::TINYINT[] AS levels, label_scores, {_FAILED}""",
+            {_HALVES}::TINYINT[] AS levels, label_scores,
+            NOT {good_sql(SCORES_SQL)} AS failed""",
         "judge IS NOT NULL AND factors IS NOT NULL",
     ),
 )

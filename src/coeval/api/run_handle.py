@@ -16,7 +16,7 @@ from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.existing_run import existing_run
 from coeval.pipeline.run_summary import RunSummary
-from coeval.store.journal import Index, RecordPart
+from coeval.store.record_parts import known_records
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -37,10 +37,9 @@ class Records(Generic[R]):
     A failed record stands only where no good one is there (``record.status == "failed"``).
     """
 
-    def __init__(self, files: list[Path], kind: type[R]) -> None:
-        self._kind = kind
-        self._index: Index[None] = Index()
-        self._index.read(files, RecordPart, lambda _: None)
+    def __init__(self, folder: RunDir, phase: Phase) -> None:
+        self._kind: type[R] = _KIND[phase]
+        self._index = known_records(folder.files(phase), phase)
 
     def __iter__(self) -> Iterator[R]:
         return (self._index.load(key, self._kind) for key in self._index)
@@ -94,7 +93,7 @@ class Run:
         """
         if phase not in _KIND:
             raise UsageError(f"{phase} keeps no records; ask for one of {', '.join(_KIND)}")
-        return Records(RunDir(self.path).files(phase), _KIND[phase])
+        return Records(RunDir(self.path), phase)
 
     def results(self) -> Results:
         """Student scores per task and overall with 95 % intervals, and label accuracies.

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from coeval.core.good import is_good
 from coeval.core.model import Model
 from coeval.core.records import Completion, Kept, Message, Request
 
@@ -28,6 +29,7 @@ __all__ = [
     "Scored",
     "TaskSettings",
     "count_failures",
+    "response_of",
     "why_missing",
 ]
 
@@ -57,6 +59,10 @@ class Answer(Kept, frozen=True, kw_only=True, omit_defaults=True):
     model: str = ""
     source: str = ""
     sampling: dict[str, Any] | None = None
+
+    @property
+    def value(self) -> str | None:
+        return self.response
 
 
 class Judgment(Kept, frozen=True, kw_only=True, omit_defaults=True):
@@ -222,12 +228,19 @@ class Benchmark(ABC):
         """Write the benchmark's own files beside those that every task has."""
 
 
+def response_of(answer: Answer | None) -> str | None:
+    """What a good answer says, be it nothing; None where there is none."""
+    return answer.response if answer is not None and is_good(answer) else None
+
+
 def why_missing(record: Kept | None) -> str | None:
     """Why there is no value: ``missing``, or the kind of the failure; None where there is one."""
     if record is None:
         return "missing"
-    if record.status == "ok":
+    if is_good(record):
         return None
+    if record.status == "ok":
+        return "missing"
     return record.error.kind if record.error is not None else "internal"
 
 

@@ -7,9 +7,8 @@ line, so a failed record holds no invented value and an empty answer (``""``) st
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -185,6 +184,11 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: Literal["ok", "failed"] = "ok"
     error: Failure | None = None
 
+    @property
+    def value(self) -> object:
+        """What it was made for, None where it holds nothing: see `coeval.core.good`."""
+        raise NotImplementedError
+
 
 class Datapoint(Kept, frozen=True, kw_only=True, omit_defaults=True):
     """Phase 3: one benchmark item, ``id`` = ``{task}__{teacher}__{n:05d}``."""
@@ -198,6 +202,10 @@ class Datapoint(Kept, frozen=True, kw_only=True, omit_defaults=True):
     sampled_nuanced_attributes: dict[str, str] | None = None
     benchmark_native_score: float | None = None
 
+    @property
+    def value(self) -> str | None:
+        return self.prompt
+
 
 class Response(Kept, frozen=True, kw_only=True, omit_defaults=True):
     """Phase 4: a student's answer, ``id`` = ``{datapoint}__{student}``."""
@@ -209,6 +217,10 @@ class Response(Kept, frozen=True, kw_only=True, omit_defaults=True):
     input: str | None = None
     response: str | None = None
     generated_at: str = ""
+
+    @property
+    def value(self) -> str | None:
+        return self.response
 
 
 class LabelScore(msgspec.Struct, frozen=True):
@@ -242,24 +254,9 @@ class Evaluation(Kept, frozen=True, kw_only=True, omit_defaults=True):
     criteria: dict[str, str] | None = None
     raw: str | None = None
 
+    @property
+    def value(self) -> dict[str, LabelScore] | dict[str, Level] | None:
+        return self.label_scores if self.label_scores is not None else self.scores or None
+
 
 Record: TypeAlias = Datapoint | Response | Evaluation
-
-
-KeptT = TypeVar("KeptT", bound=Kept)
-
-
-def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
-    """The record that counts of each id, in order of first appearance: good before failed, else the last.
-
-    A good one that was asked for again in vain counts the askings of the failed one too, so that the
-    next asking goes on from there.
-    """
-    standing: dict[str, KeptT] = {}
-    for record in records:
-        earlier = standing.get(record.id)
-        if earlier is not None and earlier.status == "ok" and record.status == "failed":
-            attempts = max(earlier.attempts, record.attempts)
-            record = msgspec.structs.replace(earlier, attempts=attempts)
-        standing[record.id] = record
-    return standing

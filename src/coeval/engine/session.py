@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from coeval.core.errors import Draining
+from coeval.core.good import is_good
 from coeval.core.model import ModelSpec
 from coeval.core.records import Evaluation, Kept
 from coeval.engine.error_lines import ErrorLine, torn_line
@@ -103,7 +104,7 @@ class Session:
                     self.stopped[work.model] = str(done.gap)
                     log.warning("%s", done.gap)
             return
-        failed = record.status == "failed"
+        failed = not is_good(record)
         kind = record.error.kind if record.error else "internal"
         lacking = isinstance(record, Evaluation) and bool(record.missing)
         self.board.ended(work.phase, work.calls, record.usage, kind if failed else None, lacking=lacking)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from coeval.core.errors import Draining
+from coeval.core.good import is_good
 from coeval.core.options import OVERWRITE, REDO_CHANGED
 from coeval.core.records import Kept
 from coeval.engine.execute import from_iterable
@@ -155,7 +156,7 @@ async def _draw_blueprint(start: Begun) -> list[TaskSetup]:
         return ()
 
     async for done in running.carry_out(from_iterable(works), blueprint.path, nothing_follows):
-        if isinstance(done.record, Proposal) and done.record.status == "ok":
+        if isinstance(done.record, Proposal) and is_good(done.record):
             proposals[done.work.key] = done.record
     setups = []
     for task in running.config.tasks:
@@ -207,7 +208,7 @@ async def _flow(
     """Do what is owed in these phases; add the ids of what took the place of other records to ``renewed``."""
     run_flow = RunFlow(plan, found.open, running.folder, running.asking, phases)
     async for done in running.carry_out(run_flow.works(), run_flow.path, run_flow.follow):
-        if done.record is None or done.record.status != "ok":
+        if done.record is None or not is_good(done.record):
             for phase, records in run_flow.cut_off(done.work).items():
                 running.board.cut_off(phase, records)
             continue

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from coeval.core.good import is_good
 from coeval.core.ids import evaluation_id, item_number, response_id
 from coeval.core.records import EXACT_MATCH, Datapoint, Evaluation, Kept, Response
 from coeval.engine.work import Work
@@ -21,12 +22,12 @@ from coeval.pipeline.phases.items import ItemWork
 from coeval.pipeline.phases.prepared_item import PreparedItem, prepared_item
 from coeval.pipeline.phases.responses import ResponseWork
 from coeval.pipeline.plan.recipes import answer_input
-from coeval.pipeline.plan.record_entry import EvaluationPart, ResponsePart
 from coeval.pipeline.plan.recorded import MadeFrom, made_from, outdated, tried_before
 from coeval.pipeline.plan.run_plan import FLOWING, Plan, Slot
 from coeval.pipeline.plan.task_setup import Asking, TaskSetup
 from coeval.pipeline.sampling.nuance import KnownNuance
 from coeval.pipeline.sampling.samples import Sample, Samples
+from coeval.store.record_parts import EvaluationPart, ResponsePart
 from coeval.store.rundir import RunDir
 
 _BREATH = 256  # slots walked before other tasks get their turn
@@ -92,7 +93,7 @@ class RunFlow:
 
     def follow(self, work: Work, record: Kept) -> Iterator[Work]:
         """The works that a new record brings about; none after a failed one."""
-        if record.status != "ok":
+        if not is_good(record):
             return
         match record, work:
             case Datapoint(), ItemWork():

@@ -11,12 +11,14 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from coeval.core.errors import StoreError, Undecodable
 from coeval.core.foreign import decode, lines_decoder
+from coeval.core.good import is_good
+from coeval.core.records import Kept
 from coeval.store.jsonl import Appender, Lines, cut_torn_tail, groups_of_lines, line_at, torn_tail
 
 SYNC_RECORDS = 256
@@ -33,9 +35,21 @@ class RecordPart(msgspec.Struct, frozen=True):
     status: str = "ok"
     attempts: int = 0
 
+    @property
+    def value(self) -> object:
+        """What the record was made for, None where it holds nothing: see `coeval.core.good`."""
+        raise NotImplementedError
 
-EntryT = TypeVar("EntryT")
-PartT = TypeVar("PartT", bound=RecordPart)
+
+class Remembered(Protocol):
+    """What an `Index` remembers of a record."""
+
+    @property
+    def good(self) -> bool: ...
+
+
+EntryT = TypeVar("EntryT", bound=Remembered)
+PartT = TypeVar("PartT", bound=RecordPart | Kept)
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 NOTHING: Mapping[Path, Collection[int]] = MappingProxyType({})
@@ -47,7 +61,7 @@ _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 
 class Index(Generic[EntryT]):
     """Record id → what is remembered of it. Of an id's records the one counts that counts in
-    `coeval.core.records.by_id`: good before failed, else the last.
+    `coeval.core.good.by_id`: a good one before others, else the last.
 
     ``get`` gives the entry of an id, or None. What ``note`` gives for records that are alike should
     be one object: then a million records cost about 150 MB, and 250 MB once any is loaded.
@@ -58,7 +72,6 @@ class Index(Generic[EntryT]):
         self.get: Callable[[str], EntryT | None] = self._entries.get
         self._positions = array("Q")  # of each id where it stood first, in the order of ``_entries``
         self._moved: dict[str, int] = {}  # where an id stood again
-        self._failed: set[str] = set()
         self._in_vain: dict[str, int] = {}  # askings that failed after a good record of the id
         self._places: dict[str, int] = {}
         self._paths: list[Path] = []
@@ -97,7 +110,7 @@ class Index(Generic[EntryT]):
         the lines at the offsets that ``without`` names.
         """
         read = lines_decoder(part)
-        entries, failed, known = self._entries, self._failed, len(self._entries)
+        entries, known = self._entries, len(self._entries)
         for path in paths:
             file = len(self._paths) << _OFFSET_BITS
             self._paths.append(path)
@@ -112,8 +125,9 @@ class Index(Generic[EntryT]):
                     try:
                         if isinstance(record, Undecodable):
                             raise record
-                        key, is_failed = record.id, record.status == "failed"
-                        if is_failed and key in entries and key not in failed:
+                        key = record.id
+                        earlier = entries.get(key)
+                        if earlier is not None and earlier.good and not is_good(record):
                             self._in_vain[key] = record.attempts
                             continue
                         entry = note(record)
@@ -122,10 +136,6 @@ class Index(Generic[EntryT]):
                             self.damaged.append((path, offset))
                         continue
                     entries[key] = entry
-                    if is_failed:
-                        failed.add(key)
-                    elif failed:
-                        failed.discard(key)
                     if len(entries) > known:
                         known += 1
                         self._positions.append(file | offset)

@@ -11,8 +11,9 @@ import filecmp
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -21,6 +22,7 @@ import msgspec
 from coeval.core.errors import Misshapen, StoreError, Undecodable, UsageError
 from coeval.core.foreign import convert as converted
 from coeval.core.foreign import decode, decoder
+from coeval.core.good import is_good
 from coeval.core.options import OVERWRITE
 from coeval.core.records import LEVELS, Datapoint, Evaluation, Record, Response
 from coeval.store.jsonl import (
@@ -58,11 +60,6 @@ class Converted(msgspec.Struct, frozen=True):
 
     counts: dict[str, int]
     dropped: tuple[Dropped, ...]
-
-
-class _Identified(msgspec.Struct):
-    id: str
-    status: Any = None
 
 
 class _Answered(msgspec.Struct):
@@ -109,7 +106,7 @@ def is_legacy(folder: Path) -> bool:
 
 
 def read_legacy(folder: Path, phase: str, dropped: list[Dropped]) -> Iterator[Record]:
-    """The records of a phase 3–5 as current ones, one of each id (see `coeval.core.records.by_id`), in the
+    """The records of a phase 3–5 as current ones, one of each id (see `coeval.core.good.by_id`), in the
     order of the files.
 
     Lines that are no record are appended to ``dropped`` with the reason. Reads current layouts
@@ -117,16 +114,13 @@ def read_legacy(folder: Path, phase: str, dropped: list[Dropped]) -> Iterator[Re
     """
     run = RunDir(folder)
     files = run.files(phase)
-    wanted = _lines_that_count(files, dropped)
     students = _students(run) if phase == "evaluation" else {}
+    read = partial(_current, phase, students)
+    wanted = _lines_that_count(files, read, dropped)
     for path, offsets in zip(files, wanted, strict=True):
         for line in lines(path):
-            if line.offset not in offsets:
-                continue
-            try:
-                yield _current(phase, decode(line.text), students)
-            except Undecodable as error:
-                dropped.append(Dropped(str(path), line.offset, str(error)))
+            if line.offset in offsets:
+                yield read(line.text)
 
 
 def convert(source: Path, target: Path, phases: Sequence[str]) -> Converted:
@@ -163,9 +157,10 @@ def _first_record(path: Path) -> dict[str, Any] | None:
     return None
 
 
-def _lines_that_count(files: Sequence[Path], dropped: list[Dropped]) -> list[set[int]]:
+def _lines_that_count(
+    files: Sequence[Path], read: Callable[[bytes], Record], dropped: list[Dropped]
+) -> list[set[int]]:
     """Per file, the offsets of the lines that hold the record that counts of an id."""
-    read = decoder(_Identified)
     places: dict[str, tuple[int, int]] = {}
     good: set[str] = set()
     for number, path in enumerate(files):
@@ -176,7 +171,7 @@ def _lines_that_count(files: Sequence[Path], dropped: list[Dropped]) -> list[set
                 reason = "the last line was cut off" if is_torn(line.text) else str(error)
                 dropped.append(Dropped(str(path), line.offset, reason))
                 continue
-            if record.status != "failed":
+            if is_good(record):
                 good.add(record.id)
             elif record.id in good:
                 continue
@@ -201,14 +196,15 @@ def _students(run: RunDir) -> dict[str, str]:
     return students
 
 
-def _current(phase: str, fields: dict[str, Any], students: dict[str, str]) -> Record:
+def _current(phase: str, students: dict[str, str], text: bytes) -> Record:
     """A record of an older layout in today's form.
 
     Raises
     ------
-    Misshapen
-        it lacks what a record needs, or holds something else than a record does.
+    Undecodable
+        it is no JSON; Misshapen: it lacks what a record needs, or holds something else than a record does.
     """
+    fields = decode(text, dict[str, Any])
     if fields.get("status") != "failed":
         fields.pop("status", None)
     if isinstance(error := fields.get("error"), str):

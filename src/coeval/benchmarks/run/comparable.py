@@ -11,6 +11,7 @@ from coeval.benchmarks.assets.library import AssetOrigin
 from coeval.benchmarks.benchmark import Answer, Judgment, Scored
 from coeval.benchmarks.run.eval_spec import AssetUsed
 from coeval.benchmarks.run.task_run import TaskRun
+from coeval.core.good import is_good
 from coeval.core.records import Kept
 
 __all__ = ["OF_INFERENCE", "count_dropped", "reasons"]
@@ -32,7 +33,7 @@ def reasons(
 
 def count_dropped(records: Iterable[Kept]) -> Counter[str]:
     """By sampling parameter that the host refused: how many of the good records were made without it."""
-    return Counter(name for record in records if record.status == "ok" for name in record.dropped)
+    return Counter(name for record in records if is_good(record) for name in record.dropped)
 
 
 def _of_data(task_run: TaskRun, assets: Mapping[str, AssetUsed]) -> Iterator[str]:
@@ -77,6 +78,6 @@ def _of_records(task_run: TaskRun, cut: CutOffAnswers) -> Iterator[str]:
 
 
 def _refused(what: str, records: Sequence[Answer] | Sequence[Judgment]) -> Iterator[str]:
-    good = sum(record.status == "ok" for record in records)
+    good = sum(map(is_good, records))
     for name, count in sorted(count_dropped(records).items()):
         yield f"the host refused {name}: {count:,} of {good:,} {what} were made without it"

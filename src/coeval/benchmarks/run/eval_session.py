@@ -11,6 +11,7 @@ from coeval.benchmarks.run.benchmark_works import AnswerWork, JudgmentWork
 from coeval.benchmarks.run.eval_spec import EvalSpec, judge_model
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import AskError, ModelUnavailable, QuotaExhausted
+from coeval.core.good import is_good
 from coeval.core.records import Kept
 from coeval.engine.progress import Board, Calls, Watcher
 from coeval.engine.session import Session
@@ -109,7 +110,7 @@ class EvalSession:
     async def carry_out(self) -> None:
         """Make every record that is owed, as far as it goes."""
         async for done in self._session.carry_out(self._works(), self._keep, self._follow):
-            if isinstance(done.work, AnswerWork) and (done.record is None or done.record.status == "failed"):
+            if isinstance(done.work, AnswerWork) and (done.record is None or not is_good(done.record)):
                 task_run = self._owner[done.work.phase]
                 to_come = task_run.judgments_to_come(done.work.item)
                 self._session.board.cut_off(task_run.judging, to_come)
@@ -155,7 +156,7 @@ class EvalSession:
         if not isinstance(work, AnswerWork) or task_run.judge is None:
             return ()
         works = task_run.judgment_works(self._models[task_run.judge.name], [work.item])
-        if task_run.answers[work.item.id].status == "ok":
+        if is_good(task_run.answers[work.item.id]):
             self._session.board.correct(task_run.judging, len(works) - task_run.judgments_to_come(work.item))
         return works
 

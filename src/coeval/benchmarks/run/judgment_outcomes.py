@@ -12,7 +12,16 @@ from typing import Any
 import msgspec
 
 from coeval.analysis.intervals import PERCENT, SHARE, Interval, Scale, clustered_mean
-from coeval.benchmarks.benchmark import Answer, Benchmark, Item, Judgment, Metric, Unit, why_missing
+from coeval.benchmarks.benchmark import (
+    Answer,
+    Benchmark,
+    Item,
+    Judgment,
+    Metric,
+    Unit,
+    response_of,
+    why_missing,
+)
 from coeval.store.jsonl import store_error, write_bytes_atomic
 
 Value = dict[str, Any]
@@ -60,30 +69,24 @@ def settle(
     for item in items:
         answer = answers.get(item.id)
         reason = why_missing(answer)
-        if answer is None or answer.response is None:
-            reason = reason or "missing"
         asks = benchmark.asks(item, answer if reason is None and answer else Answer(id=item.id))
         found: list[Value | None] = []
         for ask in asks:
             judgment = judgments.get(ask.id)
             why = why_missing(judgment) if reason is None else f"answer {reason}"
-            value = judgment.value if judgment is not None and why is None else None
-            if value is None:
-                failed[why or "missing"] += 1
+            if why is not None:
+                failed[why] += 1
+                found.append(None)
             elif judgment is not None:
                 judges[item.id] = judgment.judge
-            found.append(value)
+                found.append(judgment.value)
         values[item.id] = tuple(found)
     return Outcomes(values, dict(sorted(failed.items())), judges)
 
 
 def with_responses(items: Sequence[Item], answers: Mapping[str, Answer]) -> list[tuple[Item, str]]:
     """The items that have a response, an empty one included, each with it."""
-    return [
-        (item, answer.response)
-        for item in items
-        if (answer := answers.get(item.id)) is not None and answer.response is not None
-    ]
+    return [(item, response) for item in items if (response := response_of(answers.get(item.id))) is not None]
 
 
 SCALES: dict[Unit, Scale] = {"share": SHARE, "percent": PERCENT, "points": Scale(1.0, 10.0)}

@@ -16,7 +16,8 @@ from typing import TypeVar
 from coeval.benchmarks.benchmark import Answer, Judgment
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decoder
-from coeval.core.records import Kept, by_id
+from coeval.core.good import by_id, is_good
+from coeval.core.records import Kept
 from coeval.engine.role_model import RoleModel
 from coeval.store.jsonl import store_error, whole_lines
 from coeval.store.rundir import RunDir
@@ -109,10 +110,7 @@ def first_answer(path: Path) -> Answer | None:
 def stands(record: Kept | None, recipe: str, input_hash: str) -> bool:
     """Whether a record is there, good, and what would be made now."""
     return (
-        record is not None
-        and record.status == "ok"
-        and record.recipe == recipe
-        and record.input_hash == input_hash
+        record is not None and is_good(record) and record.recipe == recipe and record.input_hash == input_hash
     )
 
 

@@ -31,6 +31,7 @@ from coeval.benchmarks.run.benchmark_works import (
 from coeval.benchmarks.run.given_responses import GivenCounts
 from coeval.benchmarks.run.task_folder import TaskFolder, stands
 from coeval.core.errors import CoevalError, named
+from coeval.core.good import is_good
 from coeval.core.model import Model
 from coeval.engine.role_model import RoleModel
 
@@ -80,12 +81,12 @@ class TaskRun:
         recorded = self.folder.answers(self.tested)
         for item in self.items:
             record = recorded.get(item.id)
-            if record is not None and (record.status == "failed" or self._answer_stands(item, record)):
+            if record is not None and (not is_good(record) or self._answer_stands(item, record)):
                 self.answers[item.id] = record
 
     def _answer_stands(self, item: Item, record: Answer) -> bool:
         if self.tested is None:  # stored answers are judged whatever they were asked with
-            return record.status == "ok"
+            return is_good(record)
         return stands(record, self.tested.recipe.hash, asked_hash(item.messages))
 
     def answer_works(self, model: Model) -> list[AnswerWork]:
@@ -121,14 +122,14 @@ class TaskRun:
         owed = []
         for item in items:
             answer = self.answers.get(item.id)
-            if answer is None or answer.status != "ok":
+            if answer is None or not is_good(answer):
                 continue
             for wanted in self._asks(item, answer):
                 self.wanted[wanted.id] = None
                 record = self.judgments.get(wanted.id)
                 if stands(record, judge.recipe.hash, asked_hash(wanted.request(0).messages)):
                     continue
-                if record is not None and record.status == "ok":
+                if record is not None and is_good(record):
                     del self.judgments[wanted.id]
                 owed.append((item, wanted, record))
         return owed
@@ -170,7 +171,7 @@ class TaskRun:
         return EmptyAnswers(self.label, len(empty), cut, len(good), given=self.given is not None)
 
     def _good_answers(self) -> list[Answer]:
-        return [record for record in self.recorded_answers() if record.status == "ok"]
+        return [record for record in self.recorded_answers() if is_good(record)]
 
     def is_all_there(self) -> bool:
         """Whether every record that is to be made stands on disk, good or failed."""

@@ -13,6 +13,7 @@ from coeval.benchmarks.run.comparable import count_dropped, reasons
 from coeval.benchmarks.run.eval_spec import AssetUsed, EvalSpec
 from coeval.benchmarks.run.given_responses import GivenCounts
 from coeval.benchmarks.run.task_run import TaskRun
+from coeval.core.good import is_good
 from coeval.core.records import Kept
 from coeval.store.jsonl import write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import now
@@ -154,7 +155,7 @@ def _inference(task_run: TaskRun) -> Asked | None:
     records = task_run.recorded_answers()
     if not records:
         return None
-    good = [record for record in records if record.status == "ok"]
+    good = [record for record in records if is_good(record)]
     last = (good or records)[-1]
     asked = task_run.tested.sampling if task_run.tested is not None else {}
     return _asked(last.model, asked if last.sampling is None else last.sampling, last.recipe, records)

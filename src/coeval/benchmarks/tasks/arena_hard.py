@@ -25,7 +25,17 @@ from coeval.analysis.pairwise.pairwise_models import (
 from coeval.analysis.pairwise.rates import Rate
 from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.assets.checkout import checked_out
-from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
+from coeval.benchmarks.benchmark import (
+    Answer,
+    Ask,
+    Benchmark,
+    Item,
+    Judgment,
+    Metric,
+    Scored,
+    TaskSettings,
+    response_of,
+)
 from coeval.benchmarks.run.judgment_outcomes import Outcomes, settle, with_responses, write_lines
 from coeval.benchmarks.run.task_folder import file_name
 from coeval.benchmarks.task_registry import ARENA_BENCHMARK, ARENA_FOLDER
@@ -215,8 +225,9 @@ def _share(games: ArenaJudgment) -> float:
 
 
 def _styles(item: Item, answer: Answer | None) -> StyledPair:
-    response = (answer.response if answer else None) or ""
-    return StyledPair(markdown_style(response), markdown_style(item.fields["baseline_answer"]))
+    return StyledPair(
+        markdown_style(response_of(answer) or ""), markdown_style(item.fields["baseline_answer"])
+    )
 
 
 def _metrics(scores: Sequence[ArenaScore]) -> dict[str, Metric]:

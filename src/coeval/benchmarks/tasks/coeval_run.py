@@ -38,8 +38,9 @@ from coeval.benchmarks.tasks.coeval_labels import (
 )
 from coeval.core.errors import Undecodable, Unparsable, UsageError
 from coeval.core.foreign import decode
+from coeval.core.good import by_id, is_good
 from coeval.core.ids import judgment_id
-from coeval.core.records import LEVEL_VALUE, Completion, Datapoint, Level, Message, Request, Schema, by_id
+from coeval.core.records import LEVEL_VALUE, Completion, Datapoint, Level, Message, Request, Schema
 from coeval.core.text import canonical, fill
 from coeval.judging.verdict import parse_level, parse_levels
 from coeval.pipeline.config.load_file import load_config
@@ -226,7 +227,7 @@ def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterato
         task, teacher = datapoint.task_id, datapoint.teacher_model_id
         places[task, teacher] += 1
         held = task in planned and planned[task].holds(teacher, datapoint.id, places[task, teacher])
-        if held and datapoint.status == "ok" and datapoint.prompt:
+        if held and is_good(datapoint):
             yield datapoint
 
 
@@ -264,8 +265,8 @@ def _units(item: Item, judgments: Mapping[str, Judgment]) -> dict[str, float]:
     """Factor → value, of the factors that have a score."""
     levels: dict[str, Level] = {}
     for key in _ask_ids(item):
-        if (judgment := judgments.get(key)) is not None and judgment.value is not None:
-            levels |= judgment.value
+        if (judgment := judgments.get(key)) is not None and is_good(judgment):
+            levels |= judgment.value or {}
     return {factor: LEVEL_VALUE[level] for factor, level in levels.items()}
 
 

@@ -20,6 +20,7 @@ from coeval.benchmarks.benchmark import (
     Scored,
     TaskSettings,
     count_failures,
+    response_of,
 )
 from coeval.benchmarks.language.text_analysis import RESOURCES, Language
 from coeval.benchmarks.run.judgment_outcomes import metric_of
@@ -83,8 +84,7 @@ class FollowingTask(Benchmark):
 
     def _verdict(self, item: Item, answer: Answer | None) -> Followed:
         """A prompt without an answer has followed nothing, and stays in the denominator."""
-        response = answer.response if answer is not None and answer.response is not None else ""
-        return score_prompt(_record(item), response, self._language)
+        return score_prompt(_record(item), response_of(answer) or "", self._language)
 
     def _metric(self, name: str, accuracy: Accuracy) -> Metric:
         value, n = accuracy.value, accuracy.n
@@ -141,13 +141,13 @@ class FollowingTask(Benchmark):
         for reading in ("strict", "loose"):
             lines = bytearray()
             for item in items:
-                record, answer = _record(item), answers.get(item.id)
+                record = _record(item)
                 followed = self._verdicts[item.id]
                 verdicts = followed.strict if reading == "strict" else followed.loose
                 line = {
                     "key": record.key,
                     "prompt": record.prompt,
-                    "response": answer.response if answer is not None else None,
+                    "response": response_of(answers.get(item.id)),
                     "instruction_id_list": record.instruction_id_list,
                     "follow_instruction_list": verdicts,
                     "follow_all_instructions": all(verdicts),

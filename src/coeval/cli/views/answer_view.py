@@ -12,6 +12,7 @@ from rich.text import Text
 from coeval.cli.views.json_text import json_text
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decode
+from coeval.core.good import is_good
 from coeval.core.plain import plain, plain_lines
 from coeval.core.records import Datapoint, Evaluation, Kept, Level, Response
 
@@ -97,7 +98,7 @@ class AnswerView:
             self._text(judgment.raw, style="dim")
 
     def _failure(self, record: Kept) -> None:
-        if record.status == "failed":
+        if not is_good(record):
             reason = f" ({record.error.kind}): {record.error.message}" if record.error is not None else ""
             self._line(Text(plain(f"failed{reason}"), style="red"), 2)
 

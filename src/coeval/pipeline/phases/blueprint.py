@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from coeval.core.errors import Refused, StoreError
+from coeval.core.good import is_good
 from coeval.core.ids import proposal_id
 from coeval.core.records import Completion, Kept, Purpose, Schema
 from coeval.engine.making import failure, made
@@ -23,7 +24,7 @@ from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, parse_attributes, parse_rubric
 from coeval.pipeline.plan.task_setup import Asking, role_model
 from coeval.pipeline.prompts import NUANCED_ATTRIBUTES, RUBRIC, TARGET_ATTRIBUTES
-from coeval.store.journal import Index, RecordPart
+from coeval.store.journal import Index
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.rundir import RunDir, now
 
@@ -57,6 +58,10 @@ class Proposal(Kept, frozen=True, kw_only=True, omit_defaults=True):
     attributes: dict[str, list[str]] | None = None
     rubric: dict[str, str] | None = None
     proposed_at: str = ""
+
+    @property
+    def value(self) -> dict[str, str] | dict[str, list[str]] | None:
+        return (self.rubric if self.kind == "rubric" else self.attributes) or None
 
 
 class _ProposalEntry(msgspec.Struct, frozen=True):
@@ -152,8 +157,8 @@ class Blueprint:
         paths = [folder.folder(phase) / PROPOSALS for phase in dict.fromkeys(PHASE_OF.values())]
         self._proposals.read(
             paths,
-            RecordPart,
-            lambda p: _ProposalEntry(p.status == "ok", p.attempts),
+            Proposal,
+            lambda proposal: _ProposalEntry(is_good(proposal), proposal.attempts),
         )
 
     def path(self, record: Kept) -> Path:

@@ -9,6 +9,7 @@ import msgspec
 
 from coeval.core.errors import Misshapen, Undecodable
 from coeval.core.foreign import decode, utf8
+from coeval.core.good import is_good
 from coeval.core.ids import item_prefix
 from coeval.core.records import Datapoint
 
@@ -68,7 +69,7 @@ def _made(text: bytes, fields: Mapping[str, msgspec.Raw], filled: Mapping[str, A
         item = decode(line, Datapoint)
     except Undecodable as error:
         return f"it is no item: {error}"
-    if item.status == "failed":
+    if not is_good(item):
         return "it is the record of an item that failed"
     unused = tuple(name for name in fields if name not in _FIELDS)
     return OwnItem(line + b"\n", item, bool(filled), unused)

@@ -13,24 +13,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coeval.analysis.empty_answers import EmptyAnswers
 from coeval.core.errors import Misshapen
 from coeval.core.foreign import decoder
+from coeval.core.good import is_good, valid_levels
 from coeval.core.ids import evaluation_id, item_id, item_prefix, maker, response_id
-from coeval.core.records import EXACT_MATCH, LEVELS
 from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.plan.recipes import answer_input, base_recipe, item_content, judged_input
-from coeval.pipeline.plan.record_entry import (
-    Emptiness,
-    Entry,
-    EvaluationEntry,
-    EvaluationPart,
-    ItemPart,
-    ResponsePart,
-)
+from coeval.pipeline.plan.record_entry import Emptiness, Entry, EvaluationEntry
 from coeval.store.journal import NO_LINES, NOTHING, Index, RecordPart
+from coeval.store.record_parts import EvaluationPart, ItemPart, ResponsePart
 from coeval.store.rundir import RunDir
 
 
@@ -42,7 +36,7 @@ class Stance(Enum):
     KEEP = "keep"
 
 
-_texts = decoder(dict[str, str])
+_mapping = decoder(dict[str, Any])
 
 
 def tried_before(index: Index[Entry] | Index[EvaluationEntry], key: str) -> int:
@@ -111,7 +105,7 @@ class Recorded:
         """Whether a line may be no valid record, by what is read of it here, or follow from none."""
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._entries: dict[tuple[bool, str, int, bool, Emptiness], Entry] = {}
-        self._evaluation_entries: dict[tuple[str, str, str, int, bool, bytes, bytes], EvaluationEntry] = {}
+        self._evaluation_entries: dict[tuple[object, ...], EvaluationEntry] = {}
         self._prepared: dict[str, _Prepared] = {}
         self._judged_inputs: dict[str, str] = {}
         # what stood before it was made anew: few, whatever the size of a run
@@ -176,7 +170,7 @@ class Recorded:
     def _note_item(self, part: ItemPart) -> Entry:
         if not part.id.startswith(item_prefix(part.task_id, part.teacher_model_id)):
             raise _misnamed(part)
-        good = self._holds(part, part.prompt)
+        good = self._judge(part)
         attributes = part.sampled_target_attributes
         shared = self._attributes.setdefault(tuple(attributes.items()), attributes)
         self.by_teacher.setdefault((part.task_id, part.teacher_model_id), {})[part.id] = shared
@@ -190,7 +184,7 @@ class Recorded:
     def _note_response(self, part: ResponsePart) -> Entry:
         if part.id != response_id(part.datapoint_id, part.student_model_id):
             raise _misnamed(part)
-        good, fresh = self._holds(part, part.response), True
+        good, fresh = self._judge(part), True
         if (item := self._prepared.get(part.datapoint_id)) is None:
             self.doubtful = True
         else:
@@ -215,36 +209,40 @@ class Recorded:
     def _note_evaluation(self, part: EvaluationPart) -> EvaluationEntry:
         if part.id != evaluation_id(part.response_id, part.judge_model_id):
             raise _misnamed(part)
-        made_from, status = part.input_hash, part.status
+        made_from, outdated = part.input_hash, False
         judged = self._judged_inputs.get(part.response_id)
         if judged is None and part.response_id not in self.responses:
             self.doubtful = True
         fresh = not made_from or judged is None or judged == made_from
         if not fresh and made_from in self._older_judged_inputs.get(part.response_id, ()):
-            status = "outdated"
-        return self._evaluation_entry(part, status, fresh=fresh)
+            outdated = True
+        return self._evaluation_entry(part, outdated=outdated, fresh=fresh)
 
-    def _evaluation_entry(self, part: EvaluationPart, status: str, *, fresh: bool) -> EvaluationEntry:
+    def _evaluation_entry(self, part: EvaluationPart, *, outdated: bool, fresh: bool) -> EvaluationEntry:
         """One entry for all records that are alike."""
         scores, criteria = bytes(part.scores), bytes(part.criteria)
-        alike = (part.task_id, status, part.recipe, part.attempts, fresh, scores, criteria)
+        made = (part.task_id, part.status, part.recipe, part.attempts)
+        alike = (*made, outdated, fresh, part.labelled, scores, criteria)
         entry = self._evaluation_entries.get(alike)
         if entry is None:
-            entry = self._evaluation_entries[alike] = self._new_entry(part, status, fresh=fresh)
+            entry = self._new_entry(part, outdated=outdated, fresh=fresh)
+            self._evaluation_entries[alike] = entry
         return entry
 
-    def _new_entry(self, part: EvaluationPart, status: str, *, fresh: bool) -> EvaluationEntry:
-        criteria, levels = _texts(part.criteria), _texts(part.scores)
-        self.scored.update((part.task_id, factor) for factor in levels)
+    def _new_entry(self, part: EvaluationPart, *, outdated: bool, fresh: bool) -> EvaluationEntry:
+        """Where a level is none, all factors are scored anew: what repair takes out cannot be completed."""
+        good = self._judge(part) and not outdated
+        criteria, scores = _mapping(part.criteria), _mapping(part.scores)
+        self.scored.update((part.task_id, factor) for factor in scores)
+        levels = valid_levels(scores)
+        if len(levels) < len(scores):
+            levels, self.doubtful = {}, True
         scored = tuple((factor, criteria.get(factor, "")) for factor in levels)
-        good = status == "ok" and all(level in LEVELS for level in levels.values())
-        if part.status != "failed" and not (good and (levels or part.judge_model_id == EXACT_MATCH)):
-            self.doubtful = True
         return EvaluationEntry(good, part.recipe, part.attempts, fresh, scored=scored)
 
-    def _holds(self, part: RecordPart, value: str | None) -> bool:
-        """Whether an item or an answer is good; one that is neither that nor failed is in doubt."""
-        good = part.status == "ok" and value is not None
+    def _judge(self, part: RecordPart) -> bool:
+        """Whether a record is good; one that is neither that nor failed is in doubt."""
+        good = is_good(part)
         self.doubtful = self.doubtful or not (good or part.status == "failed")
         return good
 

@@ -165,7 +165,7 @@ class Plan:
     def completes(self, key: str, judge: RoleModel, *, renewed: bool) -> bool:
         """Whether what the judge gave before stays, so that only what it lacks is asked for."""
         entry = self._judged(key, renewed=renewed)
-        if entry is None or not entry.good:
+        if entry is None or not entry.good or not entry.scored:
             return False
         return self.stance is not Stance.REDO or not entry.change(judge.recipe.hash)
 

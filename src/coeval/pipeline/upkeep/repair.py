@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, StoreError, UsageError
+from coeval.core.good import is_good
 from coeval.core.records import Kept
 from coeval.engine.error_lines import ErrorLine
 from coeval.pipeline.config.item_sources import ItemSource, item_files
@@ -214,8 +215,8 @@ def _examine_file(
         state.lines += 1
         found = examine_line(text)
         if isinstance(found, Kept):
-            state.failed += found.status == "failed"
-            if valid_shown < wanted.valid and found.status == "ok":
+            state.failed += not is_good(found)
+            if valid_shown < wanted.valid and is_good(found):
                 valid_shown += 1
                 report.valid.append(DamagedLine(path, state.lines, text))
             continue

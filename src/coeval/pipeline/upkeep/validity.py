@@ -14,6 +14,7 @@ import msgspec
 
 from coeval.core.errors import Misshapen, Undecodable
 from coeval.core.foreign import decode, decoder, utf8
+from coeval.core.good import is_good
 from coeval.core.ids import evaluation_id, item_prefix, proposal_id, response_id
 from coeval.core.records import LEVELS, Datapoint, Evaluation, Kept, Response
 from coeval.pipeline.config.item_sources import ItemSource
@@ -87,8 +88,7 @@ class Examiner:
         match record:
             case Proposal():
                 whose = proposal_id(record.task_id, record.teacher_model_id, record.kind)
-                value = record.rubric if record.kind == "rubric" else record.attributes
-                return _named(record, whose) or _valued(record, value)
+                return _named(record, whose) or _valued(record)
             case Datapoint():
                 return self._of_item(record)
             case Response():
@@ -102,7 +102,7 @@ class Examiner:
         start = item_prefix(item.task_id, item.teacher_model_id)
         if not item.id.startswith(start) or item.id == start:
             return Flaw("id", f"{item.id!r} should begin with {start!r} and go on")
-        if flaw := _valued(item, item.prompt):
+        if flaw := _valued(item):
             return flaw
         self._items.add(item.id)
         return None
@@ -110,7 +110,7 @@ class Examiner:
     def _of_response(self, response: Response) -> Flaw | None:
         if flaw := _named(response, response_id(response.datapoint_id, response.student_model_id)):
             return flaw
-        if flaw := _valued(response, response.response):
+        if flaw := _valued(response):
             return flaw
         if response.datapoint_id not in self._items:
             return Flaw("origin", f"there is no datapoint {response.datapoint_id}")
@@ -123,7 +123,7 @@ class Examiner:
             return Flaw("id", f"response_id is {evaluation.response_id!r}; it should be {response!r}")
         if flaw := _named(evaluation, evaluation_id(response, evaluation.judge_model_id)):
             return flaw
-        if evaluation.label_scores is None and (flaw := _valued(evaluation, evaluation.scores)):
+        if flaw := _valued(evaluation):
             return flaw
         factors = self._rubrics.get(evaluation.task_id)
         unknown = [] if factors is None else [f for f in evaluation.scores if f not in factors]
@@ -148,8 +148,7 @@ def _named(record: Kept, expected: str) -> Flaw | None:
     return None if record.id == expected else Flaw("id", f"it is {record.id!r}; it should be {expected!r}")
 
 
-def _valued(record: Kept, value: object) -> Flaw | None:
-    """A failed record holds none and an empty answer is one; a good record must have one."""
-    if record.status == "ok" and (value is None or value == {}):
+def _valued(record: Kept) -> Flaw | None:
+    if record.status == "ok" and not is_good(record):
         return Flaw("value", f"{record.id} has status ok and holds no value")
     return None
