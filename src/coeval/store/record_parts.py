@@ -54,13 +54,8 @@ class EvaluationPart(RecordPart, frozen=True, kw_only=True):
     input_hash: str = ""
 
     @property
-    def labelled(self) -> bool:
-        """Whether labels were compared."""
-        return self.label_scores != NONE
-
-    @property
     def value(self) -> object:
-        return self.label_scores if self.labelled else valid_levels(_mapping(self.scores)) or None
+        return self.label_scores if self.label_scores != NONE else valid_levels(_mapping(self.scores)) or None
 
 
 _PART_OF: dict[str, type[RecordPart]] = {

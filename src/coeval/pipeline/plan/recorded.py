@@ -24,7 +24,7 @@ from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.plan.recipes import answer_input, base_recipe, item_content, judged_input
 from coeval.pipeline.plan.record_entry import Emptiness, Entry, EvaluationEntry
 from coeval.store.journal import NO_LINES, NOTHING, Index, RecordPart
-from coeval.store.record_parts import EvaluationPart, ItemPart, ResponsePart
+from coeval.store.record_parts import NONE, EvaluationPart, ItemPart, ResponsePart
 from coeval.store.rundir import RunDir
 
 
@@ -220,9 +220,9 @@ class Recorded:
 
     def _evaluation_entry(self, part: EvaluationPart, *, outdated: bool, fresh: bool) -> EvaluationEntry:
         """One entry for all records that are alike."""
-        scores, criteria = bytes(part.scores), bytes(part.criteria)
-        made = (part.task_id, part.status, part.recipe, part.attempts)
-        alike = (*made, outdated, fresh, part.labelled, scores, criteria)
+        scores, criteria, labelled = bytes(part.scores), bytes(part.criteria), part.label_scores is not NONE
+        status = "outdated" if outdated else part.status
+        alike = (part.task_id, status, part.recipe, part.attempts, fresh, labelled, scores, criteria)
         entry = self._evaluation_entries.get(alike)
         if entry is None:
             entry = self._new_entry(part, outdated=outdated, fresh=fresh)
@@ -243,7 +243,8 @@ class Recorded:
     def _judge(self, part: RecordPart) -> bool:
         """Whether a record is good; one that is neither that nor failed is in doubt."""
         good = is_good(part)
-        self.doubtful = self.doubtful or not (good or part.status == "failed")
+        if not good and part.status != "failed":
+            self.doubtful = True
         return good
 
     def _entry(self, good: bool, recipe: str, attempts: int, fresh: bool, empty: Emptiness = "") -> Entry:
