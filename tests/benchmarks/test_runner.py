@@ -107,6 +107,22 @@ async def test_other_sampling_sets_answers_aside_and_takes_them_up_again(bench: 
     assert (bench.output / "invented" / "responses.jsonl").read_text() == first
 
 
+async def test_what_answers_were_made_with_is_kept_and_what_differs_is_named(bench: Bench) -> None:
+    async with fake(reply=said, extra_fields=["min_p"]) as server:
+        await bench.run(server.url)
+        tested = spec("tested", server.url, extra_body={"min_p": 0.1})
+        before = len(server.asked)
+        await bench.run(server.url, tested=tested, sampling={"temperature": 0.1, "max_tokens": 99})
+        assert len(questions(server, "tested", before)) == 3
+    (said_aside,) = (note for note in bench.onlooker.notes if "kept in" in note)
+    assert "other settings (temperature, extra_body) are kept" in said_aside
+    found = summary(bench)
+    assert found["inference"]["parts"]["parameters.temperature (student)"] == "0.1"
+    assert found["judge"]["parts"]["parameters.max_tokens (judge)"] == "9"
+    await bench.run("http://127.0.0.1:1/v1", mode="judge", tested=None)
+    assert summary(bench)["inference"] == found["inference"]
+
+
 async def test_a_second_judge_writes_beside_the_first(bench: Bench) -> None:
     async with fake(reply=said) as server:
         await bench.run(server.url)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from coeval.core.errors import Misshapen, StoreError, Undecodable, UsageError
 from coeval.core.foreign import convert, decode, decoder, utf8
-from coeval.engine.recipe_book import known_recipes
 from coeval.models.keys import Keys
 from coeval.models.meter import Ledger, Terms
+from coeval.pipeline.plan.changes import known_recipes
 from coeval.store.rundir import RunDir
 
 HOSTILE: dict[str, bytes] = {

@@ -133,5 +133,6 @@ async def test_damaged_judgments_are_judged_anew(tmp_path: Path, warm: Forks, mo
                 assert file.name in again.said, (name, again)
             if "swapped with" not in name:
                 kept = readable(folder)
-                assert not [line for line in judgments if b'"judge"' in line and line not in kept], name
+                lost = [line for line in judgments if b'"recipe"' in line and line not in kept]
+                assert not lost, name
             shutil.rmtree(folder)

@@ -51,6 +51,12 @@ def recipe(
     return Recipe.of(parts | dict(others))
 
 
+def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """The names of the parts that differ between two recipes."""
+    names = list(new) + [name for name in old if name not in new]
+    return [name for name in names if old.get(name) != new.get(name)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleModel:
     """A model in one role at one task.

@@ -14,7 +14,6 @@ from coeval.core.options import OVERWRITE, REDO_CHANGED
 from coeval.core.records import Kept
 from coeval.engine.execute import from_iterable
 from coeval.engine.progress import Board, Calls, Unwatched, Watcher
-from coeval.engine.recipe_book import remember_recipes
 from coeval.engine.session import SessionContext
 from coeval.engine.work import Work
 from coeval.models.keys import Keys
@@ -23,7 +22,7 @@ from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import Proposal, ProposalWork
 from coeval.pipeline.phases.supplied import short_supplies
-from coeval.pipeline.plan.changes import NOUN, refuse_changed
+from coeval.pipeline.plan.changes import NOUN, refuse_changed, remember_recipes
 from coeval.pipeline.plan.count_plan import PlanCount, count_plan
 from coeval.pipeline.plan.forecast import expected
 from coeval.pipeline.plan.preview import make_plan, preview_run
@@ -126,7 +125,7 @@ async def _phases(start: Begun, watcher: Watcher) -> tuple[Plan, PlanCount]:
         planned, owed = found.phase(found.planned, phase), found.phase(found.owed, phase)
         calls = found.phase(found.calls, phase)
         running.board.expect(phase, recorded=planned - owed, owed=owed, calls=Calls(calls, calls))
-    remember_recipes(running.folder, [recipe for setup in setups for recipe in setup.recipes])
+    remember_recipes(running.folder, setups)
     if running.options.phase_barriers:
         await _one_by_one(running, setups)
     else:

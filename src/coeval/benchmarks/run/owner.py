@@ -15,15 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from coeval.benchmarks.run.eval_spec import EvalSpec, model_of
-from coeval.benchmarks.run.given_responses import GivenCounts
 from coeval.benchmarks.run.task_folder import TaskFolder, first_answer
-from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decode
-from coeval.core.plain_file import file_bytes
-from coeval.store.jsonl import store_error
+from coeval.core.errors import UsageError
 
 __all__ = ["refuse_another_model"]
 
@@ -83,20 +77,7 @@ def _of_answers(path: Path) -> _Claim | None:
     return _Claim(path, first.model, first.model == first.source)
 
 
-class _Summarised(msgspec.Struct):
-    model: str = ""
-    given: GivenCounts | None = None
-
-
 def _of_summary(folder: Path) -> Iterator[_Claim]:
-    path = TaskFolder(folder).summary
-    try:
-        summary = decode(file_bytes(path), _Summarised)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise store_error("read", path, error) from error
-    except Undecodable:  # damaged, or another program's
-        return
+    summary = TaskFolder(folder).summarised()
     if summary.model:  # which does not say of given responses whether somebody named their model
-        yield _Claim(path, summary.model, summary.given is not None)
+        yield _Claim(TaskFolder(folder).summary, summary.model, summary.given is not None)

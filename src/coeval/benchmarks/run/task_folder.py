@@ -13,12 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from coeval.benchmarks.benchmark import Answer, Judgment
+from coeval.benchmarks.run.given_responses import GivenCounts
 from coeval.core.errors import Undecodable
-from coeval.core.foreign import decoder
+from coeval.core.foreign import decode, decoder
 from coeval.core.good import by_id, is_good
+from coeval.core.plain_file import file_bytes
 from coeval.core.records import Kept
-from coeval.engine.role_model import RoleModel
+from coeval.core.text import listed
+from coeval.engine.role_model import RoleModel, differences
 from coeval.store.jsonl import store_error, whole_lines
 from coeval.store.rundir import RunDir
 
@@ -31,6 +36,19 @@ _LONGEST_NAME = 100
 def file_name(name: str) -> str:
     """``name`` as a part of a file's name: never a path, never hidden, its end where it is very long."""
     return _UNSAFE.sub("_", name)[-_LONGEST_NAME:].strip("._") or "model"
+
+
+class _MadeBy(msgspec.Struct):
+    recipe: str = ""
+    parts: dict[str, str] = {}
+
+
+class Summarised(msgspec.Struct):
+    """What is read again of a ``summary.json``."""
+
+    model: str = ""
+    given: GivenCounts | None = None
+    inference: _MadeBy | None = None
 
 
 class TaskFolder:
@@ -69,12 +87,33 @@ class TaskFolder:
             if first is not None and first.recipe != tested.recipe.hash:
                 other = self._aside(first.model, first.recipe)
                 self.responses.replace(other)
-                said = f"{self.path}: answers made with other settings are kept in {other.name}"
+                how = self._differently(first, tested)
+                said = f"{self.path}: answers made with {how} are kept in {other.name}"
             if aside.exists() and not self.responses.exists():
                 aside.replace(self.responses)
         except OSError as error:
             raise store_error("move", self.responses, error) from error
         return said
+
+    def _differently(self, answer: Answer, tested: RoleModel) -> str:
+        parts = self.parts_of(answer.recipe)
+        names = differences(parts, tested.recipe.parts) if parts else []
+        shown = [name.removeprefix("parameters.").removesuffix(" (student)") for name in names]
+        return f"other settings ({listed(shown)})" if shown else "other settings"
+
+    def parts_of(self, recipe: str) -> dict[str, str]:
+        """What the recipe of the answers here stands for, as the last summary knows it; else nothing."""
+        made = self.summarised().inference
+        return made.parts if made is not None and made.recipe == recipe else {}
+
+    def summarised(self) -> Summarised:
+        """The last summary; empty where there is none, or a damaged one, or another program's."""
+        try:
+            return decode(file_bytes(self.summary), Summarised)
+        except (FileNotFoundError, Undecodable):
+            return Summarised()
+        except OSError as error:
+            raise store_error("read", self.summary, error) from error
 
     def answered_by(self) -> str:
         """The model whose answers lie here; empty if there are none."""

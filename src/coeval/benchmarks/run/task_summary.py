@@ -15,6 +15,7 @@ from coeval.benchmarks.run.given_responses import GivenCounts
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.good import is_good
 from coeval.core.records import Kept
+from coeval.engine.role_model import Recipe
 from coeval.store.jsonl import write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import now
 
@@ -22,6 +23,7 @@ from coeval.store.rundir import now
 class Asked(msgspec.Struct, frozen=True):
     """A model in one role: what it was sent, and what that took; ``calls`` counts askings.
 
+    ``recipe`` is the hash of all that shaped it, and ``parts`` what it stands for, where that is known.
     ``dropped`` counts the good records that were made without a sampling parameter, by its name, since
     the host refused it; ``sampling`` holds what was sent for all of them.
     """
@@ -29,6 +31,7 @@ class Asked(msgspec.Struct, frozen=True):
     model: str
     sampling: dict[str, Any]
     recipe: str
+    parts: dict[str, str]
     calls: int
     input_tokens: int
     output_tokens: int
@@ -158,18 +161,22 @@ def _inference(task_run: TaskRun) -> Asked | None:
     good = [record for record in records if is_good(record)]
     last = (good or records)[-1]
     asked = task_run.tested.sampling if task_run.tested is not None else {}
-    return _asked(last.model, asked if last.sampling is None else last.sampling, last.recipe, records)
+    if task_run.tested is not None and task_run.tested.recipe.hash == last.recipe:
+        made = task_run.tested.recipe
+    else:
+        made = Recipe(last.recipe, task_run.folder.parts_of(last.recipe))
+    return _asked(last.model, asked if last.sampling is None else last.sampling, made, records)
 
 
 def _judge(task_run: TaskRun) -> Asked | None:
     judge, settings = task_run.judge, task_run.benchmark.settings.judge
     if judge is None or settings is None:
         return None
-    asked = _asked(judge.model, judge.sampling, judge.recipe.hash, task_run.recorded_judgments())
+    asked = _asked(judge.model, judge.sampling, judge.recipe, task_run.recorded_judgments())
     return msgspec.structs.replace(asked, is_tested_model=settings.is_tested_model)
 
 
-def _asked(model: str, sampling: dict[str, Any], recipe: str, records: Sequence[Kept]) -> Asked:
+def _asked(model: str, sampling: dict[str, Any], recipe: Recipe, records: Sequence[Kept]) -> Asked:
     calls = used = made = 0
     cost: float | None = 0.0
     for record in records:
@@ -181,4 +188,4 @@ def _asked(model: str, sampling: dict[str, Any], recipe: str, records: Sequence[
             cost = (cost or 0.0) + (record.usage.cost_usd or 0.0) if known else None
     dropped = count_dropped(records)
     sent = {name: value for name, value in sampling.items() if name not in dropped}
-    return Asked(model, sent, recipe, calls, used, made, cost if calls else None, dict(dropped))
+    return Asked(model, sent, *recipe, calls, used, made, cost if calls else None, dict(dropped))

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from coeval.core.errors import UsageError
 from coeval.core.options import KEEP_CHANGED, REDO_CHANGED
-from coeval.engine.recipe_book import differences, known_recipes
+from coeval.engine.role_model import differences
 from coeval.pipeline.plan.count_plan import PlanCount
 from coeval.pipeline.plan.record_status import Changed
 from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.rundir import RunDir
 
 NOUN = {
@@ -33,7 +34,7 @@ def refuse_changed(
     """
     if not plan_count.changed or stance is not Stance.REFUSE:
         return
-    old, new = known_recipes(folder), dict(recipe for setup in setups for recipe in setup.recipes)
+    old, new = known_recipes(folder), _recipes(setups)
     reasons: dict[str, tuple[int, str]] = {}
     for changed, count in plan_count.changed.items():
         for reason in _reasons(changed, old, new):
@@ -67,3 +68,23 @@ def _reasons(
             yield f"{part if part.startswith('tasks.') else f'models.{changed.model}.{part}'} ({noun})"
     else:
         yield f"how this version of coeval puts a recipe together ({noun})"
+
+
+def known_recipes(folder: RunDir) -> dict[str, dict[str, str]]:
+    """The parts of every recipe that made something here, by hash."""
+    try:
+        return read_json(folder.recipes, dict[str, dict[str, str]])
+    except FileNotFoundError:
+        return {}
+
+
+def remember_recipes(folder: RunDir, setups: Sequence[TaskSetup]) -> None:
+    """Add the recipes of this start to ``recipes.json``."""
+    known = known_recipes(folder)
+    wanted = known | _recipes(setups)
+    if wanted != known:
+        write_json_atomic(folder.recipes, wanted)
+
+
+def _recipes(setups: Sequence[TaskSetup]) -> dict[str, dict[str, str]]:
+    return dict(recipe for setup in setups for recipe in setup.recipes)
