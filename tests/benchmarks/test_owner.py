@@ -25,11 +25,11 @@ def good(_: list[dict[str, Any]]) -> Answer:
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
-    """Every file below it, and every folder, but for the count of what was sent: probes count, too."""
+    """Every file below it, and every folder, but for what a probe finds and what it sends."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in sorted(folder.rglob("*"))
-        if path.name != "usage.json"
+        if path.name not in ("probe_results.json", "usage.json")
     }
 
 
@@ -134,11 +134,11 @@ async def test_answers_are_not_moved_aside_before_the_model_answers(bench: Bench
     assert contents(bench.output) == before
 
 
-async def test_a_start_that_fails_leaves_nothing_behind_but_what_it_sent(bench: Bench) -> None:
+async def test_a_start_that_fails_leaves_what_it_found_and_what_it_spent(bench: Bench) -> None:
     async with fake(models={"judge-1"}) as server:
         with pytest.raises(ModelUnavailable):
             await bench.run(server.url, "invented", "broken", num_runs=2)
-    assert [path.name for path in bench.output.iterdir()] == ["usage.json"]
+    assert {path.name for path in bench.output.iterdir()} == {"probe_results.json", "usage.json"}
 
 
 async def test_a_start_that_fails_leaves_what_was_there(bench: Bench) -> None:
@@ -148,7 +148,9 @@ async def test_a_start_that_fails_leaves_what_was_there(bench: Bench) -> None:
     async with fake(models={"judge-1"}) as server:
         with pytest.raises(ModelUnavailable):
             await bench.run(server.url, "invented", "broken")
-    assert {path.name for path in bench.output.iterdir()} == {"invented", "usage.json"}
+    assert {path.name for path in bench.output.iterdir()} == {
+        "invented", "probe_results.json", "usage.json"
+    }  # fmt: skip
     assert (folder / "notes.txt").read_text() == "mine"
 
 

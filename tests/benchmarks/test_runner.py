@@ -11,11 +11,12 @@ import pytest
 from fakes.invented_task import JUDGING, Bench, Invented, spec
 from fakes.openai_chat import Answer, Behaviour, Broken, Fault, Server, fake
 
-from coeval.benchmarks.benchmark import Item
+from coeval.benchmarks.benchmark import Benchmark, Item
 from coeval.benchmarks.run.eval_spec import TaskRequest
 from coeval.core.errors import ModelUnavailable, UsageError
-from coeval.core.model import ModelSpec
-from coeval.core.records import Message
+from coeval.core.model import Model, ModelSpec
+from coeval.core.records import Message, Request
+from coeval.engine.probing import Probing
 
 PROBE = "Reply with"
 
@@ -257,6 +258,42 @@ async def test_samples_lie_apart_and_have_seeds_of_their_own(bench: Bench) -> No
     asked = [body for body in server.bodies if body["messages"][-1]["content"] == "Prompt 0"]
     seeds = {body["seed"] for body in asked}
     assert len(seeds) == len(asked) == 2
+
+
+async def test_who_is_probed_where_judgments_alone_are_owed(bench: Bench) -> None:
+    """All models, those with work left, or none: the model whose answers are there has none."""
+    async with fake(reply=said) as server:
+        await bench.run(server.url, mode="inference")
+        for probing, probed in (
+            (Probing("full"), ["tested", "judge-1"]),
+            (Probing("resume"), ["judge-1"]),
+            (Probing("disable"), []),
+        ):
+            for path in bench.output.rglob("judgments.*.jsonl"):
+                path.unlink()
+            before = len(server.asked)
+            assert (await bench.run(server.url, probing=probing)).exit_code == 0
+            bodies = server.bodies[before:]
+            assert [b["model"] for b in bodies if b["messages"][-1]["content"].startswith(PROBE)] == probed
+            assert len(questions(server, "judge-1", before)) == 3
+
+
+async def test_a_judge_that_cannot_be_met_is_only_told_where_that_is_wanted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answers are there when it can be asked again."""
+
+    async def meet(_: Benchmark, judge: Model) -> None:
+        await judge.complete(Request((Message("user", "Who are you?"),)))
+
+    monkeypatch.setattr(Invented, "meet_judge", meet)
+    async with fake(reply=said, models=["tested"]) as server:
+        with pytest.raises(ModelUnavailable, match=r"the judge judge-1 cannot be asked for invented: .*404"):
+            await bench.run(server.url, probing=Probing("disable"))
+        outcome = await bench.run(server.url, probing=Probing("disable", "warn"))
+        assert outcome.exit_code == 3
+        assert [note for note in bench.onlooker.notes if "judge-1 cannot be asked for invented" in note]
+        assert len(lines(bench.output / "invented" / "responses.jsonl")) == 3
 
 
 async def test_all_threads_are_used_at_once(bench: Bench) -> None:

@@ -42,18 +42,18 @@ _LONGEST_MESSAGE = 2_000
 
 @dataclass(slots=True)
 class Session:
-    """What all works of a run share. Setting ``interrupt`` ends it, saving all that is finished.
+    """What all works of a run share. Setting ``context.interrupt`` ends it, saving all that is finished.
 
-    ``errors`` is the file of what failed. Afterwards ``stopped`` says which models were given up and why,
-    and ``interrupted`` whether somebody ended it.
+    Afterwards ``stopped`` says which models were given up and why, and ``interrupted`` whether somebody
+    ended it.
     """
 
     models: Models
     ledger: Ledger
     journal: Journal
     board: Board
-    errors: Path
-    interrupt: asyncio.Event
+    accounts: Accounts
+    context: SessionContext
     interrupted: bool = False
     stopped: dict[str, str] = field(default_factory=dict)
 
@@ -88,7 +88,7 @@ class Session:
             self.ledger.flush()
 
     async def _stop_when_interrupted(self, flow: Flow) -> None:
-        await self.interrupt.wait()
+        await self.context.interrupt.wait()
         self.interrupted = True
         flow.drain()
         self.models.drain()
@@ -123,17 +123,19 @@ class Session:
             message=str(error)[:_LONGEST_MESSAGE],
             attempts=record.attempts,
         )
-        self.journal.append(self.errors, line)
+        self.journal.append(self.accounts.errors, line)
         log.warning("%s %s: %s (%s)", work.model, work.key, line.message, kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Where a folder keeps its account: ``usage`` what was sent to each model, ``errors`` what failed.
+    """Where a folder keeps its account: ``usage`` what was sent to each model and what that took, ``errors``
+    what failed, ``probes`` which models answered before it began.
     ``phase_of`` names the phase (or task) that a file of records belongs to."""
 
     usage: Path
     errors: Path
+    probes: Path
     phase_of: Callable[[Path], str]
 
 
@@ -176,6 +178,6 @@ async def opened(
             telling_of_hosts(models.http, context.watcher.warn),
             Journal(accounts.errors, note_torn) as journal,
         ):
-            yield Session(models, ledger, journal, board, accounts.errors, context.interrupt)
+            yield Session(models, ledger, journal, board, accounts, context)
     finally:
         ledger.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -41,23 +41,6 @@ async def probe(
     seconds: at the start that is a mistake more often than an outage that passes.
     """
     return list(await asyncio.gather(*(_probe_one(name, model, clock) for name, model in models.items())))
-
-
-def silent(results: Iterable[ProbeResult], warn: Callable[[str], None]) -> list[str]:
-    """A line for each model that does not answer, with the reason.
-
-    One that has used up its ceiling is not probed. That is no reason to stop the others, for its work will
-    be a gap: it is told by ``warn``.
-    """
-    lines = []
-    for result in results:
-        if result.error is None:
-            continue
-        if result.error.kind == QuotaExhausted.kind:
-            warn(f"{result.name} is not probed: {result.error.message}")
-        else:
-            lines.append(f"{result.name}: {result.error.message}")
-    return lines
 
 
 async def _probe_one(name: str, model: Model, clock: Callable[[], float]) -> ProbeResult:

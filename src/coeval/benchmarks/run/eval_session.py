@@ -13,10 +13,12 @@ from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import AskError, ModelUnavailable, QuotaExhausted
 from coeval.core.good import is_good
 from coeval.core.records import Kept
-from coeval.engine.progress import Board, Calls, Watcher
+from coeval.engine.probing import probe_models
+from coeval.engine.progress import Board, Calls
+from coeval.engine.role_model import RoleModel
 from coeval.engine.session import Session
+from coeval.engine.waiting import unless_interrupted
 from coeval.engine.work import Work
-from coeval.models.probe import probe, silent
 
 log = logging.getLogger("coeval")
 
@@ -51,31 +53,25 @@ class EvalSession:
                     if recorded.get(answer.id) != answer:
                         self._session.journal.append(task_run.folder.responses, answer)
 
-    async def meet(self, watcher: Watcher) -> None:
-        """Ask each model that owes something one question, and let tasks get to know their judge.
+    async def meet(self) -> None:
+        """Try the models, and let tasks get to know their judge.
 
         Raises
         ------
         ModelUnavailable
-            one does not answer.
+            one does not answer, and that is to end the start.
+        Draining
+            somebody interrupted it meanwhile.
         """
-        owing = {label for task_run in self._task_runs for label in self._owing(task_run)}
-        if owing:
-            watcher.note(f"asking whether they answer: {', '.join(sorted(owing))}")
-        reasons = silent(await probe({name: self._models[name] for name in owing}), watcher.warn)
-        if reasons:
-            listed = "".join(f"\n  {reason}" for reason in reasons)
-            raise ModelUnavailable(f"these models do not answer, and nothing was asked of them:{listed}")
-        met: set[int] = set()
-        for task_run in self._task_runs:
-            # The samples of a task share their benchmark.
-            if (
-                task_run.judge is not None
-                and task_run.judge.name in self._owing(task_run)
-                and id(task_run.benchmark) not in met
-            ):
+        owing = [self._owing(task_run) for task_run in self._task_runs]
+        await probe_models(self._session, self._evaluation.probing, frozenset().union(*owing))
+        met: set[int] = set()  # the samples of a task share their benchmark
+        for task_run, models in zip(self._task_runs, owing, strict=True):
+            judge = task_run.judge
+            if judge is not None and judge.name in models and id(task_run.benchmark) not in met:
                 met.add(id(task_run.benchmark))
-                await self._introduce(task_run)
+                meeting = self._introduce(task_run, judge)
+                await unless_interrupted(meeting, self._session.context.interrupt, "nothing was asked")
         for task_run in self._task_runs:
             self._settle_judge(task_run)
 
@@ -85,17 +81,16 @@ class EvalSession:
         judging = {task_run.judge.name} if task_run.judge is not None and (answers or judgments) else set()
         return judging | {work.model for work in answers}
 
-    async def _introduce(self, task_run: TaskRun) -> None:
-        if task_run.judge is None:
-            return
+    async def _introduce(self, task_run: TaskRun, judge: RoleModel) -> None:
         try:
-            await task_run.benchmark.meet_judge(self._models[task_run.judge.name])
+            await task_run.benchmark.meet_judge(self._models[judge.name])
         except QuotaExhausted:
             return  # nothing will be asked of it: its judgments are gaps
         except AskError as error:
-            raise ModelUnavailable(
-                f"the judge {task_run.judge.model} cannot be asked for {task_run.task}: {error}"
-            ) from error
+            message = f"the judge {judge.model} cannot be asked for {task_run.task}: {error}"
+            if self._evaluation.probing.on_fail == "abort":
+                raise ModelUnavailable(message) from error
+            self._session.context.watcher.warn(message)
 
     def _settle_judge(self, task_run: TaskRun) -> None:
         """What a task found out about its judge is part of the judge's recipe."""

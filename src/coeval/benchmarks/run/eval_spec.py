@@ -21,6 +21,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.plain_file import file_bytes
 from coeval.core.records import Role, sample_seed
 from coeval.core.text import digest
+from coeval.engine.probing import Probing
 from coeval.engine.role_model import Recipe, RoleModel, own_seed, recipe
 
 Mode: TypeAlias = Literal["all", "inference", "judge"]
@@ -46,7 +47,8 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     tested model judges itself. ``droppable`` names what of ``sampling`` is not the user's wish, and
     may be refused by a host. ``judge_sampling`` goes over each task's official one. In mode
     ``inference`` nothing is judged, in mode ``judge`` the stored answers are, and none are asked for.
-    ``max_calls`` is the most requests that each model is sent, over all starts in the output folder.
+    ``max_calls`` is the most requests that each model is sent, over all starts in the output folder;
+    ``probing`` says which models are tried before.
     """
 
     output: Path
@@ -61,6 +63,7 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     num_runs: int = 1
     max_examples: int | None = None
     max_calls: int | None = None
+    probing: Probing = Probing("resume")
 
     @property
     def judging(self) -> ModelSpec | None:

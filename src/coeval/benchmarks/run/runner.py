@@ -29,7 +29,6 @@ from coeval.core.errors import Draining, UsageError
 from coeval.core.model import ModelSpec
 from coeval.engine.progress import Watcher
 from coeval.engine.session import Accounts, SessionContext, opened
-from coeval.engine.waiting import unless_interrupted
 from coeval.models.keys import Keys
 from coeval.models.meter import Terms
 
@@ -113,14 +112,19 @@ async def ask_owed(
     evaluation, task_runs = prepared.evaluation, prepared.task_runs
     context = SessionContext(keys, watcher, interrupt or asyncio.Event())
     output = evaluation.output
-    accounts = Accounts(output / "usage.json", error_file(evaluation), lambda path: path.parent.name)
+    accounts = Accounts(
+        output / "usage.json",
+        error_file(evaluation),
+        output / "probe_results.json",
+        lambda path: path.parent.name,
+    )
     specs = _specs(evaluation, task_runs)
     terms = {spec.name: Terms(evaluation.max_calls) for spec in specs}
     async with opened(accounts, specs, board_of(task_runs), context, terms) as session:
         asking = EvalSession(evaluation, task_runs, session)
         asking.read_recorded()
         try:
-            await unless_interrupted(asking.meet(watcher), context.interrupt, "nothing was asked")
+            await asking.meet()
         except Draining:
             return EndOfAsking(begun=False, interrupted=True)
         asking.take_up_folders(watcher.note)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,21 +10,11 @@ import typer
 
 from coeval.cli.commands.later import ESTIMATE, not_yet
 from coeval.cli.log_level import LogLevel
+from coeval.cli.probe_flags import OnFail, ProbeMode
 from coeval.cli.starting import nothing_begun
 
 if TYPE_CHECKING:
     from coeval.pipeline.config.schema import Config
-
-
-class ProbeMode(StrEnum):
-    FULL = "full"
-    RESUME = "resume"
-    DISABLE = "disable"
-
-
-class OnFail(StrEnum):
-    ABORT = "abort"
-    WARN = "warn"
 
 
 @nothing_begun()

@@ -12,6 +12,7 @@ from coeval.benchmarks.task_registry import TASKS
 from coeval.cli.ending import run_to_exit
 from coeval.cli.eval_framework.task_flags import GroupedByTask, with_task_options
 from coeval.cli.log_level import LogLevel
+from coeval.cli.probe_flags import OnFail, ProbeMode
 from coeval.cli.starting import nothing_begun
 from coeval.core.options import Face
 
@@ -84,6 +85,12 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="Most requests to each model, over all starts in OUTPUT_DIR; probes count."),
     ] = None,
+    probe: Annotated[
+        ProbeMode, typer.Option("--probe", help="Which models to probe first.")
+    ] = ProbeMode.RESUME,
+    probe_on_fail: Annotated[
+        OnFail, typer.Option("--probe-on-fail", help="When a probed model does not answer.")
+    ] = OnFail.ABORT,
     num_threads: Annotated[
         int, typer.Option(min=1, help="Requests in flight to the model, from the start.")
     ] = 64,

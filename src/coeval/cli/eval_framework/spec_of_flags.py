@@ -16,6 +16,7 @@ from coeval.benchmarks.task_registry import PREFIX, TASKS, kind_of
 from coeval.benchmarks.task_row import TaskOption
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
+from coeval.engine.probing import Probing
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 
@@ -62,6 +63,7 @@ def evaluation_of(flags: Flags, keys: Keys) -> EvalSpec:
         num_runs=flags["num_runs"],
         max_examples=flags["max_examples"],
         max_calls=flags["max_calls"],
+        probing=Probing(flags["probe"].value, flags["probe_on_fail"].value),
     )
 
 

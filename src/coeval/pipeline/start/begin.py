@@ -12,6 +12,7 @@ from coeval import __version__
 from coeval.analysis.planned_names import Planned
 from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
+from coeval.engine.probing import Probing, probe_models
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.run_log import logged
 from coeval.engine.session import Accounts, SessionContext, opened
@@ -30,7 +31,6 @@ from coeval.pipeline.run_session import RunOptions, RunSession
 from coeval.pipeline.start.checks import Start, run_folder, start_findings
 from coeval.pipeline.start.inherit import inherited_phases, phase_3_source, source_folder, take_over
 from coeval.pipeline.start.overwrite import give_way
-from coeval.pipeline.start.probing import models_to_probe, probe_models
 from coeval.pipeline.start.taken_over import remember_inherited
 from coeval.store.replacing import finish_replacing
 from coeval.store.rundir import FOLDERS, Meta, RunDir, now
@@ -123,20 +123,27 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
     with folder.locked():
         supply.put(folder)
         terms = {name: Terms(quota.max_calls) for name, quota in config.experiment.quota.items()}
-        accounts = Accounts(folder.usage, folder.errors, _phase_of)
+        accounts = Accounts(folder.usage, folder.errors, folder.probe_results, _phase_of)
         async with opened(accounts, specs, Board(PHASES, FED_BY), context, terms) as session:
             with logged(folder.log, config.experiment.log_level):
                 for remark in supply.remarks():
                     watcher.warn(remark)
                 preview = _unchanged_outlook(config, options)
-                probed = models_to_probe(config, preview, session.models)
-                await probe_models(config, probed, folder, watcher, context.interrupt)
+                probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
+                await probe_models(session, probing, _owing(preview))
                 meta = _put_in_place(config, options, folder, watcher)
                 blueprint = Blueprint(
                     config, folder, follow_file=options.continue_run, inherited=source_folder(config)
                 )
                 running = RunSession(config, options, folder, session)
                 yield Begun(running, blueprint, meta, preview if options.continue_run else None)
+
+
+def _owing(preview: Preview | None) -> set[str] | None:
+    """The models that have work; None where all may have some, as while phases 1–2 are open."""
+    if preview is None or preview.unsettled:
+        return None
+    return {model for model, records in preview.plan_count.owed_of_model.items() if records}
 
 
 def _phase_of(path: Path) -> str:

@@ -1,0 +1,88 @@
+"""Trying the models of a session before anything depends on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Literal, NamedTuple
+
+from coeval.core.errors import ModelUnavailable, QuotaExhausted
+from coeval.core.model import Model
+from coeval.core.options import PROBE_WARNS
+from coeval.core.plain import plain
+from coeval.core.text import numbered
+from coeval.engine.session import Session
+from coeval.engine.waiting import unless_interrupted
+from coeval.models.probe import ProbeResult, probe
+from coeval.store.jsonl import write_json_atomic
+from coeval.store.rundir import now
+
+__all__ = ["Probing", "probe_models"]
+
+
+class Probing(NamedTuple):
+    """Which models are tried: all, those with work left, none; and whether one that does not answer ends the
+    start, or is only told."""
+
+    mode: Literal["full", "resume", "disable"] = "full"
+    on_fail: Literal["abort", "warn"] = "abort"
+
+
+async def probe_models(session: Session, probing: Probing, owing: Collection[str] | None) -> None:
+    """Ask each model one tiny question, and write ``probe_results.json``.
+
+    ``owing`` are the models that have work; None while all may have some. Where none has, none is asked.
+
+    Raises
+    ------
+    ModelUnavailable
+        one does not answer, and that is to end the start.
+    Draining
+        somebody interrupted it meanwhile.
+    """
+    watcher = session.context.watcher
+    asked = _asked(session.models, probing, owing)
+    if not asked:
+        return
+    watcher.note(f"probing {numbered(len(asked), 'model')}")
+    results = await unless_interrupted(
+        probe(asked), session.context.interrupt, "stopped while the models were being probed; nothing was run"
+    )
+    write_json_atomic(session.accounts.probes, {"at": now(), "models": results})
+    reasons = list(_silent(results, watcher.warn))
+    if not reasons:
+        return
+    message = f"{len(reasons)} of {len(asked)} models do not answer:"
+    if probing.on_fail == "abort":
+        listed = "".join(f"\n  {plain(reason)}" for reason in reasons)
+        raise ModelUnavailable(
+            f"{message}{listed}\nNothing was run. Correct this and start again, or go on all the same with "
+            f"{PROBE_WARNS}."
+        )
+    watcher.warn(f"{message} {'; '.join(reasons)}")
+
+
+def _asked(
+    models: Mapping[str, Model], probing: Probing, owing: Collection[str] | None
+) -> Mapping[str, Model]:
+    match probing.mode:
+        case "disable":
+            return {}
+        case "full":
+            return models if owing is None or owing else {}
+        case "resume":
+            return {name: model for name, model in models.items() if owing is None or name in owing}
+
+
+def _silent(results: Iterable[ProbeResult], warn: Callable[[str], None]) -> Iterable[str]:
+    """A line for each model that does not answer, with the reason.
+
+    One that has used up its ceiling is not probed. That is no reason to stop the others, for its work will
+    be a gap: it is told by ``warn``.
+    """
+    for result in results:
+        if result.error is None:
+            continue
+        if result.error.kind == QuotaExhausted.kind:
+            warn(f"{result.name} is not probed: {result.error.message}")
+        else:
+            yield f"{result.name}: {result.error.message}"
