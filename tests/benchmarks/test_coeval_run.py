@@ -14,6 +14,7 @@ from coeval.benchmarks.run.benchmark_works import AnswerWork
 from coeval.benchmarks.tasks.coeval_run import CoevalRun
 from coeval.core.errors import Unparsable, UsageError
 from coeval.core.records import Completion
+from coeval.engine.model_work import Asking
 from coeval.engine.role_model import Recipe, RoleModel
 from coeval.simulation import SimulatedModel, parse_model_option
 
@@ -175,7 +176,8 @@ def test_a_simulated_model_knows_the_labels_here_as_in_the_run(tmp_path: Path) -
     answering = RoleModel(
         name="sure", model="sure", role="student", sampling={}, recipe=Recipe.of({}), seed=7
     )
-    works = [AnswerWork("quiz", answering, asked, item, tried=0, weight=1) for item in items]
+    asking = Asking({"sure": asked}, retries=0)
+    works = [AnswerWork("quiz", answering, asking, item.id, 0, item, weight=1) for item in items]
     answers = {work.item.id: asyncio.run(work.do()) for work in works}
     accuracy = benchmark.score(items, answers, {}).tables["label_accuracy"]["quiz"]["colour"]
     assert accuracy.value is not None

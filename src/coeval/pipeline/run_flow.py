@@ -15,6 +15,7 @@ from typing import NamedTuple
 from coeval.core.good import is_good
 from coeval.core.ids import evaluation_id, item_number, response_id
 from coeval.core.records import EXACT_MATCH, Datapoint, Evaluation, Kept, Response
+from coeval.engine.model_work import Asking
 from coeval.engine.work import Work
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.phases.evaluations import EvaluationWork, Judged, LabelWork
@@ -24,7 +25,7 @@ from coeval.pipeline.phases.responses import ResponseWork
 from coeval.pipeline.plan.recipes import answer_input
 from coeval.pipeline.plan.recorded import MadeFrom, made_from, outdated, tried_before
 from coeval.pipeline.plan.run_plan import FLOWING, Plan, Slot
-from coeval.pipeline.plan.task_setup import Asking, TaskSetup
+from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.sampling.nuance import KnownNuance
 from coeval.pipeline.sampling.samples import Sample, Samples
 from coeval.store.record_parts import EvaluationPart, ResponsePart
@@ -109,7 +110,7 @@ class RunFlow:
         lost: Counter[Phase] = Counter()
         match work:
             case ItemWork():
-                slot = Slot(work.key, 0, None, work.teacher.name)
+                slot = Slot(work.key, 0, None, work.model)
                 for student in work.setup.students:
                     key = response_id(slot.id, student.name)
                     if self._plan.owes_response(key, work.setup, slot, student, renewed=True):
@@ -117,7 +118,7 @@ class RunFlow:
                         names = (slot.teacher_name, student.name)
                         lost["evaluation"] += self._judgments(key, work.setup, names)
             case ResponseWork():
-                names = (work.prepared.item.teacher_model_id, work.student.name)
+                names = (work.prepared.item.teacher_model_id, work.model)
                 lost["evaluation"] = self._judgments(work.key, work.setup, names)
         return lost
 

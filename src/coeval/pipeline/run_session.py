@@ -8,12 +8,12 @@ from pathlib import Path
 
 from coeval.core.records import Kept
 from coeval.engine.execute import Done
+from coeval.engine.model_work import Asking
 from coeval.engine.progress import Board
 from coeval.engine.session import Session
 from coeval.engine.work import Work
 from coeval.pipeline.config.schema import PHASES, Config, Mode, Phase
 from coeval.pipeline.plan.recorded import Stance
-from coeval.pipeline.plan.task_setup import Asking
 from coeval.pipeline.run_summary import RunSummary
 from coeval.store.rundir import RunDir
 

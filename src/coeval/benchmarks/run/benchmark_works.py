@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coeval.benchmarks.benchmark import Answer, Ask, Item, Judgment
-from coeval.core.errors import Refused
-from coeval.core.model import Model
 from coeval.core.records import Completion, Message, Request
 from coeval.core.text import digest
-from coeval.engine.making import failure, made
+from coeval.engine.model_work import Asking, ModelWork, spoken
 from coeval.engine.role_model import RoleModel
-from coeval.engine.work import Tally, ask
+from coeval.engine.work import Tally
 
 RETRIES = 2
 """How often an item is asked anew, beside the transport's own attempts (the pipeline's default)."""
@@ -27,109 +25,69 @@ def asked_hash(messages: Sequence[Message]) -> str:
 
 
 @dataclass(slots=True)
-class AnswerWork:
+class AnswerWork(ModelWork[Answer]):
     """Ask the tested model for one item. An empty answer is an answer, a declined one too."""
 
     phase: str
-    tested: RoleModel
-    asked: Model
-    item: Item
+    role_model: RoleModel
+    asking: Asking
+    key: str
     tried: int
+    item: Item
     weight: int
     tally: Tally = field(default_factory=Tally)
 
-    @property
-    def key(self) -> str:
-        return self.item.id
+    record = Answer
 
-    @property
-    def model(self) -> str:
-        return self.tested.name
+    def question(self, _: int) -> Request:
+        return Request(self.item.messages, labels=self.item.labels)
 
-    @property
-    def calls(self) -> int:
-        return self.tally.calls
+    def read(self, completion: Completion) -> dict[str, Any]:
+        sampling = self.role_model.sampling.items()
+        sent = {name: value for name, value in sampling if name not in completion.dropped}
+        return {"response": completion.text or completion.refusal or "", "sampling": sent}
 
-    async def do(self) -> Answer:
-        request = Request(self.item.messages, labels=self.item.labels)
-        said = await ask(
-            self.asked,
-            lambda i: self.tested.request(request, "response_collection", self.key, self.tried + i),
-            lambda completion: completion,
-            retries=RETRIES,
-            tally=self.tally,
-        )
-        sent = {name: value for name, value in self.tested.sampling.items() if name not in said.dropped}
-        response = said.text or said.refusal or ""
-        return Answer(**self._identity(), response=response, sampling=sent, **made(self.tally, self.tried))
-
-    def failed(self, error: Exception) -> Answer:
-        return Answer(**self._identity(), **failure(error, self.tally, self.tried))
-
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         return {
-            "id": self.item.id,
+            "id": self.key,
             "prompt": prompt_of(self.item),
-            "model": self.tested.model,
-            "recipe": self.tested.recipe.hash,
+            "model": self.role_model.model,
+            "recipe": self.role_model.recipe.hash,
             "input_hash": asked_hash(self.item.messages),
         }
 
 
 @dataclass(slots=True)
-class JudgmentWork:
+class JudgmentWork(ModelWork[Judgment]):
     """Ask the judge for one judgment, until it can be read."""
 
     phase: str
-    judge: RoleModel
-    asked: Model
+    role_model: RoleModel
+    asking: Asking
+    key: str
+    tried: int
     item: str
     wanted: Ask
-    tried: int
     tally: Tally = field(default_factory=Tally)
 
     weight = 1
+    record = Judgment
 
-    @property
-    def key(self) -> str:
-        return self.wanted.id
+    def question(self, attempt: int) -> Request:
+        return self.wanted.request(attempt)
 
-    @property
-    def model(self) -> str:
-        return self.judge.name
+    def read(self, completion: Completion) -> dict[str, Any]:
+        spoken(completion, "the judge")
+        return {"value": self.wanted.parse(completion)}
 
-    @property
-    def calls(self) -> int:
-        return self.tally.calls
-
-    async def do(self) -> Judgment:
-        value = await ask(
-            self.asked,
-            lambda i: self.judge.request(
-                self.wanted.request(self.tried + i), "evaluation", self.key, self.tried + i
-            ),
-            self._read,
-            retries=RETRIES,
-            tally=self.tally,
-        )
-        return Judgment(**self._identity(), value=value, **made(self.tally, self.tried))
-
-    def failed(self, error: Exception) -> Judgment:
-        return Judgment(**self._identity(), **failure(error, self.tally, self.tried))
-
-    def _read(self, completion: Completion) -> dict[str, Any]:
-        if completion.refusal is not None:
-            raise Refused(f"the judge declined: {completion.refusal[:200]}", raw=completion.refusal)
-        return self.wanted.parse(completion)
-
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         last = self.tally.last
         return {
-            "id": self.wanted.id,
+            "id": self.key,
             "item": self.item,
-            "judge": self.judge.model,
+            "judge": self.role_model.model,
             "raw": None if last is None else last.refusal or last.text,
-            "recipe": self.judge.recipe.hash,
+            "recipe": self.role_model.recipe.hash,
             "input_hash": asked_hash(self.wanted.request(0).messages),
         }
 

@@ -7,12 +7,13 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from coeval.benchmarks.benchmark import Answer, Judgment
-from coeval.benchmarks.run.benchmark_works import AnswerWork, JudgmentWork
+from coeval.benchmarks.run.benchmark_works import RETRIES, AnswerWork, JudgmentWork
 from coeval.benchmarks.run.eval_spec import EvalSpec, judge_model
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import AskError, ModelUnavailable, QuotaExhausted
 from coeval.core.good import is_good
 from coeval.core.records import Kept
+from coeval.engine.model_work import Asking
 from coeval.engine.probing import probe_models
 from coeval.engine.progress import Board, Calls
 from coeval.engine.role_model import RoleModel
@@ -30,7 +31,7 @@ class EvalSession:
         self._evaluation = evaluation
         self._task_runs = task_runs
         self._session = session
-        self._models = session.models
+        self._asking = Asking(session.models, RETRIES)
         self._owner = owners(task_runs)
 
     def read_recorded(self) -> None:
@@ -83,7 +84,7 @@ class EvalSession:
 
     async def _introduce(self, task_run: TaskRun, judge: RoleModel) -> None:
         try:
-            await task_run.benchmark.meet_judge(self._models[judge.name])
+            await task_run.benchmark.meet_judge(self._session.models[judge.name])
         except QuotaExhausted:
             return  # nothing will be asked of it: its judgments are gaps
         except AskError as error:
@@ -129,12 +130,12 @@ class EvalSession:
     def _answers(self, task_run: TaskRun) -> list[AnswerWork]:
         if task_run.given is not None or task_run.tested is None:
             return []
-        return task_run.answer_works(self._models[task_run.tested.name])
+        return task_run.answer_works(self._asking)
 
     def _judgments(self, task_run: TaskRun) -> list[JudgmentWork]:
         if task_run.judge is None:
             return []
-        return task_run.judgment_works(self._models[task_run.judge.name], task_run.items)
+        return task_run.judgment_works(self._asking, task_run.items)
 
     def _keep(self, work: Work, record: Kept) -> None:
         task_run = self._owner[work.phase]
@@ -150,7 +151,7 @@ class EvalSession:
         task_run = self._owner[work.phase]
         if not isinstance(work, AnswerWork) or task_run.judge is None:
             return ()
-        works = task_run.judgment_works(self._models[task_run.judge.name], [work.item])
+        works = task_run.judgment_works(self._asking, [work.item])
         if is_good(task_run.answers[work.item.id]):
             self._session.board.correct(task_run.judging, len(works) - task_run.judgments_to_come(work.item))
         return works

@@ -32,7 +32,7 @@ from coeval.benchmarks.run.given_responses import GivenCounts
 from coeval.benchmarks.run.task_folder import TaskFolder, stands
 from coeval.core.errors import CoevalError, named
 from coeval.core.good import is_good
-from coeval.core.model import Model
+from coeval.engine.model_work import Asking
 from coeval.engine.role_model import RoleModel
 
 log = logging.getLogger("coeval")
@@ -89,27 +89,27 @@ class TaskRun:
             return is_good(record)
         return stands(record, self.tested.recipe.hash, asked_hash(item.messages))
 
-    def answer_works(self, model: Model) -> list[AnswerWork]:
+    def answer_works(self, asking: Asking) -> list[AnswerWork]:
         """The answers that are owed."""
         if self.tested is None:
             return []
         weight = 1 + (JUDGMENTS_EACH if self.judge is not None else 0)
         return [
-            AnswerWork(self.label, self.tested, model, item, self._tried(self.answers.get(item.id)), weight)
+            AnswerWork(self.label, self.tested, asking, item.id, self._tried(earlier), item, weight)
             for item in self.items
-            if why_missing(self.answers.get(item.id)) is not None
+            if why_missing(earlier := self.answers.get(item.id)) is not None
         ]
 
     def read_judgments(self) -> None:
         self.judgments = {} if self.judge is None else self.folder.judgments_of(self.judge)
         self.wanted = {}
 
-    def judgment_works(self, model: Model, items: Sequence[Item]) -> list[JudgmentWork]:
+    def judgment_works(self, asking: Asking, items: Sequence[Item]) -> list[JudgmentWork]:
         """The judgments of these items' answers that are owed; what does not stand is forgotten."""
         if self.judge is None:
             return []
         return [
-            JudgmentWork(self.judging, self.judge, model, item.id, wanted, self._tried(record))
+            JudgmentWork(self.judging, self.judge, asking, wanted.id, self._tried(record), item.id, wanted)
             for item, wanted, record in self._owed_judgments(self.judge, items)
         ]
 

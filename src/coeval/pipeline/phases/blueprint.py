@@ -13,16 +13,16 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from coeval.core.errors import Refused, StoreError
+from coeval.core.errors import StoreError
 from coeval.core.good import is_good
 from coeval.core.ids import proposal_id
-from coeval.core.records import Completion, Kept, Purpose, Schema
-from coeval.engine.making import failure, made
+from coeval.core.records import Completion, Kept, Purpose, Request, Schema
+from coeval.engine.model_work import Asking, ModelWork, spoken
 from coeval.engine.role_model import RoleModel
-from coeval.engine.work import Tally, ask
+from coeval.engine.work import Tally
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, parse_attributes, parse_rubric
-from coeval.pipeline.plan.task_setup import Asking, role_model
+from coeval.pipeline.plan.task_setup import role_model
 from coeval.pipeline.prompts import NUANCED_ATTRIBUTES, RUBRIC, TARGET_ATTRIBUTES
 from coeval.store.journal import Index
 from coeval.store.jsonl import read_json, write_json_atomic
@@ -70,62 +70,42 @@ class _ProposalEntry(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class ProposalWork:
+class ProposalWork(ModelWork[Proposal]):
     """Ask one teacher for one kind of proposal."""
 
     asking: Asking
     task: str
     kind: Kind
-    teacher: RoleModel
+    phase: Phase
+    role_model: RoleModel
     key: str
     tried: int
     tally: Tally = field(default_factory=Tally)
 
     weight = 1
+    record = Proposal
 
     @property
-    def phase(self) -> Phase:
-        return PHASE_OF[self.kind]
+    def purpose(self) -> Purpose:
+        return self.phase
 
-    @property
-    def model(self) -> str:
-        return self.teacher.name
+    def question(self, _: int) -> Request:
+        return self.role_model.prompt({}, _SCHEMA[self.kind])
 
-    @property
-    def calls(self) -> int:
-        return self.tally.calls
-
-    async def do(self) -> Proposal:
-        purpose: Purpose = PHASE_OF[self.kind]
-        found = await ask(
-            self.asking.models[self.teacher.name],
-            lambda i: self.teacher.request(
-                self.teacher.prompt({}, _SCHEMA[self.kind]), purpose, self.key, self.tried + i
-            ),
-            self._parse,
-            retries=self.asking.retries,
-            tally=self.tally,
-        )
-        return Proposal(**self._identity(), **found, **made(self.tally, self.tried))
-
-    def failed(self, error: Exception) -> Proposal:
-        return Proposal(**self._identity(), **failure(error, self.tally, self.tried))
-
-    def _parse(self, completion: Completion) -> dict[str, Any]:
-        if completion.refusal is not None:
-            raise Refused(f"the teacher declined: {completion.refusal[:200]}", raw=completion.refusal)
+    def read(self, completion: Completion) -> dict[str, Any]:
+        text = spoken(completion, "the teacher")
         if self.kind == "rubric":
-            return {"rubric": parse_rubric(completion.text)}
-        parsed = parse_attributes(completion.text)
+            return {"rubric": parse_rubric(text)}
+        parsed = parse_attributes(text)
         return {"attributes": parsed.values, "repaired": parsed.repaired}
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         return {
             "id": self.key,
             "task_id": self.task,
-            "teacher_model_id": self.teacher.name,
+            "teacher_model_id": self.role_model.name,
             "kind": self.kind,
-            "recipe": self.teacher.recipe.hash,
+            "recipe": self.role_model.recipe.hash,
             "proposed_at": now(),
         }
 
@@ -196,7 +176,7 @@ class Blueprint:
                 for teacher, key in self.owed_proposals(task, kind):
                     entry = self._proposals.get(key)
                     tried = entry.attempts if entry else 0
-                    yield ProposalWork(asking, task.name, kind, teacher, key, tried)
+                    yield ProposalWork(asking, task.name, kind, PHASE_OF[kind], teacher, key, tried)
 
     def complete(self, task: TaskConfig) -> bool:
         """Whether nothing is to be asked for this task any more."""

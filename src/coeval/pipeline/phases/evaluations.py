@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coeval.core.errors import Gap, Refused, Unparsable
+from coeval.core.errors import Gap, Unparsable
 from coeval.core.ids import evaluation_id, judgment_id
 from coeval.core.model import MAX_ANSWER_BYTES
 from coeval.core.records import (
@@ -20,14 +20,15 @@ from coeval.core.records import (
     Schema,
 )
 from coeval.core.text import cut_to_bytes
-from coeval.engine.making import failure, made
+from coeval.engine.making import failure
+from coeval.engine.model_work import Asking, ModelWork, spoken
 from coeval.engine.role_model import RoleModel
-from coeval.engine.work import Tally, ask
+from coeval.engine.work import Tally
 from coeval.judging.labels import score_labels
 from coeval.judging.verdict import parse_level, parse_levels
 from coeval.pipeline.phases.prepared_item import PreparedItem
 from coeval.pipeline.plan.recipes import judged_input, label_recipe
-from coeval.pipeline.plan.task_setup import Asking, TaskSetup
+from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.prompts import FACTOR_SCORE, evaluation_schema, render_rubric
 from coeval.store.rundir import now
 
@@ -56,17 +57,18 @@ class Judged:
             "student_model_id": response.student_model_id,
             "judge_model_id": judge,
             "input_hash": self.input_hash,
+            "scores": {},
             "evaluated_at": now(),
         }
 
 
 @dataclass(slots=True)
-class EvaluationWork:
+class EvaluationWork(ModelWork[Evaluation]):
     """Ask one judge for ``factors`` of one response; a record that has others already is completed."""
 
     asking: Asking
     judged: Judged
-    judge: RoleModel
+    role_model: RoleModel
     key: str
     factors: tuple[str, ...]
     tried: int
@@ -76,46 +78,35 @@ class EvaluationWork:
 
     phase = "evaluation"
     weight = 1
-
-    @property
-    def model(self) -> str:
-        return self.judge.name
-
-    @property
-    def calls(self) -> int:
-        return self.tally.calls
+    record = Evaluation
 
     async def do(self) -> Evaluation:
         if self.judged.setup.task.evaluation_mode == "per_factor":
             await self._ask_each()
         else:
-            await self._ask_together()
-        return self._record()
+            await self.ask(self.key, self.question, self.read, self.tally)
+        return self.made(self._scored())
 
     def failed(self, error: Exception) -> Evaluation:
         if self._known():  # what was scored stays scored; only the rest is missing
-            return self._record()
-        return Evaluation(**self._identity(), scores={}, **failure(error, self.tally, self.tried))
+            return self.made(self._scored())
+        return ModelWork.failed(self, error)
 
-    async def _ask_together(self) -> None:
-        """One call for all factors; what it leaves out is asked again by itself."""
+    def question(self, _: int) -> Request:
+        """One for all factors; what its answer leaves out is asked again by itself."""
+        factors = self._left()
+        criteria = {factor: self.judged.setup.rubric[factor] for factor in factors}
+        return self._prompt({"rubric": render_rubric(criteria)}, evaluation_schema(tuple(factors)))
 
-        def left() -> list[str]:
-            return [factor for factor in self.factors if factor not in self.scores]
+    def read(self, completion: Completion) -> dict[str, Any]:
+        levels = parse_levels(self._hear(completion), self._left())
+        self.scores |= levels.scores
+        if levels.missing:
+            raise Unparsable(f"no score for {', '.join(levels.missing)}", raw=completion.text)
+        return {}
 
-        def make(attempt: int) -> Request:
-            factors = left()
-            values = {"rubric": render_rubric(self._criteria(factors))}
-            return self._request(values, evaluation_schema(tuple(factors)), self.key, attempt)
-
-        def parse(completion: Completion) -> None:
-            self._hear(completion)
-            levels = parse_levels(completion.text, left())
-            self.scores |= levels.scores
-            if levels.missing:
-                raise Unparsable(f"no score for {', '.join(levels.missing)}", raw=completion.text)
-
-        await self._ask(make, parse, self.tally)
+    def _left(self) -> list[str]:
+        return [factor for factor in self.factors if factor not in self.scores]
 
     async def _ask_each(self) -> None:
         """One call per factor, all at once; a factor that fails does not take the others with it."""
@@ -131,37 +122,23 @@ class EvaluationWork:
             raise errors[0]
 
     async def _ask_one(self, factor: str, tally: Tally) -> None:
-        criterion = self.judged.setup.rubric[factor]
+        values = {"factor": factor, "criterion": self.judged.setup.rubric[factor]}
 
-        def make(attempt: int) -> Request:
-            values = {"factor": factor, "criterion": criterion}
-            return self._request(values, FACTOR_SCORE, judgment_id(self.key, factor), attempt)
+        def read(completion: Completion) -> None:
+            self.scores[factor] = parse_level(self._hear(completion, factor))
 
-        def parse(completion: Completion) -> None:
-            self._hear(completion, factor)
-            self.scores[factor] = parse_level(completion.text)
+        key = judgment_id(self.key, factor)
+        await self.ask(key, lambda _: self._prompt(values, FACTOR_SCORE), read, tally)
 
-        await self._ask(make, parse, tally)
-
-    async def _ask(
-        self, make: Callable[[int], Request], parse: Callable[[Completion], None], tally: Tally
-    ) -> None:
-        await ask(self.asking.models[self.judge.name], make, parse, retries=self.asking.retries, tally=tally)
-
-    def _request(self, values: Mapping[str, str], schema: Schema, key: str, attempt: int) -> Request:
+    def _prompt(self, values: Mapping[str, str], schema: Schema) -> Request:
         judged = self.judged
-        values = {**judged.prepared.values, "response": judged.response.response or "", **values}
-        asked = self.judge.prompt(values, schema)
-        return self.judge.request(asked, "evaluation", key, self.tried + attempt)
+        shown = {**judged.prepared.values, "response": judged.response.response or "", **values}
+        return self.role_model.prompt(shown, schema)
 
-    def _hear(self, completion: Completion, factor: str = "") -> None:
+    def _hear(self, completion: Completion, factor: str = "") -> str:
         said = completion.text if completion.refusal is None else completion.refusal
         self.said.setdefault(factor, []).append(f"{factor}: {said}" if factor else said)
-        if completion.refusal is not None:
-            raise Refused(f"the judge declined: {said[:200]}", raw=said)
-
-    def _criteria(self, factors: Sequence[str]) -> dict[str, str]:
-        return {factor: self.judged.setup.rubric[factor] for factor in factors}
+        return spoken(completion, "the judge")
 
     def _known(self) -> dict[str, Level]:
         """All scores of the record: earlier ones that were not asked again, and those of this run."""
@@ -169,30 +146,28 @@ class EvaluationWork:
         kept = {factor: level for factor, level in earlier.items() if factor not in self.factors}
         return kept | self.scores
 
-    def _record(self) -> Evaluation:
+    def _scored(self) -> dict[str, Any]:
         setup, known, earlier = self.judged.setup, self._known(), self.judged.earlier
         criteria = dict(earlier.criteria or {}) if earlier else {}
         criteria |= {factor: setup.criteria[factor] for factor in self.scores}
-        identity = self._identity()
+        fields = {
+            "scores": {f: known[f] for f in (*setup.criteria, *known) if f in known},
+            "missing": tuple(f for f in setup.criteria if f not in known),
+            "criteria": {f: criteria[f] for f in known if f in criteria},
+            "raw": cut_to_bytes("\n".join(self._heard()), MAX_ANSWER_BYTES),
+        }
         if earlier is not None and known.keys() - self.scores.keys():
             # scores kept from it stay what they were: made by its recipe, of what it judged
-            identity |= {"recipe": earlier.recipe, "input_hash": earlier.input_hash}
-        return Evaluation(
-            **identity,
-            scores={f: known[f] for f in (*setup.criteria, *known) if f in known},
-            missing=tuple(f for f in setup.criteria if f not in known),
-            criteria={f: criteria[f] for f in known if f in criteria},
-            raw=cut_to_bytes("\n".join(self._heard()), MAX_ANSWER_BYTES),
-            **made(self.tally, self.tried),
-        )
+            fields |= {"recipe": earlier.recipe, "input_hash": earlier.input_hash}
+        return fields
 
     def _heard(self) -> Iterator[str]:
         """All that the judge said, whatever came of it."""
         for factor in ("", *self.factors):
             yield from self.said.get(factor, ())
 
-    def _identity(self) -> dict[str, Any]:
-        return self.judged.identity(self.judge.name) | {"recipe": self.judge.recipe.hash}
+    def identity(self) -> dict[str, Any]:
+        return self.judged.identity(self.role_model.name) | {"recipe": self.role_model.recipe.hash}
 
 
 @dataclass(slots=True)
@@ -213,12 +188,11 @@ class LabelWork:
         expected = {name: attributes[name] for name in labels if name in attributes}
         return Evaluation(
             **self._identity(),
-            scores={},
             label_scores=score_labels(self.judged.response.response or "", expected, labels),
         )
 
     def failed(self, error: Exception) -> Evaluation:
-        return Evaluation(**self._identity(), scores={}, **failure(error, Tally(), 0))
+        return Evaluation(**self._identity(), **failure(error, Tally(), 0))
 
     def _identity(self) -> dict[str, Any]:
         return self.judged.identity(EXACT_MATCH) | {"recipe": label_recipe(self.judged.setup.labels)}

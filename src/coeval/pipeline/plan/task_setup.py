@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from coeval.core.model import Model
 from coeval.core.records import Role
 from coeval.core.text import placeholders
 from coeval.engine.role_model import Recipe, RoleModel, own_seed, recipe
@@ -90,11 +89,3 @@ class TaskSetup:
     def item_weight(self) -> int:
         """Records that one item may bring about, itself included."""
         return 1 + len(self.students) * self.response_weight
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """What every work item of a run needs to ask: the open models, and the run's patience."""
-
-    models: Mapping[str, Model]
-    retries: int
