@@ -68,6 +68,13 @@ async def test_what_may_pass_is_asked_anew_with_another_seed(first: str | Coeval
     assert tally.usage.input_tokens == 10 * answered, "a refused answer has cost its tokens all the same"
 
 
+async def test_what_an_answer_took_counts_though_it_was_withheld() -> None:
+    tally = Tally()
+    withheld = ServerFault("broken off", usage=Usage(7, 2))
+    assert await ask(Scripted(withheld, "4"), asking, number, retries=1, tally=tally) == 4
+    assert tally.usage == Usage(17, 3)
+
+
 async def test_patience_ends_with_the_last_failure() -> None:
     tally = Tally()
     with pytest.raises(Unparsable) as last:

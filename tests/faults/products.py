@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,13 +86,15 @@ class Product:
 
     def answers(self) -> dict[str, dict[str, Any]]:
         """The good answers on disk."""
-        found = {}
+        return {record["id"]: record for record in self._lines() if record.get("status", "ok") == "ok"}
+
+    def failures(self) -> list[dict[str, Any]]:
+        """The failed ones."""
+        return [record for record in self._lines() if record.get("status") == "failed"]
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
         for path in self.output.rglob("*responses.jsonl"):
-            for line in path.read_text().splitlines():
-                record = json.loads(line)
-                if record.get("status", "ok") == "ok":
-                    found[record["id"]] = record
-        return found
+            yield from map(json.loads, path.read_text().splitlines())
 
     def errors(self) -> list[dict[str, Any]]:
         path = self.output / "run_errors.jsonl"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ async def test_answers_that_cannot_be_used_are_booked_with_what_they_took(
         done = await in_thread(program.run)
         assert done.code == 3
         assert {error["kind"] for error in program.errors()} == {"content_filter"}
+        assert [record["usage"]["input_tokens"] for record in program.failures()] == [TOLD[0]] * 2
         assert (taken(program), program.sent()) == (of(answered), len(server.asked))
 
 
@@ -71,3 +73,27 @@ async def test_what_was_answered_before_a_record_was_given_up_is_booked(product:
     assert done.code == 130
     assert program.answers() == {}
     assert (taken(program), program.sent()) == (of(9), len(server.asked))
+
+
+@pytest.mark.slow
+async def test_no_kill_lets_a_ceiling_be_passed(product: str, tmp_path: Path) -> None:
+    """Killed again and again in mid-air: what may have been sent counts, and no token twice."""
+    ceiling = 50
+    async with fake(reply=lambda _: Answer("one", delay_s=0.02), extra_fields=["top_k"]) as server:
+        program = Product(product, tmp_path, server.url)
+        for more in (1, 9, 5, 2, 14):
+            process = program.start(max_calls=ceiling)
+            await server.arrived(min(len(server.asked) + more, ceiling))
+            process.kill()
+            await asyncio.to_thread(process.communicate)
+            used = program.used()
+            assert len(server.asked) <= used["requests"] + used["reserved"] <= ceiling
+            if used["requests"] + used["reserved"] == ceiling:
+                break
+        done = await in_thread(program.run, max_calls=ceiling)
+        assert len(server.asked) <= program.sent() <= ceiling
+        assert taken(program) <= of(len(server.asked))
+        assert done.code == 3
+        done = await in_thread(program.run, max_calls=3 * N)
+    assert (done.code, len(program.answers())) == (0, N)
+    assert program.used()["reserved"] == 0

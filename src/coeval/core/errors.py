@@ -165,7 +165,7 @@ class ModelError(AskError):
         self.status = status
         self.retry_after_s = retry_after_s
         self.retry_advised = retry_advised
-        self.usage = usage or Usage()
+        self.usage = usage
 
 
 class ConnectionFailed(ModelError):

@@ -46,7 +46,7 @@ class Work(Protocol):
 
 
 class Tally:
-    """What asking for a record cost: tokens of all answers, the last answer.
+    """What asking for a record cost: tokens of all answers, those that failed among them; the last answer.
 
     ``attempts`` counts askings for the same thing, ``calls`` all askings: they differ where a
     record is asked for in several parts.
@@ -61,7 +61,10 @@ class Tally:
 
     def count(self, completion: Completion) -> None:
         self.last = completion
-        self.usage = completion.usage if self.usage is None else self.usage + completion.usage
+        self.spend(completion.usage)
+
+    def spend(self, usage: Usage) -> None:
+        self.usage = usage if self.usage is None else self.usage + usage
 
     def merge(self, other: Tally) -> None:
         """Take in what asking for another part of the same record cost."""
@@ -69,7 +72,7 @@ class Tally:
         self.calls += other.calls
         self.last = other.last or self.last
         if other.usage is not None:
-            self.usage = other.usage if self.usage is None else self.usage + other.usage
+            self.spend(other.usage)
 
 
 async def ask(
@@ -103,6 +106,8 @@ async def ask(
             return _parsed(parse, completion, request)
         except AskError as error:
             advised = not isinstance(error, ModelError) or error.retry_advised
+            if isinstance(error, ModelError) and error.usage is not None:
+                tally.spend(error.usage)
             if attempt == retries or not error.retryable or not advised:
                 raise
     raise AssertionError("unreachable: the last attempt returns or raises")

@@ -114,7 +114,8 @@ class HostedModel(Model):
         try:
             completion = self._dialect.decode(body, redactor)
         except ModelError as error:
-            self._admission.settle(error.usage)
+            if error.usage is not None:
+                error.usage = self._admission.settle(error.usage)
             raise
         return self._admission.settled(completion)
 
