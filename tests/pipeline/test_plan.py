@@ -32,7 +32,7 @@ def whole() -> Iterator[Lab]:
 
 def owed(config: Config, **options: Any) -> dict[str, int]:
     found = preview_run(config, RunOptions(continue_run=True, **options)).plan_count
-    return {phase: found.phase(found.owed, phase) for phase in PHASES}
+    return {phase: found.total(phase).owed for phase in PHASES}
 
 
 ALL = {"data_generation": 5, "response_collection": 10, "evaluation": 20 + 4}
@@ -41,7 +41,7 @@ ALL = {"data_generation": 5, "response_collection": 10, "evaluation": 20 + 4}
 def test_a_whole_run_owes_nothing(whole: Lab) -> None:
     config = load_config(whole.file)
     found = preview_run(config, RunOptions(continue_run=True)).plan_count
-    assert {phase: found.phase(found.planned, phase) for phase in PHASES} == ALL
+    assert {phase: found.total(phase).planned for phase in PHASES} == ALL
     assert owed(config) == dict.fromkeys(PHASES, 0)
     assert not any(found.open)
 

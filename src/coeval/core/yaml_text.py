@@ -9,7 +9,7 @@ import msgspec
 from ruamel.yaml import YAML, events
 from ruamel.yaml.error import MarkedYAMLError
 
-__all__ = ["Mapping", "Node", "Scalar", "Sequence", "Unusable", "compose", "yaml_reader"]
+__all__ = ["Mapping", "Scalar", "Sequence", "Unusable", "YamlNode", "compose", "yaml_reader"]
 
 _LARGE = 1 << 16
 """Characters; a larger text takes the parser in Python a second or more, and goes to that in C (libyaml)."""
@@ -29,14 +29,14 @@ def yaml_reader() -> YAML:
     return reader
 
 
-class Node(msgspec.Struct, kw_only=True):
+class YamlNode(msgspec.Struct, kw_only=True):
     """``line`` counts from 1; ``tag`` is one that is not usual here, else empty."""
 
     line: int
     tag: str = ""
 
 
-class Scalar(Node):
+class Scalar(YamlNode):
     """``plain``: without quotes, so it may be a number or the like. ``merge``: the key ``<<``."""
 
     text: str
@@ -44,17 +44,17 @@ class Scalar(Node):
     merge: bool = False
 
 
-class Sequence(Node):
-    items: list[Node]
+class Sequence(YamlNode):
+    items: list[YamlNode]
 
 
-class Mapping(Node):
+class Mapping(YamlNode):
     """``parts``: keys and values in turn."""
 
-    parts: list[Node]
+    parts: list[YamlNode]
 
     @property
-    def pairs(self) -> list[tuple[Node, Node]]:
+    def pairs(self) -> list[tuple[YamlNode, YamlNode]]:
         return list(zip(self.parts[::2], self.parts[1::2], strict=True))
 
 
@@ -66,7 +66,7 @@ class Unusable(Exception):
         self.line = line
 
 
-def compose(text: str, most_deep: int, most: int) -> Node | None:
+def compose(text: str, most_deep: int, most: int) -> YamlNode | None:
     """The one document of a text; None where it is empty.
 
     Raises
@@ -77,9 +77,9 @@ def compose(text: str, most_deep: int, most: int) -> Node | None:
     ruamel.yaml.error.YAMLError
         it is no YAML.
     """
-    root: Node | None = None
-    inside: list[list[Node]] = []  # what the sequences and mappings hold that are open
-    anchors: dict[str, Node] = {}
+    root: YamlNode | None = None
+    inside: list[list[YamlNode]] = []  # what the sequences and mappings hold that are open
+    anchors: dict[str, YamlNode] = {}
     count = 0
     for event in _events(text):
         line = event.start_mark.line + 1
@@ -113,7 +113,7 @@ def compose(text: str, most_deep: int, most: int) -> Node | None:
     return root
 
 
-def _node(event: Any, line: int) -> Node:
+def _node(event: Any, line: int) -> YamlNode:
     tag = "" if event.tag is None else str(event.tag)
     if isinstance(event, events.ScalarEvent):
         if tag in ("", "!"):

@@ -122,9 +122,9 @@ async def _phases(start: Begun, watcher: Watcher) -> tuple[Plan, PlanCount]:
         found = count_plan(plan)
         refuse_changed(found, setups, running.folder, running.options.stance)
     for phase in FLOWING:
-        planned, owed = found.phase(found.planned, phase), found.phase(found.owed, phase)
-        calls = found.phase(found.calls, phase)
-        running.board.expect(phase, recorded=planned - owed, owed=owed, calls=Calls(calls, calls))
+        total = found.total(phase)
+        calls = Calls(total.calls, total.calls)
+        running.board.expect(phase, recorded=total.planned - total.owed, owed=total.owed, calls=calls)
     remember_recipes(running.folder, setups)
     if running.options.phase_barriers:
         await _one_by_one(running, setups)
@@ -215,7 +215,7 @@ async def _flow(
             renewed.add(done.record.id)
             continue
         for spared in run_flow.spared(done.work, done.record):
-            running.board.stands(*spared)
+            running.board.stands(spared.phase, spared.records, spared.calls)
 
 
 def _sum_up(start: Begun, plan: Plan, found: PlanCount) -> None:
@@ -225,13 +225,14 @@ def _sum_up(start: Begun, plan: Plan, found: PlanCount) -> None:
     if start.blocked:
         setups = [build_setup(running.config, task, UNKNOWN) for task in start.blocked]
         blocked = count_plan(make_plan(running.config, running.options, setups, Recorded()))
-        found.planned.update(blocked.planned)
+        for place, tally in blocked.tallies.items():
+            found.tally(*place).planned += tally.planned
         if not summary.interrupted:
             names = ", ".join(task.name for task in start.blocked)
             summary.notes.append(f"phases 1–2 are not finished for {names}: nothing could follow from them")
     for phase in PHASES:
         count, outcome = running.board.phases[phase], summary.phases[phase]
-        outcome.planned = found.phase(found.planned, phase) if phase in FLOWING else count.owed
+        outcome.planned = found.total(phase).planned if phase in FLOWING else count.owed
         outcome.recorded = count.recorded
         outcome.made, outcome.incomplete = count.done, count.lacking
         outcome.failed, outcome.gaps = count.failed, count.gaps
@@ -268,5 +269,5 @@ def _owed_elsewhere(running: RunSession, plan: Plan) -> set[Phase]:
     if not running.options.only_models:
         return set()
     found = count_plan(_plan(running, replace(running.options, only_models=()), plan.setups))
-    owed = {phase for phase in FLOWING if found.phase(found.owed, phase)}
+    owed = {phase for phase in FLOWING if found.total(phase).owed}
     return owed | {"data_generation"} if found.unsupplied else owed

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from coeval.core.good import is_good
-from coeval.core.ids import evaluation_id, item_number, response_id
-from coeval.core.records import EXACT_MATCH, Datapoint, Evaluation, Kept, Response
+from coeval.core.ids import item_number, parent_id
+from coeval.core.records import Datapoint, Evaluation, Kept, Response
 from coeval.engine.model_work import Asking
 from coeval.engine.work import Work
 from coeval.pipeline.config.schema import Phase
@@ -22,10 +22,10 @@ from coeval.pipeline.phases.evaluations import EvaluationWork, Judged, LabelWork
 from coeval.pipeline.phases.items import ItemWork
 from coeval.pipeline.phases.prepared_item import PreparedItem, prepared_item
 from coeval.pipeline.phases.responses import ResponseWork
-from coeval.pipeline.plan.recipes import answer_input
-from coeval.pipeline.plan.recorded import MadeFrom, made_from, outdated, tried_before
+from coeval.pipeline.plan.recorded import MadeFrom, Recorded, made_from, outdated, tried_before
 from coeval.pipeline.plan.run_plan import FLOWING, Plan, Slot
 from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.pipeline.plan.walk import Anew, Node, Spared, Walk, always, spared_of
 from coeval.pipeline.sampling.nuance import KnownNuance
 from coeval.pipeline.sampling.samples import Sample, Samples
 from coeval.store.record_parts import EvaluationPart, ResponsePart
@@ -34,25 +34,60 @@ from coeval.store.rundir import RunDir
 _BREATH = 256  # slots walked before other tasks get their turn
 
 
-class Spared(NamedTuple):
-    """How many records of a phase need not be made after all, and the calls for them not."""
+class _Origin:
+    """What records are made from: an item with the answers to it, each read when it is needed.
 
-    phase: Phase
-    records: int
-    calls: int
+    ``was`` says what is on record of the item, or of the answer that ``judged`` is told of.
+    """
+
+    def __init__(
+        self, recorded: Recorded, was: MadeFrom, setup: TaskSetup, prepare: Callable[[], PreparedItem]
+    ) -> None:
+        self._recorded = recorded
+        self._was = was
+        self._prepare = prepare
+        self._item: PreparedItem | None = None
+        self._judged: dict[str, Judged] = {}
+        self.setup = setup
+
+    @property
+    def item(self) -> PreparedItem:
+        if self._item is None:
+            self._item = self._prepare()
+        return self._item
+
+    def judged(self, response: str, answer: Response | None = None) -> Judged:
+        """The answer of this id as it is judged: ``answer``, or the one on record."""
+        if response not in self._judged:
+            answer = answer or self._recorded.responses.load(response, Response)
+            self._judged[response] = Judged(self.setup, self.item, answer)
+        return self._judged[response]
+
+    def anew(self, phase: Phase, key: str) -> bool:
+        """Whether what is recorded by an id was made from something else than this."""
+        recorded = self._recorded
+        if phase == "response_collection":
+            return outdated(self._was, recorded.responses, key, ResponsePart, lambda: self.item.asked)
+        return outdated(
+            self._was,
+            recorded.evaluations,
+            key,
+            EvaluationPart,
+            lambda: self.judged(parent_id(key)).input_hash,
+        )
 
 
 class RunFlow:
     """The works of a plan, and what follows from each record.
 
-    ``open`` says, slot by slot, where anything is owed (see `Survey`). ``phases`` limits what is
+    ``open`` says, slot by slot, where anything is owed (see `PlanCount`). ``phases`` limits what is
     begun: all three at once, or one after the other with barriers.
     """
 
     def __init__(
         self,
         plan: Plan,
-        open: Sequence[int],  # noqa: A002  what `Survey` calls it
+        open: Sequence[int],  # noqa: A002  what `PlanCount` calls it
         folder: RunDir,
         asking: Asking,
         phases: tuple[Phase, ...] = FLOWING,
@@ -64,10 +99,10 @@ class RunFlow:
         self._asking = asking
         self._phases = frozenset(phases)
         self._paths: dict[tuple[str, ...], Path] = {}
-        self._setups: Mapping[str, TaskSetup] = {setup.task.name: setup for setup in plan.setups}
+        self._walks = {setup.task.name: Walk(plan, setup, each=True) for setup in plan.setups}
         self._nuance = {
-            name: KnownNuance(setup.task, setup.space.nuance)
-            for name, setup in self._setups.items()
+            setup.task.name: KnownNuance(setup.task, setup.space.nuance)
+            for setup in plan.setups
             if setup.shows_nuance
         }
 
@@ -85,121 +120,101 @@ class RunFlow:
                     await asyncio.sleep(0)
 
     def _of_slot(self, setup: TaskSetup, slot: Slot, samples: _Sampled) -> Iterator[Work]:
-        if self._plan.owes_item(setup, slot):
-            if slot.teacher is not None and "data_generation" in self._phases:
-                tried = tried_before(self._recorded.items, slot.id)
-                yield ItemWork(self._asking, setup, slot.teacher, slot.id, samples.of(slot), tried)
-        elif self._plan.has_item(slot):
-            yield from self._of_item(setup, slot, None)
+        standing = partial(self._standing_item, slot.id)
+        origin = _Origin(self._recorded, MadeFrom.STANDS, setup, standing)
+        for node in self._walks[setup.task.name].of_slot(slot):
+            if node.phase == "data_generation" and node.owed:
+                if slot.teacher is not None and node.phase in self._phases:
+                    tried = tried_before(self._recorded.items, slot.id)
+                    yield ItemWork(self._asking, setup, slot.teacher, slot.id, samples.of(slot), tried)
+                return  # the rest follows from it
+            yield from self._begun([node], origin)
 
     def follow(self, work: Work, record: Kept) -> Iterator[Work]:
         """The works that a new record brings about; none after a failed one."""
-        if not is_good(record):
-            return
-        match record, work:
-            case Datapoint(), ItemWork():
-                slot = Slot(record.id, 0, None, record.teacher_model_id)
-                item = prepared_item(record, work.sample.nuance)
-                yield from self._of_item(self._setups[record.task_id], slot, item)
-            case Response(), ResponseWork():
-                judged = Judged(work.setup, work.prepared, record)
-                yield from self._of_response(judged, made_from(self._recorded.responses, record.id))
+        if is_good(record) and (origin := self._origin(work, record)) is not None:
+            yield from self._begun(self._below(work, origin.anew), origin)
 
     def cut_off(self, work: Work) -> Counter[Phase]:
         """How many owed records, by phase, cannot be made since that of ``work`` was not."""
-        lost: Counter[Phase] = Counter()
-        match work:
-            case ItemWork():
-                slot = Slot(work.key, 0, None, work.model)
-                for student in work.setup.students:
-                    key = response_id(slot.id, student.name)
-                    if self._plan.owes_response(key, work.setup, slot, student, renewed=True):
-                        lost["response_collection"] += 1
-                        names = (slot.teacher_name, student.name)
-                        lost["evaluation"] += self._judgments(key, work.setup, names)
-            case ResponseWork():
-                names = (work.prepared.item.teacher_model_id, work.model)
-                lost["evaluation"] = self._judgments(work.key, work.setup, names)
-        return lost
-
-    def _judgments(self, response: str, setup: TaskSetup, names: tuple[str, str]) -> int:
-        """How many evaluations a new response is owed."""
-        count = sum(
-            bool(
-                self._plan.owed_factors(
-                    evaluation_id(response, judge.name), setup, names, judge, renewed=True
-                )
-            )
-            for judge in setup.judges
-        )
-        if setup.task.label_attributes:
-            count += self._plan.owes_labels(evaluation_id(response), setup, names, renewed=True)
-        return count
+        return Counter(node.phase for node in self._below(work, always) if node.owed)
 
     def spared(self, work: Work, record: Kept) -> Iterator[Spared]:
         """What was to follow anew from a new record, and is there already, made from the same content."""
         recorded = self._recorded
         if not recorded.responses and not recorded.evaluations:
             return  # as in every run that begins
-        match record, work:
-            case Datapoint(), ItemWork():
-                source, item = made_from(recorded.items, record.id), prepared_item(record, work.sample.nuance)
-                slot = Slot(record.id, 0, None, record.teacher_model_id)
-                for student in work.setup.students:
-                    key = response_id(record.id, student.name)
-                    anew = outdated(source, recorded.responses, key, ResponsePart, item.asked)
-                    foreseen = self._plan.owes_response(key, work.setup, slot, student, renewed=True)
-                    owed = self._plan.owes_response(key, work.setup, slot, student, renewed=anew)
-                    if foreseen and not owed:
-                        yield Spared("response_collection", 1, 1)
-                        answer = recorded.responses.load(key, Response)
-                        yield self._spared_judgments(Judged(work.setup, item, answer), source)
-            case Response(), ResponseWork():
-                judged = Judged(work.setup, work.prepared, record)
-                yield self._spared_judgments(judged, made_from(recorded.responses, record.id))
-
-    def _spared_judgments(self, judged: Judged, source: MadeFrom) -> Spared:
-        records = calls = 0
-        plan, setup, answer = self._plan, judged.setup, judged.response
-        names = (answer.teacher_model_id, answer.student_model_id)
-        for judge in setup.judges:
-            key = evaluation_id(answer.id, judge.name)
-            if self._judged_anew(source, key, judged):
-                continue
-            foreseen = plan.owed_factors(key, setup, names, judge, renewed=True)
-            owed = plan.owed_factors(key, setup, names, judge, renewed=False)
-            spared = bool(foreseen) - bool(owed)
-            records += spared
-            calls += len(foreseen) - len(owed) if setup.task.evaluation_mode == "per_factor" else spared
-        key = evaluation_id(answer.id)
-        if setup.task.label_attributes and not self._judged_anew(source, key, judged):
-            foreseen_labels = plan.owes_labels(key, setup, names, renewed=True)
-            records += foreseen_labels - plan.owes_labels(key, setup, names, renewed=False)
-        return Spared("evaluation", records, calls)
+        if (origin := self._origin(work, record)) is not None:
+            yield from spared_of(self._below(work, always), self._below(work, origin.anew))
 
     def replaces(self, work: Work, record: Kept) -> bool:
         """Whether records stand that followed from what the new ``record`` stands in place of."""
+        origin, recorded = self._origin(work, record), self._recorded
+        match work:
+            case ItemWork() if origin is not None:
+                followers = self._walks[work.setup.task.name].responses_to(work.key)
+                return any(
+                    key in recorded.responses and origin.anew("response_collection", key) for key in followers
+                )
+            case ResponseWork() if origin is not None:
+                followers = self._walks[work.setup.task.name].judgments_of(work.key)
+                rejudged = any(
+                    key in recorded.evaluations and origin.anew("evaluation", key) for key in followers
+                )
+                return rejudged or work.prepared.item.id in self._plan.renewed
+            case _:
+                return False
+
+    def _origin(self, work: Work, record: Kept) -> _Origin | None:
+        """What follows from a new record is made from; None where nothing follows."""
         recorded = self._recorded
         match record, work:
             case Datapoint(), ItemWork():
-                source, asked = made_from(recorded.items, record.id), answer_input(record.prompt or "")
-                keys = [response_id(record.id, student.name) for student in work.setup.students]
-                return any(
-                    key in recorded.responses
-                    and outdated(source, recorded.responses, key, ResponsePart, asked)
-                    for key in keys
-                )
+                was = made_from(recorded.items, record.id)
+                prepare = partial(prepared_item, record, work.sample.nuance)
+                return _Origin(recorded, was, work.setup, prepare)
             case Response(), ResponseWork():
-                source = made_from(recorded.responses, record.id)
-                judged = Judged(work.setup, work.prepared, record)
-                judges = (*(judge.name for judge in work.setup.judges), EXACT_MATCH)
-                rejudged = any(
-                    key in recorded.evaluations and self._judged_anew(source, key, judged)
-                    for key in (evaluation_id(record.id, judge) for judge in judges)
-                )
-                return rejudged or record.datapoint_id in self._plan.renewed
+                was = made_from(recorded.responses, record.id)
+                origin = _Origin(recorded, was, work.setup, lambda: work.prepared)
+                origin.judged(record.id, record)
+                return origin
             case _:
-                return False
+                return None
+
+    def _below(self, work: Work, anew: Anew) -> Iterator[Node]:
+        """What follows from the record that ``work`` makes."""
+        match work:
+            case ItemWork():
+                yield from self._walks[work.setup.task.name].below_item(work.key, work.model, anew)
+            case ResponseWork():
+                names = (work.prepared.item.teacher_model_id, work.model)
+                yield from self._walks[work.setup.task.name].below_response(work.key, names, anew)
+
+    def _begun(self, nodes: Iterable[Node], origin: _Origin) -> Iterator[Work]:
+        """The works of those nodes that wait for no other."""
+        setup, recorded = origin.setup, self._recorded
+        for node in nodes:
+            if not node.owed or node.waits or node.phase not in self._phases:
+                continue
+            key, maker = node.key, node.maker
+            if node.phase == "response_collection" and maker is not None:
+                tried = tried_before(recorded.responses, key)
+                yield ResponseWork(self._asking, setup, maker, key, origin.item, tried)
+                continue
+            judged = origin.judged(parent_id(key))
+            if maker is None:
+                yield LabelWork(judged, key)
+                continue
+            if self._plan.completes(node.entry, maker):
+                earlier = recorded.evaluations.load(key, Evaluation)
+                judged = Judged(setup, judged.prepared, judged.response, earlier)
+            tried = tried_before(recorded.evaluations, key)
+            yield EvaluationWork(self._asking, judged, maker, key, node.status.factors, tried)
+
+    def _standing_item(self, key: str) -> PreparedItem:
+        item = self._recorded.items.load(key, Datapoint)
+        known = self._nuance.get(item.task_id)
+        return prepared_item(item, known.of(item) if known is not None else {})
 
     def path(self, record: Kept) -> Path:
         """The file that a record belongs to."""
@@ -220,70 +235,6 @@ class RunFlow:
         if path is None:
             path = self._paths[of.__name__, *names] = of(*names)
         return path
-
-    def _of_item(self, setup: TaskSetup, slot: Slot, new: PreparedItem | None) -> Iterator[Work]:
-        """What is owed of an item that stands (``new`` is None: read it when needed) or was made now."""
-        item, recorded = new, self._recorded
-        source = MadeFrom.STANDS if new is None else made_from(recorded.items, slot.id)
-        for student in setup.students:
-            key = response_id(slot.id, student.name)
-            anew = new is not None and outdated(source, recorded.responses, key, ResponsePart, new.asked)
-            if self._plan.owes_response(key, setup, slot, student, renewed=anew):
-                if "response_collection" in self._phases:
-                    item = item or self._standing_item(slot)
-                    tried = tried_before(recorded.responses, key)
-                    yield ResponseWork(self._asking, setup, student, key, item, tried)
-            elif new is not None or self._owes_evaluations(setup, slot, key, student.name):
-                if not self._plan.has_response(key):
-                    continue
-                item = item or self._standing_item(slot)
-                response = recorded.responses.load(key, Response)
-                yield from self._of_response(Judged(setup, item, response), source)
-
-    def _standing_item(self, slot: Slot) -> PreparedItem:
-        item = self._recorded.items.load(slot.id, Datapoint)
-        known = self._nuance.get(item.task_id)
-        return prepared_item(item, known.of(item) if known is not None else {})
-
-    def _owes_evaluations(self, setup: TaskSetup, slot: Slot, response: str, student: str) -> bool:
-        if "evaluation" not in self._phases or not self._plan.has_response(response):
-            return False
-        names = (slot.teacher_name, student)
-        if setup.task.label_attributes and self._plan.owes_labels(
-            evaluation_id(response), setup, names, renewed=False
-        ):
-            return True
-        return any(
-            self._plan.owed_factors(evaluation_id(response, judge.name), setup, names, judge, renewed=False)
-            for judge in setup.judges
-        )
-
-    def _of_response(self, judged: Judged, source: MadeFrom) -> Iterator[Work]:
-        """What is owed of an answer; ``source``: the answer, or the item where the answer to it is kept."""
-        if "evaluation" not in self._phases:
-            return
-        setup, response = judged.setup, judged.response
-        names = (response.teacher_model_id, response.student_model_id)
-        key = evaluation_id(response.id)
-        if setup.task.label_attributes:
-            anew = self._judged_anew(source, key, judged)
-            if self._plan.owes_labels(key, setup, names, renewed=anew):
-                yield LabelWork(judged, key)
-        for judge in setup.judges:
-            key = evaluation_id(response.id, judge.name)
-            anew = self._judged_anew(source, key, judged)
-            factors = self._plan.owed_factors(key, setup, names, judge, renewed=anew)
-            if not factors:
-                continue
-            about = judged
-            if self._plan.completes(key, judge, renewed=anew):
-                earlier = self._recorded.evaluations.load(key, Evaluation)
-                about = Judged(setup, judged.prepared, response, earlier)
-            tried = tried_before(self._recorded.evaluations, key)
-            yield EvaluationWork(self._asking, about, judge, key, factors, tried)
-
-    def _judged_anew(self, source: MadeFrom, key: str, judged: Judged) -> bool:
-        return outdated(source, self._recorded.evaluations, key, EvaluationPart, judged.input_hash)
 
 
 class _Sampled:

@@ -16,7 +16,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from coeval.core.errors import ConfigError
 from coeval.core.plain_file import open_file
-from coeval.core.yaml_text import Mapping, Node, Scalar, Sequence, Unusable, compose
+from coeval.core.yaml_text import Mapping, Scalar, Sequence, Unusable, YamlNode, compose
 from coeval.pipeline.config.findings import Finding, FindingLines, KeyPath, Place, Problem
 
 MAX_DEPTH = 40
@@ -86,7 +86,7 @@ def _read_text(path: Path) -> str:
         raise _unreadable(path, line, "is not UTF-8 text; save the file as UTF-8") from error
 
 
-def _compose(text: str, file: str) -> Node | None:
+def _compose(text: str, file: str) -> YamlNode | None:
     try:
         return compose(text, MAX_DEPTH, MAX_VALUES)
     except MarkedYAMLError as error:
@@ -121,7 +121,7 @@ class _Builder:
         self.problems: list[Problem] = []
         self.built = 0
 
-    def value(self, node: Node, path: KeyPath) -> Any:
+    def value(self, node: YamlNode, path: KeyPath) -> Any:
         self._count(node, path)
         match node:
             case Mapping():
@@ -133,7 +133,7 @@ class _Builder:
             case _:
                 raise TypeError(f"no node of YAML: {node}")
 
-    def _count(self, node: Node, path: KeyPath) -> None:
+    def _count(self, node: YamlNode, path: KeyPath) -> None:
         """Bounds what aliases can make of a small file (and of one that contains itself)."""
         self.built += 1
         if len(path) > MAX_DEPTH:
@@ -145,8 +145,8 @@ class _Builder:
 
     def mapping(self, node: Mapping, path: KeyPath) -> dict[str, Any]:
         self._check_tag(node, path)
-        merged: list[tuple[Node, Node]] = []
-        own: dict[str, tuple[Node, Node]] = {}
+        merged: list[tuple[YamlNode, YamlNode]] = []
+        own: dict[str, tuple[YamlNode, YamlNode]] = {}
         for key, value in node.pairs:
             if isinstance(key, Scalar) and key.merge:
                 merged += self._merged(value, path)
@@ -164,14 +164,14 @@ class _Builder:
                 own.setdefault(name, (key, value))
         return {name: self._entry(key, value, (*path, name)) for name, (key, value) in own.items()}
 
-    def _entry(self, key: Node, value: Node, path: KeyPath) -> Any:
+    def _entry(self, key: YamlNode, value: YamlNode, path: KeyPath) -> Any:
         self.places[path] = Place(str(self.path), key.line)
         return self.value(value, path)
 
-    def _merged(self, value: Node, path: KeyPath) -> list[tuple[Node, Node]]:
+    def _merged(self, value: YamlNode, path: KeyPath) -> list[tuple[YamlNode, YamlNode]]:
         """The pairs that ``<<`` brings in; earlier mappings win over later ones."""
         parts = value.items if isinstance(value, Sequence) else [value]
-        pairs: list[tuple[Node, Node]] = []
+        pairs: list[tuple[YamlNode, YamlNode]] = []
         for part in parts:
             self._count(part, path)
             if not isinstance(part, Mapping):
@@ -187,7 +187,7 @@ class _Builder:
                     pairs.append((key, item))
         return pairs
 
-    def _key(self, key: Node, path: KeyPath) -> str | None:
+    def _key(self, key: YamlNode, path: KeyPath) -> str | None:
         if isinstance(key, Scalar):
             name = _joined(key.text)
             if not SURROGATE.search(name):
@@ -197,10 +197,10 @@ class _Builder:
         self._report(key, path, "V-20", "a key is a list or a mapping; a key is one word")
         return None
 
-    def _repeated(self, key: Node, first: Node, path: KeyPath) -> None:
+    def _repeated(self, key: YamlNode, first: YamlNode, path: KeyPath) -> None:
         self._report(key, path, "V-19", f"the key is on line {first.line} already; keep one of the two")
 
-    def _report(self, node: Node, path: KeyPath, rule: str, message: str) -> None:
+    def _report(self, node: YamlNode, path: KeyPath, rule: str, message: str) -> None:
         self.problems.append(Problem(Place(str(self.path), node.line), Finding(path, rule, message)))
 
     def _sequence(self, node: Sequence, path: KeyPath) -> list[Any]:
@@ -219,7 +219,7 @@ class _Builder:
         value = _plain(text)
         return text if is_attribute_value(path) and value is not None else value
 
-    def _check_tag(self, node: Node, path: KeyPath) -> None:
+    def _check_tag(self, node: YamlNode, path: KeyPath) -> None:
         if node.tag:
             self._report(node, path, "V-20", f"the tag {node.tag} is unknown; remove it")
 

@@ -76,7 +76,7 @@ def expected(config: Config, preview: Preview) -> Forecast:
     """The forecast of a run that finds what ``preview`` says."""
     calls: dict[Place, Calls] = {}
     owed: dict[Place, Calls] = {}
-    planned = preview.plan_count.planned.copy()
+    planned: Counter[Place] = Counter()
     least, most = preview.least, preview.plan_count
     for task in config.tasks:
         for kind in KINDS:
@@ -86,8 +86,10 @@ def expected(config: Config, preview: Preview) -> Forecast:
             planned[place] += proposals
         for phase in FLOWING:
             place = (phase, task.name)
-            calls[place] = Calls(least.calls[place] - least.spared_calls[place], most.calls[place])
-            owed[place] = Calls(least.owed[place] - least.spared[place], most.owed[place])
+            few, many = (count.total(phase, task=task.name) for count in (least, most))
+            planned[place] = many.planned
+            calls[place] = Calls(few.calls - few.spared_calls, many.calls)
+            owed[place] = Calls(few.owed - few.spared, many.owed)
     warnings = [sentence for setup in preview.plan.setups for sentence in setup.clippings()]
     warnings += preview.supply.remarks()
     if said := empty_answers_sentence(preview.plan.recorded.empty_answers(), "of"):

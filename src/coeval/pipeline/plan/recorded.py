@@ -10,7 +10,7 @@ content and by the order of lines, never by times.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,16 +68,16 @@ def outdated(
     index: Index[Entry] | Index[EvaluationEntry],
     key: str,
     kind: type[ResponsePart | EvaluationPart],
-    content: str,
+    content: Callable[[], str],
 ) -> bool:
-    """Whether the record ``key``, if there is one, was made from something else than ``content``, which is
+    """Whether the record ``key``, if there is one, was made from something else than ``content()``, which is
     the ``input_hash`` of one made now; nothing is read where its ``source`` answers that."""
     if source is MadeFrom.STANDS:
         return False
     entry = index.get(key)
     if source is MadeFrom.REDONE or entry is None or not entry.good:
         return True
-    return index.load(key, kind).input_hash != content
+    return index.load(key, kind).input_hash != content()
 
 
 class _Prepared(NamedTuple):

@@ -1,19 +1,14 @@
-"""What a run is to hold, and what of it is owed: owed = planned − recorded.
-
-`count_plan` walks a whole plan to count it, `run_flow` to do what is owed; both ask the plan, and so agree.
-"""
+"""What a run is to hold: the items of its tasks, under its modes and its stance. `walk` goes over it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from coeval.core.ids import item_id, item_prefix, parent_id
-from coeval.core.records import EXACT_MATCH
+from coeval.core.ids import item_id, item_prefix
 from coeval.engine.role_model import RoleModel
 from coeval.pipeline.config.schema import Mode, Phase
 from coeval.pipeline.plan.grain import Grain
-from coeval.pipeline.plan.recipes import label_recipe
 from coeval.pipeline.plan.record_entry import Entry, EvaluationEntry
 from coeval.pipeline.plan.record_status import EvaluationStatuses, RecordStatuses
 from coeval.pipeline.plan.recorded import Recorded, Stance
@@ -115,69 +110,25 @@ class Plan:
         """Whether names and modes leave the record ``key``, in which ``models`` take part, to this run."""
         return self.takes_part(*models) and not self._grain[phase].leaves(key)
 
-    def owes_item(self, setup: TaskSetup, slot: Slot) -> bool:
-        """Whether the item is to be made (again)."""
-        teacher = slot.teacher
-        if teacher is None or not self.asked_for("data_generation", slot.id, teacher.name):
-            return False
-        return self.statuses("data_generation", setup, teacher)[self.recorded.items.get(slot.id)].owed
-
-    def has_item(self, slot: Slot) -> bool:
-        """Whether a good item is there to be answered as it is."""
-        entry = self.recorded.items.get(slot.id)
-        return (entry is not None and entry.good) or slot.id in self.recorded.assumed
-
     # --- responses and evaluations -----------------------------------------------------------
-
-    def owes_response(
-        self, key: str, setup: TaskSetup, slot: Slot, student: RoleModel, *, renewed: bool
-    ) -> bool:
-        """``renewed``: the item is new in this run, so nothing recorded answers it."""
-        if not self.asked_for("response_collection", key, slot.teacher_name, student.name):
-            return False
-        renewed = renewed or self.unanswered(slot.id, key)
-        entry = None if renewed else self.recorded.responses.get(key)
-        return self.statuses("response_collection", setup, student)[entry].owed
 
     def unanswered(self, item: str, response: str) -> bool:
         """Whether an earlier phase of this run has made the item anew, and not its response."""
         return item in self.renewed and response not in self.renewed
 
-    def has_response(self, key: str) -> bool:
-        entry = self.recorded.responses.get(key)
-        return entry is not None and entry.good
-
-    def owed_factors(
-        self, key: str, setup: TaskSetup, names: tuple[str, str], judge: RoleModel, *, renewed: bool
-    ) -> tuple[str, ...]:
-        """The factors to be asked of a judge; ``names`` are the teacher and the student."""
-        if not self.asked_for("evaluation", key, *names, judge.name):
-            return ()
-        entry = self._judged(key, renewed=renewed)
-        return self.statuses("evaluation", setup, judge)[entry].factors
-
-    def _judged(self, key: str, *, renewed: bool) -> EvaluationEntry | None:
-        """The recorded evaluation, unless what it judged has been made anew."""
-        if renewed or (self.renewed and parent_id(key) in self.renewed):
-            return None
-        return self.recorded.evaluations.get(key)
-
-    def completes(self, key: str, judge: RoleModel, *, renewed: bool) -> bool:
+    def completes(self, entry: EvaluationEntry | None, judge: RoleModel) -> bool:
         """Whether what the judge gave before stays, so that only what it lacks is asked for."""
-        entry = self._judged(key, renewed=renewed)
         if entry is None or not entry.good or not entry.scored:
             return False
         return self.stance is not Stance.REDO or not entry.change(judge.recipe.hash)
 
-    def owes_labels(self, key: str, setup: TaskSetup, names: tuple[str, str], *, renewed: bool) -> bool:
-        if not self.asked_for("evaluation", key, *names, EXACT_MATCH):
-            return False
-        entry = self._judged(key, renewed=renewed)
+    def owes_labels(self, entry: EvaluationEntry | None, recipe: str) -> bool:
+        """Whether labels are to be compared, by the ``recipe`` of now."""
         if entry is None or not entry.good:
             return True
         # comparing costs nothing: what no longer stands is compared again without being asked
         redone = self.stance is Stance.REDO or not self._accepts("evaluation")
-        return redone and bool(entry.change(label_recipe(setup.labels)))
+        return redone and bool(entry.change(recipe))
 
     def statuses(self, phase: Phase, setup: TaskSetup, part: RoleModel) -> RecordStatuses:
         """Those of what ``part`` makes in a phase of a task; `asked_for` is apart from them."""

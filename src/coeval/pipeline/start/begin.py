@@ -70,7 +70,7 @@ def _refuse_for_nothing(config: Config, options: RunOptions) -> None:
     """What stands is not moved away for a run that could not do anything."""
     if not (options.overwrite and options.only_models):
         return
-    if not preview_run(config, options).plan_count.owed.total():
+    if not preview_run(config, options).plan_count.total().owed:
         raise UsageError(
             f"{OVERWRITE} with {ONLY_MODELS} {','.join(options.only_models)} leaves nothing to do: what they "
             f"take part in needs work of others first; use {CONTINUE}, or name those too"
@@ -143,7 +143,7 @@ def _owing(preview: Preview | None) -> set[str] | None:
     """The models that have work; None where all may have some, as while phases 1–2 are open."""
     if preview is None or preview.unsettled:
         return None
-    return {model for model, records in preview.plan_count.owed_of_model.items() if records}
+    return preview.plan_count.owing()
 
 
 def _phase_of(path: Path) -> str:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from coeval.core.errors import ConfigError
-from coeval.core.ids import SEPARATOR, evaluation_id
-from coeval.core.records import EXACT_MATCH
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
 from coeval.pipeline.phases.supplied import ShortSupply, read_supply, short_supplies
 from coeval.pipeline.plan.preview import make_plan
-from coeval.pipeline.plan.record_status import RecordStatuses
 from coeval.pipeline.plan.recorded import Recorded, Stance
-from coeval.pipeline.plan.run_plan import Plan, Slot
 from coeval.pipeline.plan.setup_tasks import build_setup
-from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.pipeline.plan.walk import Node, Spared, Walk
 from coeval.pipeline.run_session import RunOptions
 from coeval.pipeline.start.inherit import source_folder
 from coeval.store.legacy import is_legacy
@@ -80,69 +76,39 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
     for lacking in gaps.short:
         gaps.files[lacking.path] = FileGap("data_generation", planned=lacking.missing)
     for setup in setups:
-        teachers: dict[str, _TeacherFiles] = {}
-        for slot in plan.slots(setup):
-            files = teachers.get(slot.teacher_name)
-            if files is None:
-                files = teachers[slot.teacher_name] = _TeacherFiles(plan, folder, setup, slot, gaps)
-            files.count(slot)
+        walk, files = Walk(plan, setup), _Files(folder, setup.task.name, gaps)
+        nodes = (node for slot in plan.slots(setup) for node in walk.of_slot(slot))
+        for node in chain(nodes, walk.alike()):
+            gap = files.of(node)
+            gap.planned += node.records
+            gap.there += 0 if node.owed else node.records
+        for spared in walk.spared:  # what follows from a record that was lost is there all the same
+            files.of(spared).there += spared.records
     return gaps
 
 
-class _Answers(NamedTuple):
-    """The file of a student's answers, how their ids end, and each judge's file of judgments likewise."""
+class _Files:
+    """The files of a task by what stands in them; a plan may have a million records in a dozen files."""
 
-    suffix: str
-    gap: FileGap
-    judgments: list[tuple[str, RecordStatuses, FileGap]]
+    def __init__(self, folder: RunDir, task: str, gaps: Gaps) -> None:
+        self._folder = folder
+        self._task = task
+        self._gaps = gaps
+        self._known: dict[tuple[Phase, str, str], FileGap] = {}
 
+    def of(self, record: Node | Spared) -> FileGap:
+        place = (record.phase, record.teacher, record.name)
+        gap = self._known.get(place)
+        if gap is None:
+            gap = self._gaps.files.setdefault(self._path(*place), FileGap(record.phase))
+            self._known[place] = gap
+        return gap
 
-class _TeacherFiles:
-    """The files that one teacher's items of a task, and what follows from them, stand in. A million records
-    are looked up here: what is the same for many is worked out once."""
-
-    def __init__(self, plan: Plan, folder: RunDir, setup: TaskSetup, slot: Slot, gaps: Gaps) -> None:
-        task, teacher = setup.task.name, slot.teacher_name
-
-        def gap(phase: Phase, path: Path) -> FileGap:
-            return gaps.files.setdefault(path, FileGap(phase))
-
-        self._has_item = plan.has_item
-        self._items = gap("data_generation", folder.datapoints(task, teacher))
-        self._response = plan.recorded.responses.get
-        self._evaluation = plan.recorded.evaluations.get
-        self._answers = [
-            _Answers(
-                SEPARATOR + student.name,
-                gap("response_collection", folder.responses(task, student.name)),
-                [
-                    (
-                        SEPARATOR + judge.name,
-                        plan.statuses("evaluation", setup, judge),
-                        gap("evaluation", folder.evaluations(task, teacher, judge.name)),
-                    )
-                    for judge in setup.judges
-                ],
-            )
-            for student in setup.students
-        ]
-        labelled = bool(setup.task.label_attributes and setup.students)
-        labels = folder.evaluations(task, teacher, EXACT_MATCH)
-        self._labels = gap("evaluation", labels) if labelled else None
-
-    def count(self, slot: Slot) -> None:
-        """Count an item and the records that it stands for: those planned, and those that are there."""
-        self._items.planned += 1
-        self._items.there += self._has_item(slot)
-        for suffix, gap, judgments in self._answers:
-            key = slot.id + suffix
-            entry = self._response(key)
-            gap.planned += 1
-            gap.there += entry is not None and entry.good
-            for ending, statuses, judged in judgments:
-                judged.planned += 1
-                judged.there += not statuses[self._evaluation(key + ending)].owed
-            if self._labels is not None:
-                compared = self._evaluation(evaluation_id(key))
-                self._labels.planned += 1
-                self._labels.there += compared is not None and compared.good
+    def _path(self, phase: Phase, teacher: str, name: str) -> Path:
+        match phase:
+            case "data_generation":
+                return self._folder.datapoints(self._task, teacher)
+            case "response_collection":
+                return self._folder.responses(self._task, name)
+            case _:
+                return self._folder.evaluations(self._task, teacher, name)

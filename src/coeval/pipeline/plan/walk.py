@@ -1,0 +1,284 @@
+"""The one walk over a plan: its records as nodes, each with who makes it, where it stands and what it takes.
+
+Counting (`count_plan`), running (`coeval.pipeline.run_flow`) and telling what is missing
+(`coeval.pipeline.upkeep.gaps`) fold these nodes, so they agree. A plan may have a million of them: what
+stands, and what follows from records that are all owed, is counted, and comes at the end as one node for all
+that are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from coeval.core.ids import SEPARATOR, evaluation_id
+from coeval.core.records import EXACT_MATCH
+from coeval.engine.role_model import RoleModel
+from coeval.pipeline.config.schema import Phase
+from coeval.pipeline.plan.recipes import label_recipe
+from coeval.pipeline.plan.record_entry import EvaluationEntry
+from coeval.pipeline.plan.record_status import SETTLED, RecordStatus, RecordStatuses
+from coeval.pipeline.plan.run_plan import Plan, Slot
+from coeval.pipeline.plan.task_setup import TaskSetup
+
+Anew: TypeAlias = Callable[[Phase, str], bool]
+"""Whether what is recorded by an id was made from something else than what there is now."""
+
+
+def always(_: Phase, __: str) -> bool:
+    """What it is made from is to be made first, and will be another."""
+    return True
+
+
+def never(_: Phase, __: str) -> bool:
+    """What it is made from is there, or comes again the same."""
+    return False
+
+
+class Node(NamedTuple):
+    """A planned record, or (``key`` is empty) so many ``records`` that are alike.
+
+    ``name`` is its model's, and ``maker`` that model in its role; None where nobody is asked: for items as
+    they lie, and comparisons of labels. ``calls`` are those of each owed record. ``waits``: it is made from
+    a record that is itself owed. ``entry``: the evaluation on record that it is held against.
+    """
+
+    phase: Phase
+    key: str
+    teacher: str
+    name: str
+    maker: RoleModel | None
+    status: RecordStatus
+    owed: bool
+    calls: int = 0
+    waits: bool = False
+    records: int = 1
+    entry: EvaluationEntry | None = None
+
+
+class Spared(NamedTuple):
+    """What is among the owed and is there already: it stays if what it was made from comes again the same."""
+
+    phase: Phase
+    teacher: str
+    name: str
+    records: int
+    calls: int
+
+
+_OWED = RecordStatus(owed=True)
+
+
+def spared_of(foreseen: Iterable[Node], real: Iterable[Node]) -> Iterator[Spared]:
+    """What of the nodes that were to follow need not be made, since what they follow from is the same."""
+    owed = {node.key: node.calls for node in real if node.owed}
+    for node in foreseen:
+        left = owed.get(node.key)
+        if node.owed and left != node.calls:  # None where it is not owed at all
+            yield Spared(
+                node.phase, node.teacher, node.name, records=int(left is None), calls=node.calls - (left or 0)
+            )
+
+
+class _Maker(NamedTuple):
+    """What one model makes: its name, how its records' ids end, where those that are recorded stand."""
+
+    name: str
+    suffix: str
+    statuses: RecordStatuses
+    part: RoleModel
+
+
+class _Alike:
+    """Of a teacher's items and what follows from them: how many records stand, and how many are made anew."""
+
+    def __init__(self, students: int, judges: int) -> None:
+        self.items = self.labels = self.fresh_items = self.fresh_answers = 0
+        self.answers, self.verdicts = [0] * students, [0] * judges
+
+
+class Walk:
+    """The walk over one task. ``each``: every node that is owed comes by itself, so work can begin."""
+
+    def __init__(self, plan: Plan, setup: TaskSetup, *, each: bool = False) -> None:
+        self._plan = plan
+        self._recorded = plan.recorded
+        self._per_factor = setup.task.evaluation_mode == "per_factor"
+        self._label_recipe = label_recipe(setup.labels) if setup.task.label_attributes else ""
+        self._gathers = not each and not plan.selective
+
+        def makers(phase: Phase, parts: Iterable[RoleModel]) -> list[_Maker]:
+            return [_Maker(p.name, SEPARATOR + p.name, plan.statuses(phase, setup, p), p) for p in parts]
+
+        self._teachers = {maker.name: maker for maker in makers("data_generation", setup.teachers)}
+        self._students = makers("response_collection", setup.students)
+        self._judges = makers("evaluation", setup.judges)
+        self._alike: dict[str, _Alike] = {}
+        self.spared: list[Spared] = []
+        """Of what `of_slot` went over."""
+        self._any_follows = bool(self._recorded.responses) or bool(self._recorded.evaluations)
+
+    # --- items -------------------------------------------------------------------------------
+
+    def of_slot(self, slot: Slot) -> Iterator[Node]:
+        """What is owed, or to be told, of an item and of what follows from it; the rest is in `alike`."""
+        entry, teacher = self._recorded.items.get(slot.id), slot.teacher_name
+        status = SETTLED if slot.teacher is None else self._teachers[teacher].statuses[entry]
+        owed = status.owed and self._left("data_generation", slot.id, teacher)
+        good = (entry is not None and entry.good) or slot.id in self._recorded.assumed
+        if not owed and not good:
+            return  # left as it is, or another model's work: nothing follows from it
+        alike = self._alike.get(teacher)
+        if alike is None:
+            alike = self._alike[teacher] = _Alike(len(self._students), len(self._judges))
+        if owed or status is not SETTLED:
+            yield Node("data_generation", slot.id, teacher, teacher, slot.teacher, status, owed, int(owed))
+        else:
+            alike.items += 1
+        if not owed:
+            yield from self.below_item(slot.id, teacher, never, alike=alike)
+            return
+        if not good and self._any_follows:
+            for student in self._students:
+                self._spare(slot.id + student.suffix, (teacher, student.name), student)
+        if self._gathers:
+            alike.fresh_items += 1
+        else:
+            yield from self.below_item(slot.id, teacher, always, waits=True)
+
+    # --- responses and evaluations -----------------------------------------------------------
+
+    def below_item(
+        self, item: str, teacher: str, anew: Anew, *, waits: bool = False, alike: _Alike | None = None
+    ) -> Iterator[Node]:
+        """What is owed, or to be told, of the answers to an item and of what follows from them."""
+        plan, get = self._plan, self._recorded.responses.get
+        for place, student in enumerate(self._students):
+            key, names = item + student.suffix, (teacher, student.name)
+            entry = get(key)
+            renewed = anew("response_collection", key) or (bool(plan.renewed) and plan.unanswered(item, key))
+            status = student.statuses[None if renewed else entry]
+            owed = status.owed and self._left("response_collection", key, *names)
+            good = entry is not None and entry.good
+            if not owed and not good:
+                continue
+            if owed or status is not SETTLED:
+                part, calls = student.part, int(owed)
+                yield Node(
+                    "response_collection", key, teacher, student.name, part, status, owed, calls, waits
+                )
+            elif alike is not None:
+                alike.answers[place] += 1
+            if not owed:
+                yield from self.below_response(key, names, anew, alike=alike)
+                continue
+            if alike is not None and not good:
+                self._spare(key, names, student)
+            if alike is not None and self._gathers:
+                alike.fresh_answers += 1
+            else:
+                yield from self.below_response(key, names, always, waits=True)
+
+    def below_response(
+        self,
+        response: str,
+        names: tuple[str, str],
+        anew: Anew,
+        *,
+        waits: bool = False,
+        alike: _Alike | None = None,
+    ) -> Iterator[Node]:
+        """What is owed, or to be told, of the judgments of an answer; ``names``: its teacher and student."""
+        plan, teacher, get = self._plan, names[0], self._recorded.evaluations.get
+        renewed = bool(plan.renewed) and response in plan.renewed
+        for place, (name, suffix, statuses, part) in enumerate(self._judges):
+            key = response + suffix
+            entry = None if renewed or (anew is not never and anew("evaluation", key)) else get(key)
+            status = statuses[entry]
+            if status is SETTLED:  # nearly always, in a run that goes on
+                if alike is not None:
+                    alike.verdicts[place] += 1
+                continue
+            owed = status.owed and self._left("evaluation", key, *names, name)
+            if owed or (entry is not None and entry.good):
+                calls = self._calls(status) if owed else 0
+                yield Node("evaluation", key, teacher, name, part, status, owed, calls, waits, entry=entry)
+        if self._label_recipe:
+            key = evaluation_id(response)
+            entry = None if renewed or anew("evaluation", key) else get(key)
+            owed = plan.owes_labels(entry, self._label_recipe)
+            if owed and self._left("evaluation", key, *names, EXACT_MATCH):
+                yield Node("evaluation", key, teacher, EXACT_MATCH, None, _OWED, owed, waits=waits)
+            elif alike is not None and get(key) is not None:
+                alike.labels += 1
+
+    def responses_to(self, item: str) -> list[str]:
+        """The ids of the answers to an item."""
+        return [item + student.suffix for student in self._students]
+
+    def judgments_of(self, response: str) -> list[str]:
+        """The ids of the judgments of an answer, the comparison of its labels among them."""
+        return [*(response + judge.suffix for judge in self._judges), evaluation_id(response)]
+
+    def _left(self, phase: Phase, key: str, *models: str) -> bool:
+        """Whether names and modes leave the record to this run."""
+        return not self._plan.selective or self._plan.asked_for(phase, key, *models)
+
+    def _calls(self, status: RecordStatus) -> int:
+        return len(status.factors) if self._per_factor else 1
+
+    # --- what is alike -----------------------------------------------------------------------
+
+    def alike(self) -> Iterator[Node]:
+        """What was walked over and did not come by itself: one node for all that are alike."""
+        return (node for node in self._counted() if node.records)
+
+    def _counted(self) -> Iterator[Node]:
+        for teacher, counts in self._alike.items():
+            yield self._all("data_generation", teacher, None, SETTLED, counts.items)
+            for student, count in zip(self._students, counts.answers, strict=True):
+                yield self._all("response_collection", teacher, student, SETTLED, count)
+            for judge, count in zip(self._judges, counts.verdicts, strict=True):
+                yield self._all("evaluation", teacher, judge, SETTLED, count)
+            yield self._all("evaluation", teacher, None, SETTLED, counts.labels, EXACT_MATCH)
+            yield from self._fresh(teacher, counts.fresh_items, counts.fresh_answers)
+
+    def _fresh(self, teacher: str, items: int, answers: int) -> Iterator[Node]:
+        """What follows from items and answers that are made anew: all is owed, whatever is recorded."""
+        for student in self._students:
+            yield self._all("response_collection", teacher, student, student.statuses[None], items)
+        answers += items * len(self._students)
+        for judge in self._judges:
+            yield self._all("evaluation", teacher, judge, judge.statuses[None], answers)
+        if self._label_recipe:
+            yield self._all("evaluation", teacher, None, _OWED, answers, EXACT_MATCH)
+
+    def _all(
+        self,
+        phase: Phase,
+        teacher: str,
+        maker: _Maker | None,
+        status: RecordStatus,
+        records: int,
+        name: str = "",
+    ) -> Node:
+        name, part = (maker.name, maker.part) if maker is not None else (name or teacher, None)
+        calls = 0
+        if status.owed and maker is not None:
+            calls = self._calls(status) if phase == "evaluation" else 1
+        return Node(phase, "", teacher, name, part, status, status.owed, calls, status.owed, records)
+
+    def _spare(self, response: str, names: tuple[str, str], student: _Maker) -> None:
+        """Note what is not made where an item, or an answer, that was lost comes again the same."""
+        entry, left = (
+            self._recorded.responses.get(response),
+            self._left("response_collection", response, *names),
+        )
+        if entry is not None and entry.good:
+            if left and student.statuses[entry].owed:
+                return  # it is made again for another reason, and judged again
+            self.spared += [Spared("response_collection", *names, 1, 1)] * left
+        elif not left:
+            return
+        foreseen = self.below_response(response, names, always)
+        self.spared += spared_of(foreseen, self.below_response(response, names, never))
