@@ -21,7 +21,7 @@ from aiohttp.test_utils import TestServer
 from fakes.openai_chat import Answer, fake
 
 from coeval.core.model import ModelSpec
-from coeval.core.records import Message, Request
+from coeval.core.records import Message, Request, SamplingParameters
 from coeval.simulation import SimulatedModel
 
 pytestmark = pytest.mark.slow
@@ -93,7 +93,7 @@ class ParleyHost:
         messages = tuple(Message(turn["by"], turn["text"]) for turn in asked["turns"])
         model = SimulatedModel(ModelSpec(name="m", interface="simulated", model=asked["model"]))
         seed = asked["settings"].pop("seed", None)
-        said = await model.complete(Request(messages, asked["settings"], seed=seed))
+        said = await model.complete(Request(messages, SamplingParameters.of(asked["settings"]), seed=seed))
         await asyncio.sleep(ANSWER_S)
         ended = "limit" if said.truncated else "done"
         usage = {"heard": said.usage.input_tokens, "spoken": said.usage.output_tokens}

@@ -18,7 +18,7 @@ from coeval.benchmarks.benchmark import Item, JudgeSettings
 from coeval.benchmarks.tasks.alpaca_eval import LONG_REPLY, AlpacaEval, chatml
 from coeval.core.errors import AccessDenied
 from coeval.core.model import ModelSpec
-from coeval.core.records import Completion, Message, Request, TokenLogprob
+from coeval.core.records import Completion, Message, Request, SamplingParameters, TokenLogprob
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 
@@ -100,7 +100,7 @@ def test_one_comparison_in_the_published_order(shelf: Shelf) -> None:
             ),
         )
         assert request.top_logprobs == 5
-    assert panel.benchmark.judge_sampling() == {"temperature": 0.0, "max_tokens": 1}
+    assert panel.benchmark.judge_sampling().named() == {"temperature": 0.0, "max_tokens": 1}
 
 
 def test_preferences_become_official_figures(shelf: Shelf) -> None:
@@ -163,7 +163,7 @@ async def met(
     shelf: Shelf, *behaviour: Behaviour, **sampling: Any
 ) -> tuple[AlpacaEval, list[dict[str, Any]]]:
     """The task after meeting a judge on the loopback, and what that judge was sent."""
-    task = AlpacaEval(shelf.settings(judge=JudgeSettings(JUDGE, sampling=sampling)))
+    task = AlpacaEval(shelf.settings(judge=JudgeSettings(JUDGE, SamplingParameters.of(sampling))))
     async with fake(*behaviour) as server:
         spec = ModelSpec(name=JUDGE, interface="vllm", model=JUDGE, base_url=server.url)
         async with Models([spec], NO_KEYS) as models:
@@ -203,7 +203,7 @@ async def test_a_judge_with_log_probabilities_keeps_the_official_way(shelf: Shel
 )
 async def test_a_judge_without_is_asked_in_words_in_both_orders(shelf: Shelf, behaviour: Behaviour) -> None:
     task, _ = await met(shelf, behaviour)
-    assert task.judge_sampling() == {"temperature": 0.0, "max_tokens": LONG_REPLY}
+    assert task.judge_sampling().named() == {"temperature": 0.0, "max_tokens": LONG_REPLY}
     panel = Panel(task, ours)
     requests = panel.requests()
     assert len(requests) == 12

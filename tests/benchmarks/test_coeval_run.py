@@ -173,9 +173,7 @@ def test_a_simulated_model_knows_the_labels_here_as_in_the_run(tmp_path: Path) -
     items = benchmark.items()
     assert [item.labels for item in items] == [{"colour": ["red", "blue"]}] * 8
     asked = SimulatedModel(parse_model_option("sure:skill=1"))
-    answering = RoleModel(
-        name="sure", model="sure", role="student", sampling={}, recipe=Recipe.of({}), seed=7
-    )
+    answering = RoleModel(name="sure", model="sure", role="student", recipe=Recipe.of({}), seed=7)
     asking = Asking({"sure": asked}, retries=0)
     works = [AnswerWork("quiz", answering, asking, item.id, 0, item, weight=1) for item in items]
     answers = {work.item.id: asyncio.run(work.do()) for work in works}

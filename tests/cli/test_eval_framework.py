@@ -83,11 +83,11 @@ def asked(*arguments: object, keys: dict[str, str] | None = None) -> EvalSpec:
 
 def test_the_defaults_are_those_of_the_guide() -> None:
     evaluation = asked("--tasks", "ifeval", "--model", "Qwen3-4B")
-    assert evaluation.sampling == {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "max_tokens": 2048}
+    assert evaluation.sampling.named() == {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "max_tokens": 2048}
     assert evaluation.tested is not None
     assert evaluation.tested.base_url == "http://localhost:8000/v1"
     assert (evaluation.tested.max_concurrency, evaluation.tested.start_concurrency) == (64, 64)
-    assert (evaluation.judge, evaluation.judge_sampling, evaluation.mode) == (None, {}, "all")
+    assert (evaluation.judge, evaluation.judge_sampling.named(), evaluation.mode) == (None, {}, "all")
 
 
 def test_tasks_in_any_form() -> None:
@@ -107,7 +107,7 @@ def test_the_judge_is_like_the_model_where_nothing_else_is_said() -> None:
     assert (judge.name, judge.model, judge.base_url, judge.access_key) == ("m (judge)", "m", other, "key-a")
     assert asked(*mine, "--judge-model", "m").judge is None
     evaluation = asked(*mine, "--judge-model", "j", "--judge-top-k", "5", "--judge-max-tokens", "7")
-    assert evaluation.judge_sampling == {"top_k": 5, "max_tokens": 7}
+    assert evaluation.judge_sampling.named() == {"top_k": 5, "max_tokens": 7}
 
 
 def test_a_known_host_is_asked_with_its_own_key_and_without_what_it_refuses() -> None:
@@ -118,8 +118,8 @@ def test_a_known_host_is_asked_with_its_own_key_and_without_what_it_refuses() ->
     )  # fmt: skip
     assert evaluation.judge is not None
     assert (evaluation.judge.interface, evaluation.judge.access_key) == ("openai", None)
-    assert "top_k" not in asked("--tasks", "ifeval", "--model", "m", "--base-url", openai).sampling
-    given = asked("--tasks", "ifeval", "--model", "m", "--base-url", openai, "--top-k", "3").sampling
+    assert "top_k" not in asked("--tasks", "ifeval", "--model", "m", "--base-url", openai).sampling.named()
+    given = asked("--tasks", "ifeval", "--model", "m", "--base-url", openai, "--top-k", "3").sampling.named()
     assert given["top_k"] == 3
 
 

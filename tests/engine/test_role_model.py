@@ -8,17 +8,17 @@ import msgspec
 import pytest
 
 from coeval.core.model import ModelSpec
-from coeval.core.records import CallId, Message, Request, Role
+from coeval.core.records import CallId, Message, Request, Role, SamplingParameters
 from coeval.engine.role_model import Recipe, RoleModel, differences, own_seed, recipe
 
 SPEC = ModelSpec(name="m", interface="vllm", model="m-1", extra_body={"min_p": 0.1}, options={"skill": 1})
-SAMPLING: dict[str, Any] = {"temperature": 0.5}
+SAMPLING = SamplingParameters(temperature=0.5)
 
 
 def made(
     spec: ModelSpec = SPEC,
     role: Role = "judge",
-    sampling: dict[str, Any] = SAMPLING,
+    sampling: SamplingParameters = SAMPLING,
     system: str | None = "Be fair.",
     template: str = "t",
 ) -> Recipe:
@@ -32,8 +32,8 @@ def made(
         (made(msgspec.structs.replace(SPEC, model="m-2")), ["parameters.model"]),
         (made(msgspec.structs.replace(SPEC, extra_body={"min_p": 0.2})), ["parameters.extra_body"]),
         (made(msgspec.structs.replace(SPEC, options={"skill": 0})), ["parameters.skill"]),
-        (made(sampling={"temperature": 0.6}), ["parameters.temperature (judge)"]),
-        (made(sampling={}), ["parameters.temperature (judge)"]),
+        (made(sampling=SamplingParameters(temperature=0.6)), ["parameters.temperature (judge)"]),
+        (made(sampling=SamplingParameters()), ["parameters.temperature (judge)"]),
         (made(system=None), ["parameters.system_prompt (judge)"]),
         (made(template="other"), ["template"]),
     ],
@@ -75,10 +75,13 @@ def test_a_request_says_whom_it_is_asked_of_and_what_about() -> None:
         ("simulated", {}, 7),
         ("openai", {}, None),
         ("auto", {}, None),
-        ("vllm", {"seed": 1}, None),
+        ("vllm", {"seed": 1, "top_k": 3}, None),
     ],
 )
 def test_our_own_seeds_are_sent_where_they_are_taken_and_none_is_set(
     interface: str, sampling: dict[str, Any], seed: int | None
 ) -> None:
-    assert own_seed(msgspec.structs.replace(SPEC, interface=interface), sampling, 7) == seed
+    assert (
+        own_seed(msgspec.structs.replace(SPEC, interface=interface), SamplingParameters.of(sampling), 7)
+        == seed
+    )

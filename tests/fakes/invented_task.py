@@ -26,7 +26,7 @@ from coeval.benchmarks.task_registry import TASKS
 from coeval.benchmarks.task_row import TaskRow
 from coeval.core.errors import Unparsable
 from coeval.core.model import ModelSpec
-from coeval.core.records import Completion, Message, Request
+from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.engine.progress import Board
 from coeval.models.keys import Keys
 
@@ -43,8 +43,8 @@ class Invented(Benchmark):
     def items(self) -> Sequence[Item]:
         return [Item(f"q{n}", (Message("user", f"Prompt {n}"),)) for n in range(3)]
 
-    def judge_sampling(self) -> dict[str, Any]:
-        return {"temperature": 0.0, "max_tokens": 9}
+    def judge_sampling(self) -> SamplingParameters:
+        return SamplingParameters(temperature=0.0, max_tokens=9)
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         request = Request((Message("user", f"{JUDGING}{answer.response}"),))
@@ -118,7 +118,10 @@ class Bench:
             "judge": spec("judge-1", url),
             "sampling": {"temperature": 0.7, "max_tokens": 99},
         }
-        return EvalSpec(**(given | changes))
+        given |= changes
+        for name in given.keys() & {"sampling", "judge_sampling"}:
+            given[name] = SamplingParameters.of(given[name])
+        return EvalSpec(**given)
 
     async def run(
         self, url: str, *tasks: str, interrupt: asyncio.Event | None = None, **changes: Any

@@ -19,7 +19,7 @@ from fakes.tiny_model import tiny_model
 
 from coeval.core.errors import BadRequest, ModelStopped, ServerFault, UsageError
 from coeval.core.model import ModelSpec
-from coeval.core.records import Completion, Message, Request
+from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.models.keys import Keys
 from coeval.models.local import local_model as local
 from coeval.models.local.local_model import LocalModel
@@ -52,7 +52,9 @@ async def opened(folder: Path, **fields: Any) -> AsyncIterator[LocalModel]:
 
 def asking(text: str, *, seed: int = 1, top: int | None = None, **sampling: Any) -> Request:
     sampling = {"temperature": 1.0, "max_tokens": 12, **sampling}
-    return Request((Message("user", text),), sampling=sampling, seed=seed, top_logprobs=top)
+    return Request(
+        (Message("user", text),), sampling=SamplingParameters.of(sampling), seed=seed, top_logprobs=top
+    )
 
 
 class Bare:
@@ -196,7 +198,9 @@ async def test_more_important_requests_go_first(folder: Path) -> None:
     async with opened(folder, max_concurrency=1) as model:
 
         async def ask(rank: int) -> None:
-            await model.complete(Request((Message("user", "x"),), sampling={"max_tokens": 1}, rank=rank))
+            await model.complete(
+                Request((Message("user", "x"),), sampling=SamplingParameters(max_tokens=1), rank=rank)
+            )
             finished.append(rank)
 
         await asyncio.gather(*map(ask, (0, 1, 2, 0, 2)))
@@ -254,7 +258,9 @@ async def test_prompts_are_written_whatever_the_template(
     tmp_path: Path, template: str | None, tokens: int | None
 ) -> None:
     tiny_model(tmp_path, chat_template=template)
-    request = Request((Message("system", "Be kind"), Message("user", "Tell")), sampling={"max_tokens": 1})
+    request = Request(
+        (Message("system", "Be kind"), Message("user", "Tell")), sampling=SamplingParameters(max_tokens=1)
+    )
     async with opened(tmp_path) as model:
         if tokens is None:
             with pytest.raises(BadRequest, match="chat template"):

@@ -23,7 +23,7 @@ from coeval.core.errors import (
     Unreadable,
 )
 from coeval.core.model import ModelSpec
-from coeval.core.records import Completion, Message, Request, Schema, TokenLogprob, Usage
+from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, TokenLogprob, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.dialect import FieldRejected
@@ -51,8 +51,8 @@ LEVELS = Schema(
 OPEN = Schema("rubric", {"type": "object", "additionalProperties": {"type": "string"}})
 
 
-def ask(**fields: Any) -> Request:
-    return Request(messages=HELLO, **fields)
+def ask(*, sampling: dict[str, Any] | None = None, **fields: Any) -> Request:
+    return Request(messages=HELLO, sampling=SamplingParameters.of(sampling or {}), **fields)
 
 
 async def no_wait(seconds: float) -> None:
@@ -136,6 +136,24 @@ async def test_the_body_is_what_openais_client_sends_for_the_same_call(
     assert ours.path == theirs.path
     assert ours.headers["Authorization"] == theirs.headers["Authorization"]
     assert ours.headers["Content-Type"] == theirs.headers["Content-Type"]
+
+
+def test_parameters_go_by_the_names_of_the_host_and_those_that_only_some_have_as_they_stand() -> None:
+    every = {"temperature": 0, "top_p": 0.9, "top_k": 5, "max_tokens": 7, "stop": "END", "seed": 3}
+    body = sent(ask(sampling={**every, "min_p": 0.1, "user": None}), "mistral")
+    del body["model"], body["messages"], every["seed"]
+    assert body == {**every, "stop": ["END"], "random_seed": 3, "min_p": 0.1}
+    reasoning = sent(ask(sampling={"max_new_tokens": 7, "top_p": None}), model="o3-mini")
+    assert reasoning.keys() - {"model", "messages"} == {"max_completion_tokens"}
+
+
+@pytest.mark.parametrize(
+    "limits", [{"max_completion_tokens": 9, "max_tokens": 5}, {"max_tokens": 5, "max_completion_tokens": 9}]
+)
+def test_what_is_named_as_the_provider_names_it_goes_over_what_is_ours(limits: dict[str, int]) -> None:
+    request = ask(sampling={**limits, "min_p": 0.1}, top_logprobs=5)
+    body = sent(request, model="o3-mini", extra_body={"min_p": 0.2})
+    assert (body["max_completion_tokens"], body["min_p"]) == (9, 0.2)
 
 
 def test_no_seed_is_sent_that_was_not_asked_for_and_the_requests_own_wins() -> None:

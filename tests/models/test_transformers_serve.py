@@ -18,7 +18,7 @@ import pytest
 from fakes.tiny_model import tiny_model
 
 from coeval.core.model import ModelSpec
-from coeval.core.records import Message, Request
+from coeval.core.records import Message, Request, SamplingParameters
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 
@@ -79,7 +79,7 @@ async def test_it_is_asked_like_vllm(served: tuple[str, Path], tmp_path: Path) -
     requests = [
         Request(
             (Message("system", "Be kind"), Message("user", f"Hello {number}")),
-            sampling=sampling,
+            sampling=SamplingParameters.of(sampling),
             seed=number,
             droppable=("top_k",),
         )

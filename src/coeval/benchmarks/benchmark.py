@@ -16,7 +16,7 @@ import msgspec
 
 from coeval.core.good import is_good
 from coeval.core.model import Model
-from coeval.core.records import Completion, Kept, Message, Request
+from coeval.core.records import Completion, Kept, Message, Request, SamplingParameters
 
 __all__ = [
     "Answer",
@@ -79,8 +79,8 @@ class Ask(NamedTuple):
     """One judgment to be made.
 
     ``id`` is ``{item}__{what}``, unique in the task. ``request(attempt)`` builds the messages and
-    what else the judge needs (``top_logprobs``, ``schema``); the runner sets purpose, rank and
-    seed, and the judge's sampling where the request leaves it empty. ``parse`` gives the judgment's
+    what else the judge needs (``top_logprobs``, ``schema``); the runner sets purpose, rank, seed
+    and the judge's sampling. ``parse`` gives the judgment's
     JSON-able value, or raises a `ReplyError` for the judge to be asked again: never a default.
     """
 
@@ -124,7 +124,7 @@ class JudgeSettings(msgspec.Struct, frozen=True):
     """Who judges. ``sampling`` holds the user's own settings, which go over the official ones."""
 
     model: str
-    sampling: dict[str, Any] = {}
+    sampling: SamplingParameters = SamplingParameters()
     is_tested_model: bool = False
 
 
@@ -193,9 +193,9 @@ class Benchmark(ABC):
     def items(self) -> Sequence[Item]:
         """All prompts, in the benchmark's order."""
 
-    def judge_sampling(self) -> dict[str, Any]:
+    def judge_sampling(self) -> SamplingParameters:
         """The official sampling of the judge; the user's settings go over it."""
-        return {}
+        return SamplingParameters()
 
     def judge_template(self) -> str:
         """Everything of the judge's prompt that is the same for all items: part of its recipe."""

@@ -7,6 +7,7 @@ line, so a failed record holds no invented value and an empty answer (``""``) st
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -85,19 +86,60 @@ def _derived(seed: int, key: str, attempt: int) -> int:
     return int.from_bytes(digest, "big") & 0x7FFFFFFF
 
 
+class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """How an answer is drawn. None is not set, and not sent: the provider's own default holds.
+
+    The fields mean the same everywhere, and each dialect translates them. ``rest`` are parameters that some
+    providers have, by their own names: they are laid over the body as they stand, like ``extra_body``.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] | None = None
+    seed: int | None = None
+    rest: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, named: Mapping[str, Any]) -> SamplingParameters:
+        """Parameters by name; ``max_new_tokens`` is ``max_tokens``, and a text to stop at a list of one."""
+        rest = {_SAME_AS.get(name, name): value for name, value in named.items() if value is not None}
+        typed = {name: rest.pop(name) for name in TYPED_PARAMETERS if name in rest}
+        if (stop := typed.get("stop")) is not None:
+            typed["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
+        return cls(**typed, rest=rest)
+
+    def named(self) -> dict[str, Any]:
+        """Those that are set, by name."""
+        typed = {name: value for name in TYPED_PARAMETERS if (value := getattr(self, name)) is not None}
+        return typed | self.rest
+
+    def __or__(self, other: SamplingParameters) -> SamplingParameters:
+        """With those that the other one sets in place of its own."""
+        return self.of(self.named() | other.named())
+
+    def without(self, names: Iterable[str]) -> SamplingParameters:
+        return self.of(self.named() | dict.fromkeys(names))
+
+
+TYPED_PARAMETERS = ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed")
+_SAME_AS = {"max_new_tokens": "max_tokens"}
+
+
 class Request(msgspec.Struct, frozen=True):
     """One question to a model, independent of who answers it.
 
     ``call`` says what it is about; a probe, and what foreign clients ask of simulated models, has none.
-    ``sampling`` holds the role's sampling parameters under their provider's names
-    (``temperature``, ``max_tokens``, …); ``droppable`` names those of them that nobody asked for: a
-    host that does not know one is asked without it. ``rank`` says how far downstream the work stands: where
-    requests wait for the same endpoint, a larger rank is served first. ``labels`` are the attributes
-    that the answer is compared on, with their declared values: simulated models alone are told.
+    ``droppable`` names those parameters of ``sampling`` that nobody asked for: a host that does not know
+    one is asked without it. ``seed`` is the engine's own, and goes before that of ``sampling``. ``rank`` says
+    how far downstream the work stands: where requests wait for the same endpoint, a larger rank is served
+    first. ``labels`` are the attributes that the answer is compared on, with their declared values:
+    simulated models alone are told.
     """
 
     messages: tuple[Message, ...]
-    sampling: dict[str, Any] = {}
+    sampling: SamplingParameters = SamplingParameters()
     schema: Schema | None = None
     purpose: Purpose = "probe"
     call: CallId | None = None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.model import ModelSpec
-from coeval.core.records import CallId, Message, Purpose, Request, Role, Schema
+from coeval.core.records import CallId, Message, Purpose, Request, Role, SamplingParameters, Schema
 from coeval.core.text import canonical, digest, fill
 from coeval.models.catalog import HOSTS
 
@@ -38,11 +38,11 @@ class Recipe(NamedTuple):
 
 
 def recipe(
-    spec: ModelSpec, role: Role, sampling: Mapping[str, Any], system: str | None, others: Mapping[str, Any]
+    spec: ModelSpec, role: Role, sampling: SamplingParameters, system: str | None, others: Mapping[str, Any]
 ) -> Recipe:
     """The recipe of what a model says in ``role``; ``others`` are parts of the asker's own."""
     parts: dict[str, Any] = {"interface": spec.interface, "parameters.model": spec.model}
-    parts |= {f"parameters.{name} ({role})": value for name, value in sampling.items()}
+    parts |= {f"parameters.{name} ({role})": value for name, value in sampling.named().items()}
     parts |= {f"parameters.{name}": value for name, value in spec.options.items() if name not in _NO_PART}
     if spec.extra_body:
         parts["parameters.extra_body"] = spec.extra_body
@@ -71,8 +71,8 @@ class RoleModel:
     name: str
     model: str
     role: Role
-    sampling: dict[str, Any]
     recipe: Recipe
+    sampling: SamplingParameters = field(default_factory=SamplingParameters)
     system: str | None = None
     seed: int | None = None
     sample: int = 0
@@ -102,8 +102,8 @@ class RoleModel:
         )
 
 
-def own_seed(spec: ModelSpec, sampling: Mapping[str, Any], run_seed: int) -> int | None:
+def own_seed(spec: ModelSpec, sampling: SamplingParameters, run_seed: int) -> int | None:
     """``run_seed`` where the engine's own seeds are sent: to hosts that take them, unless the user sets
     one."""
     host = HOSTS.get(spec.interface)  # none for an `auto` that is only counted, not asked
-    return run_seed if host is not None and host.seeds_by_default and "seed" not in sampling else None
+    return run_seed if host is not None and host.seeds_by_default and sampling.seed is None else None

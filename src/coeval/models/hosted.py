@@ -55,7 +55,9 @@ class HostedModel(Model):
     async def complete(self, request: Request) -> Completion:
         schema = request.schema
         structured = schema is not None and schema.name not in self._rejected
-        dropped = self._unknown.intersection(request.droppable, request.sampling) if self._unknown else ()
+        dropped: Collection[str] = ()
+        if self._unknown:
+            dropped = self._unknown.intersection(request.droppable, request.sampling.named())
         sent = _without(request, dropped) if dropped else request
         if request.labels and self._dialect.labels_field in self._unknown:
             sent = msgspec.structs.replace(sent, labels={})
@@ -86,7 +88,7 @@ class HostedModel(Model):
         """Whether a field that was sent may be left out: it holds nothing that the user asked for."""
         if field == self._dialect.labels_field:
             return bool(sent.labels)
-        return field in sent.sampling and field in sent.droppable
+        return field in sent.sampling.named() and field in sent.droppable
 
     def _send(self, request: Request, structured: bool) -> Coroutine[None, None, Answered[Completion]]:
         body = self._dialect.encode(request, self._spec, self._host, structured=structured)
@@ -124,5 +126,4 @@ class HostedModel(Model):
 
 
 def _without(request: Request, names: Collection[str]) -> Request:
-    kept = {name: value for name, value in request.sampling.items() if name not in names}
-    return msgspec.structs.replace(request, sampling=kept)
+    return msgspec.structs.replace(request, sampling=request.sampling.without(names))

@@ -10,14 +10,14 @@ import msgspec
 
 from coeval.core.errors import AskError, CoevalError, ModelStopped, QuotaExhausted
 from coeval.core.model import Model
-from coeval.core.records import Failure, Message, Request
+from coeval.core.records import Failure, Message, Request, SamplingParameters
 
 __all__ = ["ProbeResult", "probe"]
 
 PROBE = Request(
     messages=(Message("user", "Reply with the single word: ok"),),
     # Enough for a model that reasons first; the others stop after a word.
-    sampling={"max_tokens": 256},
+    sampling=SamplingParameters(max_tokens=256),
     purpose="probe",
 )
 

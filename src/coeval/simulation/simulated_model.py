@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from itertools import islice
 from math import log
-from typing import Any
 
 from coeval.core.errors import BadRequest, ServerFault
 from coeval.core.model import Model, ModelSpec
-from coeval.core.records import Completion, Request, TokenLogprob, Usage
+from coeval.core.records import Completion, Request, SamplingParameters, TokenLogprob, Usage
 from coeval.simulation.ask import OfferedChoice, SimulatedAsk
 from coeval.simulation.draws import Draws
 from coeval.simulation.parts import player
@@ -100,23 +99,19 @@ def token_count(characters: int) -> int:
     return max(1, -(-characters // CHARACTERS_PER_TOKEN))
 
 
-def _stopped(text: str, sampling: dict[str, Any]) -> str:
+def _stopped(text: str, sampling: SamplingParameters) -> str:
     """The text up to the first stop sequence that occurs in it."""
-    for name in ("stop", "stop_sequences"):
-        stops = sampling.get(name) or ()
-        for stop in (stops,) if isinstance(stops, str) else stops:
-            if stop:
-                text = text.partition(stop)[0]
+    others = sampling.rest.get("stop_sequences", ())
+    for stop in (*(sampling.stop or ()), *((others,) if isinstance(others, str) else others)):
+        if stop:
+            text = text.partition(stop)[0]
     return text
 
 
-def _limit(sampling: dict[str, Any]) -> int | None:
+def _limit(sampling: SamplingParameters) -> int | None:
     """The answer's limit in tokens, under either of the names that providers use."""
-    for name in ("max_completion_tokens", "max_tokens"):
-        limit = sampling.get(name)
-        if isinstance(limit, int):
-            return max(1, limit)
-    return None
+    limit = sampling.rest.get("max_completion_tokens", sampling.max_tokens)
+    return max(1, limit) if isinstance(limit, int) else None
 
 
 def _told(

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from coeval.core.model import ModelSpec
-from coeval.core.records import Completion, Message, Request
+from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.simulation import SimulatedModel
 
 GRADE = (
@@ -118,7 +118,7 @@ async def preferred(first: str, second: str, **traits: Any) -> float:
     shares = []
     for seed in range(60):
         text = OUTPUTS.format(first=first, second=second)
-        sampling = {"max_tokens": 1}
+        sampling = SamplingParameters(max_tokens=1)
         reply = await ask(judge(**traits), text, seed, top_logprobs=5, sampling=sampling)
         (token,) = reply.logprobs
         assert token.token == reply.text == max(token.top, key=lambda other: token.top[other])

@@ -15,7 +15,7 @@ import pytest
 from coeval.benchmarks.language.text_analysis import Language
 from coeval.benchmarks.tasks.following import check
 from coeval.core.model import ModelSpec
-from coeval.core.records import Message, Request
+from coeval.core.records import Message, Request, SamplingParameters
 from coeval.simulation import SimulatedModel
 from coeval.simulation.marks import read_answer
 
@@ -129,7 +129,7 @@ def student(skill: float) -> SimulatedModel:
 
 
 async def told(model: SimulatedModel, prompt: str, seed: int = 1) -> str:
-    request = Request((Message("user", prompt),), seed=seed, sampling={"max_tokens": 2048})
+    request = Request((Message("user", prompt),), seed=seed, sampling=SamplingParameters(max_tokens=2048))
     return (await model.complete(request)).text
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coeval.core.errors import ServerFault
 from coeval.core.model import ModelSpec
-from coeval.core.records import LEVEL_VALUE, LEVELS, Completion, Message, Request
+from coeval.core.records import LEVEL_VALUE, LEVELS, Completion, Message, Request, SamplingParameters
 from coeval.pipeline import prompts
 from coeval.simulation import SimulatedModel
 from coeval.simulation.draws import Draws
@@ -32,8 +32,9 @@ def simulated(model: str = "sim-large", **options: Any) -> SimulatedModel:
     return SimulatedModel(ModelSpec(name=f"my {model}", interface="simulated", model=model, options=options))
 
 
-def asking(text: str, **changes: Any) -> Request:
-    return msgspec.structs.replace(Request((Message("user", text),), seed=1), **changes)
+def asking(text: str, *, sampling: dict[str, Any] | None = None, **changes: Any) -> Request:
+    how = SamplingParameters.of(sampling or {})
+    return msgspec.structs.replace(Request((Message("user", text),), how, seed=1), **changes)
 
 
 async def test_the_answer_to_one_question_is_the_same_in_every_process() -> None:
@@ -56,7 +57,7 @@ requests = st.builds(
 async def test_sampling_and_purpose_change_nothing(request: Request, temperature: float, rank: int) -> None:
     first = await simulated(malformed_rate=0.3).complete(request)
     changed = msgspec.structs.replace(
-        request, sampling={"temperature": temperature}, purpose="evaluation", rank=rank
+        request, sampling=SamplingParameters(temperature=temperature), purpose="evaluation", rank=rank
     )
     assert await simulated(malformed_rate=0.3).complete(changed) == first
     assert first.usage.input_tokens > 0
@@ -185,7 +186,7 @@ async def test_items_and_answers_go_wrong_as_often_as_they_should() -> None:
     assert REFUSAL in {completion.text for completion in await spoiled(asking("Hello"))}
 
 
-@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "max_new_tokens"])
 async def test_a_token_limit_cuts_the_answer(name: str) -> None:
     whole = await simulated().complete(asking("Hello"))
     cut = await simulated().complete(asking("Hello", sampling={name: 5}))

@@ -25,7 +25,7 @@ def test_auto_takes_the_first_host_with_a_credential(folder: Path, valid: str) -
     large, small = config.models
     assert (large.interface, small.interface) == ("openai", "openrouter")
     assert small.spec().model == "deepseek/deepseek-chat"
-    assert small.sampling("judge") == {"top_p": 1}
+    assert small.sampling("judge").named() == {"top_p": 1}
     direct = resolve_models(load_config("e.yaml"), lambda host: True).models[1]
     assert (direct.interface, direct.spec().model) == ("deepseek", "deepseek-chat")
 

@@ -7,8 +7,6 @@ POST /say  {"model": "m", "turns": [{"by": "user", "text": "Hello"}], "settings"
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from coeval.core.errors import AccessDenied, ModelError, Undecodable
@@ -44,9 +42,7 @@ class ParleyDialect(Dialect):
         return "/say"
 
     def encode(self, request: Request, spec: ModelSpec, _: Host, *, structured: bool = True) -> bytes:  # noqa: ARG002
-        settings: dict[str, Any] = {
-            name: value for name, value in request.sampling.items() if value is not None
-        }
+        settings = request.sampling.named()
         if request.seed is not None:
             settings["seed"] = request.seed
         turns = [{"by": message.role, "text": message.content} for message in request.messages]

@@ -43,8 +43,7 @@ class AnswerWork(ModelWork[Answer]):
         return Request(self.item.messages, labels=self.item.labels)
 
     def read(self, completion: Completion) -> dict[str, Any]:
-        sampling = self.role_model.sampling.items()
-        sent = {name: value for name, value in sampling if name not in completion.dropped}
+        sent = self.role_model.sampling.without(completion.dropped).named()
         return {"response": completion.text or completion.refusal or "", "sampling": sent}
 
     def identity(self) -> dict[str, Any]:

@@ -59,8 +59,9 @@ def _of_judge(task_run: TaskRun) -> Iterator[str]:
         yield "the tested model judged itself; name a judge with --judge-model"
     elif benchmark.official_judge and judge.model != benchmark.official_judge:
         yield f"judged by {judge.model}; published numbers are by {benchmark.official_judge}"
-    if judge.sampling != (official := benchmark.judge_sampling()):
-        names = sorted(n for n in {*judge.sampling, *official} if judge.sampling.get(n) != official.get(n))
+    sampling, official = judge.sampling.named(), benchmark.judge_sampling().named()
+    if sampling != official:
+        names = sorted(n for n in {*sampling, *official} if sampling.get(n) != official.get(n))
         yield f"the judge's sampling is not the official one: {', '.join(names)}"
 
 

@@ -19,7 +19,7 @@ from coeval.benchmarks.task_registry import kind_of
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.plain_file import file_bytes
-from coeval.core.records import Role, sample_seed
+from coeval.core.records import Role, SamplingParameters, sample_seed
 from coeval.core.text import digest
 from coeval.engine.probing import Probing
 from coeval.engine.role_model import Recipe, RoleModel, own_seed, recipe
@@ -55,9 +55,9 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[TaskRequest, ...]
     tested: ModelSpec | None = None
     judge: ModelSpec | None = None
-    sampling: dict[str, Any] = {}
+    sampling: SamplingParameters = SamplingParameters()
     droppable: tuple[str, ...] = ()
-    judge_sampling: dict[str, Any] = {}
+    judge_sampling: SamplingParameters = SamplingParameters()
     mode: Mode = "all"
     seed: int = 0
     num_runs: int = 1
@@ -164,9 +164,7 @@ def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Pat
         if request.responses is not None:
             written = digest(file_bytes(request.responses).decode(errors="replace"))
             made = Recipe.of({"model": settings.model, "responses": written})
-            task_run.tested = RoleModel(
-                name="", model=settings.model, role="student", sampling={}, recipe=made
-            )
+            task_run.tested = RoleModel(name="", model=settings.model, role="student", recipe=made)
             task_run.answers, task_run.given = read_given(request.responses, prompts, items, task_run.tested)
         elif evaluation.mode != "judge" and tested is not None:
             task_run.tested = _role_model(tested, "student", evaluation.sampling, evaluation, task_run, {})
@@ -186,7 +184,7 @@ def judge_model(evaluation: EvalSpec, judging: ModelSpec, task_run: TaskRun) -> 
 def _role_model(
     spec: ModelSpec,
     role: Role,
-    sampling: dict[str, Any],
+    sampling: SamplingParameters,
     evaluation: EvalSpec,
     task_run: TaskRun,
     parts: Mapping[str, Any],

@@ -160,7 +160,7 @@ def _inference(task_run: TaskRun) -> Asked | None:
         return None
     good = [record for record in records if is_good(record)]
     last = (good or records)[-1]
-    asked = task_run.tested.sampling if task_run.tested is not None else {}
+    asked = task_run.tested.sampling.named() if task_run.tested is not None else {}
     if task_run.tested is not None and task_run.tested.recipe.hash == last.recipe:
         made = task_run.tested.recipe
     else:
@@ -172,7 +172,7 @@ def _judge(task_run: TaskRun) -> Asked | None:
     judge, settings = task_run.judge, task_run.benchmark.settings.judge
     if judge is None or settings is None:
         return None
-    asked = _asked(judge.model, judge.sampling, judge.recipe, task_run.recorded_judgments())
+    asked = _asked(judge.model, judge.sampling.named(), judge.recipe, task_run.recorded_judgments())
     return msgspec.structs.replace(asked, is_tested_model=settings.is_tested_model)
 
 

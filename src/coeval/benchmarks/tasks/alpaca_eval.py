@@ -35,7 +35,7 @@ from coeval.core.errors import BadRequest, NotFound, UsageError
 from coeval.core.foreign import convert
 from coeval.core.ids import judgment_id
 from coeval.core.model import Model
-from coeval.core.records import Completion, Message, Request
+from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.core.text import fill
 from coeval.judging.logprobs import answer_logprobs, is_lost_in_reasoning
 from coeval.judging.pairwise import ORDERS, Order, Shown, parse_identifier, shown
@@ -87,8 +87,8 @@ class AlpacaEval(Benchmark):
             for number, record in enumerate(records)
         ]
 
-    def judge_sampling(self) -> dict[str, Any]:
-        return {"temperature": 0.0, "max_tokens": 1 if self.manner == "logprobs" else LONG_REPLY}
+    def judge_sampling(self) -> SamplingParameters:
+        return SamplingParameters(temperature=0.0, max_tokens=1 if self.manner == "logprobs" else LONG_REPLY)
 
     def judge_template(self) -> str:
         return f"{self.manner}\0{self._template}"
@@ -99,7 +99,7 @@ class AlpacaEval(Benchmark):
         A host that has no log-probabilities says so in a 400, or leaves them out. Any other failure
         is raised: every judgment would meet it too.
         """
-        own = self.settings.judge.sampling if self.settings.judge else {}
+        own = self.settings.judge.sampling if self.settings.judge else SamplingParameters()
         request = self._request("Greet me.", Shown("Hello!", "Goodbye."))
         asked = msgspec.structs.replace(request, sampling=self.judge_sampling() | own, purpose="evaluation")
         try:

@@ -41,7 +41,7 @@ from coeval.benchmarks.run.task_folder import file_name
 from coeval.benchmarks.task_registry import ARENA_BENCHMARK, ARENA_FOLDER
 from coeval.core.errors import UsageError
 from coeval.core.ids import judgment_id
-from coeval.core.records import Completion, Message, Request
+from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.core.text import fill
 from coeval.judging.pairwise import ORDERS, Order, parse_label, shown
 
@@ -125,8 +125,8 @@ class ArenaHard(Benchmark):
     def _answers(self, asset: str) -> dict[str, str]:
         return {record["uid"]: _answer_text(record) for record in read_records(self.settings.assets[asset])}
 
-    def judge_sampling(self) -> dict[str, Any]:
-        return {"temperature": 0.0, "max_tokens": 16_000}
+    def judge_sampling(self) -> SamplingParameters:
+        return SamplingParameters(temperature=0.0, max_tokens=16_000)
 
     def judge_template(self) -> str:
         return f"{self._system}\0{self._creative}\0{self._prompt}"

@@ -40,7 +40,16 @@ from coeval.core.errors import Undecodable, Unparsable, UsageError
 from coeval.core.foreign import decode
 from coeval.core.good import by_id, is_good
 from coeval.core.ids import judgment_id
-from coeval.core.records import LEVEL_VALUE, Completion, Datapoint, Level, Message, Request, Schema
+from coeval.core.records import (
+    LEVEL_VALUE,
+    Completion,
+    Datapoint,
+    Level,
+    Message,
+    Request,
+    SamplingParameters,
+    Schema,
+)
 from coeval.core.text import canonical, fill
 from coeval.judging.verdict import parse_level, parse_levels
 from coeval.pipeline.config.load_file import load_config
@@ -117,9 +126,9 @@ class CoevalRun(Benchmark):
         planned = ({*rubric} if factors is None else factors) - {*task.label_attributes}
         return {name: text for name, text in rubric.items() if name in planned}
 
-    def judge_sampling(self) -> dict[str, Any]:
+    def judge_sampling(self) -> SamplingParameters:
         """No scatter, and room for every factor."""
-        return {"temperature": 0.0, "max_tokens": 1024}
+        return SamplingParameters(temperature=0.0, max_tokens=1024)
 
     def judge_template(self) -> str:
         return canonical({task.name: self._template(task) for task in self._config.tasks})

@@ -18,7 +18,7 @@ from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import settle
 from coeval.core.ids import judgment_id
-from coeval.core.records import Completion, Message, Request
+from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.judging.rubric_items import parse_criteria_met
 
 PUBLISHED_EXAMPLES = 5000
@@ -52,9 +52,9 @@ class HealthBench(Benchmark):
         records = read_records(self.settings.assets["healthbench/examples"])
         return [_item(record) for record in records]
 
-    def judge_sampling(self) -> dict[str, Any]:
+    def judge_sampling(self) -> SamplingParameters:
         """Simple-evals' grader: its sampler's default temperature, and 2,048 tokens."""
-        return {"temperature": 0.5, "max_tokens": 2048}
+        return SamplingParameters(temperature=0.5, max_tokens=2048)
 
     def judge_template(self) -> str:
         return self._grader

@@ -22,7 +22,7 @@ from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, 
 from coeval.benchmarks.run.judgment_outcomes import SCALES, Outcomes, mean_metric, metric_of, settle
 from coeval.benchmarks.task_registry import WRITE_EXCEL
 from coeval.core.ids import judgment_id
-from coeval.core.records import Completion, Message, Request
+from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.core.text import fill
 from coeval.judging.criteria import parse_criterion_score
 
@@ -62,8 +62,8 @@ class WritingBench(Benchmark):
         records = read_records(self.settings.assets["writingbench/queries"])
         return [Item(str(record["index"]), (Message("user", record["query"]),), record) for record in records]
 
-    def judge_sampling(self) -> dict[str, Any]:
-        return {"temperature": 1.0, "top_p": 0.95, "max_tokens": 2048}
+    def judge_sampling(self) -> SamplingParameters:
+        return SamplingParameters(temperature=1.0, top_p=0.95, max_tokens=2048)
 
     def judge_template(self) -> str:
         return f"{self._system}\0{self._prompt}"

@@ -16,6 +16,7 @@ from coeval.benchmarks.task_registry import PREFIX, TASKS, kind_of
 from coeval.benchmarks.task_row import TaskOption
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
+from coeval.core.records import SamplingParameters
 from coeval.engine.probing import Probing
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
@@ -25,6 +26,7 @@ Flags = Mapping[str, Any]
 
 LOCAL = "huggingface"
 TOP_K = 20
+_SAMPLING = ("temperature", "top_p", "top_k", "max_tokens")
 _TAKES_TOP_K = frozenset({"vllm", LOCAL, "simulated", "openrouter", "deepinfra"})
 
 
@@ -53,11 +55,7 @@ def evaluation_of(flags: Flags, keys: Keys) -> EvalSpec:
         judge=_judge(flags, tested, keys),
         sampling=_sampling(flags, tested),
         droppable=("top_k",) if flags["top_k"] is None else (),
-        judge_sampling={
-            name: value
-            for name in ("temperature", "top_p", "top_k", "max_tokens")
-            if (value := flags[f"judge_{name}"]) is not None
-        },
+        judge_sampling=SamplingParameters.of({name: flags[f"judge_{name}"] for name in _SAMPLING}),
         mode="inference" if flags["inference_only"] else "judge" if flags["judge_only"] else "all",
         seed=flags["seed"],
         num_runs=flags["num_runs"],
@@ -176,14 +174,11 @@ def _address(url: str | None) -> Address:
     return Address("vllm", url)
 
 
-def _sampling(flags: Flags, tested: ModelSpec | None) -> dict[str, Any]:
-    sampling = {name: flags[name] for name in ("temperature", "top_p")}
+def _sampling(flags: Flags, tested: ModelSpec | None) -> SamplingParameters:
     top_k = flags["top_k"]
     if top_k is None and tested is not None and tested.interface in _TAKES_TOP_K:
         top_k = TOP_K
-    if top_k is not None:
-        sampling["top_k"] = top_k
-    return {**sampling, "max_tokens": flags["max_tokens"]}
+    return SamplingParameters.of({name: flags[name] for name in _SAMPLING} | {"top_k": top_k})
 
 
 def _request(name: str, flags: Flags) -> TaskRequest:

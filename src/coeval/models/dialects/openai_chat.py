@@ -50,14 +50,10 @@ OPENAI_CHAT = OpenAIChat()
 def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
     """The JSON body of a request; ``structured=False`` leaves its schema out.
 
-    A sampling parameter that is None is not sent; ``extra_body`` is laid over the rest.
+    What the provider has besides, and then ``extra_body``, are laid over what is ours.
     """
     body: dict[str, Any] = {"model": spec.model, "messages": request.messages}
-    for name, value in request.sampling.items():
-        if value is not None:
-            body[_field(name, spec, host)] = value
-    if request.seed is not None:
-        body[host.seed_field] = request.seed
+    body |= {name: value for name, value in _drawing(request, spec, host).items() if value is not None}
     if request.top_logprobs is not None:
         body["logprobs"] = True
         body["top_logprobs"] = request.top_logprobs
@@ -67,18 +63,22 @@ def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = 
             body["response_format"] = response_format
     if request.labels and host.takes_labels:
         body[METADATA] = {LABELS_KEY: msgspec.json.encode(request.labels).decode()}
+    body.update(request.sampling.rest)
     body.update(spec.extra_body)
     return msgspec.json.encode(body)
 
 
-def _field(name: str, spec: ModelSpec, host: Host) -> str:
-    match name:
-        case "max_tokens" | "max_new_tokens":
-            return host.output_limit_field(spec.model)
-        case "seed":
-            return host.seed_field
-        case _:
-            return name
+def _drawing(request: Request, spec: ModelSpec, host: Host) -> dict[str, Any]:
+    """The typed parameters by the names of the host; None where one is not set."""
+    sampling = request.sampling
+    return {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        host.output_limit_field(spec.model): sampling.max_tokens,
+        "stop": sampling.stop,
+        host.seed_field: sampling.seed if request.seed is None else request.seed,
+    }
 
 
 def _response_format(request: Request, schema: Schema, host: Host) -> msgspec.Raw | dict[str, str] | None:

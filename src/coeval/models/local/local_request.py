@@ -10,7 +10,7 @@ import msgspec
 
 from coeval.core.errors import BadRequest, Misshapen, ModelError
 from coeval.core.foreign import convert
-from coeval.core.records import Completion, Message, Request, TokenLogprob, Usage
+from coeval.core.records import TYPED_PARAMETERS, Completion, Message, Request, TokenLogprob, Usage
 from coeval.core.text import split_reasoning
 
 __all__ = ["Drawing", "Ended", "Engine", "LocalRequest", "Prompt", "completion", "drawing", "prompt"]
@@ -28,7 +28,7 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
     temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     top_k: int | None = None
-    most_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
     top: int | None = None
@@ -69,35 +69,21 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-_KNOWN = {
-    "max_tokens",
-    "max_new_tokens",
-    "max_completion_tokens",
-    "seed",
-    "stop",
-    "temperature",
-    "top_k",
-    "top_p",
-}
+_KNOWN = {*TYPED_PARAMETERS, "max_completion_tokens", "max_new_tokens"}
 
 
 def drawing(request: Request) -> Drawing:
     """How an answer to the request is drawn. Raises BadRequest for parameters that it cannot heed."""
-    given = {name: value for name, value in request.sampling.items() if value is not None}
-    strange = sorted(given.keys() - _KNOWN)
+    wanted = request.sampling.named()
+    strange = sorted(wanted.keys() - _KNOWN)
     if strange:
         raise BadRequest(
             f"a local model does not know {', '.join(strange)}; known: {', '.join(sorted(_KNOWN))}"
         )
-    wanted = {
-        "temperature": given.get("temperature"),
-        "top_p": given.get("top_p"),
-        "top_k": given.get("top_k"),
-        "most_tokens": next((given[name] for name in sorted(given) if name.startswith("max_")), None),
-        "seed": request.seed if request.seed is not None else given.get("seed"),
-        "stop": (given["stop"],) if isinstance(given.get("stop"), str) else tuple(given.get("stop", ())),
-        "top": request.top_logprobs,
-    }
+    wanted["max_tokens"] = wanted.pop("max_completion_tokens", request.sampling.max_tokens)
+    wanted["top"] = request.top_logprobs
+    if request.seed is not None:
+        wanted["seed"] = request.seed
     try:
         return convert(wanted, Drawing)
     except Misshapen as error:
@@ -130,7 +116,7 @@ class Prompt(NamedTuple):
 def prompt(tokenizer: Any, local_request: LocalRequest, context: int | None) -> Prompt:
     """Raises BadRequest where the prompt cannot be written, or fills the model's context."""
     tokens = _encoded(tokenizer, local_request.request.messages)
-    limit = local_request.drawing.most_tokens or USUAL_TOKENS
+    limit = local_request.drawing.max_tokens or USUAL_TOKENS
     if context is None:
         return Prompt(local_request, tokens, limit)
     if len(tokens) >= context:

@@ -6,13 +6,13 @@ Rules that need more than one key (V-01 …) live in ``rules``; reading YAML wit
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from coeval.core.html_table import html_table
 from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
-from coeval.core.records import Role
+from coeval.core.records import Role, SamplingParameters
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.values import (
     ENDPOINT_KEYS,
@@ -113,11 +113,11 @@ class ModelConfig(Section):
             options={key: value for key, value in ours.items() if key in known_here},
         )
 
-    def sampling(self, role: Role) -> dict[str, Any]:
+    def sampling(self, role: Role) -> SamplingParameters:
         """The provider's parameters for a role: ``parameters`` under ``role_parameters``, less ours."""
         merged = self.parameters | self.role_parameters.get(role, {})
         ours = ENDPOINT_KEYS | {"system_prompt"} | OPTIONS.get(self.interface, frozenset())
-        return {key: value for key, value in merged.items() if key not in ours}
+        return SamplingParameters.of({key: value for key, value in merged.items() if key not in ours})
 
     def system_prompt(self, role: Role) -> str | None:
         merged = self.parameters | self.role_parameters.get(role, {})

@@ -13,7 +13,7 @@ from uuid import uuid4
 import msgspec
 
 from coeval.core.foreign import decoder
-from coeval.core.records import Completion, Message, Request, Schema, TokenLogprob
+from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, TokenLogprob
 from coeval.simulation.server.asked_for import (
     JSON_MODE,
     ROLES,
@@ -106,16 +106,12 @@ class ChatBody(msgspec.Struct):
 
     def request(self) -> Request:
         """The request that a client of ours would have made of the body."""
-        sampling = {
-            "max_tokens": self.max_tokens,
-            "max_completion_tokens": self.max_completion_tokens,
-            "stop": self.stop,
-        }
+        sampling = {"max_tokens": self.max_completion_tokens or self.max_tokens, "stop": self.stop}
         schema = self.response_format.schema() if self.response_format else None
         function = self.called()
         return Request(
             messages=tuple(Message(ROLES[message.role], message.text()) for message in self.messages),
-            sampling={name: value for name, value in sampling.items() if value is not None},
+            sampling=SamplingParameters.of(sampling),
             schema=arguments_schema(function) if function else schema,
             seed=self.seed,
             labels=labels_of(self.metadata),

@@ -10,7 +10,7 @@ from uuid import uuid4
 import msgspec
 
 from coeval.core.foreign import decoder
-from coeval.core.records import Completion, Message, Request, TokenLogprob
+from coeval.core.records import Completion, Message, Request, SamplingParameters, TokenLogprob
 from coeval.simulation.draws import Draws
 from coeval.simulation.server.asked_for import Count, Stops, usage_body
 from coeval.simulation.server.events import Timed, tokens
@@ -45,7 +45,7 @@ class CompletionsBody(msgspec.Struct):
         """
         prompts = [self.prompt] if isinstance(self.prompt, str) else self.prompt
         limit = DEFAULT_LIMIT if self.max_tokens is None else self.max_tokens
-        sampling: dict[str, Any] = {"max_tokens": limit} | ({"stop": self.stop} if self.stop else {})
+        sampling = SamplingParameters.of({"max_tokens": limit, "stop": self.stop})
         if len(prompts) * (self.n or 1) > MOST_ANSWERS:
             raise Refusal(f"prompt and n ask for more than {MOST_ANSWERS:,} answers at once", param="prompt")
         made = []

@@ -13,7 +13,7 @@ from uuid import uuid4
 import msgspec
 
 from coeval.core.foreign import decoder
-from coeval.core.records import Completion, Message, Request, Schema
+from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema
 from coeval.simulation.server.asked_for import (
     JSON_MODE,
     ROLES,
@@ -108,7 +108,7 @@ class ResponsesBody(msgspec.Struct):
         function = self.called()
         return Request(
             messages=tuple(messages),
-            sampling={"max_tokens": self.max_output_tokens} if self.max_output_tokens else {},
+            sampling=SamplingParameters(max_tokens=self.max_output_tokens),
             schema=arguments_schema(function) if function else self._schema(),
             seed=self.seed,
         )
