@@ -53,7 +53,7 @@ def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = 
     What the provider has besides, and then ``extra_body``, are laid over what is ours.
     """
     body: dict[str, Any] = {"model": spec.model, "messages": request.messages}
-    body |= {name: value for name, value in _drawing(request, spec, host).items() if value is not None}
+    _draw(body, request, spec, host)
     if request.top_logprobs is not None:
         body["logprobs"] = True
         body["top_logprobs"] = request.top_logprobs
@@ -68,17 +68,22 @@ def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = 
     return msgspec.json.encode(body)
 
 
-def _drawing(request: Request, spec: ModelSpec, host: Host) -> dict[str, Any]:
-    """The typed parameters by the names of the host; None where one is not set."""
+def _draw(body: dict[str, Any], request: Request, spec: ModelSpec, host: Host) -> None:
+    """Put in the typed parameters, by the names of the host."""
     sampling = request.sampling
-    return {
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        host.output_limit_field(spec.model): sampling.max_tokens,
-        "stop": sampling.stop,
-        host.seed_field: sampling.seed if request.seed is None else request.seed,
-    }
+    if sampling.temperature is not None:
+        body["temperature"] = sampling.temperature
+    if sampling.top_p is not None:
+        body["top_p"] = sampling.top_p
+    if sampling.top_k is not None:
+        body["top_k"] = sampling.top_k
+    if sampling.max_tokens is not None:
+        body[host.output_limit_field(spec.model)] = sampling.max_tokens
+    if sampling.stop is not None:
+        body["stop"] = sampling.stop
+    seed = sampling.seed if request.seed is None else request.seed
+    if seed is not None:
+        body[host.seed_field] = seed
 
 
 def _response_format(request: Request, schema: Schema, host: Host) -> msgspec.Raw | dict[str, str] | None:
