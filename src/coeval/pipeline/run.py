@@ -225,17 +225,17 @@ def _sum_up(start: Begun, plan: Plan, found: PlanCount) -> None:
     if start.blocked:
         setups = [build_setup(running.config, task, UNKNOWN) for task in start.blocked]
         blocked = count_plan(make_plan(running.config, running.options, setups, Recorded()))
-        for place, tally in blocked.tallies.items():
-            found.tally(*place).planned += tally.planned
+        for place, count in blocked.by_model.items():
+            found.of(*place).planned += count.planned
         if not summary.interrupted:
             names = ", ".join(task.name for task in start.blocked)
             summary.notes.append(f"phases 1–2 are not finished for {names}: nothing could follow from them")
     for phase in PHASES:
-        count, outcome = running.board.phases[phase], summary.phases[phase]
-        outcome.planned = found.total(phase).planned if phase in FLOWING else count.owed
-        outcome.recorded = count.recorded
-        outcome.made, outcome.incomplete = count.done, count.lacking
-        outcome.failed, outcome.gaps = count.failed, count.gaps
+        seen, outcome = running.board.phases[phase], summary.phases[phase]
+        outcome.planned = found.total(phase).planned if phase in FLOWING else seen.owed
+        outcome.recorded = seen.recorded
+        outcome.made, outcome.incomplete = seen.done, seen.lacking
+        outcome.failed, outcome.gaps = seen.failed, seen.gaps
         log.info("%s: %d planned, %d made, %d missing", phase, outcome.planned, outcome.made, outcome.missing)
     items = summary.phases["data_generation"]
     items.unsupplied = found.unsupplied

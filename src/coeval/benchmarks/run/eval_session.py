@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from coeval.benchmarks.benchmark import Answer, Judgment
 from coeval.benchmarks.run.benchmark_works import RETRIES, AnswerWork, JudgmentWork
@@ -20,6 +21,7 @@ from coeval.engine.role_model import RoleModel
 from coeval.engine.session import Session
 from coeval.engine.waiting import unless_interrupted
 from coeval.engine.work import Work
+from coeval.engine.work_counts import ModelCount, WorkCounts
 
 log = logging.getLogger("coeval")
 
@@ -64,23 +66,19 @@ class EvalSession:
         Draining
             somebody interrupted it meanwhile.
         """
-        owing = [self._owing(task_run) for task_run in self._task_runs]
-        await probe_models(self._session, self._evaluation.probing, frozenset().union(*owing))
+        counts = work_counts([self._owed(task_run) for task_run in self._task_runs])
+        await probe_models(self._session, self._evaluation.probing, counts.owing())
         met: set[int] = set()  # the samples of a task share their benchmark
-        for task_run, models in zip(self._task_runs, owing, strict=True):
+        for task_run in self._task_runs:
             judge = task_run.judge
-            if judge is not None and judge.name in models and id(task_run.benchmark) not in met:
+            if judge is None or id(task_run.benchmark) in met:
+                continue
+            if counts.total(task=task_run.label, model=judge.name).owed:
                 met.add(id(task_run.benchmark))
                 meeting = self._introduce(task_run, judge)
                 await unless_interrupted(meeting, self._session.context.interrupt, "nothing was asked")
         for task_run in self._task_runs:
             self._settle_judge(task_run)
-
-    def _owing(self, task_run: TaskRun) -> set[str]:
-        """The models that the task_run has something to ask, a judge of answers to come among them."""
-        answers, judgments = self._answers(task_run), self._judgments(task_run)
-        judging = {task_run.judge.name} if task_run.judge is not None and (answers or judgments) else set()
-        return judging | {work.model for work in answers}
 
     async def _introduce(self, task_run: TaskRun, judge: RoleModel) -> None:
         try:
@@ -112,30 +110,26 @@ class EvalSession:
                 self._session.board.cut_off(task_run.judging, to_come)
 
     async def _works(self) -> AsyncIterator[Work]:
-        owed: list[Sequence[Work]] = []
+        owed = [self._owed(task_run) for task_run in self._task_runs]
+        counts = work_counts(owed)
         for task_run in self._task_runs:
-            answers, judgments = self._answers(task_run), self._judgments(task_run)
-            self._expect(task_run.label, len(task_run.items) - len(answers), len(answers))
-            to_come = sum(task_run.judgments_to_come(work.item) for work in answers)
-            self._expect(task_run.judging, len(task_run.wanted) - len(judgments), len(judgments) + to_come)
-            owed += [judgments, answers]
-        for works in owed:
+            self._expect(task_run.label, counts.total("response_collection", task=task_run.label))
+            self._expect(task_run.judging, counts.total("evaluation", task=task_run.label))
+        for of_task in owed:
+            works: Sequence[Work] = (*of_task.judgments, *of_task.answers)
             for work in works:
                 yield work
                 await asyncio.sleep(0)
 
-    def _expect(self, phase: str, recorded: int, owed: int) -> None:
-        self._session.board.expect(phase, recorded=recorded, owed=owed, calls=Calls(owed, owed))
+    def _expect(self, phase: str, count: ModelCount) -> None:
+        recorded, calls = count.planned - count.owed, Calls(count.calls, count.calls)
+        self._session.board.expect(phase, recorded=recorded, owed=count.owed, calls=calls)
 
-    def _answers(self, task_run: TaskRun) -> list[AnswerWork]:
-        if task_run.given is not None or task_run.tested is None:
-            return []
-        return task_run.answer_works(self._asking)
-
-    def _judgments(self, task_run: TaskRun) -> list[JudgmentWork]:
-        if task_run.judge is None:
-            return []
-        return task_run.judgment_works(self._asking, task_run.items)
+    def _owed(self, task_run: TaskRun) -> Owed:
+        asks = task_run.given is None and task_run.tested is not None
+        answers = task_run.answer_works(self._asking) if asks else []
+        judgments = [] if task_run.judge is None else task_run.judgment_works(self._asking, task_run.items)
+        return Owed(task_run, answers, judgments)
 
     def _keep(self, work: Work, record: Kept) -> None:
         task_run = self._owner[work.phase]
@@ -155,6 +149,29 @@ class EvalSession:
         if is_good(task_run.answers[work.item.id]):
             self._session.board.correct(task_run.judging, len(works) - task_run.judgments_to_come(work.item))
         return works
+
+
+class Owed(NamedTuple):
+    """What a task has to ask for now; judgments of answers to come are not among it."""
+
+    task_run: TaskRun
+    answers: Sequence[AnswerWork]
+    judgments: Sequence[JudgmentWork]
+
+
+def work_counts(owed: Iterable[Owed]) -> WorkCounts:
+    """What is planned and owed of each task, by model, judgments of answers to come among it."""
+    counts = WorkCounts()
+    for task_run, answers, judgments in owed:
+        tested = task_run.tested.name if task_run.tested is not None else ""
+        count = counts.of("response_collection", task_run.label, tested)
+        count.planned, count.owed, count.calls = len(task_run.items), len(answers), len(answers)
+        if task_run.judge is not None:
+            to_come = sum(task_run.judgments_to_come(work.item) for work in answers)
+            count = counts.of("evaluation", task_run.label, task_run.judge.name)
+            count.planned = len(task_run.wanted) + to_come
+            count.owed = count.calls = len(judgments) + to_come
+    return counts
 
 
 def owners(task_runs: Iterable[TaskRun]) -> dict[str, TaskRun]:
