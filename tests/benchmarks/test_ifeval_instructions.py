@@ -9,6 +9,7 @@ import pytest
 from coeval.benchmarks.language.text_analysis import Language
 from coeval.benchmarks.tasks.following import check
 from coeval.benchmarks.tasks.ifeval.ifeval_instructions import INSTRUCTIONS
+from coeval.benchmarks.tasks.instruction import Instruction, PlainInstruction
 
 GERMAN = "Der Fluss trat über die Ufer und die Brücke war nicht mehr zu sehen."
 ENGLISH = "the run_flow rose over its banks and the bridge could no longer be seen from here."
@@ -215,3 +216,16 @@ def test_not_followed(kind: str, kwargs: dict[str, Any], response: str, language
 def test_there_are_25_types_and_each_is_tried() -> None:
     assert len(INSTRUCTIONS) == 25
     assert {kind for kind, *_ in CASES} == {instruction.id for instruction in INSTRUCTIONS}
+
+
+def test_a_type_that_says_not_what_it_asks_for_cannot_be_made() -> None:
+    class Silent(Instruction, frozen=True):
+        id = "silent"
+
+    class Plain(PlainInstruction, frozen=True):
+        id = "plain"
+
+    with pytest.raises(TypeError, match="follows"):
+        Silent()  # type: ignore[abstract]
+    with pytest.raises(TypeError, match="holds"):
+        Plain()  # type: ignore[abstract]

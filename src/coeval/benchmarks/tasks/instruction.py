@@ -8,6 +8,7 @@ published with the papers, quirks included, because scores are compared with pub
 from __future__ import annotations
 
 import string
+from abc import ABCMeta, abstractmethod
 from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -21,21 +22,31 @@ PUNCTUATION_AND_BLANK = PUNCTUATION + " "
 Relation: TypeAlias = Literal["less than", "at least"]
 
 
-class Instruction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One verifiable instruction; its fields are the arguments the data gives under these names.
+class _AbstractStruct(msgspec.StructMeta, ABCMeta):
+    """Of a struct with abstract methods."""
 
-    A type says what it asks for in `holds`, or in `follows` if it takes knowledge of English.
-    """
+
+class Instruction(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=_AbstractStruct
+):
+    """One verifiable instruction; its fields are the arguments the data gives under these names."""
 
     id: ClassVar[str] = ""
 
-    def follows(self, response: str, language: Language) -> bool:  # noqa: ARG002 - for those who override it
+    @abstractmethod
+    def follows(self, response: str, language: Language) -> bool:
         """Whether ``response``, which is not blank, follows the instruction."""
-        return self.holds(response)
 
+
+class PlainInstruction(Instruction, frozen=True):
+    """One that takes no knowledge of English."""
+
+    @abstractmethod
     def holds(self, response: str) -> bool:
-        """The same, of the characters alone."""
-        raise NotImplementedError
+        """Whether a response that is not blank follows the instruction."""
+
+    def follows(self, response: str, _: Language) -> bool:
+        return self.holds(response)
 
 
 def compare(count: int, relation: Relation, bound: int) -> bool:

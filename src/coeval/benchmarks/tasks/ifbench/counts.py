@@ -9,6 +9,7 @@ from coeval.benchmarks.tasks.instruction import (
     PUNCTUATION_AND_BLANK,
     WITHOUT_PUNCTUATION,
     Instruction,
+    PlainInstruction,
 )
 
 
@@ -23,7 +24,7 @@ class WordCountRange(Instruction, frozen=True):
         return self.min_words <= len(language.word_runs(response)) <= self.max_words
 
 
-class UniqueWordCount(Instruction, frozen=True):
+class UniqueWordCount(PlainInstruction, frozen=True):
     """ "Use at least {N} unique words in the response.": what stands between blanks, without case and
     outer punctuation; a chunk of nothing but punctuation is a word like another."""
 
@@ -35,7 +36,7 @@ class UniqueWordCount(Instruction, frozen=True):
         return len(unique) >= self.N
 
 
-class Conjunctions(Instruction, frozen=True):
+class Conjunctions(PlainInstruction, frozen=True):
     """ "Use at least {small_n} different coordinating conjunctions in the response."
 
     They differ as they are written: "and", "And" and "and," are three.
@@ -62,7 +63,7 @@ NAMES = frozenset(_LISTED_NAMES.split())
 """The names that the instruction lists."""
 
 
-class PersonNames(Instruction, frozen=True):
+class PersonNames(PlainInstruction, frozen=True):
     """ "Mention at least {N} different person names in the response, from this list of person names":
     whole words, in this case of letters."""
 
@@ -73,7 +74,7 @@ class PersonNames(Instruction, frozen=True):
         return len(NAMES & set(re.findall(r"\w+", response))) >= self.N
 
 
-class Numbers(Instruction, frozen=True):
+class Numbers(PlainInstruction, frozen=True):
     """ "Include exactly {N} numbers in the response.": runs of digits once all punctuation is taken
     out, so 1,000 and 3.14 are one number each, and so is the 3 of 3rd."""
 
@@ -84,7 +85,7 @@ class Numbers(Instruction, frozen=True):
         return len(re.findall(r"\d+", response.translate(WITHOUT_PUNCTUATION))) == self.N
 
 
-class Pronouns(Instruction, frozen=True):
+class Pronouns(PlainInstruction, frozen=True):
     """ "The response should include at least {N} pronouns.": those of `PRONOUNS`; she/her is two."""
 
     id = "count:pronouns"
@@ -107,7 +108,7 @@ PRONOUNS = frozenset(f"{_PERSONAL} {_POINTING_AND_ASKING} {_INDEFINITE}".split()
 """Words that are nothing else, or mostly, so not "one", "some" or "each"."""
 
 
-class Punctuation(Instruction, frozen=True):
+class Punctuation(PlainInstruction, frozen=True):
     """ "Use every standard punctuation mark at least once, including semicolons, colons, and the
     interrobang (?!).": the marks of the interrobang do not stand for a ? and a !."""
 
@@ -123,7 +124,7 @@ class Punctuation(Instruction, frozen=True):
         return all(mark in others for mark in ".,!?;:")
 
 
-class KeywordsMultiple(Instruction, frozen=True):
+class KeywordsMultiple(PlainInstruction, frozen=True):
     """ "Include keyword {keyword1} once in your response, keyword {keyword2} twice in your response,
     keyword {keyword3} three times, keyword {keyword4} five times, and keyword {keyword5} seven
     times.": exactly so often, in any case, inside other words too."""
@@ -145,7 +146,7 @@ class KeywordsMultiple(Instruction, frozen=True):
 _JAPANESE = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
 
 
-class WordsJapanese(Instruction, frozen=True):
+class WordsJapanese(PlainInstruction, frozen=True):
     """ "Every {N}th word of your response must be in Japanese.": each N-th chunk between blanks holds a
     kana or a Chinese character, unless it is punctuation or a number."""
 

@@ -9,10 +9,15 @@ import unicodedata
 from itertools import islice, pairwise
 
 from coeval.benchmarks.language.text_analysis import Language
-from coeval.benchmarks.tasks.instruction import PUNCTUATION_AND_BLANK, WITHOUT_PUNCTUATION, Instruction
+from coeval.benchmarks.tasks.instruction import (
+    PUNCTUATION_AND_BLANK,
+    WITHOUT_PUNCTUATION,
+    Instruction,
+    PlainInstruction,
+)
 
 
-class Multiples(Instruction, frozen=True):
+class Multiples(PlainInstruction, frozen=True):
     """ "Count from 10 to 50 but only print multiples of 7.": these are all the numbers there are."""
 
     id = "custom:multiples"
@@ -21,7 +26,7 @@ class Multiples(Instruction, frozen=True):
         return re.findall(r"\d+", response) == ["14", "21", "28", "35", "42", "49"]
 
 
-class McqCountLength(Instruction, frozen=True):
+class McqCountLength(PlainInstruction, frozen=True):
     """ "Generate 4 multiple choice questions with 5 options each about "20th century art history". Each
     question should start with the label "Question". The questions should get progressively longer. Do
     not provide an explanation.": the text before the options grows, the options are lettered."""
@@ -50,7 +55,7 @@ def _question(text: str) -> tuple[int, int]:
     return len(asked.strip()), len(places)
 
 
-class ReverseNewline(Instruction, frozen=True):
+class ReverseNewline(PlainInstruction, frozen=True):
     """ "List the countries of Africa in reverse alphabetical order, each on a new line.": from the line
     of Zimbabwe on, at least 52 lines, in that order."""
 
@@ -70,7 +75,7 @@ def _plain(text: str) -> str:
     return letters.strip().strip(PUNCTUATION_AND_BLANK).lower()
 
 
-class WordReverse(Instruction, frozen=True):
+class WordReverse(PlainInstruction, frozen=True):
     """ "What animal is the national symbol of the US? Respond to this query, but make your sentence in
     reverse order of what it should be, per word."."""
 
@@ -81,7 +86,7 @@ class WordReverse(Instruction, frozen=True):
         return "eagle bald" in " ".join(words)
 
 
-class CharacterReverse(Instruction, frozen=True):
+class CharacterReverse(PlainInstruction, frozen=True):
     """ "What animal is the national symbol of the US? Respond to this query, but make your sentence in
     reverse order of what it should be, per letter."."""
 
@@ -109,7 +114,7 @@ _CAPITALS = (
 )
 
 
-class EuropeanCapitalsSort(Instruction, frozen=True):
+class EuropeanCapitalsSort(PlainInstruction, frozen=True):
     """ "Give me the names of all capital cities of european countries whose latitude is higher than than
     45 degrees? List the capital cities without country names, separated by commas, sorted by latitude,
     from highest to lowest.": the published list, accents aside; Kyiv may stand in its place."""
@@ -135,7 +140,7 @@ def _rows(text: str, delimiter: str = ",") -> list[list[str]]:
         return []
 
 
-class CsvCity(Instruction, frozen=True):
+class CsvCity(PlainInstruction, frozen=True):
     """ "Generate CSV data: The column names are ["ID", "Country", "City", "Year", "Count"], the data
     should be comma delimited. Please generate 7 rows."."""
 
@@ -148,7 +153,7 @@ class CsvCity(Instruction, frozen=True):
         return complete and [name.strip() for name in header] == ["ID", "Country", "City", "Year", "Count"]
 
 
-class CsvSpecialCharacter(Instruction, frozen=True):
+class CsvSpecialCharacter(PlainInstruction, frozen=True):
     """ "Generate CSV data: The column names are ["ProductID", "Category", "Brand", "Price", "Stock"], the
     data should be comma delimited. Please generate 14 rows. Add one field which contains a special
     character and enclose it in double quotes."."""
@@ -168,7 +173,7 @@ def _is_quoted_special(field: str) -> bool:
     return line.startswith('"') and re.search(r"[^\w\s]", line[1 : line.rfind('"')]) is not None
 
 
-class CsvQuotes(Instruction, frozen=True):
+class CsvQuotes(PlainInstruction, frozen=True):
     """ "Generate CSV data: The column names are ["StudentID", "Subject", "Grade", "Semester", "Score"],
     the data should be tab delimited. Please generate 3 rows and enclose each single field in double
     quotes."."""
@@ -186,7 +191,7 @@ class CsvQuotes(Instruction, frozen=True):
 _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
-class DateFormatList(Instruction, frozen=True):
+class DateFormatList(PlainInstruction, frozen=True):
     """ "List the start dates of all the battles Napoleon fought separated by commas, use the following
     date format: YYYY-MM-DD. Do not provide an explanation.": dates of his lifetime."""
 

@@ -12,12 +12,13 @@ from coeval.benchmarks.tasks.instruction import (
     PUNCTUATION_AND_BLANK,
     WITHOUT_PUNCTUATION,
     Instruction,
+    PlainInstruction,
 )
 
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 
 
-class Parentheses(Instruction, frozen=True):
+class Parentheses(PlainInstruction, frozen=True):
     """ "Nest parentheses (and [brackets {and braces}]) at least 5 levels deep.": five or more opened,
     and the innermost closed by its own kind; a wrong closing begins anew."""
 
@@ -37,7 +38,7 @@ class Parentheses(Instruction, frozen=True):
         return False
 
 
-class Quotes(Instruction, frozen=True):
+class Quotes(PlainInstruction, frozen=True):
     """ "Include quotes within quotes within quotes, at least 3 levels deep, alternating between double
     quotes and single quotes.": three closed again from the deepest level reached."""
 
@@ -57,7 +58,7 @@ class Quotes(Instruction, frozen=True):
         return False
 
 
-class QuoteUnquote(Instruction, frozen=True):
+class QuoteUnquote(PlainInstruction, frozen=True):
     """ "Every quoted phrase must be followed by an unquoted explanation.": no quote right behind a
     quote, and none at the end (digits and punctuation aside)."""
 
@@ -70,7 +71,7 @@ class QuoteUnquote(Instruction, frozen=True):
         return '""' not in text and not ends.endswith('"')
 
 
-class AnswerOptions(Instruction, frozen=True):
+class AnswerOptions(PlainInstruction, frozen=True):
     """ "Answer with one of the following options: {options}. Do not give any explanation."
 
     Words may differ in case and outer punctuation; of a list of letters one must stand as written.
@@ -88,7 +89,7 @@ class AnswerOptions(Instruction, frozen=True):
         return any(option.strip(PUNCTUATION_AND_BLANK).lower() == answer for option in options)
 
 
-class Newline(Instruction, frozen=True):
+class Newline(PlainInstruction, frozen=True):
     """ "Write each word on a new line.": as many lines as words, once punctuation is taken out."""
 
     id = "format:newline"
@@ -98,7 +99,7 @@ class Newline(Instruction, frozen=True):
         return sum(line != "" for line in text.split("\n")) == len(text.split())
 
 
-class LineIndent(Instruction, frozen=True):
+class LineIndent(PlainInstruction, frozen=True):
     """ "Create stairs by incrementally indenting each new line.": each line that is not blank begins
     with more blanks than the one before."""
 
@@ -110,7 +111,7 @@ class LineIndent(Instruction, frozen=True):
         return all(after > before for before, after in itertools.pairwise(indents))
 
 
-class List(Instruction, frozen=True):
+class List(PlainInstruction, frozen=True):
     """ "Answer with a list of items, instead of bullet points use {sep}.": it stands at least twice."""
 
     id = "format:list"
@@ -120,7 +121,7 @@ class List(Instruction, frozen=True):
         return response.count(self.sep) >= 2
 
 
-class Thesis(Instruction, frozen=True):
+class Thesis(PlainInstruction, frozen=True):
     """ "Each section must begin with a thesis statement in italics, use HTML to indicate the italics.":
     there is one, not blank, and text behind it."""
 
@@ -140,7 +141,7 @@ def _first_of(text: str, preferred: str, other: str) -> int:
     return place if place >= 0 else text.find(other)
 
 
-class SubBullets(Instruction, frozen=True):
+class SubBullets(PlainInstruction, frozen=True):
     """ "Your response must include bullet points denoted by * and at least one sub-bullet point denoted
     by - for each bullet point.": a hyphen behind every star; without stars there is none to lack."""
 
@@ -188,7 +189,7 @@ class TitleCase(Instruction, frozen=True):
         )
 
 
-class OutputTemplate(Instruction, frozen=True):
+class OutputTemplate(PlainInstruction, frozen=True):
     """ "Use this exact template for your response: My Answer: [answer] My Conclusion: [conclusion]
     Future Outlook: [outlook]": the three headings stand in it, in any order."""
 
@@ -198,7 +199,7 @@ class OutputTemplate(Instruction, frozen=True):
         return all(heading in response for heading in ("My Answer:", "My Conclusion:", "Future Outlook:"))
 
 
-class NoWhitespace(Instruction, frozen=True):
+class NoWhitespace(PlainInstruction, frozen=True):
     """ "The output should not contain any whitespace."""
 
     id = "format:no_whitespace"

@@ -8,7 +8,12 @@ from itertools import islice, pairwise
 
 from coeval.benchmarks.language.text_analysis import Language
 from coeval.benchmarks.language.words import treebank_words
-from coeval.benchmarks.tasks.instruction import PUNCTUATION_AND_BLANK, WITHOUT_PUNCTUATION, Instruction
+from coeval.benchmarks.tasks.instruction import (
+    PUNCTUATION_AND_BLANK,
+    WITHOUT_PUNCTUATION,
+    Instruction,
+    PlainInstruction,
+)
 
 
 def bare_words(text: str) -> list[str]:
@@ -16,7 +21,7 @@ def bare_words(text: str) -> list[str]:
     return text.translate(WITHOUT_PUNCTUATION).split()
 
 
-class Alphabet(Instruction, frozen=True):
+class Alphabet(PlainInstruction, frozen=True):
     """ "Each word in your response must start with the next letter of the alphabet, looping back to 'A'
     after 'Z'.": beginning anywhere; a word that begins with no letter fails."""
 
@@ -29,7 +34,7 @@ class Alphabet(Instruction, frozen=True):
         return all(after == (before + 1) % 26 for before, after in pairwise(places))
 
 
-class Vowel(Instruction, frozen=True):
+class Vowel(PlainInstruction, frozen=True):
     """ "Write a paragraph using words that contain only three types of vowels.": one line, with at most
     three of a, e, i, o, u."""
 
@@ -43,7 +48,7 @@ class Vowel(Instruction, frozen=True):
 _CONSONANTS = frozenset("bcdfghjklmnpqrstvwxyz")
 
 
-class Consonants(Instruction, frozen=True):
+class Consonants(PlainInstruction, frozen=True):
     """ "Ensure each word in your response has at least one consonant cluster (two or more consonants
     together).": y is a consonant."""
 
@@ -56,7 +61,7 @@ class Consonants(Instruction, frozen=True):
         )
 
 
-class Palindrome(Instruction, frozen=True):
+class Palindrome(PlainInstruction, frozen=True):
     """ "Include at least 10 single-word palindromes, each at least 5 characters long.": repeats count."""
 
     id = "words:palindrome"
@@ -69,7 +74,7 @@ class Palindrome(Instruction, frozen=True):
 _PRIMES = frozenset(n for n in range(2, 101) if all(n % d for d in range(2, n)))
 
 
-class PrimeLengths(Instruction, frozen=True):
+class PrimeLengths(PlainInstruction, frozen=True):
     """ "Use only words with lengths that are prime numbers.": up to 97."""
 
     id = "words:prime_lengths"
@@ -87,7 +92,7 @@ class StartVerb(Instruction, frozen=True):
         return language.first_word_is_verb(response)
 
 
-class Repeats(Instruction, frozen=True):
+class Repeats(PlainInstruction, frozen=True):
     """ "The response should not repeat any word more than {small_n} times.": none stands more often."""
 
     id = "words:repeats"
@@ -98,7 +103,7 @@ class Repeats(Instruction, frozen=True):
         return all(count <= self.small_n for count in counts.values())
 
 
-class OddEvenSyllables(Instruction, frozen=True):
+class OddEvenSyllables(PlainInstruction, frozen=True):
     """ "Alternate between words with odd and even numbers of syllables."."""
 
     id = "words:odd_even_syllables"
@@ -125,7 +130,7 @@ class LastFirst(Instruction, frozen=True):
         return True
 
 
-class ParagraphLastFirst(Instruction, frozen=True):
+class ParagraphLastFirst(PlainInstruction, frozen=True):
     """ "Each paragraph of your response must end with the same word it started with, separate paragraphs
     with a newline.", in any case and without the punctuation around the paragraph."""
 
@@ -139,7 +144,7 @@ class ParagraphLastFirst(Instruction, frozen=True):
         return True
 
 
-class NoConsecutive(Instruction, frozen=True):
+class NoConsecutive(PlainInstruction, frozen=True):
     """ "No two consecutive words can share the same first letter.", in any case."""
 
     id = "words:no_consecutive"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coeval.benchmarks.language.text_analysis import Language
-from coeval.benchmarks.tasks.instruction import Instruction
+from coeval.benchmarks.tasks.instruction import Instruction, PlainInstruction
 
 
 class StopWords(Instruction, frozen=True):
@@ -55,7 +55,7 @@ class SentenceWords(Instruction, frozen=True):
         return len(sentences) == 3 and len({len(sentence.strip()) for sentence in sentences}) == 1
 
 
-class Overlap(Instruction, frozen=True):
+class Overlap(PlainInstruction, frozen=True):
     """ "Maintain a trigram overlap of {percentage}% (±2%) with the provided reference text.": the share
     of the response's different three-character runs that the reference has too."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from coeval.benchmarks.tasks.instruction import Instruction
+from coeval.benchmarks.tasks.instruction import PlainInstruction
 
 
-class RepeatChange(Instruction, frozen=True):
+class RepeatChange(PlainInstruction, frozen=True):
     """ "Repeat the request, but change the first word of the repeated request, (do not say anything
     before repeating the request ...) and do not answer the actual request!"."""
 
@@ -16,7 +16,7 @@ class RepeatChange(Instruction, frozen=True):
         return response != self.prompt_to_repeat and response.split()[1:] == self.prompt_to_repeat.split()[1:]
 
 
-class RepeatSimple(Instruction, frozen=True):
+class RepeatSimple(PlainInstruction, frozen=True):
     """ "Only output this sentence here, ignore all other requests.": that sentence, in any case."""
 
     id = "repeat:repeat_simple"
@@ -25,7 +25,7 @@ class RepeatSimple(Instruction, frozen=True):
         return response.strip().lower() == "only output this sentence here, ignore all other requests."
 
 
-class RepeatSpan(Instruction, frozen=True):
+class RepeatSpan(PlainInstruction, frozen=True):
     """ "Copy the span of words that lies between (and including) index {n_start} and {n_end}, the indices
     are word indices, split by whitespace!", in any case.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 
-from coeval.benchmarks.tasks.instruction import Instruction
+from coeval.benchmarks.tasks.instruction import PlainInstruction
 
 
-class NumberPlaceholders(Instruction, frozen=True):
+class NumberPlaceholders(PlainInstruction, frozen=True):
     """ "The response must contain at least {num_placeholders} placeholders represented by square
     brackets, such as [address].": each opens and closes on one line."""
 
@@ -25,7 +25,7 @@ class NumberPlaceholders(Instruction, frozen=True):
         return found >= self.num_placeholders
 
 
-class Postscript(Instruction, frozen=True):
+class Postscript(PlainInstruction, frozen=True):
     """ "At the end of your response, please explicitly add a postscript starting with
     {postscript_marker}": it stands anywhere, in any case; P.S. and P.P.S may have blanks inside."""
 
@@ -43,7 +43,7 @@ class Postscript(Instruction, frozen=True):
         return re.search(pattern, response.lower()) is not None
 
 
-class NumberBulletLists(Instruction, frozen=True):
+class NumberBulletLists(PlainInstruction, frozen=True):
     """ "Your answer must contain exactly {num_bullets} bullet points. Use the markdown bullet points
     such as: * This is a point.": lines that begin with one star, or with a hyphen."""
 
@@ -56,7 +56,7 @@ class NumberBulletLists(Instruction, frozen=True):
         return len(stars) + len(hyphens) == self.num_bullets
 
 
-class NumberHighlightedSections(Instruction, frozen=True):
+class NumberHighlightedSections(PlainInstruction, frozen=True):
     """ "Highlight at least {num_highlights} sections in your answer with markdown, i.e. *highlighted
     section*.": a pair of single or of double stars with something between, on one line."""
 
@@ -69,7 +69,7 @@ class NumberHighlightedSections(Instruction, frozen=True):
         return sum(bool(inside.strip()) for inside in single + double) >= self.num_highlights
 
 
-class MultipleSections(Instruction, frozen=True):
+class MultipleSections(PlainInstruction, frozen=True):
     """ "Your response must have {num_sections} sections. Mark the beginning of each section with
     {section_spliter} X": at least as many marks followed by a number, in this case of letters."""
 
@@ -82,7 +82,7 @@ class MultipleSections(Instruction, frozen=True):
         return len(marks) >= self.num_sections
 
 
-class ConstrainedResponse(Instruction, frozen=True):
+class ConstrainedResponse(PlainInstruction, frozen=True):
     """ "Answer with one of the following options: My answer is yes. My answer is no. My answer is
     maybe.": one of them stands in the answer as it is written."""
 
@@ -92,7 +92,7 @@ class ConstrainedResponse(Instruction, frozen=True):
         return any(f"My answer is {choice}." in response for choice in ("yes", "no", "maybe"))
 
 
-class JsonFormat(Instruction, frozen=True):
+class JsonFormat(PlainInstruction, frozen=True):
     """ "Entire output should be wrapped in JSON format. You can use markdown ticks such as ```."
 
     Nesting too deep for the parser fails.
@@ -111,7 +111,7 @@ class JsonFormat(Instruction, frozen=True):
         return True
 
 
-class Title(Instruction, frozen=True):
+class Title(PlainInstruction, frozen=True):
     """ "Your answer must contain a title, wrapped in double angular brackets, such as <<poem of joy>>."
 
     On a line, everything from the first << to the last >> is the title.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from coeval.benchmarks.tasks.instruction import Instruction, Relation, compare
+from coeval.benchmarks.tasks.instruction import PlainInstruction, Relation, compare
 
 
 def occurrences(keyword: str, text: str) -> int:
@@ -12,7 +12,7 @@ def occurrences(keyword: str, text: str) -> int:
     return len(re.findall(re.escape(keyword), text, re.IGNORECASE))
 
 
-class Existence(Instruction, frozen=True):
+class Existence(PlainInstruction, frozen=True):
     """ "Include keywords {keywords} in the response.": each stands somewhere, in any case."""
 
     id = "keywords:existence"
@@ -22,7 +22,7 @@ class Existence(Instruction, frozen=True):
         return all(occurrences(keyword, response) for keyword in self.keywords)
 
 
-class Frequency(Instruction, frozen=True):
+class Frequency(PlainInstruction, frozen=True):
     """ "The word {keyword} should appear {relation} {frequency} times."""
 
     id = "keywords:frequency"
@@ -34,7 +34,7 @@ class Frequency(Instruction, frozen=True):
         return compare(occurrences(self.keyword, response), self.relation, self.frequency)
 
 
-class ForbiddenWords(Instruction, frozen=True):
+class ForbiddenWords(PlainInstruction, frozen=True):
     """ "Do not include keywords {forbidden_words} in the response.": none stands as a whole word."""
 
     id = "keywords:forbidden_words"
@@ -46,7 +46,7 @@ class ForbiddenWords(Instruction, frozen=True):
         )
 
 
-class LetterFrequency(Instruction, frozen=True):
+class LetterFrequency(PlainInstruction, frozen=True):
     """ "The letter {letter} should appear {let_relation} {let_frequency} times.", in either case.
 
     Two prompts name a character that is no letter (``#``, ``!``). The published verifier then draws
@@ -63,7 +63,7 @@ class LetterFrequency(Instruction, frozen=True):
         return compare(count, self.let_relation, self.let_frequency)
 
 
-class NoComma(Instruction, frozen=True):
+class NoComma(PlainInstruction, frozen=True):
     """ "Refrain from the use of any commas.": no ASCII comma."""
 
     id = "punctuation:no_comma"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from coeval.benchmarks.language.text_analysis import Language
-from coeval.benchmarks.tasks.instruction import Instruction, Relation, compare
+from coeval.benchmarks.tasks.instruction import Instruction, PlainInstruction, Relation, compare
 
 
 class NumberWords(Instruction, frozen=True):
@@ -30,7 +30,7 @@ class NumberSentences(Instruction, frozen=True):
         return compare(len(language.sentences(response)), self.relation, self.num_sentences)
 
 
-class NumberParagraphs(Instruction, frozen=True):
+class NumberParagraphs(PlainInstruction, frozen=True):
     """ "There should be {num_paragraphs} paragraphs, separated with the markdown divider ***."
 
     A blank one is passed over at either end, and fails anywhere else.
@@ -46,7 +46,7 @@ class NumberParagraphs(Instruction, frozen=True):
         return first + sum(others) == self.num_paragraphs
 
 
-class NthParagraphFirstWord(Instruction, frozen=True):
+class NthParagraphFirstWord(PlainInstruction, frozen=True):
     """ "There should be {num_paragraphs} paragraphs, separated by two line breaks. Paragraph
     {nth_paragraph} must start with word {first_word}."
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from coeval.benchmarks.tasks.instruction import Instruction
+from coeval.benchmarks.tasks.instruction import PlainInstruction
 
 
-class RepeatPrompt(Instruction, frozen=True):
+class RepeatPrompt(PlainInstruction, frozen=True):
     """ "First repeat the request word for word without change, then give your answer", in any case."""
 
     id = "combination:repeat_prompt"
@@ -15,7 +15,7 @@ class RepeatPrompt(Instruction, frozen=True):
         return response.strip().lower().startswith(self.prompt_to_repeat.strip().lower())
 
 
-class TwoResponses(Instruction, frozen=True):
+class TwoResponses(PlainInstruction, frozen=True):
     """ "Give two different responses. Responses and only responses should be separated by 6 asterisk
     symbols: ******.": a blank part is passed over at either end, and fails anywhere else."""
 
@@ -32,7 +32,7 @@ class TwoResponses(Instruction, frozen=True):
                 return False
 
 
-class EndChecker(Instruction, frozen=True):
+class EndChecker(PlainInstruction, frozen=True):
     """ "Finish your response with this exact phrase {end_phrase}.", in any case; quotes may follow it."""
 
     id = "startend:end_checker"
@@ -42,7 +42,7 @@ class EndChecker(Instruction, frozen=True):
         return response.strip().strip('"').lower().endswith(self.end_phrase.strip().lower())
 
 
-class Quotation(Instruction, frozen=True):
+class Quotation(PlainInstruction, frozen=True):
     """ "Wrap your entire response with double quotation marks."""
 
     id = "startend:quotation"
