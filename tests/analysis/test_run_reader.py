@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from written_run import REFERENCE, WHY_SKIPPED, Run, append
 
-from coeval.analysis.run_reader import Damage, Orphans, RunReader
+from coeval.analysis.reader import Damage
+from coeval.analysis.run_reader import Orphans, RunReader
 from coeval.core.errors import UsageError
 
+UNITS = "FROM scores WHERE value IS NOT NULL"
 LEGACY = REFERENCE / "legacy_run"
 needs_reference = pytest.mark.skipif(not LEGACY.is_dir(), reason=WHY_SKIPPED)
 
@@ -21,13 +23,13 @@ def run(tmp_path: Path) -> Run:
 
 def units(run: Run) -> list[tuple[str, str, str, float]]:
     with RunReader(run.folder) as reader:
-        return reader.rows("SELECT student_model_id, judge_model_id, factor, value FROM units ORDER BY ALL")
+        return reader.rows(f"SELECT model, judge, metric, value {UNITS} ORDER BY ALL")
 
 
 def breakdown(reader: RunReader, column: str, student: str) -> dict[str, float]:
     return dict(
         reader.rows(
-            f"SELECT {column}, avg(value) FROM units WHERE student_model_id = ? GROUP BY ALL",  # noqa: S608
+            f"SELECT {column}, avg(value) {UNITS} AND model = ? GROUP BY ALL",
             [student],
         )
     )
@@ -38,20 +40,18 @@ def test_the_older_layout_gives_the_published_measures() -> None:
     expected = json.loads((REFERENCE / "legacy_run_expected.json").read_text())
     with RunReader(LEGACY) as reader:
         assert reader.damage == ()
-        assert reader.rows("SELECT count(*) FROM units") == [(expected["units"],)]
-        students = reader.rows(
-            "SELECT student_model_id, avg(value), count(*) FROM units GROUP BY ALL ORDER BY ALL"
-        )
+        assert reader.rows(f"SELECT count(*) {UNITS}") == [(expected["units"],)]
+        students = reader.rows(f"SELECT model, avg(value), count(*) {UNITS} GROUP BY ALL ORDER BY ALL")
         assert [row[0] for row in students] == sorted(expected["students"])
         for student, mean, count in students:
             measures = expected["students"][student]
             assert mean == pytest.approx(measures["overall"], abs=1e-12)
             assert count == measures["valid_evals"]
             for column, key in (
-                ("task_id", "by_task"),
-                ("factor", "by_aspect"),
-                ("judge_model_id", "by_judge"),
-                ("teacher_model_id", "by_teacher"),
+                ("task", "by_task"),
+                ("metric", "by_aspect"),
+                ("judge", "by_judge"),
+                ("teacher", "by_teacher"),
             ):
                 assert breakdown(reader, column, student) == pytest.approx(measures[key], abs=1e-12)
 
@@ -61,8 +61,8 @@ def test_two_judges_agree_as_published() -> None:
     agreement = json.loads((REFERENCE / "legacy_run_expected.json").read_text())["agreement"]
     with RunReader(LEGACY) as reader:
         [(count, share)] = reader.rows(
-            """SELECT count(*), avg((a.value = b.value)::INTEGER) FROM units a JOIN units b
-            USING (response_id, factor) WHERE a.judge_model_id = 'alpha-1.5' AND b.judge_model_id = 'beta'"""
+            """SELECT count(*), avg((a.value = b.value)::INTEGER) FROM scores a JOIN scores b
+            USING (answer, metric) WHERE a.value + b.value >= 0 AND a.judge = 'alpha-1.5' AND b.judge = 'beta'"""
         )
     assert count == agreement["alpha-1.5|beta"]["count"]
     assert share == pytest.approx(agreement["alpha-1.5|beta"]["spa"])
@@ -83,7 +83,7 @@ def test_levels_become_values_and_nothing_else_does(run: Run) -> None:
     run.judged(1, "s", "j", {"a": "High", "b": "Medium", "c": "Low", "d": "high", "e": "Good", "f": None})
     assert units(run) == [("s", "j", "a", 1.0), ("s", "j", "b", 0.5), ("s", "j", "c", 0.0)]
     with RunReader(run.folder) as reader:
-        assert reader.rows("SELECT factor FROM asked WHERE value IS NULL ORDER BY ALL") == [
+        assert reader.rows("SELECT metric FROM scores WHERE failed ORDER BY ALL") == [
             ("d",),
             ("e",),
             ("f",),
@@ -116,7 +116,7 @@ def test_the_last_record_wins_where_a_file_is_read_in_several_pieces(run: Run) -
         ),
     )
     with RunReader(run.folder) as reader:
-        assert reader.rows("SELECT count(*), min(value) FROM units") == [(1000, 1.0)]
+        assert reader.rows(f"SELECT count(*), min(value) {UNITS}") == [(1000, 1.0)]
 
 
 def test_failed_records_are_never_scores(run: Run) -> None:
@@ -147,7 +147,7 @@ def test_a_failed_record_takes_no_good_ones_place(run: Run) -> None:
     assert units(run) == [("s", "j", "a", 0.5)] * 2
     with RunReader(run.folder) as reader:
         counts = "SELECT count(*), sum(failed::INTEGER)::BIGINT FROM "
-        assert reader.rows(f"{counts} datapoints") == reader.rows(f"{counts} responses") == [(2, 0)]
+        assert reader.rows(f"{counts} items") == reader.rows(f"{counts} answers") == [(2, 0)]
 
 
 def test_what_belongs_to_no_datapoint_is_counted_and_left_out(run: Run) -> None:
@@ -166,8 +166,8 @@ def test_factors_that_did_not_come_are_asked_and_no_units(run: Run) -> None:
     run.response(1, "s")
     run.evaluation(1, "s", "j", {"a": "High"}, missing=["b", None])
     with RunReader(run.folder) as reader:
-        assert reader.rows("SELECT factor, value FROM asked ORDER BY ALL") == [("a", 1.0), ("b", None)]
-        assert reader.rows("SELECT factor FROM units") == [("a",)]
+        assert reader.rows("SELECT metric, value FROM scores ORDER BY ALL") == [("a", 1.0), ("b", None)]
+        assert reader.rows(f"SELECT metric {UNITS}") == [("a",)]
         assert reader.damage == ()
 
 
@@ -211,7 +211,7 @@ def test_labels_are_kept_apart_from_units(run: Run) -> None:
     run.evaluation(1, "s", "exact_match", {}, label_scores={"season": label})
     assert units(run) == [("s", "j", "a", 1.0)]
     with RunReader(run.folder) as reader:
-        assert reader.rows("SELECT student_model_id, attribute, expected, predicted, match FROM labels") == [
+        assert reader.rows("SELECT model, attribute, expected, predicted, match FROM labels") == [
             ("s", "season", "spring", "winter", False)
         ]
 
@@ -219,9 +219,7 @@ def test_labels_are_kept_apart_from_units(run: Run) -> None:
 def test_attributes_are_read(run: Run) -> None:
     run.datapoint(1, sampled_target_attributes={"form": "loose", "lines": 3})
     with RunReader(run.folder) as reader:
-        assert reader.rows("SELECT attributes['form'], attributes['lines'] FROM datapoints") == [
-            ("loose", "3")
-        ]
+        assert reader.rows("SELECT attributes['form'], attributes['lines'] FROM items") == [("loose", "3")]
 
 
 def test_a_run_that_has_only_begun_reads_as_empty(run: Run) -> None:
@@ -257,8 +255,6 @@ def test_a_run_may_be_read_while_it_goes_on(run: Run, monkeypatch: pytest.Monkey
 def test_columns_come_as_arrays(run: Run) -> None:
     run.judged(1, "s", "j", {"a": "High", "b": "Low"})
     with RunReader(run.folder) as reader:
-        columns = reader.columns(
-            "SELECT factor, value FROM units WHERE judge_model_id = ? ORDER BY ALL", ["j"]
-        )
-    assert columns["factor"].tolist() == ["a", "b"]
+        columns = reader.columns(f"SELECT metric, value {UNITS} AND judge = ? ORDER BY ALL", ["j"])
+    assert columns["metric"].tolist() == ["a", "b"]
     assert columns["value"].tolist() == [1.0, 0.0]

@@ -103,9 +103,9 @@ def chosen(folder: RunDir, phase: str, kind: type[Kept]) -> list[bool]:
 def test_everybody_says_the_same(items: list[Line], answers: list[Line], verdicts: list[Line]) -> None:
     with TemporaryDirectory() as place:
         for held, phase, view, kind in (
-            ((items, [], []), "data_generation", "datapoints", Datapoint),
-            (([WHOLE_ITEM], answers, []), "response_collection", "responses", Response),
-            (([WHOLE_ITEM], [WHOLE_ANSWER], verdicts), "evaluation", "evaluations", Evaluation),
+            ((items, [], []), "data_generation", "items", Datapoint),
+            (([WHOLE_ITEM], answers, []), "response_collection", "answers", Response),
+            (([WHOLE_ITEM], [WHOLE_ANSWER], verdicts), "evaluation", "judgments", Evaluation),
         ):
             folder = RunDir(Path(place))
             write(folder, *held)

@@ -108,7 +108,7 @@ def breakdown(reader: RunReader, by: By) -> tuple[PartScore, ...]:
 def _only_labelled(reader: RunReader, found: Mapping[_Cell, _Found]) -> Set[str]:
     """The tasks whose answers are compared with labels, and scored by nobody."""
     scored = {place.task for place, one in found.items() if one.units}
-    return {task for (task,) in reader.rows("SELECT DISTINCT task_id FROM labels")} - scored
+    return {task for (task,) in reader.rows("SELECT DISTINCT task FROM labels")} - scored
 
 
 def label_breakdown(reader: RunReader, by: By) -> tuple[LabelPart, ...]:
@@ -162,47 +162,47 @@ def _rank(score: PartScore) -> tuple[bool, str, str, bool, bool, float, str]:
 
 
 _ATTRIBUTES = """(
-    SELECT id AS datapoint_id, entry.key || '=' || entry.value AS attribute
-    FROM (SELECT id, unnest(map_entries(attributes)) AS entry FROM datapoints WHERE attributes IS NOT NULL)
+    SELECT item, entry.key || '=' || entry.value AS attribute
+    FROM (SELECT item, unnest(map_entries(attributes)) AS entry FROM items WHERE attributes IS NOT NULL)
 )"""
 
 _LOST = """(
-    SELECT task_id, student_model_id, datapoint_id, teacher_model_id, judge_model_id, factor
-    FROM asked WHERE value IS NULL
+    SELECT task, model, item, teacher, judge, metric
+    FROM scores WHERE value IS NULL
     UNION ALL
-    SELECT task_id, student_model_id, datapoint_id, teacher_model_id, judge_model_id, NULL
-    FROM evaluations WHERE failed
+    SELECT task, model, item, teacher, judge, NULL
+    FROM judgments WHERE failed
     UNION ALL
-    SELECT task_id, student_model_id, datapoint_id, teacher_model_id, NULL, NULL
-    FROM responses WHERE failed
+    SELECT task, model, item, teacher, NULL, NULL
+    FROM answers WHERE failed
 )"""
 """What has no score: a factor, a whole evaluation (its factors are those of the task), a whole response."""
 
 _LOST_FACTORS = f"""(
-    SELECT l.* REPLACE (coalesce(l.factor, f.factor) AS factor)
-    FROM {_LOST} l LEFT JOIN (SELECT DISTINCT task_id, factor FROM asked) f
-        ON l.factor IS NULL AND l.judge_model_id IS NOT NULL AND f.task_id = l.task_id
+    SELECT l.* REPLACE (coalesce(l.metric, f.metric) AS metric)
+    FROM {_LOST} l LEFT JOIN (SELECT DISTINCT task, metric FROM scores) f
+        ON l.metric IS NULL AND l.judge IS NOT NULL AND f.task = l.task
 )"""  # noqa: S608
 
 _PART: dict[By, str] = {
-    "factor": "factor",
-    "judge": "judge_model_id",
-    "teacher": "teacher_model_id",
+    "factor": "metric",
+    "judge": "judge",
+    "teacher": "teacher",
     "attribute": "attribute",
 }
 
 
 def _of(table: str, by: By) -> str:
-    return f"{table} JOIN {_ATTRIBUTES} USING (datapoint_id)" if by == "attribute" else table
+    return f"{table} JOIN {_ATTRIBUTES} USING (item)" if by == "attribute" else table
 
 
 def _means(by: By) -> str:
     return f"""
-        SELECT task_id, part, student_model_id, list(mean ORDER BY datapoint_id), sum(count)::BIGINT
+        SELECT task, part, model, list(mean ORDER BY item), sum(count)::BIGINT
         FROM (
-            SELECT task_id, {_PART[by]} AS part, student_model_id, datapoint_id,
+            SELECT task, {_PART[by]} AS part, model, item,
                    avg(value) AS mean, count(*) AS count
-            FROM {_of("units", by)} GROUP BY ALL
+            FROM {_of("scores", by)} WHERE value IS NOT NULL GROUP BY ALL
         )
         GROUP BY ALL
     """  # noqa: S608
@@ -211,11 +211,11 @@ def _means(by: By) -> str:
 def _labels(by: By) -> str:
     if by == "attribute":
         parts = _ATTRIBUTES.replace("AS attribute", "AS part")
-        found = f"(SELECT * FROM labels JOIN {parts} USING (datapoint_id))"  # noqa: S608
+        found = f"(SELECT * FROM labels JOIN {parts} USING (item))"  # noqa: S608
     else:
-        found = "(SELECT *, teacher_model_id AS part FROM labels)"
+        found = "(SELECT *, teacher AS part FROM labels)"
     return f"""
-        SELECT task_id, part, student_model_id, attribute, count(*) FILTER (match),
+        SELECT task, part, model, attribute, count(*) FILTER (match),
                count(*) FILTER (predicted IS NULL), count(*)
         FROM {found} GROUP BY ALL
     """  # noqa: S608
@@ -224,6 +224,6 @@ def _labels(by: By) -> str:
 def _failures(by: By) -> str:
     lost = _LOST_FACTORS if by == "factor" else _LOST
     return f"""
-        SELECT task_id, {_PART[by]} AS part, student_model_id, count(*)
+        SELECT task, {_PART[by]} AS part, model, count(*)
         FROM {_of(lost, by)} WHERE part IS NOT NULL GROUP BY ALL
     """  # noqa: S608

@@ -85,24 +85,21 @@ def choose_answers(reader: RunReader, choice: AnswerChoice) -> Answers:
 
 _SCORED = """
 WITH scored AS (
-    SELECT response_id, avg(value) AS mean FROM units GROUP BY ALL
+    SELECT answer, avg(value) AS mean FROM scores WHERE value IS NOT NULL GROUP BY ALL
 ), labelled AS (
-    SELECT response_id, avg(match::INTEGER) AS right FROM labels GROUP BY ALL
+    SELECT answer, avg(match::INTEGER) AS right FROM labels GROUP BY ALL
 ), spread AS (
-    SELECT response_id, avg(high - low) AS disagreement
+    SELECT answer, avg(high - low) AS disagreement
     FROM (
-        SELECT response_id, factor, max(value) AS high, min(value) AS low
-        FROM units GROUP BY ALL HAVING count(DISTINCT judge_model_id) > 1
+        SELECT answer, metric, max(value) AS high, min(value) AS low
+        FROM scores WHERE value IS NOT NULL GROUP BY ALL HAVING count(DISTINCT judge) > 1
     )
     GROUP BY ALL
-), answers AS (
-    SELECT d.id AS item, r.id AS answer, coalesce(mean, labelled.right) AS score, disagreement,
-           d.task_id AS task, r.student_model_id AS student,
-           concat_ws('__', d.task_id, d.teacher_model_id, '') AS prefix
-    FROM datapoints d LEFT JOIN responses r ON r.datapoint_id = d.id
-        LEFT JOIN scored ON scored.response_id = r.id
-        LEFT JOIN labelled ON labelled.response_id = r.id
-        LEFT JOIN spread ON spread.response_id = r.id
+), found AS (
+    SELECT i.item, a.answer, coalesce(mean, labelled.right) AS score, disagreement,
+           i.task, a.model, concat_ws('__', i.task, i.teacher, '') AS prefix
+    FROM items i LEFT JOIN answers a USING (item)
+        LEFT JOIN scored USING (answer) LEFT JOIN labelled USING (answer) LEFT JOIN spread USING (answer)
 )
 """
 
@@ -116,7 +113,7 @@ _ORDER: dict[Order, str] = {
 def _query(choice: AnswerChoice) -> tuple[str, list[object]]:
     conditions: list[str] = []
     values: list[object] = []
-    for column, names in (("task", choice.tasks), ("student", choice.students)):
+    for column, names in (("task", choice.tasks), ("model", choice.students)):
         if names:
             conditions.append(f"list_contains(?::VARCHAR[], {column})")
             values.append(list(names))
@@ -128,7 +125,7 @@ def _query(choice: AnswerChoice) -> tuple[str, list[object]]:
     if choice.order == "disagreement":
         conditions.append("disagreement > 0")
     sql = (
-        f"{_SCORED} SELECT item, answer, score, disagreement, count(*) OVER () FROM answers "  # noqa: S608
+        f"{_SCORED} SELECT item, answer, score, disagreement, count(*) OVER () FROM found "  # noqa: S608
         f"WHERE {' AND '.join(conditions)} ORDER BY {_ORDER[choice.order]}"
     )
     return (f"{sql} LIMIT {choice.most:d}" if choice.most is not None else sql), values

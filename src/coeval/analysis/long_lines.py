@@ -35,6 +35,7 @@ def without_long_lines(path: Path, columns: Collection[str], folder: Path) -> Pa
     try:
         if path.stat().st_size <= LONGEST_LINE:
             return path
+        folder.mkdir(parents=True, exist_ok=True)
         with path.open("rb") as lines, copy.open("wb") as out:
             for line in lines:
                 long = len(line) > LONGEST_LINE

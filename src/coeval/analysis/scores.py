@@ -211,49 +211,49 @@ def label_accuracies(reader: RunReader) -> tuple[LabelAccuracy, ...]:
 _NOTHING: Floats = np.empty(0)
 
 _ITEM_MEANS = """
-SELECT task_id, student_model_id, list(mean ORDER BY datapoint_id), sum(count)::BIGINT
+SELECT task, model, list(mean ORDER BY item), sum(count)::BIGINT
 FROM (
-    SELECT task_id, student_model_id, datapoint_id, avg(value) AS mean, count(*) AS count
-    FROM units GROUP BY ALL
+    SELECT task, model, item, avg(value) AS mean, count(*) AS count
+    FROM scores WHERE value IS NOT NULL GROUP BY ALL
 )
 GROUP BY ALL
 """
 
 _COUNTS = """
-SELECT task_id, student_model_id, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT,
+SELECT task, model, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT,
        sum(empty)::BIGINT, sum(empty_truncated)::BIGINT
 FROM (
-    SELECT task_id, student_model_id, failed::INTEGER AS failed, (NOT failed)::INTEGER AS answer,
+    SELECT task, model, failed::INTEGER AS failed, (NOT failed)::INTEGER AS answer,
            (truncated AND NOT failed)::INTEGER AS truncated, (empty AND NOT failed)::INTEGER AS empty,
            (empty AND truncated AND NOT failed)::INTEGER AS empty_truncated
-    FROM responses
+    FROM answers
     UNION ALL
-    SELECT task_id, student_model_id, 1, 0, 0, 0, 0 FROM evaluations WHERE failed
+    SELECT task, model, 1, 0, 0, 0, 0 FROM judgments WHERE failed
     UNION ALL
-    SELECT task_id, student_model_id, 1, 0, 0, 0, 0 FROM asked WHERE value IS NULL
+    SELECT task, model, 1, 0, 0, 0, 0 FROM scores WHERE value IS NULL
 )
 GROUP BY ALL ORDER BY ALL
 """
 
 _LABELS = """
 WITH compared AS (
-    SELECT task_id, student_model_id, attribute, count(*) FILTER (match) AS correct,
+    SELECT task, model, attribute, count(*) FILTER (match) AS correct,
            count(*) FILTER (predicted IS NULL) AS none_of_them, count(*) AS n
     FROM labels GROUP BY ALL
 ), answered AS (
-    SELECT task_id, student_model_id, count(*) FILTER (failed) AS failed FROM responses GROUP BY ALL
+    SELECT task, model, count(*) FILTER (failed) AS failed FROM answers GROUP BY ALL
 )
-SELECT task_id, student_model_id, attribute, coalesce(correct, 0), coalesce(none_of_them, 0), coalesce(n, 0),
+SELECT task, model, attribute, coalesce(correct, 0), coalesce(none_of_them, 0), coalesce(n, 0),
        coalesce(failed, 0)
 FROM (
     SELECT * FROM compared
     UNION ALL BY NAME
     -- whose every answer failed stands there all the same
-    SELECT task_id, student_model_id, attribute FROM answered
-    JOIN (SELECT DISTINCT task_id, attribute FROM compared) USING (task_id)
-    WHERE failed > 0 AND (task_id, student_model_id) NOT IN (SELECT (task_id, student_model_id) FROM compared)
+    SELECT task, model, attribute FROM answered
+    JOIN (SELECT DISTINCT task, attribute FROM compared) USING (task)
+    WHERE failed > 0 AND (task, model) NOT IN (SELECT (task, model) FROM compared)
 )
-LEFT JOIN answered USING (task_id, student_model_id)
+LEFT JOIN answered USING (task, model)
 """
 
 

@@ -58,7 +58,8 @@ _LEVELS = ", ".join(f"'{level}'" for level in LEVELS)
 PROMPT_SQL = "prompt IS NOT NULL"
 RESPONSE_SQL = "response IS NOT NULL"
 SCORES_SQL = f"(label_scores IS NOT NULL OR list_has_any(map_values(scores), [{_LEVELS}]))"
-"""Whether the columns of a line hold the value of an item, of an answer, of an evaluation."""
+VALUE_SQL = "value IS NOT NULL"
+"""Whether a line's columns hold the value of an item, an answer, an evaluation, a benchmark's judgment."""
 
 
 def good_sql(holds_value: str) -> str:

@@ -115,8 +115,8 @@ def _nothing(reader: RunReader, choice: AnswerChoice) -> str:
             f"coeval show --run {reader.run.path} shows some"
         )
     for flag, names, sql in (
-        ("--student", choice.students, "SELECT DISTINCT student_model_id FROM responses ORDER BY ALL"),
-        ("--task", choice.tasks, "SELECT DISTINCT task_id FROM datapoints ORDER BY ALL"),
+        ("--student", choice.students, "SELECT DISTINCT model FROM answers ORDER BY ALL"),
+        ("--task", choice.tasks, "SELECT DISTINCT task FROM items ORDER BY ALL"),
     ):
         known = [name for (name,) in reader.rows(sql)]
         for name in names:

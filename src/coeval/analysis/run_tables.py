@@ -1,33 +1,11 @@
-"""How JSONL files become DuckDB tables, and the tables the views that `load` describes."""
+"""How the JSONL files of a run become tables, and the tables the views that `load` describes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
+from coeval.analysis.reader import EMPTY_SQL, Stage
 from coeval.core.good import PROMPT_SQL, RESPONSE_SQL, SCORES_SQL, good_sql
 from coeval.core.records import EXACT_MATCH
 
-
-class Stage(NamedTuple):
-    """How the files of a phase become a table.
-
-    ``columns`` are what is read of a line, ``required`` what holds of every record (its id says what
-    it is about, so no name in it can be damaged unseen), ``terms`` its
-    names of models, tasks and factors (for the ENUM), ``select`` the table's columns. ``known`` leaves
-    out the record of a run in progress whose names came up after the ENUM was made.
-    """
-
-    phase: str
-    table: str
-    columns: dict[str, str]
-    required: str
-    terms: str
-    select: str
-    known: str
-
-
-_EMPTY = r"NOT regexp_matches(coalesce(response, ''), '\S') AS empty"
 _VALUE = "CASE level WHEN 'High' THEN 2 WHEN 'Medium' THEN 1 WHEN 'Low' THEN 0 END"
 _HALVES = f"[{_VALUE} FOR level IN map_values(scores)]"
 _FACTORS = "list_concat(map_keys(scores), [factor FOR factor IN missing IF factor IS NOT NULL])"
@@ -67,7 +45,7 @@ STAGES = (
         "[student_model_id]",
         f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint,
             try_cast(student_model_id AS term) AS student,
-            coalesce(truncated, false) AS truncated, {_EMPTY},
+            coalesce(truncated, false) AS truncated, {EMPTY_SQL},
             NOT {good_sql(RESPONSE_SQL)} AS failed""",
         "student IS NOT NULL",
     ),
@@ -97,44 +75,45 @@ STAGES = (
 
 VIEWS = f"""
 CREATE TABLE left_out (kind VARCHAR, task term, name term);
-CREATE VIEW item AS
+CREATE VIEW planned AS
     SELECT d.* FROM datapoint d ANTI JOIN left_out l
         ON l.kind = 'teacher' AND l.task = d.task AND l.name = d.teacher;
-CREATE VIEW datapoints AS
-    SELECT id, task::VARCHAR AS task_id, teacher::VARCHAR AS teacher_model_id, attributes, failed
-    FROM item;
-CREATE VIEW responses AS
-    SELECT r.id, d.id AS datapoint_id, d.task::VARCHAR AS task_id, d.teacher::VARCHAR AS teacher_model_id,
-           r.student::VARCHAR AS student_model_id, r.failed, r.truncated, r.empty
-    FROM response r JOIN item d ON r.datapoint = d.key
+CREATE VIEW items AS
+    SELECT id AS item, task::VARCHAR AS task, teacher::VARCHAR AS teacher, attributes, failed FROM planned;
+CREATE VIEW answers AS
+    SELECT r.id AS answer, d.id AS item, d.task::VARCHAR AS task, d.teacher::VARCHAR AS teacher, 0 AS sample,
+           r.student::VARCHAR AS model, r.failed, r.truncated, r.empty
+    FROM response r JOIN planned d ON r.datapoint = d.key
     WHERE NOT d.failed;
 CREATE VIEW judged AS
-    SELECT r.id AS response_id, d.id AS datapoint_id, d.task::VARCHAR AS task_id,
-           d.teacher::VARCHAR AS teacher_model_id, r.student::VARCHAR AS student_model_id,
-           e.judge::VARCHAR AS judge_model_id, d.task, e.* EXCLUDE (key, response, judge)
-    FROM evaluation e JOIN response r ON e.response = r.key JOIN item d ON r.datapoint = d.key
+    SELECT r.id || '__' || e.judge AS judgment, r.id AS answer, d.id AS item, d.task::VARCHAR AS task,
+           d.teacher::VARCHAR AS teacher, 0 AS sample, r.student::VARCHAR AS model,
+           e.judge::VARCHAR AS judge, e.failed,
+           d.task AS term, e.factors, e.levels, e.label_scores
+    FROM evaluation e JOIN response r ON e.response = r.key JOIN planned d ON r.datapoint = d.key
         ANTI JOIN left_out l ON l.kind = 'judge' AND l.task = d.task AND l.name = e.judge
     WHERE NOT d.failed AND NOT r.failed;
-CREATE VIEW evaluations AS
-    SELECT * EXCLUDE (task, factors, levels, label_scores) FROM judged;
-CREATE VIEW asked AS
-    SELECT a.* EXCLUDE (task, level, factor), factor::VARCHAR AS factor, level / 2.0::DOUBLE AS value
+CREATE VIEW judgments AS
+    SELECT * EXCLUDE (term, factors, levels, label_scores) FROM judged;
+CREATE VIEW scores AS
+    SELECT a.* EXCLUDE (judgment, term, level, factor),
+           factor::VARCHAR AS metric, level / 2.0::DOUBLE AS value, 1.0::DOUBLE AS weight,
+           level IS NULL AS failed
     FROM (
         SELECT * EXCLUDE (factors, levels, label_scores, failed),
                unnest(factors) AS factor, unnest(levels) AS level
         FROM judged
-        WHERE NOT failed AND judge_model_id <> '{EXACT_MATCH}'
-    ) a ANTI JOIN left_out l ON l.kind = 'factor' AND l.task = a.task AND l.name = a.factor
+        WHERE NOT failed AND judge <> '{EXACT_MATCH}'
+    ) a ANTI JOIN left_out l ON l.kind = 'factor' AND l.task = a.term AND l.name = a.factor
     WHERE factor IS NOT NULL;
-CREATE VIEW units AS SELECT * FROM asked WHERE value IS NOT NULL;
 CREATE VIEW labels AS
     SELECT * EXCLUDE (label), label.key AS attribute, label.value.expected AS expected,
            label.value.predicted AS predicted, label.value.match AS match
     FROM (
-        SELECT * EXCLUDE (task, judge_model_id, factors, levels, label_scores, failed),
+        SELECT * EXCLUDE (judgment, term, judge, factors, levels, label_scores, failed),
                unnest(map_entries(label_scores)) AS label
         FROM judged
-        WHERE NOT failed AND judge_model_id = '{EXACT_MATCH}'
+        WHERE NOT failed AND judge = '{EXACT_MATCH}'
     )
     WHERE label.value.match IS NOT NULL;
 """  # noqa: S608
@@ -157,18 +136,3 @@ SELECT key, task, failed FROM (
 WHERE place > total
 """
 """What `PlannedTask.holds` says of items, as a table; asked while rows still tell who came first."""
-
-
-def source(stage: Stage, files: Sequence[str]) -> str:
-    """The lines of a phase as a table expression, one parameter (the files) where there are any.
-
-    With ``ignore_errors`` a line that is no JSON object becomes a row of NULLs, which the reader counts.
-    """
-    if not files:
-        columns = ", ".join(f"NULL::{kind} AS {column}" for column, kind in stage.columns.items())
-        return f"(SELECT {columns}, NULL::VARCHAR AS filename WHERE false)"
-    columns = ", ".join(f"{column}: '{kind}'" for column, kind in stage.columns.items())
-    return (
-        f"read_json(?::VARCHAR[], format = 'newline_delimited', columns = {{{columns}}}, "
-        "ignore_errors = true, filename = true)"
-    )

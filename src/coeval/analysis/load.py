@@ -1,0 +1,47 @@
+"""Any folder of ours as the same views, in DuckDB; nothing else reads results.
+
+A run folder of ``coeval`` and an output folder of ``eval-framework`` show (ids and names are VARCHAR):
+
+``items``      item, task, teacher, attributes MAP(VARCHAR, VARCHAR), failed
+``answers``    answer, item, task, teacher, sample, model, failed, truncated (it was cut off), empty (it has
+               no text, or only blanks)
+``judgments``  judgment, answer, item, task, teacher, sample, model, judge, failed
+``scores``     answer, item, task, teacher, sample, model, judge, metric, value, weight, failed
+``labels``     of a run: one per (answer, label): answer, item, task, teacher, sample, model, attribute,
+               expected, predicted (NULL: none of the labels), match; never among the scores
+
+``item`` is unique in a task, ``answer`` in a task and sample. ``sample`` is an INTEGER from 0. ``teacher``
+and ``attributes`` are NULL where a benchmark supplies the items, ``judge`` where rules score them.
+
+A run's scores are one for each factor that a good judgment was asked for: the metric is the factor, the
+value High 1, Medium ½, Low 0, NULL where it was not scored. Those of a benchmark are its own, one for each
+item and metric, in the metric's unit; ``weight`` is 1, but for metrics that are no plain mean of items.
+``failed``: there is no value, or its answer is no good one. Whether a record is good, and which of an id's
+lines counts, says `coeval.core.good`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coeval.analysis.output_reader import OutputReader
+from coeval.analysis.planned_names import Planned
+from coeval.analysis.reader import Reader
+from coeval.analysis.run_reader import RunReader
+from coeval.store.output_folder import output_tasks
+from coeval.store.rundir import RunDir
+
+
+def load(folder: str | Path, planned: Planned | None = None) -> Reader:
+    """The reader of a folder; ``planned``: of a run, what counts of it.
+
+    Raises
+    ------
+    UsageError
+        the folder is none of ours.
+    StoreError
+        a file cannot be read at all.
+    """
+    if not RunDir(folder).is_run() and output_tasks(Path(folder)):
+        return OutputReader(folder)
+    return RunReader(folder, planned)

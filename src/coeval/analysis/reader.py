@@ -1,0 +1,230 @@
+"""What every reader of results does: JSONL files become tables in memory, damage is counted and told."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, NamedTuple, Self
+from uuid import uuid4
+
+import duckdb
+import msgspec
+from numpy.typing import NDArray
+
+from coeval.analysis.long_lines import without_long_lines
+from coeval.core.columns import Columns
+from coeval.core.errors import StoreError, UsageError
+from coeval.core.good import counting_sql
+from coeval.core.text import listed, numbered
+from coeval.store.jsonl import torn_tail
+
+EMPTY_SQL = r"NOT regexp_matches(coalesce(response, ''), '\S') AS empty"
+"""Of an answer: it has no text, or only blanks."""
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """Lines of a file that hold no record: a last line cut off by a crash, and others."""
+
+    file: str
+    torn: int
+    damaged: int
+
+
+class _Survey(NamedTuple):
+    terms: set[str]
+    damage: list[Damage]
+
+
+class Stage(NamedTuple):
+    """How files of a kind become a table.
+
+    ``columns`` are what is read of a line, ``required`` what holds of every record (its id says what
+    it is about, so no name in it can be damaged unseen), ``terms`` its
+    names of models, tasks and factors (for the ENUM), ``select`` the table's columns. ``known`` leaves
+    out the record of a run in progress whose names came up after the ENUM was made.
+    """
+
+    files: str
+    table: str
+    columns: dict[str, str]
+    required: str
+    terms: str
+    select: str
+    known: str
+
+
+class Reader:
+    """The results in a folder as views in memory, read once. Close it, or use it as a context manager.
+
+    ``views`` names those that people may ask for: see `coeval.analysis.load`.
+    """
+
+    views: ClassVar[tuple[str, ...]] = ()
+    stages: ClassVar[tuple[Stage, ...]] = ()
+    view_sql: ClassVar[str] = ""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.damage: tuple[Damage, ...] = ()
+        self._origins: Mapping[str, Path] = {}
+        self._db = duckdb.connect(
+            ":memory:",
+            config={
+                "temp_directory": str(Path(tempfile.gettempdir()) / f"coeval-{uuid4().hex}"),
+                "autoinstall_known_extensions": False,
+                "threads": 1,  # no slower on these files, and each more holds 70 MB of buffers
+            },
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._db.close()
+
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a query over the views (``?`` stands for a parameter)."""
+        return self._db.execute(sql, list(parameters)).fetchall()
+
+    def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, NDArray[Any]]:
+        """A query's columns as numpy arrays, masked where they hold NULL."""
+        columns: dict[str, NDArray[Any]] = self._db.execute(sql, list(parameters)).fetchnumpy()
+        return columns
+
+    def table(self, view: str) -> Columns:
+        """A view as columns for a data frame, in the order of its names; an item's attributes are columns
+        ``attributes.NAME``.
+
+        Raises
+        ------
+        UsageError
+            there is no such view.
+        """
+        if view not in self.views:
+            raise UsageError(f"there is no table {view!r} here; there are {listed(self.views)}")
+        found = self._db.execute(f"SELECT * FROM {view} ORDER BY ALL")  # noqa: S608 - one of ours
+        return flat_columns([name for name, *_ in found.description or ()], found.fetchall())
+
+    def notes(self) -> tuple[str, ...]:
+        """What was left out of the views, one sentence each, for people."""
+        return tuple(
+            f"{damage.file}: skipped, as no whole record: {numbered(damage.torn + damage.damaged, 'line')}"
+            + (" (the last one was cut off)" if damage.torn else "")
+            for damage in self.damage
+        )
+
+    @contextmanager
+    def _loading(self) -> Iterator[None]:
+        """While tables are made: what DuckDB cannot do becomes a StoreError, and the reader is closed."""
+        try:
+            yield
+        except duckdb.Error as error:
+            self.close()
+            raise StoreError(f"cannot read the records of {self.folder}: {error}") from error
+
+    def _load(self, files_of: Mapping[str, Sequence[Path]]) -> None:
+        """Two passes over the files: the names and the damage first, then the compact tables."""
+        with tempfile.TemporaryDirectory(prefix="coeval-") as copies:
+            try:
+                self._make_tables({kind: {path: path for path in of} for kind, of in files_of.items()})
+            except duckdb.InvalidInputException:  # raised by the first pass, where a line is too long
+                shortened = {}
+                for stage in self.stages:
+                    shortened[stage.files] = {
+                        without_long_lines(path, stage.columns, Path(copies) / f"{stage.files}-{place}"): path
+                        for place, path in enumerate(files_of[stage.files])
+                    }
+                self._make_tables(shortened)
+
+    def _make_tables(self, paths: Mapping[str, Mapping[Path, Path]]) -> None:
+        """``paths``: by kind, the files to be read, each with the one that it stands for."""
+        self._origins = {str(read.absolute()): path for of in paths.values() for read, path in of.items()}
+        files_of = {kind: [_literally(path) for path in found] for kind, found in paths.items()}
+        self._begin(self._origins)
+        surveys = [self._plan_count(stage, files_of[stage.files]) for stage in self.stages]
+        terms = sorted(set().union(*(surveyed.terms for surveyed in surveys)))
+        self._db.execute("CREATE TABLE terms AS SELECT unnest(?::VARCHAR[]) AS term", [terms])
+        self._db.execute("CREATE TYPE term AS ENUM (SELECT term FROM terms)")
+        for stage in self.stages:
+            files = files_of[stage.files]
+            self._db.execute(
+                f"CREATE TABLE {stage.table} AS SELECT {stage.select} FROM {source(stage, files)} "  # noqa: S608
+                f"WHERE {stage.required} AND {stage.known}",
+                [files] if files else [],
+            )
+            self._made(stage)
+            self._db.execute(
+                f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})"  # noqa: S608
+            )
+        self._db.execute(self.view_sql)
+        self.damage = tuple(damage for surveyed in surveys for damage in surveyed.damage)
+
+    def _begin(self, origins: Mapping[str, Path]) -> None:
+        """Before the first table is made. ``origins``: the files by what their lines have as ``filename``."""
+
+    def _made(self, stage: Stage) -> None:
+        """A table was made: its rows stand in the order of the files and, within one, of its lines."""
+
+    def _called(self, path: Path) -> str:
+        """How people are told of a file."""
+        return path.name
+
+    def _plan_count(self, stage: Stage, files: list[str]) -> _Survey:
+        groups = self._db.execute(
+            f"SELECT filename, coalesce(({stage.required}), false) AS good, {stage.terms} AS terms, count(*) "  # noqa: S608
+            f"FROM {source(stage, files)} GROUP BY ALL",
+            [files] if files else [],
+        ).fetchall()
+        bad: dict[str, int] = {}
+        terms: set[str] = set()
+        for file, good, found, count in groups:
+            if good:
+                terms.update(found)
+            else:
+                bad[file] = bad.get(file, 0) + count
+        damage = []
+        for file, count in sorted(bad.items()):
+            torn = int(bool(torn_tail(Path(file))))
+            damage.append(Damage(self._called(self._origins[file]), torn, count - torn))
+        return _Survey(terms, damage)
+
+
+def source(stage: Stage, files: Sequence[str]) -> str:
+    """The lines of a phase as a table expression, one parameter (the files) where there are any.
+
+    With ``ignore_errors`` a line that is no JSON object becomes a row of NULLs, which the reader counts.
+    """
+    if not files:
+        columns = ", ".join(f"NULL::{kind} AS {column}" for column, kind in stage.columns.items())
+        return f"(SELECT {columns}, NULL::VARCHAR AS filename WHERE false)"
+    columns = ", ".join(f"{column}: '{kind}'" for column, kind in stage.columns.items())
+    return (
+        f"read_json(?::VARCHAR[], format = 'newline_delimited', columns = {{{columns}}}, "
+        "ignore_errors = true, filename = true)"
+    )
+
+
+def flat_columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Columns:
+    """Rows as columns; what mappings hold is a column for each key that occurs, named with a dot."""
+    table: Columns = {}
+    for name, values in zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True):
+        keys = dict.fromkeys(key for value in values if isinstance(value, dict) for key in value)
+        if name != "attributes":
+            table[name] = list(values)
+        for key in keys:
+            table[f"{name}.{key}"] = [None if value is None else value.get(key) for value in values]
+    return table
+
+
+def _literally(path: Path) -> str:
+    """A path that DuckDB takes as it stands: it reads ``~`` and the signs of patterns otherwise."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", str(path.absolute()))

@@ -1,0 +1,50 @@
+"""The folder that ``eval-framework`` fills: one for each task, of each sample where there are several."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from coeval.store.jsonl import store_error
+
+RESPONSES = "responses.jsonl"
+SCORES = "scores.jsonl"
+SUMMARY = "summary.json"
+JUDGMENTS = "judgments.*.jsonl"
+
+_SAMPLE = re.compile(r"run_(\d+)")
+
+
+def task_folders(output: Path) -> list[Path]:
+    """``<output>/<task>`` and ``<output>/run_<k>/<task>`` that hold answers or figures, samples in order.
+
+    Raises
+    ------
+    StoreError
+        a folder cannot be looked into.
+    """
+    try:
+        found = [folder for folder in (*output.glob("*/"), *output.glob("run_*/*/")) if _is_task(folder)]
+    except OSError as error:
+        raise store_error("read", output, error) from error
+    return sorted(found, key=lambda folder: (sample_of(folder), folder.name))
+
+
+def sample_of(task_folder: Path) -> int:
+    """Which sample of each prompt a task's folder holds, counting from 0."""
+    found = _SAMPLE.fullmatch(task_folder.parent.name)
+    return int(found[1]) if found else 0
+
+
+def output_tasks(path: Path) -> list[Path]:
+    """The tasks' folders of an output folder, or ``path`` itself where it is one; empty: it is neither."""
+    return [path] if _is_task(path) else task_folders(path)
+
+
+def _is_task(folder: Path) -> bool:
+    return (folder / SUMMARY).is_file() or any(_answers(folder))
+
+
+def _answers(folder: Path) -> Iterator[Path]:
+    return folder.glob("responses*.jsonl")
