@@ -62,7 +62,8 @@ def test_two_judges_agree_as_published() -> None:
     with RunReader(LEGACY) as reader:
         [(count, share)] = reader.rows(
             """SELECT count(*), avg((a.value = b.value)::INTEGER) FROM scores a JOIN scores b
-            USING (answer, metric) WHERE a.value + b.value >= 0 AND a.judge = 'alpha-1.5' AND b.judge = 'beta'"""
+            USING (answer, metric)
+            WHERE a.value + b.value >= 0 AND a.judge = 'alpha-1.5' AND b.judge = 'beta'"""
         )
     assert count == agreement["alpha-1.5|beta"]["count"]
     assert share == pytest.approx(agreement["alpha-1.5|beta"]["spa"])

@@ -17,7 +17,7 @@ import msgspec
 from coeval.analysis.output_tables import PLACES, STAGES, VIEWS
 from coeval.analysis.reader import Reader
 from coeval.core.errors import StoreError, UsageError
-from coeval.core.text import listed, numbered
+from coeval.core.text import listed
 from coeval.store.jsonl import read_json
 from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, output_tasks, sample_of
 from coeval.store.own import refuse_foreign
@@ -136,14 +136,10 @@ class OutputReader(Reader):
         for task, summary in self._summaries.items():
             label = self._called(task)
             if not summary.metrics:
-                notes.append(
-                    f"{label}: answers without figures; the command that made them goes on from there"
-                )
+                notes.append(f"{label}: no figures yet; the command that asked for the answers goes on")
             if summary.missing:
-                counts = listed(f"{count:,} {reason}" for reason, count in summary.missing.items())
-                notes.append(
-                    f"{label}: {numbered(sum(summary.missing.values()), 'record')} missing: {counts}"
-                )
+                reasons = listed(f"{count:,} {reason}" for reason, count in summary.missing.items())
+                notes.append(f"{label}: records without a value: {reasons}")
             notes += [f"{label}: {remark}" for remark in summary.remarks]
             if summary.metrics and not summary.comparable:
                 reasons = "; ".join(summary.reasons)

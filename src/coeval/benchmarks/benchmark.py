@@ -107,7 +107,8 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
     ``n_failed`` the others by reason. ``reasons`` say why the figures cannot be compared with
     published ones; empty: they can. ``remarks`` say what else to know of them. ``tables`` hold figures
     per type, theme, domain and the like; ``items`` the scores of each item by metric, which intervals
-    over items and runs are made of.
+    over items and runs are made of, and ``weights`` how much each counts in its metric, where the metric is
+    no plain mean of items.
     """
 
     metrics: dict[str, Metric]
@@ -118,6 +119,7 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[str, ...] = ()
     tables: dict[str, Any] = {}
     items: dict[str, dict[str, float | None]] = {}
+    weights: dict[str, dict[str, float]] = {}
 
 
 class JudgeSettings(msgspec.Struct, frozen=True):

@@ -147,6 +147,8 @@ def write(task_run: TaskRun, scored: Scored | None, summary: TaskSummary) -> Non
         lines = bytearray()
         for item in task_run.items:
             line: dict[str, Any] = {"id": item.id, "scores": scored.items.get(item.id, {})}
+            if weights := scored.weights.get(item.id):
+                line["weights"] = weights
             if task_run.judge is not None:
                 line["judgments"] = judgments.get(item.id, [])
             lines += msgspec.json.encode(line) + b"\n"

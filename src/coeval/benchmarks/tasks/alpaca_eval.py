@@ -175,7 +175,7 @@ class AlpacaEval(Benchmark):
             remarks=remarks_on(control, alpaca_win_rate(known).win_rate),
             tables=_tables(items, answers, preferences, control),
             items={
-                item: {"win_rate": 100 * (preference - 1)}
+                item: {"win_rate": 100 * (preference - 1), "discrete_win_rate": _discrete(preference)}
                 for item, preference in preferences.items()
                 if preference is not None
             },
@@ -272,7 +272,6 @@ def _preference(values: Sequence[Mapping[str, Any]]) -> float:
 def _metrics(known: Sequence[float], control: LengthControl | None) -> dict[str, Metric]:
     rate = alpaca_win_rate(known)
     interval = mean_metric([100 * (preference - 1) for preference in known], "percent").ci95
-    discrete = [100.0 if p > DRAW else 0.0 if p < DRAW else 50.0 for p in known]
     controlled = Metric(None, unit="percent")
     if control is not None:
         found = control.win_rate
@@ -281,8 +280,13 @@ def _metrics(known: Sequence[float], control: LengthControl | None) -> dict[str,
     return {
         "length_controlled_winrate": controlled,
         "win_rate": Metric(rate.win_rate, rate.standard_error, interval, len(known), "percent"),
-        "discrete_win_rate": mean_metric(discrete, "percent"),
+        "discrete_win_rate": mean_metric([_discrete(preference) for preference in known], "percent"),
     }
+
+
+def _discrete(preference: float) -> float:
+    """A win, a loss or a draw, in percent."""
+    return 100.0 if preference > DRAW else 0.0 if preference < DRAW else 50.0
 
 
 def _tables(

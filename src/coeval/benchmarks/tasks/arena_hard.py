@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -157,13 +157,15 @@ class ArenaHard(Benchmark):
         answered = {game.prompt for game in games if game.baseline_first and game.model_first}
         styles = {item.id: _styles(item, answers.get(item.id)) for item in items}
         scores = arena_scores(games, styles=styles, seed=self.settings.seed)
+        rates = {game.prompt: _win_rate(game) for game in games if game.prompt in answered}
         return Scored(
             metrics=_metrics(scores),
             n_expected=outcomes.expected,
             n_scored=outcomes.scored,
             n_failed=outcomes.failed,
             tables={"scores": [msgspec.to_builtins(score) for score in scores]},
-            items={score.prompt: {"win_rate": _share(score)} for score in games if score.prompt in answered},
+            items={prompt: dict.fromkeys(rate.metrics, rate.value) for prompt, rate in rates.items()},
+            weights={prompt: dict.fromkeys(rate.metrics, rate.verdicts) for prompt, rate in rates.items()},
         )
 
     @property
@@ -216,12 +218,19 @@ def _games(item: Item, outcomes: Outcomes, judge: str) -> ArenaJudgment:
     return ArenaJudgment(item.id, item.fields["category"], judge, first, second)
 
 
-def _share(games: ArenaJudgment) -> float:
-    """The model's weighted share of wins in both games, in percent."""
+class _PromptRate(NamedTuple):
+    """The model's share of wins in both games, in percent, and how many verdicts they count for, in which metrics."""
+
+    value: float
+    verdicts: int
+    metrics: tuple[str, str]
+
+
+def _win_rate(games: ArenaJudgment) -> _PromptRate:
     lost, first_counts = VERDICTS[games.baseline_first or ""]
     won, second_counts = VERDICTS[games.model_first or ""]
-    wins = (1 - lost) * first_counts + won * second_counts
-    return 100 * wins / (first_counts + second_counts)
+    wins, verdicts = (1 - lost) * first_counts + won * second_counts, first_counts + second_counts
+    return _PromptRate(100 * wins / verdicts, verdicts, ("win_rate", games.category))
 
 
 def _styles(item: Item, answer: Answer | None) -> StyledPair:

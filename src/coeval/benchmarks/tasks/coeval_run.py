@@ -200,6 +200,11 @@ class CoevalRun(Benchmark):
                 **labels.tables(),
             },
             items={item.id: {"mean_score": means.get(item.id), **units[item.id]} for item in items},
+            weights={
+                item.id: {"mean_score": 1 / len(by_task[posed_as(item).task.name])}
+                for item in items
+                if item.id in means
+            },
         )
 
     def _reasons(self) -> tuple[str, ...]:

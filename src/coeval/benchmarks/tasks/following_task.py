@@ -80,6 +80,7 @@ class FollowingTask(Benchmark):
             reasons=tuple(self._reasons(summary)),
             tables=self._tables(summary),
             items={item.id: _item_scores(self._verdicts[item.id]) for item in items},
+            weights={item.id: _item_weights(self._verdicts[item.id]) for item in items},
         )
 
     def _verdict(self, item: Item, answer: Answer | None) -> Followed:
@@ -183,6 +184,14 @@ def _item_scores(followed: Followed) -> dict[str, float | None]:
         "instruction_level_strict_accuracy": _mean(strict),
         "prompt_level_loose_accuracy": float(all(loose)),
         "instruction_level_loose_accuracy": _mean(loose),
+    }
+
+
+def _item_weights(followed: Followed) -> dict[str, float]:
+    """An item counts once for each of its instructions."""
+    return {
+        "instruction_level_strict_accuracy": len(followed.strict),
+        "instruction_level_loose_accuracy": len(followed.loose),
     }
 
 

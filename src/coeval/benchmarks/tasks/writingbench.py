@@ -40,6 +40,13 @@ class _Scores(NamedTuple):
         return sum(self.by_criterion.values()) / len(self.by_criterion)
 
 
+class _Required(NamedTuple):
+    """What asks for a requirement. R: the means of these queries. C: their criteria's scores about it."""
+
+    queries: dict[str, float]
+    criteria: dict[str, list[int]]
+
+
 class WritingBench(Benchmark):
     """``overall``, ``domain1``, ``domain2``, and requirements R and C, in points from 1 to 10."""
 
@@ -95,20 +102,25 @@ class WritingBench(Benchmark):
         scored = _scored(items, outcomes)
         overall = _pooled([list(one.by_criterion.values()) for one in scored])
         domains = {field: self._by(field, scored) for field in ("domain1", "domain2")}
-        required = self._requirements(scored)
+        asked_for = self._requirements(scored)
+        of_requirements = {
+            "R": {name: mean_metric(list(of.queries.values()), "points") for name, of in asked_for.items()},
+            "C": {name: _pooled(list(of.criteria.values())) for name, of in asked_for.items()},
+        }
         return Scored(
             metrics={
                 "overall": overall,
-                **{f"{name}_{kind}": required[kind][name] for name in REQUIREMENTS for kind in "RC"},
+                **{f"{name}_{kind}": of_requirements[kind][name] for name in REQUIREMENTS for kind in "RC"},
             },
             n_expected=outcomes.expected,
             n_scored=outcomes.scored,
             n_failed=outcomes.failed,
             tables={
                 **domains,
-                **{f"requirement_{kind}": table for kind, table in required.items()},
+                **{f"requirement_{kind}": table for kind, table in of_requirements.items()},
             },
-            items={one.item.id: {"overall": one.mean} for one in scored},
+            items={one.item.id: _item_scores(one, asked_for) for one in scored},
+            weights={one.item.id: _item_weights(one, asked_for) for one in scored},
         )
 
     def _by(self, field: str, scored: Sequence[_Scores]) -> dict[str, Metric]:
@@ -119,26 +131,22 @@ class WritingBench(Benchmark):
                 means.setdefault(domain, []).append(one.mean)
         return {domain: mean_metric(values, "points") for domain, values in means.items()}
 
-    def _requirements(self, scored: Sequence[_Scores]) -> dict[str, dict[str, Metric]]:
-        """R: mean over the queries that ask for it. C: mean of their criteria about it."""
-        whole: dict[str, Metric] = {}
-        about: dict[str, Metric] = {}
+    def _requirements(self, scored: Sequence[_Scores]) -> dict[str, _Required]:
+        found = {}
         for name in REQUIREMENTS:
             queries = self._criteria_of(f"writingbench/{name}_R")
-            criteria = self._criteria_of(f"writingbench/{name}_C")
+            listed = self._criteria_of(f"writingbench/{name}_C")
             chosen = [one for one in scored if one.item.id in queries]
-            whole[name] = mean_metric([one.mean for one in chosen], "points")
-            about[name] = _pooled(
-                [
-                    [
-                        score
-                        for criterion, score in one.by_criterion.items()
-                        if criterion in criteria.get(one.item.id, ())
-                    ]
-                    for one in chosen
-                ],
-            )
-        return {"R": whole, "C": about}
+            about = {
+                one.item.id: [
+                    score
+                    for criterion, score in one.by_criterion.items()
+                    if criterion in listed.get(one.item.id, ())
+                ]
+                for one in chosen
+            }
+            found[name] = _Required({one.item.id: one.mean for one in chosen}, about)
+        return found
 
     def _criteria_of(self, asset: str) -> dict[str, set[str]]:
         """Item id → the names of the criteria that a requirement's file lists for it."""
@@ -180,6 +188,21 @@ def _scored(items: Sequence[Item], outcomes: Outcomes) -> list[_Scores]:
         if given:
             scored.append(_Scores(item, given))
     return scored
+
+
+def _item_scores(one: _Scores, asked_for: Mapping[str, _Required]) -> dict[str, float | None]:
+    scores: dict[str, float | None] = {"overall": one.mean}
+    for name, of in asked_for.items():
+        if one.item.id in of.queries:
+            about = of.criteria[one.item.id]
+            scores |= {f"{name}_R": one.mean, f"{name}_C": sum(about) / len(about) if about else None}
+    return scores
+
+
+def _item_weights(one: _Scores, asked_for: Mapping[str, _Required]) -> dict[str, float]:
+    """Where all criteria are pooled, a query counts once for each of them."""
+    about = {f"{name}_C": float(len(of.criteria.get(one.item.id, ()))) for name, of in asked_for.items()}
+    return {"overall": len(one.by_criterion)} | {name: count for name, count in about.items() if count}
 
 
 def _pooled(groups: Sequence[Sequence[int]]) -> Metric:
