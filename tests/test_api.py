@@ -292,3 +292,19 @@ def test_a_folder_that_is_no_run_is_told_with_those_close_by(tmp_path: Path) -> 
             coeval.open_run(path)
         assert what in str(refused.value)
         assert path == lab.file or f"there is: {lab.path}" in str(refused.value)
+
+
+async def test_what_a_run_lacks_is_told_with_its_results(lab: Lab) -> None:
+    await lab.arun()
+    event = asyncio.Event()
+    event.set()
+    stopped = await coeval.arun(lab.file, overwrite=True, interrupt=event)
+    assert stopped.exit_code == 130
+    assert "stopped before it began; what is here was here before" in stopped.results().missing[0]
+    assert open_run(lab.path).results().missing == ()
+    lab.lose("response_collection", "story__tea__00002__ben")
+    [said] = open_run(lab.path).results().missing
+    assert said.startswith("of what is planned, this is not there: 1 answer; see phase4_responses/")
+    assert said in open_run(lab.path).results()._repr_html_()
+    again = await lab.arun(continue_run=True)
+    assert again.results().missing == ()

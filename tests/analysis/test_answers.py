@@ -9,7 +9,7 @@ from written_run import REFERENCE, WHY_SKIPPED, Run
 
 from coeval.analysis.judged_answers import AnswerChoice, Answers, choose_answers
 from coeval.analysis.planned_names import Planned, PlannedTask
-from coeval.analysis.run_reader import RunReader
+from coeval.analysis.readers.run_reader import RunReader
 
 
 def choose(folder: Path, planned: Planned | None = None, **choice: object) -> Answers:

@@ -9,7 +9,7 @@ from written_run import Run
 
 from coeval.analysis.breakdown import By, PartScore, breakdown
 from coeval.analysis.planned_names import Planned, PlannedTask
-from coeval.analysis.run_reader import RunReader
+from coeval.analysis.readers.run_reader import RunReader
 
 ALL = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 

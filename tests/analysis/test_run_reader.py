@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from written_run import REFERENCE, WHY_SKIPPED, Run, append
 
-from coeval.analysis.reader import Damage
-from coeval.analysis.run_reader import Orphans, RunReader
+from coeval.analysis.readers.reader import Damage
+from coeval.analysis.readers.run_reader import Orphans, RunReader
 from coeval.core.errors import UsageError
 
 UNITS = "FROM scores WHERE value IS NOT NULL"

@@ -7,7 +7,7 @@ import pytest
 from written_run import REFERENCE, WHY_SKIPPED, Run
 
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned, PlannedTask
-from coeval.analysis.run_reader import RunReader
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.scores import Results, StudentScore, results
 
 ALL = PlannedTask(teachers=None, judges=None, factors=None, labels=None)

@@ -12,6 +12,8 @@ from aiohttp.test_utils import TestServer
 from cli.eval_process import finish, start, write_prompts
 from fakes.openai_chat import Answer, fake
 
+from coeval.analysis.load import load
+from coeval.api import open_run
 from coeval.benchmarks.assets import Library, Presence
 from coeval.benchmarks.task_registry import TASKS, kind_of
 from coeval.simulation.server import make_app
@@ -56,6 +58,28 @@ async def test_killed_and_started_again_nothing_is_lost_or_asked_twice(tmp_path:
     assert (summary["n_expected"], summary["complete"]) == (120, True)
 
 
+FITTED = {
+    "length_controlled_winrate",
+    "win_rate_style_controlled",
+    "hard_prompt_style_controlled",
+    "creative_writing_style_controlled",
+}
+"""Metrics that a model of all items gives: no item has a score of its own."""
+
+
+def means_of_items(output: Path) -> dict[tuple[str, str], float]:
+    """The metrics that follow from the items' scores, those of HealthBench clipped to their scale."""
+    with load(output) as reader:
+        rows = reader.rows(
+            "SELECT task, metric, sum(value * weight) / sum(weight) FROM scores WHERE value IS NOT NULL "
+            "GROUP BY ALL"
+        )
+    return {
+        (task, metric): max(0.0, min(1.0, mean)) if task == "healthbench" else mean
+        for task, metric, mean in rows
+    }
+
+
 def absent() -> list[str]:
     library = Library()
     names = [name for task in TASKS for name in kind_of(task).assets]
@@ -80,6 +104,12 @@ async def test_all_six_benchmarks_rank_simulated_models_by_their_skill(tmp_path:
                 figures = [metric["value"] for metric in summary["metrics"].values()]
                 headline.setdefault(task, {})[name] = next(value for value in figures if value is not None)
                 assert summary["complete"], summary["missing"]
+            of_items = means_of_items(tmp_path / name)
+            metrics = open_run(tmp_path / name).results().metrics
+            official = {(metric.task, metric.metric): metric.value for metric in metrics}
+            assert of_items == pytest.approx({key: official[key] for key in of_items}, abs=1e-9)
+            fitted = {key for key, value in official.items() if value is not None and key not in of_items}
+            assert {metric for _, metric in fitted} <= FITTED
     for task, scores in headline.items():
         assert scores["able"] > scores["weak"], (task, scores)
     assert {path.name for path in (tmp_path / "able" / "arena-hard").iterdir()} >= {

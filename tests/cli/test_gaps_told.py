@@ -10,6 +10,7 @@ import pytest
 from cli.invoked import Command, Ended
 from pipeline.experiments import Lab, model, task
 
+import coeval as api
 from coeval.pipeline.config.schema import Phase
 from coeval.store.rundir import RunDir
 
@@ -51,6 +52,9 @@ def test_status_repair_and_results_agree_on_a_damaged_run(lab: Lab, coeval: Comm
     coeval("repair", "--run", lab.path)
     results = coeval("results", "--run", lab.path)
     assert results.code == 0
+    [lacking] = api.open_run(lab.path).results().missing
+    assert lacking in said(results), "Python and the command line say the same"
+    assert json.loads(coeval("results", "--run", lab.path, "--json").out)["missing"] == [lacking]
     assert "warning: of what is planned, this is not there: 2 answers, 4 judgments" in said(results)
     assert "Fill the gaps with: coeval run --config FILE --continue" in results.err
     assert lab.run(continue_run=True).exit_code == 0

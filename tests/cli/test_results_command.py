@@ -109,6 +109,33 @@ def test_a_folder_that_is_no_run_is_told_with_the_runs_close_by(lab: Lab, coeval
         assert coeval(*command, "--run", other).err.startswith(f"{other} is not a run folder: it holds no")
 
 
+def test_what_eval_framework_left_in_a_folder_is_shown(here: Path, coeval: Command) -> None:
+    folder = here / "outputs" / "ifeval"
+    folder.mkdir(parents=True)
+    metric = {"value": 0.625, "ci95": [0.31, 0.86], "n": 8, "unit": "share"}
+    summary = {"task": "ifeval", "model": "=m", "metrics": {"prompt_level_strict_accuracy": metric}}
+    counts = {"n_expected": 8, "n_failed": {"timeout": 2}, "counted": "prompts", "missing": {"timeout": 2}}
+    (folder / "summary.json").write_text(json.dumps(summary | counts))
+    for path in (here / "outputs", folder):
+        shown = coeval("results", "--run", path)
+        assert (shown.code, shown.err) == (0, "")
+        assert re.search(
+            r"ifeval +8 prompts +2\n +prompt_level_strict_accuracy +0.625 +\[0.310, 0.860\] +8", shown.out
+        )
+        assert "ifeval: records without a value: 2 timeout" in shown.out
+    found = json.loads(coeval("results", "--run", here / "outputs", "--json").out)
+    assert found == json.loads(json.dumps(api.open_run(here / "outputs").results().as_dict()))
+    [row] = csv.DictReader(coeval("results", "--run", here / "outputs", "--csv").out.splitlines())
+    assert (row["measure"], row["value"], row["model"]) == ("metric", "0.625", "'=m")
+    by = coeval("results", "--run", here / "outputs", "--by", "judge")
+    assert (by.code, by.out) == (1, "")
+    assert "--by takes a run's scores apart" in by.err
+    for command in (("show",), ("status",)):
+        other = coeval(*command, "--run", here / "outputs")
+        assert other.code == 1
+        assert "results of eval-framework, which `coeval results` shows" in other.err
+
+
 def test_items_of_ones_own_have_no_attributes(here: Path, coeval: Command) -> None:
     lab = Lab(here, [model("own", "teacher"), model("ann", "student", "judge")], [task(category="benchmark")])
     lab.models[0] = {"name": "own", "interface": "benchmark", "roles": ["teacher"]}

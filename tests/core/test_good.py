@@ -12,7 +12,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coeval.analysis.run_reader import RunReader
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.benchmarks.benchmark import Answer, Judgment, why_missing
 from coeval.core.good import by_id, is_good
 from coeval.core.records import Datapoint, Evaluation, Kept, Response

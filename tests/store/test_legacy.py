@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from coeval.analysis.run_reader import RunReader
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.scores import results
 from coeval.core.errors import UsageError
 from coeval.core.records import Datapoint, Evaluation, Response

@@ -16,7 +16,7 @@ import numpy as np
 
 from coeval.analysis.intervals import Floats, mean_over_strata, wilson
 from coeval.analysis.planned_names import Planned, Removed, removed_names
-from coeval.analysis.run_reader import RunReader
+from coeval.analysis.readers.run_reader import RunReader
 
 By: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]
 BYS: tuple[By, ...] = get_args(By)

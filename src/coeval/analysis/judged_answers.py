@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from coeval.analysis.run_reader import RunReader
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.ids import parent_id
 from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.store.legacy import is_legacy, read_legacy

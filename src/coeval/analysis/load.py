@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coeval.analysis.output_reader import OutputReader
 from coeval.analysis.planned_names import Planned
-from coeval.analysis.reader import Reader
-from coeval.analysis.run_reader import RunReader
+from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.readers.reader import Reader
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.store.output_folder import output_tasks
 from coeval.store.rundir import RunDir
 

@@ -37,7 +37,13 @@ def results_html(results: Results) -> str:
     if results.labels:
         columns = ("task", "label", "student", "accuracy", "n", "no label", "failed")
         parts.append(html_table("Label accuracy", columns, _labels(results)))
-    return "".join(parts) + html_lines([*_of_answers(results), *results.notes])
+    if results.metrics:
+        figures = [[getattr(metric, name) for name in _METRIC] for metric in results.metrics]
+        parts.append(html_table("Metrics", _METRIC, figures))
+    return "".join(parts) + html_lines([*_of_answers(results), *results.notes, *results.missing])
+
+
+_METRIC = ("task", "sample", "metric", "value", "low", "high", "n", "unit", "failed")
 
 
 def _of_answers(results: Results) -> Iterator[str]:

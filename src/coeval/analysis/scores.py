@@ -21,8 +21,10 @@ import numpy as np
 
 from coeval.analysis.intervals import Floats, Interval, clustered_mean, mean_over_strata, wilson
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned, Removed, removed_names
+from coeval.analysis.readers.output_reader import MetricScore, OutputReader
+from coeval.analysis.readers.reader import Reader
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.results_html import results_html, with_interval
-from coeval.analysis.run_reader import RunReader
 from coeval.core.columns import Columns, columns
 
 
@@ -73,13 +75,15 @@ class LabelAccuracy(msgspec.Struct, frozen=True):
 
 
 class Results(msgspec.Struct, frozen=True):
-    """A run's scores, as `coeval.Run.results()` returns them.
+    """What is in a folder, as `coeval.Run.results()` returns it: a run's scores, or the ``metrics`` of an
+    output folder of ``eval-framework``, by task and sample.
 
     ``students``: first the overall scores, then those of each task by name; each best first, ties
     by name. ``labels``: by task and attribute, best first. What is removed stands after what is
     planned. ``left_out``: teachers, judges and factors of planned tasks that the configuration no
     longer holds, and that therefore count nowhere; nor do the items ``beyond_total``. ``notes``: what of
-    the records could not be counted.
+    the records could not be counted. ``missing``: what of the plan is not there, one sentence each.
+    ``metrics`` are those of an output folder of ``eval-framework``, which has no students or labels.
     """
 
     students: tuple[StudentScore, ...]
@@ -88,6 +92,8 @@ class Results(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     beyond_total: tuple[BeyondTotal, ...] = ()
+    metrics: tuple[MetricScore, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def only_labelled(self) -> frozenset[str]:
@@ -113,10 +119,16 @@ class Results(msgspec.Struct, frozen=True):
         """The label accuracies likewise: a column for each field of `LabelAccuracy`."""
         return columns(LabelAccuracy, self.labels)
 
+    def metric_table(self) -> Columns:
+        """The metrics likewise: a column for each field of `MetricScore`."""
+        return columns(MetricScore, self.metrics)
+
     def __repr__(self) -> str:
         overall = [score for score in self.students if score.task is None]
-        shown = [f"{score.student!r} {self._headline(score)}" for score in overall[:3]]
-        rest = len(overall) - len(shown)
+        named = [f"{score.student!r} {self._headline(score)}" for score in overall]
+        named += [f"{metric.task} {metric.metric} {metric.value}" for metric in self.metrics]
+        shown = named[:3]
+        rest = len(named) - len(shown)
         return f"Results({', '.join(shown + [f'{rest} more'] * bool(rest))})"
 
     def _headline(self, overall: StudentScore) -> str:
@@ -133,8 +145,12 @@ class Results(msgspec.Struct, frozen=True):
         return results_html(self)
 
 
-def results(reader: RunReader, notes: Sequence[str] = ()) -> Results:
+def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
     """The scores of what is read; ``notes``: what else is to be known of them."""
+    if isinstance(reader, OutputReader):
+        return Results((), (), simulated=False, notes=(*reader.notes(), *notes), metrics=reader.metrics)
+    if not isinstance(reader, RunReader):
+        raise TypeError(f"nobody scores what a {type(reader).__name__} reads")
     return Results(
         students=student_scores(reader),
         labels=label_accuracies(reader),

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
+import msgspec
+
 from coeval.core.columns import Columns, columns
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.html_table import html_table
 from coeval.core.process_limits import need_address_space
 from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.existing_run import existing_run
+from coeval.pipeline.existing_run import existing_results
 from coeval.pipeline.run_summary import RunSummary
+from coeval.pipeline.upkeep.gaps import look_for_gaps, missing_records
 from coeval.store.record_parts import known_records
 from coeval.store.rundir import RunDir
 
@@ -96,17 +99,48 @@ class Run:
         return Records(RunDir(self.path), phase)
 
     def results(self) -> Results:
-        """Student scores per task and overall with 95 % intervals, and label accuracies.
+        """Student scores per task and overall with 95 % intervals, and label accuracies; of an output folder
+        of ``eval-framework``, the metrics of its tasks.
 
         What the run's ``config.yaml`` no longer names is marked ``removed``, or ``left_out`` of the means;
         items ``beyond_total`` are in none either.
         """
         need_address_space()
         from coeval.analysis.scores import results  # numpy, scipy and duckdb: only when asked for
-        from coeval.pipeline.plan.run_reading import reading
+        from coeval.pipeline.plan.run_reading import opened
 
-        with reading(RunDir(self.path)) as (reader, notes):
-            return results(reader, notes)
+        with opened(self.path) as (reader, notes):
+            found = results(reader, notes)
+        missing = tuple(self._missing()) if RunDir(self.path).is_run() else ()
+        return msgspec.structs.replace(found, missing=missing)
+
+    def table(self, name: str) -> Columns:
+        """What results are made of, as columns for ``pandas.DataFrame`` or ``polars.DataFrame``: ``items``,
+        ``answers``, ``judgments``, ``scores`` or ``labels`` (see `coeval.analysis.load` for their columns).
+
+        Raises
+        ------
+        UsageError
+            there is no such table.
+        """
+        need_address_space()
+        from coeval.pipeline.plan.run_reading import opened
+
+        with opened(self.path) as (reader, _):
+            return reader.table(name)
+
+    def _missing(self) -> Iterator[str]:
+        """What of the plan is not there: as ``coeval results`` tells it, or after a run as that run did."""
+        if self.summary is None:
+            yield from look_for_gaps(RunDir(self.path)).sentences
+            return
+        if not self.summary.begun:
+            yield "the run was stopped before it began; what is here was here before"
+        counts = {phase: outcome.missing for phase, outcome in self.summary.phases.items()}
+        if counts["attribute_mapping"] or counts["rubric_mapping"]:
+            yield "phases 1–2 are not finished"
+        if said := missing_records(counts):
+            yield said
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}{f', {self.summary!r}' if self.summary else ''})"
@@ -123,7 +157,7 @@ class Run:
 
 
 def open_run(path: str | Path) -> Run:
-    """A run folder for reading.
+    """A run folder for reading, or an output folder of ``eval-framework``.
 
     Raises
     ------
@@ -132,4 +166,4 @@ def open_run(path: str | Path) -> Run:
     StoreError
         it holds links that lead out of it, or pipes and the like.
     """
-    return Run(existing_run(Path(path)).path)
+    return Run(existing_results(Path(path)))

@@ -6,9 +6,17 @@ from pathlib import Path
 
 from coeval.core.errors import UsageError
 from coeval.core.plain import plain
+from coeval.store.output_folder import output_tasks
 from coeval.store.rundir import RunDir
 
 _MOST_NAMED = 8
+
+
+def existing_results(path: Path) -> Path:
+    """The folder of a run, or one that ``eval-framework`` filled; raises as `existing_run`."""
+    if not RunDir(path).is_run() and output_tasks(path):
+        return path
+    return existing_run(path).path
 
 
 def existing_run(path: Path) -> RunDir:
@@ -34,10 +42,8 @@ def _what_there_is(path: Path) -> str:
         return f"there is no folder {path}"
     if not path.is_dir():
         return f"{path} is a file; a run is a folder"
-    if (path / "summary.json").is_file():
-        return (
-            f"{path} is not a run folder but results of eval-framework, whose figures are in its summary.json"
-        )
+    if output_tasks(path):
+        return f"{path} is not a run folder but results of eval-framework, which `coeval results` shows"
     return f"{path} is not a run folder: it holds no meta.json and no artifacts"
 
 

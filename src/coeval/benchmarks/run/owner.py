@@ -18,6 +18,7 @@ from typing import NamedTuple
 from coeval.benchmarks.run.eval_spec import EvalSpec, model_of
 from coeval.benchmarks.run.task_folder import TaskFolder, first_answer
 from coeval.core.errors import UsageError
+from coeval.store.output_folder import task_folders
 
 __all__ = ["refuse_another_model"]
 
@@ -64,7 +65,7 @@ def _refusal(claim: _Claim, wanted: str, evaluation: EvalSpec) -> UsageError:
 
 
 def _claims(output: Path) -> Iterator[_Claim]:
-    for folder in sorted((*output.glob("*/"), *output.glob("run_*/*/"))):
+    for folder in task_folders(output):
         files = sorted(folder.glob("responses*.jsonl"))
         found = [claim for path in files if (claim := _of_answers(path)) is not None]
         yield from found or _of_summary(folder)

@@ -25,6 +25,7 @@ from coeval.core.records import Kept
 from coeval.core.text import listed
 from coeval.engine.role_model import RoleModel, differences
 from coeval.store.jsonl import store_error, whole_lines
+from coeval.store.output_folder import RESPONSES, SCORES, SUMMARY
 from coeval.store.rundir import RunDir
 
 RecordT = TypeVar("RecordT", Answer, Judgment)
@@ -59,15 +60,15 @@ class TaskFolder:
 
     @property
     def responses(self) -> Path:
-        return self.path / "responses.jsonl"
+        return self.path / RESPONSES
 
     @property
     def scores(self) -> Path:
-        return self.path / "scores.jsonl"
+        return self.path / SCORES
 
     @property
     def summary(self) -> Path:
-        return self.path / "summary.json"
+        return self.path / SUMMARY
 
     def judgments(self, judge: RoleModel) -> Path:
         return self.path / f"judgments.{file_name(judge.model)}-{judge.recipe.hash[:8]}.jsonl"

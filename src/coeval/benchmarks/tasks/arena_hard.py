@@ -219,7 +219,7 @@ def _games(item: Item, outcomes: Outcomes, judge: str) -> ArenaJudgment:
 
 
 class _PromptRate(NamedTuple):
-    """The model's share of wins in both games, in percent, and how many verdicts they count for, in which metrics."""
+    """The model's share of wins in both games, in percent; how many verdicts that is, of which metrics."""
 
     value: float
     verdicts: int

@@ -24,7 +24,7 @@ def results(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="One line per score, for a spreadsheet.")] = False,
 ) -> None:
-    """Show the scores of a run again, finished or not.
+    """Show the scores of a run again, finished or not; or those that `eval-framework` left in a folder.
 
     Nobody is asked, and nothing is written. Every score has its number of datapoints (n) and its 95 %
     interval.
@@ -35,28 +35,39 @@ def results(
       coeval results --run ./runs/quickstart --by judge
       coeval results --run ./runs/quickstart --json > scores.json
       coeval results --run ./runs/quickstart --by attribute --csv > attributes.csv
+      coeval results --run ./outputs
     """
-    from coeval.core.errors import StoreError, UsageError
+    import msgspec
+
+    from coeval.core.errors import UsageError
     from coeval.core.process_limits import need_address_space
-    from coeval.pipeline.existing_run import existing_run
+    from coeval.pipeline.existing_run import existing_results
 
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; give one of them")
-    folder = existing_run(run)
+    folder = existing_results(run)
     need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.analysis.breakdown import Parts, breakdown, label_breakdown
+    from coeval.analysis.readers.run_reader import RunReader
     from coeval.analysis.scores import results as scores_of
     from coeval.cli import streams
-    from coeval.cli.say import say, warn
+    from coeval.cli.say import say
     from coeval.cli.views import results_view
     from coeval.cli.views.gaps_view import tell_missing
-    from coeval.pipeline.plan.run_reading import reading
-    from coeval.pipeline.upkeep.gaps import gaps_of
+    from coeval.pipeline.plan.run_reading import opened
+    from coeval.pipeline.upkeep.gaps import Missing, look_for_gaps
+    from coeval.store.rundir import RunDir
 
-    with reading(folder) as (reader, notes):
+    parts, is_run = None, RunDir(folder).is_run()
+    if by is not None and not is_run:
+        raise UsageError(f"--by takes a run's scores apart; {run} holds results of eval-framework")
+    with opened(folder) as (reader, notes):
         found = scores_of(reader, notes)
-        parts = Parts(breakdown(reader, by.value), label_breakdown(reader, by.value)) if by else None
+        if by is not None and isinstance(reader, RunReader):
+            parts = Parts(breakdown(reader, by.value), label_breakdown(reader, by.value))
+    missing = look_for_gaps(RunDir(folder)) if is_run else Missing(None, ())
+    found = msgspec.structs.replace(found, missing=missing.sentences)
     if by is not None and parts is not None and not any(parts):
         say(streams.messages(), results_view.why_nothing(found, by.value))
     if as_json:
@@ -65,10 +76,4 @@ def results(
         results_view.print_csv(found, parts)
     else:
         results_view.print_tables(found, parts, streams.results())
-    try:
-        gaps = gaps_of(folder)
-    except StoreError as error:  # the records of the plan can be read, and not what it follows from
-        warn(streams.messages(), f"what is missing cannot be counted: {error}")
-    else:
-        if gaps is not None:
-            tell_missing(gaps, streams.messages())
+    tell_missing(missing, streams.messages())

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from coeval.analysis.judged_answers import AnswerChoice
-    from coeval.analysis.run_reader import RunReader
+    from coeval.analysis.readers.run_reader import RunReader
 
 _FEW = 10
 

@@ -9,16 +9,14 @@ from rich.console import Console
 
 from coeval.analysis.cut_off import CutOffAnswers, cut_off_sentence, warning_of_cut_off
 from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
-from coeval.benchmarks.benchmark import Metric, Unit
 from coeval.benchmarks.run.comparable import OF_INFERENCE
 from coeval.benchmarks.run.conclusion import Outcome, Spread, TaskOutcome, over_runs
 from coeval.benchmarks.run.given_responses import GivenCounts
 from coeval.benchmarks.run.task_run import RecordCounts
 from coeval.benchmarks.run.task_summary import TaskSummary
 from coeval.cli.say import say, warn
+from coeval.cli.views.metric_table import METRIC_COLUMNS, shown_interval, shown_value
 from coeval.cli.views.name_table import Column, NameRow, print_table
-
-_NONE = "–"
 
 
 def show(outcome: Outcome, results: Console, messages: Console) -> None:
@@ -64,9 +62,9 @@ def _show_figures(outcome: Outcome, console: Console) -> None:
         state = "" if summary.metrics else "not judged"
         rows.append(NameRow(task.label, (state, "", *counts), "bold"))
         for name, metric in summary.metrics.items():
-            rows.append(NameRow(f"  {name}", (_value(metric), _interval(metric), f"{metric.n:,}")))
-    columns = [Column(heading) for heading in ("value", "95 % interval", "n", "failed")]
-    print_table(console, "", "task and metric", columns, rows)
+            figures = (shown_value(metric.value, metric.unit), shown_interval(metric.ci95, metric.unit))
+            rows.append(NameRow(f"  {name}", (*figures, f"{metric.n:,}")))
+    print_table(console, "", "task and metric", METRIC_COLUMNS, rows)
     if any(task.summary is not None and task.summary.metrics for task in outcome.tasks):
         say(
             console,
@@ -80,8 +78,8 @@ def _show_over_runs(spreads: Mapping[str, Mapping[str, Spread]], console: Consol
     for task, metrics in spreads.items():
         rows.append(NameRow(task, style="bold"))
         for name, spread in metrics.items():
-            std = _NONE if spread.std is None else _number(spread.std, spread.unit)
-            rows.append(NameRow(f"  {name}", (_number(spread.mean, spread.unit), std, f"{spread.n_runs:,}")))
+            figures = (shown_value(value, spread.unit) for value in (spread.mean, spread.std))
+            rows.append(NameRow(f"  {name}", (*figures, f"{spread.n_runs:,}")))
     columns = [Column(heading) for heading in ("mean", "std", "runs")]
     print_table(console, "", "task and metric, over runs", columns, rows)
 
@@ -149,19 +147,3 @@ def _misfits(given: GivenCounts) -> str:
     if given.unknown:
         parts.append(f"{given.unknown:,} about no prompt of the task")
     return f"not used of the file's {given.records:,} records: {', '.join(parts)}" if parts else ""
-
-
-def _value(metric: Metric) -> str:
-    return _NONE if metric.value is None else _number(metric.value, metric.unit)
-
-
-def _interval(metric: Metric) -> str:
-    return (
-        _NONE if metric.ci95 is None else "[" + ", ".join(_number(v, metric.unit) for v in metric.ci95) + "]"
-    )
-
-
-def _number(value: float, unit: Unit) -> str:
-    """Shares with three digits, points with two, percent with one: about what their errors allow."""
-    digits = {"points": 2, "percent": 1}.get(unit, 3)
-    return f"{value:.{digits}f}"

@@ -19,6 +19,7 @@ from coeval.analysis.label_columns import LABELS, label_columns
 from coeval.analysis.results_html import SIMULATED, with_interval
 from coeval.cli.say import say, warn
 from coeval.cli.views.folding import folded_name
+from coeval.cli.views.metric_table import print_metrics
 from coeval.cli.views.result_notes import NO_LABEL, notes, warnings
 from coeval.core.plain import plain
 
@@ -57,7 +58,9 @@ def render(results: Results, console: Console) -> None:
     if results.labels:
         for table in _label_tables(results.labels, console.width):
             _print(table, console)
-    if not scored and not results.labels:
+    if results.metrics:
+        print_metrics(results.metrics, console)
+    if not scored and not results.labels and not results.metrics:
         say(console, "no scores yet: no answer has been judged")
     for note in notes(results, scored=scored):
         say(console, note, "dim")

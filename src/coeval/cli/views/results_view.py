@@ -112,6 +112,7 @@ def print_json(results: Results, parts: Parts | None) -> None:
 def print_csv(results: Results, parts: Parts | None) -> None:
     """Scores and label accuracies, or what they are made of, told apart by their ``measure``."""
     rows = list(_rows(*(results.students, results.labels) if parts is None else parts))
+    rows += [{"measure": "metric", **_row(metric)} for metric in results.metrics]
     if not rows:
         return
     columns = dict.fromkeys(column for row in rows for column in row)

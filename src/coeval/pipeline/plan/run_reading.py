@@ -1,23 +1,44 @@
-"""A run's records as its configuration plans them."""
+"""What a folder of ours holds; a run's records as its configuration plans them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
+from coeval.analysis.load import load
 from coeval.analysis.planned_names import Planned
-from coeval.analysis.run_reader import RunReader
+from coeval.analysis.readers.reader import Reader
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import ConfigError, StoreError
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.store.rundir import RunDir
 
 
-class Reading(NamedTuple):
+class Opened(NamedTuple):
     """An open reader, and what is to be known of it beside its own notes, one sentence each."""
+
+    reader: Reader
+    notes: tuple[str, ...]
+
+
+class Reading(NamedTuple):
+    """The same of a run."""
 
     reader: RunReader
     notes: tuple[str, ...]
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Opened]:
+    """Read a run as `reading` does, or what ``eval-framework`` left in a folder; raises the same."""
+    if RunDir(folder).is_run():
+        with reading(RunDir(folder)) as (reader, notes):
+            yield Opened(reader, notes)
+    else:
+        with load(folder) as results:
+            yield Opened(results, ())
 
 
 @contextmanager

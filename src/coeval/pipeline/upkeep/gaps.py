@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
-from coeval.core.errors import ConfigError
+from coeval.core.errors import ConfigError, StoreError
+from coeval.core.text import listed, numbered
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
@@ -42,6 +44,50 @@ class Gaps:
 
     def missing(self, phase: Phase) -> int:
         return sum(gap.planned - gap.there for gap in self.files.values() if gap.phase == phase)
+
+    @property
+    def owed(self) -> int:
+        """How much is missing, tasks whose phases 1–2 are not finished among it."""
+        return sum(map(self.missing, _NOUNS)) + len(self.unsettled)
+
+    def sentences(self) -> Iterator[str]:
+        """What of the plan is not there, and where, for people."""
+        if self.unsettled:
+            yield f"phases 1–2 are not finished for {listed(self.unsettled)}"
+        if said := missing_records({phase: self.missing(phase) for phase in _NOUNS}):
+            paths = [
+                path for path, gap in self.files.items() if gap.phase in _NOUNS and gap.planned > gap.there
+            ]
+            yield f"{said}; see {listed(f'{path.parent.name}/{path.name}' for path in paths)}"
+
+
+_NOUNS: dict[Phase, str] = {
+    "data_generation": "item",
+    "response_collection": "answer",
+    "evaluation": "judgment",
+}
+
+
+def missing_records(counts: Mapping[Phase, int]) -> str:
+    """How many records of phases 3–5 are not there, in words; empty: none."""
+    parts = [numbered(counts[phase], noun) for phase, noun in _NOUNS.items() if counts[phase]]
+    return f"of what is planned, this is not there: {listed(parts)}" if parts else ""
+
+
+class Missing(NamedTuple):
+    """What a run lacks, and that in words; ``gaps`` None: it cannot be counted, ``sentences`` say why."""
+
+    gaps: Gaps | None
+    sentences: tuple[str, ...]
+
+
+def look_for_gaps(folder: RunDir) -> Missing:
+    """`gaps_of` for people: what keeps it from counting is told, and does not raise."""
+    try:
+        gaps = gaps_of(folder)
+    except StoreError as error:
+        return Missing(None, (f"what is missing cannot be counted: {error}",))
+    return Missing(gaps, tuple(gaps.sentences()) if gaps is not None else ())
 
 
 def gaps_of(folder: RunDir) -> Gaps | None:

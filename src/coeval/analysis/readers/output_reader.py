@@ -14,8 +14,8 @@ from typing import ClassVar
 
 import msgspec
 
-from coeval.analysis.output_tables import PLACES, STAGES, VIEWS
-from coeval.analysis.reader import Reader
+from coeval.analysis.readers.output_tables import PLACES, STAGES, VIEWS
+from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.text import listed
 from coeval.store.jsonl import read_json
@@ -57,8 +57,8 @@ class MetricScore(msgspec.Struct, frozen=True):
     """A metric of a task, in its ``unit`` (``share``, ``percent`` or ``points``), as its ``summary.json`` has
     it, with its 95 % interval and standard error over n prompts.
 
-    ``sample`` counts from 0. ``failed`` of what the task is scored by (``counted``: prompts or judgments)
-    came to nothing.
+    ``sample`` counts from 0. The task is scored by so many ``expected`` prompts, judgments or scores (which
+    of these, says ``counted``), of which ``failed`` came to nothing.
     """
 
     model: str
@@ -72,6 +72,7 @@ class MetricScore(msgspec.Struct, frozen=True):
     n: int
     unit: str
     counted: str
+    expected: int
     failed: int
 
 
@@ -125,6 +126,7 @@ class OutputReader(Reader):
                 n=figure.n,
                 unit=figure.unit,
                 counted=summary.counted,
+                expected=summary.n_expected,
                 failed=sum(summary.n_failed.values()),
             )
             for task, summary in self._summaries.items()

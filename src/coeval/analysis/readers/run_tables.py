@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coeval.analysis.reader import EMPTY_SQL, Stage
+from coeval.analysis.readers.reader import EMPTY_SQL, Stage
 from coeval.core.good import PROMPT_SQL, RESPONSE_SQL, SCORES_SQL, good_sql
 from coeval.core.records import EXACT_MATCH
 

@@ -15,7 +15,7 @@ import duckdb
 import msgspec
 from numpy.typing import NDArray
 
-from coeval.analysis.long_lines import without_long_lines
+from coeval.analysis.readers.long_lines import without_long_lines
 from coeval.core.columns import Columns
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.good import counting_sql

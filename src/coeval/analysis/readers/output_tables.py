@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coeval.analysis.reader import EMPTY_SQL, Stage
+from coeval.analysis.readers.reader import EMPTY_SQL, Stage
 from coeval.core.good import RESPONSE_SQL, VALUE_SQL, good_sql
 
 _KEY = "md5_number(filename || chr(10) || id) AS key, filename AS file, id"

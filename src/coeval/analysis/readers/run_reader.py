@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 import msgspec
 
 from coeval.analysis.planned_names import KINDS, BeyondTotal, Kind, LeftOut, Planned
-from coeval.analysis.reader import Reader, Stage
-from coeval.analysis.run_tables import BEYOND, STAGES, VIEWS
+from coeval.analysis.readers.reader import Reader, Stage
+from coeval.analysis.readers.run_tables import BEYOND, STAGES, VIEWS
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.text import numbered
 from coeval.store.jsonl import read_json
