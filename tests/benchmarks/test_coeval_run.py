@@ -44,7 +44,7 @@ def test_all_factors_in_one_judgment(tmp_path: Path) -> None:
     judgments = {}
     for item in items:
         (ask,) = benchmark.asks(item, answers[item.id])
-        shown = ask.request(0).messages[-1].content
+        shown = ask.request().messages[-1].content
         assert f"Once upon {item.id}" in shown
         assert "Things happen for a reason." in shown
         judgments[ask.id] = judged(benchmark, item, ask, next(levels))
@@ -86,7 +86,7 @@ def test_what_was_removed_from_the_run_is_no_part_of_the_benchmark(tmp_path: Pat
     items = benchmark.items()
     assert [item.id for item in items] == ["story__ann__00001", "story__ann__00002"]
     (ask,) = benchmark.asks(items[0], Answer(id=items[0].id, response="Once."))
-    assert "It reads well." not in ask.request(0).messages[-1].content
+    assert "It reads well." not in ask.request().messages[-1].content
 
 
 def test_items_beyond_a_lowered_total_are_no_part_of_the_benchmark(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_the_sampled_nuance_is_shown_though_no_item_stores_it(tmp_path: Path) ->
     tones = [item.messages[0].content.partition(": ")[2].partition(":")[0] for item in items]
     assert sorted(tones) == ["dry", "warm"]
     (ask,) = benchmark.asks(items[0], Answer(id=items[0].id, response="Once."))
-    assert ask.request(0).messages[-1].content == f"tone: {tones[0]}: Once."
+    assert ask.request().messages[-1].content == f"tone: {tones[0]}: Once."
 
 
 def test_tasks_count_alike_and_failed_answers_lose_their_factors(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ async def test_a_simulated_judge_is_understood_and_prefers_the_better_model(kind
             return f"An answer.\n[simulated answer of sim, quality {quality}]"
 
         panel = Panel(task(kind), respond, first=12)
-        said = {ask.id: await judge.complete(ask.request(0)) for _, ask in panel.asks()}
+        said = {ask.id: await judge.complete(ask.request()) for _, ask in panel.asks()}
         scored = panel.judge(lambda key, _: said[key])  # noqa: B023 - called at once
         assert scored.n_failed == {}
         assert scored.n_scored == scored.n_expected > 0

@@ -48,7 +48,7 @@ class Invented(Benchmark):
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         request = Request((Message("user", f"{JUDGING}{answer.response}"),))
-        return (Ask(f"{item.id}__verdict", lambda _: request, self._verdict),)
+        return (Ask(f"{item.id}__verdict", lambda: request, self._verdict),)
 
     @staticmethod
     def _verdict(completion: Completion) -> dict[str, Any]:

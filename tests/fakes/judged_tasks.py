@@ -77,12 +77,12 @@ class Panel:
         ]
 
     def requests(self) -> dict[str, Request]:
-        return {ask.id: ask.request(0) for _, ask in self.asks()}
+        return {ask.id: ask.request() for _, ask in self.asks()}
 
     def judge(self, reply: Reply) -> Scored:
         """Everything asked once; what cannot be read fails."""
         for item, ask in self.asks():
-            said = reply(ask.id, ask.request(0))
+            said = reply(ask.id, ask.request())
             self.judgments[ask.id] = judged(item, ask, said if isinstance(said, Completion) else _text(said))
         return self.score()
 

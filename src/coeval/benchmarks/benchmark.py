@@ -78,14 +78,14 @@ class Judgment(Kept, frozen=True, kw_only=True, omit_defaults=True):
 class Ask(NamedTuple):
     """One judgment to be made.
 
-    ``id`` is ``{item}__{what}``, unique in the task. ``request(attempt)`` builds the messages and
-    what else the judge needs (``top_logprobs``, ``schema``); the runner sets purpose, rank, seed
-    and the judge's sampling. ``parse`` gives the judgment's
-    JSON-able value, or raises a `ReplyError` for the judge to be asked again: never a default.
+    ``id`` is ``{item}__{what}``, unique in the task. ``request()`` builds the messages and what else the
+    judge needs (``top_logprobs``, ``schema``); the runner sets purpose, rank, seed and the judge's sampling.
+    ``parse`` gives the judgment's JSON-able value, or raises a `ReplyError` for the judge to be asked again:
+    never a default.
     """
 
     id: str
-    request: Callable[[int], Request]
+    request: Callable[[], Request]
     parse: Callable[[Completion], dict[str, Any]]
 
 
@@ -196,8 +196,13 @@ class Benchmark(ABC):
         """All prompts, in the benchmark's order."""
 
     def judge_sampling(self) -> SamplingParameters:
-        """The official sampling of the judge; the user's settings go over it."""
+        """The official sampling of the judge."""
         return SamplingParameters()
+
+    def judged_with(self) -> SamplingParameters:
+        """What the judge is asked with: the user's own settings over the official ones."""
+        judge = self.settings.judge
+        return self.judge_sampling() | judge.sampling if judge is not None else self.judge_sampling()
 
     def judge_template(self) -> str:
         """Everything of the judge's prompt that is the same for all items: part of its recipe."""

@@ -72,8 +72,8 @@ class JudgmentWork(ModelWork[Judgment]):
     weight = 1
     record = Judgment
 
-    def question(self, attempt: int) -> Request:
-        return self.wanted.request(attempt)
+    def question(self, _: int) -> Request:
+        return self.wanted.request()
 
     def read(self, completion: Completion) -> dict[str, Any]:
         spoken(completion, "the judge")
@@ -87,7 +87,7 @@ class JudgmentWork(ModelWork[Judgment]):
             "judge": self.role_model.model,
             "raw": None if last is None else last.refusal or last.text,
             "recipe": self.role_model.recipe.hash,
-            "input_hash": asked_hash(self.wanted.request(0).messages),
+            "input_hash": asked_hash(self.wanted.request().messages),
         }
 
 

@@ -175,7 +175,7 @@ def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Pat
 
 def judge_model(evaluation: EvalSpec, judging: ModelSpec, task_run: TaskRun) -> RoleModel:
     """The judge as the task asks it now: its recipe may change with what the judge can do."""
-    sampling = task_run.benchmark.judge_sampling() | evaluation.judge_sampling
+    sampling = task_run.benchmark.judged_with()
     template = task_run.benchmark.judge_template()
     parts = {"template": digest(template)} if template else {}
     return _role_model(judging, "judge", sampling, evaluation, task_run, parts)

@@ -1,6 +1,6 @@
 """A task's folder on disk: what it holds by recipe, and where new records go.
 
-``responses.jsonl`` holds the answers of the current recipe (model, sampling, seed); those of
+``responses.jsonl`` holds the answers of the current recipe (`RoleModel`, with the seed); those of
 another are set aside as ``responses.<model>-<recipe>.jsonl`` and taken up again when their settings
 return. Judgments lie in one ``judgments.<judge>-<recipe>.jsonl`` for each judge's recipe.
 """

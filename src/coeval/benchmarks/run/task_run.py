@@ -127,7 +127,7 @@ class TaskRun:
             for wanted in self._asks(item, answer):
                 self.wanted[wanted.id] = None
                 record = self.judgments.get(wanted.id)
-                if stands(record, judge.recipe.hash, asked_hash(wanted.request(0).messages)):
+                if stands(record, judge.recipe.hash, asked_hash(wanted.request().messages)):
                     continue
                 if record is not None and is_good(record):
                     del self.judgments[wanted.id]

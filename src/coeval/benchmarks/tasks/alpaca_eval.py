@@ -99,9 +99,8 @@ class AlpacaEval(Benchmark):
         A host that has no log-probabilities says so in a 400, or leaves them out. Any other failure
         is raised: every judgment would meet it too.
         """
-        own = self.settings.judge.sampling if self.settings.judge else SamplingParameters()
         request = self._request("Greet me.", Shown("Hello!", "Goodbye."))
-        asked = msgspec.structs.replace(request, sampling=self.judge_sampling() | own, purpose="evaluation")
+        asked = msgspec.structs.replace(request, sampling=self.judged_with(), purpose="evaluation")
         try:
             completion = await judge.complete(asked)
         except (BadRequest, NotFound) as error:
@@ -132,7 +131,7 @@ class AlpacaEval(Benchmark):
         return [
             Ask(
                 judgment_id(item.id, "preference"),
-                lambda _: self._request(item.fields["instruction"], pair),
+                lambda: self._request(item.fields["instruction"], pair),
                 parse,
             )
         ]
@@ -143,10 +142,8 @@ class AlpacaEval(Benchmark):
             model = "M" if order == "baseline-first" else "m"
             return {"preference": 2.0 if named == model else 1.0, "order": order, "named": named}
 
-        def request(attempt: int) -> Request:  # noqa: ARG001 - every attempt asks the same
-            return self._request(item.fields["instruction"], pair)
-
-        return Ask(judgment_id(item.id, f"words-{order}"), request, parse)
+        key = judgment_id(item.id, f"words-{order}")
+        return Ask(key, lambda: self._request(item.fields["instruction"], pair), parse)
 
     def _request(self, instruction: str, pair: Shown) -> Request:
         values = {"instruction": instruction, "output_1": pair.first, "output_2": pair.second}

@@ -139,7 +139,7 @@ class ArenaHard(Benchmark):
         first, second = shown(order, response, item.fields["baseline_answer"])
         system = self._creative if item.fields["category"] == _CREATIVE else self._system
 
-        def request(attempt: int) -> Request:  # noqa: ARG001 - every attempt asks the same
+        def request() -> Request:
             values = {"QUESTION": item.fields["prompt"], "ANSWER_A": first, "ANSWER_B": second}
             return Request((Message("system", system), Message("user", fill(self._prompt, values))))
 

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from statistics import variance
 from typing import Any, ClassVar
 
@@ -150,24 +151,21 @@ class CoevalRun(Benchmark):
             return ()
         if task.evaluation_mode == "single":
             factors = tuple(rubric)
-            request = self._request(task, values, evaluation_schema(factors))
+            request = partial(self._request, task, values, evaluation_schema(factors))
             return (Ask(judgment_id(item.id, "rubric"), request, lambda reply: _levels(reply, factors)),)
         return tuple(
             Ask(
                 judgment_id(item.id, factor),
-                self._request(task, {**values, "factor": factor, "criterion": criterion}, FACTOR_SCORE),
+                partial(
+                    self._request, task, {**values, "factor": factor, "criterion": criterion}, FACTOR_SCORE
+                ),
                 _one_level(factor),
             )
             for factor, criterion in rubric.items()
         )
 
-    def _request(
-        self, task: TaskConfig, values: Mapping[str, str], schema: Schema
-    ) -> Callable[[int], Request]:
-        def request(_: int) -> Request:
-            return Request((Message("user", fill(self._template(task), values)),), schema=schema)
-
-        return request
+    def _request(self, task: TaskConfig, values: Mapping[str, str], schema: Schema) -> Request:
+        return Request((Message("user", fill(self._template(task), values)),), schema=schema)
 
     def score(
         self,

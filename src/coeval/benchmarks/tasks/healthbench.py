@@ -71,7 +71,7 @@ class HealthBench(Benchmark):
         shown = f"[{rubric_item['points']}] {rubric_item['criterion']}"
         values = {"conversation": conversation, "rubric_item": shown}
 
-        def request(attempt: int) -> Request:  # noqa: ARG001 - every attempt asks the same
+        def request() -> Request:
             prompt = _SLOT.sub(lambda slot: values[slot[1]], self._grader)
             return Request((Message("user", prompt),))
 

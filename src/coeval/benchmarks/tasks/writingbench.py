@@ -82,7 +82,7 @@ class WritingBench(Benchmark):
         ]
 
     def _ask(self, item: Item, number: int, criterion: dict[str, str], response: str) -> Ask:
-        def request(attempt: int) -> Request:  # noqa: ARG001 - every attempt asks the same
+        def request() -> Request:
             # The criterion goes in as the official code formats it: as Python writes a dict.
             values = {"query": item.fields["query"], "response": response, "criteria": str(criterion)}
             return Request((Message("system", self._system), Message("user", fill(self._prompt, values))))
