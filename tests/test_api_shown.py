@@ -13,7 +13,7 @@ import pytest
 from pipeline.experiments import PHASES, Lab, model, quiz, task
 
 import coeval
-from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
+from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
 from coeval.api.progress_lines import shown
 from coeval.pipeline.run_summary import RunSummary
 

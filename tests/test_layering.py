@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -175,6 +176,26 @@ def against_the_order(modules: list[Module]) -> list[str]:
     return wrong
 
 
+def import_graph(modules: list[Module]) -> dict[str, set[str]]:
+    """Full module names, each with those of the package that it imports, late ones included."""
+    names = {
+        "coeval."
+        + module.path.removesuffix(".py").removesuffix("__init__").rstrip("/").replace("/", "."): module
+        for module in modules
+    }
+    graph: dict[str, set[str]] = {}
+    for name, module in names.items():
+        found = graph[name] = set[str]()
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Import):
+                found.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                within = {f"{node.module}.{alias.name}" for alias in node.names}
+                found.update(within & names.keys() or {node.module or ""})
+        found &= names.keys() - {name}
+    return graph
+
+
 def unlisted_late_imports(modules: list[Module]) -> list[str]:
     wrong = []
     for module in modules:
@@ -279,6 +300,12 @@ def test_imports_run_one_way() -> None:
     assert against_the_order(package()) == []
 
 
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    TopologicalSorter(import_graph(package())).prepare()  # CycleError names those of a cycle
+    with pytest.raises(CycleError):
+        TopologicalSorter(import_graph(read_cycle())).prepare()
+
+
 def test_functions_import_only_what_is_heavy_or_optional() -> None:
     assert unlisted_late_imports(package()) == []
 
@@ -335,6 +362,14 @@ BREACHES = {
     "pipeline/broad.py": "try:\n    pass\nexcept (OSError, Exception):\n    pass",
     "analysis/long.py": "def f():\n" + "    x = 1\n" * 60,
 }
+
+
+def read_cycle() -> list[Module]:
+    texts = {
+        "core/one.py": "from coeval.core import two",
+        "core/two.py": "def f():\n    import coeval.core.one",
+    }
+    return [Module(path, 1, ast.parse(text)) for path, text in texts.items()]
 
 
 def test_breaches_are_found(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 import typer
 from cli.terminal import on_terminal
 
-from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
+from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
 from coeval.cli.eval_framework.command import make_app as eval_framework
 from coeval.cli.main import app
 

@@ -9,8 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from coeval.analysis.planned_names import LeftOut
-from coeval.analysis.results_html import SIMULATED
-from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
+from coeval.analysis.run_results import SIMULATED, LabelAccuracy, Results, StudentScore
 from coeval.cli.views.result_table import render
 
 HOSTILE = "[red]evil[/red]\x1b[31m\n\u202e"

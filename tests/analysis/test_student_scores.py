@@ -8,7 +8,8 @@ from written_run import REFERENCE, WHY_SKIPPED, Run
 
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.scores import Results, StudentScore, results
+from coeval.analysis.run_results import Results, StudentScore
+from coeval.analysis.scores import results
 
 ALL = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 

@@ -13,7 +13,7 @@ from fakes.invented_task import JUDGING, Bench, Invented, row_of, spec
 from fakes.openai_chat import Answer, Behaviour, Fault, Reply, fake
 from rich.console import Console
 
-from coeval.analysis.scores import Results, StudentScore
+from coeval.analysis.run_results import Results, StudentScore
 from coeval.benchmarks.benchmark import Answer as Given
 from coeval.benchmarks.benchmark import Item, Judgment, Scored
 from coeval.benchmarks.task_registry import TASKS

@@ -12,7 +12,7 @@ from pipeline.experiments import PHASES, Lab, model, quiz, task
 
 import coeval as package
 from coeval.analysis.planned_names import BeyondTotal, LeftOut
-from coeval.analysis.scores import Results, StudentScore
+from coeval.analysis.run_results import Results, StudentScore
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from pipeline.experiments import PHASES, Lab, listen, model, task
 
 import coeval
-from coeval.analysis.scores import Results
+from coeval.analysis.run_results import Results
 from coeval.pipeline.upkeep.repair import Wanted, repair
 from coeval.store.rundir import RunDir
 

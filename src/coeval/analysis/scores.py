@@ -14,135 +14,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence, Set
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from coeval.analysis.intervals import Floats, Interval, clustered_mean, mean_over_strata, wilson
-from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned, Removed, removed_names
-from coeval.analysis.readers.output_reader import MetricScore, OutputReader
+from coeval.analysis.planned_names import Planned, Removed, removed_names
+from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.results_html import results_html, with_interval
-from coeval.core.columns import Columns, columns
-
-
-class StudentScore(msgspec.Struct, frozen=True):
-    """A student's mean score, 0 to 1, in one task, or (``task`` None) over the tasks it has scores in.
-
-    ``n`` counts datapoints, ``units`` valid (response, factor, judge) scores. ``failed`` counts
-    failed responses, failed evaluations, and factors a judge was asked for and did not score.
-    ``answers`` counts the responses that did not fail, ``truncated`` those of them that were cut off,
-    ``empty`` those without any text, of which ``empty_truncated`` were cut off.
-
-    ``low`` and ``high`` are its 95 % interval (`intervals.mean_bounds`), None where there is no score.
-    """
-
-    student: str
-    task: str | None
-    mean: float | None
-    low: float | None
-    high: float | None
-    n: int
-    units: int
-    failed: int
-    answers: int = 0
-    truncated: int = 0
-    empty: int = 0
-    empty_truncated: int = 0
-    removed: Removed = ()
-
-
-class LabelAccuracy(msgspec.Struct, frozen=True):
-    """Share of a student's n answers whose label is the datapoint's, with its Wilson interval.
-
-    ``none_of_the_labels`` counts those that stated no label, or several, and are wrong; ``failed`` the
-    student's failed responses, which are not among the n.
-    """
-
-    task: str
-    student: str
-    attribute: str
-    accuracy: float | None
-    low: float | None
-    high: float | None
-    n: int
-    correct: int
-    removed: Removed = ()
-    none_of_the_labels: int = 0
-    failed: int = 0
-
-
-class Results(msgspec.Struct, frozen=True):
-    """What is in a folder, as `coeval.Run.results()` returns it: a run's scores, or the ``metrics`` of an
-    output folder of ``eval-framework``, by task and sample.
-
-    ``students``: first the overall scores, then those of each task by name; each best first, ties
-    by name. ``labels``: by task and attribute, best first. What is removed stands after what is
-    planned. ``left_out``: teachers, judges and factors of planned tasks that the configuration no
-    longer holds, and that therefore count nowhere; nor do the items ``beyond_total``. ``notes``: what of
-    the records could not be counted. ``missing``: what of the plan is not there, one sentence each.
-    ``metrics`` are those of an output folder of ``eval-framework``, which has no students or labels.
-    """
-
-    students: tuple[StudentScore, ...]
-    labels: tuple[LabelAccuracy, ...]
-    simulated: bool
-    notes: tuple[str, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-    beyond_total: tuple[BeyondTotal, ...] = ()
-    metrics: tuple[MetricScore, ...] = ()
-    missing: tuple[str, ...] = ()
-
-    @property
-    def only_labelled(self) -> frozenset[str]:
-        """The tasks in which labels were compared and nothing was scored."""
-        scored = {score.task for score in self.students if score.mean is not None}
-        return frozenset(label.task for label in self.labels) - scored
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON: a key for each field, a list of mappings for each tuple of records.
-
-        The keys of a score are the fields of `StudentScore`, those of an accuracy the fields of
-        `LabelAccuracy`; what there is no value for is None.
-        """
-        data: dict[str, Any] = msgspec.to_builtins(self)
-        return data
-
-    def table(self) -> Columns:
-        """The scores as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each of
-        ``students``, a column for each field of `StudentScore`; ``task`` is None for overall scores."""
-        return columns(StudentScore, self.students)
-
-    def label_table(self) -> Columns:
-        """The label accuracies likewise: a column for each field of `LabelAccuracy`."""
-        return columns(LabelAccuracy, self.labels)
-
-    def metric_table(self) -> Columns:
-        """The metrics likewise: a column for each field of `MetricScore`."""
-        return columns(MetricScore, self.metrics)
-
-    def __repr__(self) -> str:
-        overall = [score for score in self.students if score.task is None]
-        named = [f"{score.student!r} {self._headline(score)}" for score in overall]
-        named += [f"{metric.task} {metric.metric} {metric.value}" for metric in self.metrics]
-        shown = named[:3]
-        rest = len(named) - len(shown)
-        return f"Results({', '.join(shown + [f'{rest} more'] * bool(rest))})"
-
-    def _headline(self, overall: StudentScore) -> str:
-        """A student's score, or where there is none, its first label's accuracy."""
-        if (score := with_interval(overall.mean, overall.low, overall.high)) is not None:
-            return score
-        for label in self.labels:
-            if label.student == overall.student:
-                accuracy = with_interval(label.accuracy, label.low, label.high)
-                return f"{label.task} {label.attribute} {accuracy}"
-        return "unscored"
-
-    def _repr_html_(self) -> str:
-        return results_html(self)
+from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
 
 
 def results(reader: Reader, notes: Sequence[str] = ()) -> Results:

@@ -23,7 +23,7 @@ from coeval.store.record_parts import known_records
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
-    from coeval.analysis.scores import Results
+    from coeval.analysis.run_results import Results
 
 R = TypeVar("R", bound=Record, covariant=True)
 

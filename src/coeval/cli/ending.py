@@ -10,14 +10,13 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
-from coeval.cli.entry import INTERRUPTED
+from coeval.cli.exit_codes import INTERRUPTED, UNAVAILABLE
 from coeval.cli.log_warnings import show_log_warnings
 from coeval.core.errors import CoevalError, ModelUnavailable
 from coeval.core.options import Face, spoken_by
 from coeval.core.plain import plain, plain_lines, shortened
 
 _LONGEST_NAME = 200
-UNAVAILABLE = 2
 ALL_SAVED = "Interrupted; what was finished is on disk."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-INTERRUPTED = 130
+from coeval.cli.exit_codes import INTERRUPTED
 
 
 def coeval() -> None:

@@ -16,6 +16,7 @@ import msgspec
 
 from coeval.analysis.readers.output_tables import PLACES, STAGES, VIEWS
 from coeval.analysis.readers.reader import Reader
+from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.text import listed
 from coeval.store.jsonl import read_json
@@ -51,29 +52,6 @@ class _Summary(msgspec.Struct, frozen=True):
     remarks: tuple[str, ...] = ()
     missing: dict[str, int] = {}
     judge: _Judge | None = None
-
-
-class MetricScore(msgspec.Struct, frozen=True):
-    """A metric of a task, in its ``unit`` (``share``, ``percent`` or ``points``), as its ``summary.json`` has
-    it, with its 95 % interval and standard error over n prompts.
-
-    ``sample`` counts from 0. The task is scored by so many ``expected`` prompts, judgments or scores (which
-    of these, says ``counted``), of which ``failed`` came to nothing.
-    """
-
-    model: str
-    task: str
-    sample: int
-    metric: str
-    value: float | None
-    low: float | None
-    high: float | None
-    standard_error: float | None
-    n: int
-    unit: str
-    counted: str
-    expected: int
-    failed: int
 
 
 class OutputReader(Reader):

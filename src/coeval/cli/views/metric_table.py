@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
 
     from rich.console import Console
 
-    from coeval.analysis.readers.output_reader import MetricScore
+    from coeval.analysis.run_results import MetricScore
 
 NONE = "–"
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from coeval.analysis.cut_off import CutOffAnswers, cut_off_sentence, warning_of_cut_off
 from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
-from coeval.analysis.label_columns import LABELS
+from coeval.analysis.run_results import LABELS
 from coeval.core.plain import plain
 from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences do not need
-    from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
+    from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
 
 __all__ = ["NO_LABEL", "notes", "warnings"]
 

@@ -15,8 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coeval.analysis.label_columns import LABELS, label_columns
-from coeval.analysis.results_html import SIMULATED, with_interval
+from coeval.analysis.run_results import LABELS, SIMULATED, label_columns, with_interval
 from coeval.cli.say import say, warn
 from coeval.cli.views.folding import folded_name
 from coeval.cli.views.metric_table import print_metrics
@@ -24,7 +23,7 @@ from coeval.cli.views.result_notes import NO_LABEL, notes, warnings
 from coeval.core.plain import plain
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
-    from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
+    from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
 
 NOTHING = "–"
 

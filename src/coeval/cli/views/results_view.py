@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from coeval.analysis.results_html import SIMULATED
+from coeval.analysis.run_results import SIMULATED
 from coeval.cli.say import say
 from coeval.cli.views.json_text import json_text
 from coeval.cli.views.name_table import Column, NameRow, print_table
@@ -22,7 +22,7 @@ from coeval.core.plain import plain
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.breakdown import By, LabelPart, Parts, PartScore
-    from coeval.analysis.scores import LabelAccuracy, Results, StudentScore
+    from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
 
 
 def print_tables(results: Results, parts: Parts | None, console: Console) -> None:

@@ -1,0 +1,273 @@
+"""What a folder comes to, as its scores are handed on: for Python, for tables, for notebooks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from coeval.analysis.cut_off import CutOffAnswers, cut_off_sentence
+from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
+from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
+from coeval.core.columns import Columns, columns
+from coeval.core.html_table import html_lines, html_table
+
+SIMULATED = "simulated models: numbers show the tool, not any real model"
+
+
+def with_interval(mean: float | None, low: float | None, high: float | None) -> str | None:
+    """``0.93 [.86, .97]``: without their leading zeros, two tasks fit beside the overall score on a terminal
+    of 80 columns. None where nothing was scored."""
+    if mean is None:
+        return None
+    bounds = "" if low is None or high is None else f" [{_bound(low)}, {_bound(high)}]"
+    return f"{mean:.2f}{bounds}"
+
+
+def _bound(share: float) -> str:
+    return f"{share:.2f}".removeprefix("0")
+
+
+class StudentScore(msgspec.Struct, frozen=True):
+    """A student's mean score, 0 to 1, in one task, or (``task`` None) over the tasks it has scores in.
+
+    ``n`` counts datapoints, ``units`` valid (response, factor, judge) scores. ``failed`` counts
+    failed responses, failed evaluations, and factors a judge was asked for and did not score.
+    ``answers`` counts the responses that did not fail, ``truncated`` those of them that were cut off,
+    ``empty`` those without any text, of which ``empty_truncated`` were cut off.
+
+    ``low`` and ``high`` are its 95 % interval (`intervals.mean_bounds`), None where there is no score.
+    """
+
+    student: str
+    task: str | None
+    mean: float | None
+    low: float | None
+    high: float | None
+    n: int
+    units: int
+    failed: int
+    answers: int = 0
+    truncated: int = 0
+    empty: int = 0
+    empty_truncated: int = 0
+    removed: Removed = ()
+
+
+class LabelAccuracy(msgspec.Struct, frozen=True):
+    """Share of a student's n answers whose label is the datapoint's, with its Wilson interval.
+
+    ``none_of_the_labels`` counts those that stated no label, or several, and are wrong; ``failed`` the
+    student's failed responses, which are not among the n.
+    """
+
+    task: str
+    student: str
+    attribute: str
+    accuracy: float | None
+    low: float | None
+    high: float | None
+    n: int
+    correct: int
+    removed: Removed = ()
+    none_of_the_labels: int = 0
+    failed: int = 0
+
+
+class MetricScore(msgspec.Struct, frozen=True):
+    """A metric of a task, in its ``unit`` (``share``, ``percent`` or ``points``), as its ``summary.json`` has
+    it, with its 95 % interval and standard error over n prompts.
+
+    ``sample`` counts from 0. The task is scored by so many ``expected`` prompts, judgments or scores (which
+    of these, says ``counted``), of which ``failed`` came to nothing.
+    """
+
+    model: str
+    task: str
+    sample: int
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    standard_error: float | None
+    n: int
+    unit: str
+    counted: str
+    expected: int
+    failed: int
+
+
+class Results(msgspec.Struct, frozen=True):
+    """What is in a folder, as `coeval.Run.results()` returns it: a run's scores, or the ``metrics`` of an
+    output folder of ``eval-framework``, by task and sample.
+
+    ``students``: first the overall scores, then those of each task by name; each best first, ties
+    by name. ``labels``: by task and attribute, best first. What is removed stands after what is
+    planned. ``left_out``: teachers, judges and factors of planned tasks that the configuration no
+    longer holds, and that therefore count nowhere; nor do the items ``beyond_total``. ``notes``: what of
+    the records could not be counted. ``missing``: what of the plan is not there, one sentence each.
+    ``metrics`` are those of an output folder of ``eval-framework``, which has no students or labels.
+    """
+
+    students: tuple[StudentScore, ...]
+    labels: tuple[LabelAccuracy, ...]
+    simulated: bool
+    notes: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    beyond_total: tuple[BeyondTotal, ...] = ()
+    metrics: tuple[MetricScore, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def only_labelled(self) -> frozenset[str]:
+        """The tasks in which labels were compared and nothing was scored."""
+        scored = {score.task for score in self.students if score.mean is not None}
+        return frozenset(label.task for label in self.labels) - scored
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON: a key for each field, a list of mappings for each tuple of records.
+
+        The keys of a score are the fields of `StudentScore`, those of an accuracy the fields of
+        `LabelAccuracy`; what there is no value for is None.
+        """
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
+
+    def table(self) -> Columns:
+        """The scores as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each of
+        ``students``, a column for each field of `StudentScore`; ``task`` is None for overall scores."""
+        return columns(StudentScore, self.students)
+
+    def label_table(self) -> Columns:
+        """The label accuracies likewise: a column for each field of `LabelAccuracy`."""
+        return columns(LabelAccuracy, self.labels)
+
+    def metric_table(self) -> Columns:
+        """The metrics likewise: a column for each field of `MetricScore`."""
+        return columns(MetricScore, self.metrics)
+
+    def __repr__(self) -> str:
+        overall = [score for score in self.students if score.task is None]
+        named = [f"{score.student!r} {self._headline(score)}" for score in overall]
+        named += [f"{metric.task} {metric.metric} {metric.value}" for metric in self.metrics]
+        shown = named[:3]
+        rest = len(named) - len(shown)
+        return f"Results({', '.join(shown + [f'{rest} more'] * bool(rest))})"
+
+    def _headline(self, overall: StudentScore) -> str:
+        """A student's score, or where there is none, its first label's accuracy."""
+        if (score := with_interval(overall.mean, overall.low, overall.high)) is not None:
+            return score
+        for label in self.labels:
+            if label.student == overall.student:
+                accuracy = with_interval(label.accuracy, label.low, label.high)
+                return f"{label.task} {label.attribute} {accuracy}"
+        return "unscored"
+
+    def _repr_html_(self) -> str:
+        return _html(self)
+
+
+LABELS = "labels"
+"""What marks such a column."""
+
+
+class LabelColumn(NamedTuple):
+    """A label's accuracies by student; ``name``: the task's, with the label's where it has several."""
+
+    name: str
+    removed: bool
+    accuracies: dict[str, LabelAccuracy]
+
+
+def label_columns(results: Results) -> list[LabelColumn]:
+    """One for each label that the configuration still names, in the order of ``results.labels``."""
+    found: dict[tuple[str, str], LabelColumn] = {}
+    for label in results.labels:
+        if label.task in results.only_labelled and "label" not in label.removed:
+            column = LabelColumn(label.task, "task" in label.removed, {})
+            found.setdefault((label.task, label.attribute), column).accuracies[label.student] = label
+    labels_of = Counter(task for task, _ in found)
+    return [
+        column._replace(name=f"{task} {attribute}") if labels_of[task] > 1 else column
+        for (task, attribute), column in found.items()
+    ]
+
+
+def _html(results: Results) -> str:
+    """Scores, label accuracies and notes. Names and notes are escaped."""
+    parts = [html_lines([SIMULATED] if results.simulated else [])]
+    if results.students:
+        parts.append(_scores(results))
+    if results.labels:
+        parts.append(html_table("Label accuracy", _LABEL, _labels(results)))
+    if results.metrics:
+        figures = [[getattr(metric, name) for name in _METRIC] for metric in results.metrics]
+        parts.append(html_table("Metrics", _METRIC, figures))
+    return "".join(parts) + html_lines([*_of_answers(results), *results.notes, *results.missing])
+
+
+_LABEL = ("task", "label", "student", "accuracy", "n", "no label", "failed")
+_METRIC = ("task", "sample", "metric", "value", "low", "high", "n", "unit", "failed")
+
+
+def _of_answers(results: Results) -> Iterator[str]:
+    """How many answers were cut off, and how many are empty."""
+    overall = [score for score in results.students if score.task is None]
+    cut = [CutOffAnswers(score.student, score.truncated, score.answers) for score in overall]
+    empty = [EmptyAnswers(s.student, s.empty, s.empty_truncated, s.answers) for s in overall]
+    for said in (cut_off_sentence(cut, "of"), empty_answers_sentence(empty, "of")):
+        if said is not None:
+            yield said
+
+
+def _scores(results: Results) -> str:
+    cells = {
+        (score.student, score.task): with_interval(score.mean, score.low, score.high)
+        for score in results.students
+    }
+    tasks = list(
+        dict.fromkeys(task for (_, task), cell in cells.items() if task is not None and cell is not None)
+    )
+    removed = {task for score in results.students if "task" in score.removed and (task := score.task)}
+    labelled = label_columns(results)
+    rows = [
+        [
+            _named(score.student, bool(score.removed)),
+            cells[score.student, None],
+            *(cells.get((score.student, task)) for task in tasks),
+            *(_accuracy(column.accuracies.get(score.student)) for column in labelled),
+            score.n,
+            score.failed,
+        ]
+        for score in results.students
+        if score.task is None
+    ]
+    shown = [_named(task, task in removed) for task in tasks]
+    shown += [_named(f"{column.name} ({LABELS})", column.removed) for column in labelled]
+    return html_table(
+        "Mean scores, 0 to 1, with 95 % intervals", ("student", "overall", *shown, "n", "failed"), rows
+    )
+
+
+def _labels(results: Results) -> Iterator[list[object]]:
+    for label in results.labels:
+        yield [
+            _named(label.task, "task" in label.removed),
+            _named(label.attribute, "label" in label.removed),
+            _named(label.student, "student" in label.removed),
+            _accuracy(label),
+            label.n,
+            label.none_of_the_labels,
+            label.failed,
+        ]
+
+
+def _accuracy(label: LabelAccuracy | None) -> str | None:
+    return None if label is None else with_interval(label.accuracy, label.low, label.high)
+
+
+def _named(name: str, removed: bool) -> str:
+    return f"{name} (removed)" if removed else name
