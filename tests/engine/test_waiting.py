@@ -13,7 +13,7 @@ from coeval.engine.waiting import AGAIN_AFTER_S, telling_of_hosts, unless_interr
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.call import Call
 from coeval.models.transport.endpoint import Endpoint
-from coeval.models.transport.http import TOLD_AFTER_S, Http
+from coeval.models.transport.http import SILENT_AFTER_S, TOLD_AFTER_S, Http
 
 CALL: Call[bytes] = Call(
     decode=lambda body, redactor: body,
@@ -119,3 +119,36 @@ async def test_what_ends_by_itself_is_given_as_it_is() -> None:
     assert await unless_interrupted(asyncio.sleep(0, "done"), asyncio.Event(), "") == "done"
     with pytest.raises(ValueError, match="its own error"):
         await unless_interrupted(fails(), asyncio.Event(), "")
+
+
+async def test_a_host_that_hangs_is_named_while_it_hangs() -> None:
+    """One that takes requests and answers none: the time-out that ends them may be ten minutes away."""
+    time = Seconds(end=SILENT_AFTER_S + AGAIN_AFTER_S + 10)
+    told, http = list[tuple[float, str]](), Http(sleep=never, clock=time.clock)
+    taken = asyncio.Event()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        taken.set()
+        await reader.read()  # until whoever asks has gone
+        writer.close()
+
+    server = await asyncio.start_server(take, "127.0.0.1", 0)
+    host = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    endpoint = Endpoint(f"http://{host}/v1", None, Limiter(4))
+    asking = asyncio.create_task(http.post(endpoint, "/chat/completions", b"{}", CALL))
+    await taken.wait()
+    async with telling_of_hosts(
+        http, lambda line: told.append((time.now, line)), clock=time.clock, sleep=time.sleep
+    ):
+        await time.over.wait()
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    await http.aclose()
+    server.close()
+    await server.wait_closed()
+    assert [moment for moment, _ in told] == [SILENT_AFTER_S, SILENT_AFTER_S + AGAIN_AFTER_S]
+    assert told[0][1] == (
+        f"http://{host}/v1 has answered nothing for 30 s; 1 request waiting there, "
+        "each until parameters.timeout_s ends it"
+    )

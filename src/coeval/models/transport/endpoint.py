@@ -46,6 +46,13 @@ class Trouble(NamedTuple):
     reason: str
 
 
+class Silence(NamedTuple):
+    """So many ``requests`` are on their way to a host that has answered none for ``seconds``."""
+
+    seconds: float
+    requests: int
+
+
 class Endpoint:
     """One base URL and who asks there: its headers, the limiter all its models share, whether it is down.
 
@@ -239,6 +246,13 @@ class Endpoint:
         """Why those who wait for this endpoint wait; None where nobody does, or it does answer."""
         waiting = self._naps or self.limiter.in_flight or self.limiter.waiting
         return self._trouble if waiting else None
+
+    def silence(self, now: float) -> Silence | None:
+        """For how long it has kept requests without answering any; None where none is on the way."""
+        sent_at = next(iter(self._on_the_way.values()), None)
+        if sent_at is None:
+            return None
+        return Silence(now - max(sent_at, self._succeeded_at), len(self._on_the_way))
 
     async def nap(self, sleep: Coroutine[Any, Any, None]) -> None:
         """Sleep until it is over or the endpoint's retries are woken."""

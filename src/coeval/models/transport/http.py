@@ -21,6 +21,9 @@ from coeval.core.errors import (
     RequestTimeout,
     Undecodable,
 )
+from coeval.core.options import TIMEOUT
+from coeval.core.secrets.shown_url import shown_url
+from coeval.core.text import numbered
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.connections.route import RequestRoute
 from coeval.models.connections.wire import Wire
@@ -48,6 +51,9 @@ T = TypeVar("T")
 
 TOLD_AFTER_S = 3.0
 """Nothing but failures for so long is worth a line to whoever waits."""
+
+SILENT_AFTER_S = 30.0
+"""A host that keeps requests for so long and answers none is worth one, too: most answer within it."""
 
 _OVERLOADED = (503, 529)
 
@@ -118,13 +124,20 @@ class Http:
         return self._ask(_Ask(endpoint, endpoint.route("GET", path), None, call))
 
     def troubles(self) -> dict[Endpoint, str]:
-        """The endpoints that give nothing but failures to those who wait: a sentence on each."""
-        now = self._clock()
-        return {
-            endpoint: f"nothing but failures for {now - trouble.began:.0f} s, trying again: {trouble.reason}"
-            for endpoint in self._endpoints
-            if (trouble := endpoint.trouble) is not None and now - trouble.began >= TOLD_AFTER_S
-        }
+        """The endpoints that give nothing but failures, or nothing at all, to those who wait: a sentence on
+        each."""
+        now, told = self._clock(), dict[Endpoint, str]()
+        for endpoint in self._endpoints:
+            trouble, silence = endpoint.trouble, endpoint.silence(now)
+            if trouble is not None and now - trouble.began >= TOLD_AFTER_S:
+                so_far = f"nothing but failures for {now - trouble.began:.0f} s"
+                told[endpoint] = f"{so_far}, trying again: {trouble.reason}"
+            elif silence is not None and silence.seconds >= SILENT_AFTER_S:
+                told[endpoint] = (
+                    f"{shown_url(endpoint.url)} has answered nothing for {silence.seconds:.0f} s; "
+                    f"{numbered(silence.requests, 'request')} waiting there, each until {TIMEOUT} ends it"
+                )
+        return told
 
     def repeating(self) -> list[str]:
         """A sentence on each endpoint that has repeated a credential."""
