@@ -234,7 +234,7 @@ def test_a_model_that_does_not_answer_the_probe_is_exit_2(lab: Lab, coeval: Comm
     lab.models[1]["parameters"]["failure_rate"] = 1
     ended = coeval("run", "--config", lab.file)
     assert ended.code == 2
-    assert "1 of 2 models do not answer:\n  ann: simulated failure" in ended.err
+    assert "1 of 2 models does not answer:\n  ann: simulated failure" in ended.err
     assert not (lab.path / "meta.json").exists()
     assert coeval("run", "--config", lab.file, "--probe-on-fail", "warn").code == 3
 

@@ -63,7 +63,7 @@ async def test_one_that_does_not_answer_ends_the_start(product: str, tmp_path: P
         program = Product(product, tmp_path, server.url)
         done = await in_thread(program.run)
         assert done.code == 2
-        assert "1 of 1 models do not answer:\n  m: " in done.err
+        assert "1 of 1 models does not answer:\n  m: " in done.err
         assert "401" in done.err
         assert "go on all the same with --probe-on-fail warn." in done.err
         assert (len(server.asked), program.sent(), found(program)) == (1, 1, [("m", False)])
@@ -82,7 +82,7 @@ async def test_one_that_does_not_answer_is_only_told_where_that_is_wanted(
         program = Product(product, tmp_path, server.url)
         done = await in_thread(program.run, "--probe-on-fail", "warn")
         assert done.code == 0
-        assert "warning: 1 of 1 models do not answer: m: " in done.err
+        assert "warning: 1 of 1 models does not answer: m: " in done.err
         assert (found(program), len(program.answers())) == ([("m", False)], N)
 
 

@@ -182,7 +182,7 @@ async def test_a_model_that_is_refused_stops_alone(tmp_path: Path) -> None:
 async def test_a_probe_finds_it_before_anything_is_run(tmp_path: Path) -> None:
     async with fake(keys=["another"]) as server:
         lab = Lab(tmp_path, [TEA, ANN, hosted("ray", server, "student")])
-        with pytest.raises(ModelUnavailable, match=r"1 of 3 models do not answer:\n  ray: .*401"):
+        with pytest.raises(ModelUnavailable, match=r"1 of 3 models does not answer:\n  ray: .*401"):
             await lab.arun()
         assert not (lab.path / "meta.json").exists()
         assert lab.counts() == (0, 0, 0)

@@ -32,3 +32,5 @@ def test_the_answers_around_a_damaged_line_are_read(tmp_path: Path, damage: byte
                 out.write(damage + b"\n")
     assert first_answer(folder.responses) is not None
     assert set(folder.answers(None)) == {"a", "c"}
+    told = f"{folder.responses} has 1 damaged line; what is lost by that is asked for again"
+    assert list(folder.remarks()) == [told]

@@ -51,7 +51,8 @@ async def probe_models(session: Session, probing: Probing, owing: Collection[str
     reasons = list(_silent(results, watcher.warn))
     if not reasons:
         return
-    message = f"{len(reasons)} of {len(asked)} models do not answer:"
+    verb = "does" if len(reasons) == 1 else "do"
+    message = f"{len(reasons)} of {len(asked)} models {verb} not answer:"
     if probing.on_fail == "abort":
         listed = "".join(f"\n  {plain(reason)}" for reason in reasons)
         raise ModelUnavailable(

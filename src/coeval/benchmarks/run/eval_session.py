@@ -37,11 +37,13 @@ class EvalSession:
         self._owner = owners(task_runs)
 
     def read_recorded(self) -> None:
-        """Take in what the folders hold."""
+        """Take in what the folders hold, and tell what of it cannot be read."""
         for task_run in self._task_runs:
             if task_run.given is None:
                 task_run.read_answers()
             task_run.read_judgments()
+            for remark in task_run.folder.remarks():
+                self._session.context.watcher.warn(remark)
 
     def take_up_folders(self, note: Callable[[str], None]) -> None:
         """Make each folder's files those of this evaluation; given responses are kept there as answers."""

@@ -22,7 +22,7 @@ from coeval.core.foreign import decode, decoder
 from coeval.core.good import by_id, is_good
 from coeval.core.plain_file import file_bytes
 from coeval.core.records import Kept
-from coeval.core.text import listed
+from coeval.core.text import listed, numbered
 from coeval.engine.role_model import RoleModel, differences
 from coeval.store.jsonl import store_error, whole_lines
 from coeval.store.output_folder import RESPONSES, SCORES, SUMMARY
@@ -57,6 +57,7 @@ class TaskFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._damaged: dict[Path, int] = {}
 
     @property
     def responses(self) -> Path:
@@ -126,7 +127,7 @@ class TaskFolder:
 
         Those of ``tested``, also while they are set aside; None: those that ``responses.jsonl`` holds.
         """
-        return by_id(_records(self.responses if tested is None else self._holding(tested), Answer))
+        return self._read(self.responses if tested is None else self._holding(tested), Answer)
 
     def _holding(self, tested: RoleModel) -> Path:
         """Where answers of this recipe lie, if there are any: what `take_up` makes ``responses.jsonl``."""
@@ -136,7 +137,19 @@ class TaskFolder:
 
     def judgments_of(self, judge: RoleModel) -> dict[str, Judgment]:
         """The recorded judgments of this judge's recipe by ask, failed ones as among `answers`."""
-        return by_id(_records(self.judgments(judge), Judgment))
+        return self._read(self.judgments(judge), Judgment)
+
+    def _read(self, path: Path, kind: type[RecordT]) -> dict[str, RecordT]:
+        records = list(_records(path, kind))
+        self._damaged[path] = records.count(None)
+        return by_id(record for record in records if record is not None)
+
+    def remarks(self) -> Iterator[str]:
+        """A sentence on each file that was read and has lines that are no records."""
+        for path, lines in self._damaged.items():
+            if lines:
+                said = numbered(lines, "damaged line")
+                yield f"{path} has {said}; what is lost by that is asked for again"
 
     def _aside(self, model: str, recipe: str) -> Path:
         return self.path / f"responses.{file_name(model)}-{recipe[:8]}.jsonl"
@@ -144,7 +157,7 @@ class TaskFolder:
 
 def first_answer(path: Path) -> Answer | None:
     """The first whole record of a file of answers, which are all of one recipe."""
-    return next(_records(path, Answer), None)
+    return next((answer for answer in _records(path, Answer) if answer is not None), None)
 
 
 def stands(record: Kept | None, recipe: str, input_hash: str) -> bool:
@@ -154,11 +167,11 @@ def stands(record: Kept | None, recipe: str, input_hash: str) -> bool:
     )
 
 
-def _records(path: Path, kind: type[RecordT]) -> Iterator[RecordT]:
-    """The whole records of a file; a line that is none is owed again, like one that was never written."""
+def _records(path: Path, kind: type[RecordT]) -> Iterator[RecordT | None]:
+    """The whole records of a file; None for a line that is none: it is owed again, like one never written."""
     read = decoder(kind)
     for _, line in whole_lines(path):
         try:
             yield read(line)
         except Undecodable:
-            continue
+            yield None
