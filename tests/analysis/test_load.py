@@ -130,12 +130,12 @@ async def test_answers_that_are_not_scored_yet_are_there(ifeval: Path) -> None:
 
 
 async def test_judged_by_another_recipe_the_last_one_counts(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, [model("ann")], [task(total=5), task("tale", total=2)])
+    lab = Lab(tmp_path, [model("ann")], [task(total=5), task("tale", total=2), quiz(total=4)])
     await lab.arun()
 
     def reply(messages: list[dict[str, Any]]) -> Answer:
         said = messages[-1]["content"]
-        return Answer('{"plot": "High", "style": "Low"}' if "plot" in said else "A story.")
+        return Answer('{"plot": "High", "style": "Low"}' if "plot" in said else "A red story.")
 
     output = tmp_path / "outputs"
     how = ["--tasks", f"coeval:{lab.path}", "--model", "m", "--output-dir", output]
@@ -146,9 +146,9 @@ async def test_judged_by_another_recipe_the_last_one_counts(tmp_path: Path) -> N
     assert len(list(output.glob("coeval-exp/judgments.*.jsonl"))) == 2
     with load(output) as reader:
         found = means(reader)
-        assert found["coeval-exp", 0, "mean_score"] == pytest.approx(
-            figures(output)["coeval-exp", 0, "mean_score"], abs=1e-9
-        )
+        official = figures(output)
+        assert {key: found[key] for key in official} == pytest.approx(official, abs=1e-9)
+        assert {name for *_, name in official} == {"mean_score", "label_accuracy quiz/colour"}
         assert found["coeval-exp", 0, "plot"] == 1.0
         assert reader.rows("SELECT count(*), count(DISTINCT judgment) FROM judgments") == [(7, 7)]
         assert reader.rows("SELECT DISTINCT judge, model FROM scores") == [("m", "m")]

@@ -240,16 +240,16 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 def test_a_run_may_be_read_while_it_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A judge and a factor that come up between the two passes are left for the next reading."""
     run.judged(1, "s", "j", {"a": "High"})
-    plan_count = RunReader._plan_count
+    first_look = RunReader._first_look
 
     def survey_then_append(self: RunReader, *args: Any) -> Any:
-        found = plan_count(self, *args)
+        found = first_look(self, *args)
         if args[0].table == "evaluation":
             run.evaluation(1, "s", "j", {"a": "High", "new": "Low"})
             run.evaluation(1, "s", "j", {"a": "High"}, id="other", judge_model_id="new-judge")
         return found
 
-    monkeypatch.setattr(RunReader, "_plan_count", survey_then_append)
+    monkeypatch.setattr(RunReader, "_first_look", survey_then_append)
     assert units(run) == [("s", "j", "a", 1.0)]
 
 

@@ -150,7 +150,7 @@ class Reader:
         self._origins = {str(read.absolute()): path for of in paths.values() for read, path in of.items()}
         files_of = {kind: [_literally(path) for path in found] for kind, found in paths.items()}
         self._begin(self._origins)
-        surveys = [self._plan_count(stage, files_of[stage.files]) for stage in self.stages]
+        surveys = [self._first_look(stage, files_of[stage.files]) for stage in self.stages]
         terms = sorted(set().union(*(surveyed.terms for surveyed in surveys)))
         self._db.execute("CREATE TABLE terms AS SELECT unnest(?::VARCHAR[]) AS term", [terms])
         self._db.execute("CREATE TYPE term AS ENUM (SELECT term FROM terms)")
@@ -178,7 +178,7 @@ class Reader:
         """How people are told of a file."""
         return path.name
 
-    def _plan_count(self, stage: Stage, files: list[str]) -> _Survey:
+    def _first_look(self, stage: Stage, files: list[str]) -> _Survey:
         groups = self._db.execute(
             f"SELECT filename, coalesce(({stage.required}), false) AS good, {stage.terms} AS terms, count(*) "  # noqa: S608
             f"FROM {source(stage, files)} GROUP BY ALL",

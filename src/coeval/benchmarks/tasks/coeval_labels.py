@@ -34,9 +34,10 @@ def posed_as(item: Item) -> LabelledItem:
 
 
 class Compared(NamedTuple):
-    """Comparisons by task and label attribute; ``failed`` counts those without an answer, by reason."""
+    """Comparisons by task and label attribute, then item; ``failed`` counts those without an answer, by
+    reason."""
 
-    scores: dict[tuple[str, str], list[LabelScore]]
+    scores: dict[tuple[str, str], dict[str, LabelScore]]
     failed: Counter[str]
 
     @property
@@ -49,9 +50,14 @@ class Compared(NamedTuple):
 
     def metrics(self) -> dict[str, Metric]:
         """The share of right answers of each label, with its Wilson interval."""
+        return {_metric_name(*place): _accuracy(scores) for place, scores in self.scores.items()}
+
+    def of_item(self, item: str) -> dict[str, float | None]:
+        """1 for each label that is right, 0 for each that is not, by metric."""
         return {
-            f"label_accuracy {task}/{label}": _accuracy(scores)
-            for (task, label), scores in self.scores.items()
+            _metric_name(*place): float(scores[item].match)
+            for place, scores in self.scores.items()
+            if item in scores
         }
 
     def tables(self) -> dict[str, Any]:
@@ -60,7 +66,7 @@ class Compared(NamedTuple):
         none: dict[str, dict[str, int]] = {}
         for (task, label), scores in self.scores.items():
             accuracies.setdefault(task, {})[label] = _accuracy(scores)
-            none.setdefault(task, {})[label] = sum(score.predicted is None for score in scores)
+            none.setdefault(task, {})[label] = sum(score.predicted is None for score in scores.values())
         return {"label_accuracy": accuracies, "none_of_the_labels": none}
 
 
@@ -76,7 +82,7 @@ def compare_labels(items: Sequence[Item], answers: Mapping[str, Answer]) -> Comp
             compared.failed[reason] += len(expected)
         elif answer is not None:
             for name, score in score_labels(answer.response or "", expected, item.labels).items():
-                compared.scores.setdefault((task.name, name), []).append(score)
+                compared.scores.setdefault((task.name, name), {})[item.id] = score
     return compared
 
 
@@ -88,6 +94,10 @@ def declared_labels(config: Config, run: RunDir, task: TaskConfig) -> dict[str, 
     return {name: target.get(name, []) for name in task.label_attributes}
 
 
-def _accuracy(scores: Sequence[LabelScore]) -> Metric:
-    share = wilson(sum(score.match for score in scores), len(scores))
+def _metric_name(task: str, label: str) -> str:
+    return f"label_accuracy {task}/{label}"
+
+
+def _accuracy(scores: Mapping[str, LabelScore]) -> Metric:
+    share = wilson(sum(score.match for score in scores.values()), len(scores))
     return metric_of(share, "share")

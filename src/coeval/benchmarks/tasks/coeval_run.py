@@ -197,7 +197,12 @@ class CoevalRun(Benchmark):
                 "by_factor": self._by_factor(items, units),
                 **labels.tables(),
             },
-            items={item.id: {"mean_score": means.get(item.id), **units[item.id]} for item in items},
+            items={
+                item.id: ({"mean_score": means.get(item.id)} if self.is_judged else {})
+                | units[item.id]
+                | labels.of_item(item.id)
+                for item in items
+            },
             weights={
                 item.id: {"mean_score": 1 / len(by_task[posed_as(item).task.name])}
                 for item in items
