@@ -11,7 +11,7 @@ import filecmp
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -22,17 +22,13 @@ import msgspec
 from coeval.core.errors import Misshapen, StoreError, Undecodable, UsageError
 from coeval.core.foreign import convert as converted
 from coeval.core.foreign import decode, decoder
-from coeval.core.good import is_good
 from coeval.core.options import OVERWRITE
 from coeval.core.records import LEVELS, Datapoint, Evaluation, Record, Response
+from coeval.store.counting_lines import Dropped, all_lines, lines_that_count
 from coeval.store.jsonl import (
     Appender,
-    Line,
-    is_torn,
     read_json,
     store_error,
-    torn_tail,
-    whole_lines,
     write_json_atomic,
 )
 from coeval.store.rundir import RunDir
@@ -45,14 +41,6 @@ _KINDS: dict[str, type[Datapoint] | type[Response] | type[Evaluation]] = {
 _RENAMED = {".target_attrs.json": "_target_attrs.json", ".nuanced_attrs.json": "_nuanced_attrs.json"}
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _LEVEL_BY_WORD = {level.lower(): level for level in LEVELS}
-
-
-class Dropped(msgspec.Struct, frozen=True):
-    """A line that could not be read as a record: where it starts, and why."""
-
-    path: str
-    offset: int
-    reason: str
 
 
 class Converted(msgspec.Struct, frozen=True):
@@ -72,13 +60,6 @@ def target_attrs_file(run: RunDir, task: str) -> Path:
     current = run.target_attrs(task)
     older = current.with_name(f"{task}.target_attrs.json")
     return older if older.exists() and not current.exists() else current
-
-
-def lines(path: Path) -> Iterator[Line]:
-    """`whole_lines`, and at last the torn one, if the file has one."""
-    yield from whole_lines(path)
-    if torn := torn_tail(path):
-        yield Line(path.stat().st_size - len(torn), torn)
 
 
 def is_legacy(folder: Path) -> bool:
@@ -116,11 +97,15 @@ def read_legacy(folder: Path, phase: str, dropped: list[Dropped]) -> Iterator[Re
     files = run.files(phase)
     students = _students(run) if phase == "evaluation" else {}
     read = partial(_current, phase, students)
-    wanted = _lines_that_count(files, read, dropped)
+    wanted = lines_that_count(files, read, dropped)
     for path, offsets in zip(files, wanted, strict=True):
-        for line in lines(path):
-            if line.offset in offsets:
+        for line in all_lines(path):
+            if line.offset not in offsets:
+                continue
+            try:
                 yield read(line.text)
+            except Undecodable as error:
+                dropped.append(Dropped(str(path), line.offset, str(error)))
 
 
 def convert(source: Path, target: Path, phases: Sequence[str]) -> Converted:
@@ -147,7 +132,7 @@ def convert(source: Path, target: Path, phases: Sequence[str]) -> Converted:
 
 
 def _first_record(path: Path) -> dict[str, Any] | None:
-    for line in lines(path):
+    for line in all_lines(path):
         try:
             value = decode(line.text)
         except Undecodable:
@@ -157,37 +142,12 @@ def _first_record(path: Path) -> dict[str, Any] | None:
     return None
 
 
-def _lines_that_count(
-    files: Sequence[Path], read: Callable[[bytes], Record], dropped: list[Dropped]
-) -> list[set[int]]:
-    """Per file, the offsets of the lines that hold the record that counts of an id."""
-    places: dict[str, tuple[int, int]] = {}
-    good: set[str] = set()
-    for number, path in enumerate(files):
-        for line in lines(path):
-            try:
-                record = read(line.text)
-            except Undecodable as error:
-                reason = "the last line was cut off" if is_torn(line.text) else str(error)
-                dropped.append(Dropped(str(path), line.offset, reason))
-                continue
-            if is_good(record):
-                good.add(record.id)
-            elif record.id in good:
-                continue
-            places[record.id] = (number, line.offset)
-    wanted: list[set[int]] = [set() for _ in files]
-    for number, offset in places.values():
-        wanted[number].add(offset)
-    return wanted
-
-
 def _students(run: RunDir) -> dict[str, str]:
     """Response id → who gave it."""
     read = decoder(_Answered)
     students: dict[str, str] = {}
     for path in run.files("response_collection"):
-        for line in lines(path):
+        for line in all_lines(path):
             try:
                 answered = read(line.text)
             except Undecodable:

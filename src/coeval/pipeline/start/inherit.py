@@ -11,8 +11,9 @@ from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE
 from coeval.pipeline.config.draft import resume_folder
 from coeval.pipeline.config.schema import PHASES, Config, Phase
+from coeval.store.counting_lines import Dropped
 from coeval.store.jsonl import store_error, write_bytes_atomic
-from coeval.store.legacy import Dropped, convert, is_legacy
+from coeval.store.legacy import convert, is_legacy
 from coeval.store.rundir import RunDir
 
 
