@@ -123,7 +123,7 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
         return self.of(self.named() | dict.fromkeys(names))
 
 
-TYPED_PARAMETERS = ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed")
+TYPED_PARAMETERS = tuple(name for name in SamplingParameters.__struct_fields__ if name != "rest")
 _SAME_AS = {"max_new_tokens": "max_tokens"}
 
 

@@ -58,7 +58,9 @@ class HostedModel(Model):
         dropped: Collection[str] = ()
         if self._unknown:
             dropped = self._unknown.intersection(request.droppable, request.sampling.named())
-        sent = _without(request, dropped) if dropped else request
+        sent = request
+        if dropped:
+            sent = msgspec.structs.replace(request, sampling=request.sampling.without(dropped))
         if request.labels and self._dialect.labels_field in self._unknown:
             sent = msgspec.structs.replace(sent, labels={})
         try:
@@ -123,7 +125,3 @@ class HostedModel(Model):
 
     def _explain(self, status: int, body: bytes, redactor: Redactor) -> ModelError | None:
         return self._dialect.explain(status, body, self._endpoint.url, redactor)
-
-
-def _without(request: Request, names: Collection[str]) -> Request:
-    return msgspec.structs.replace(request, sampling=request.sampling.without(names))
