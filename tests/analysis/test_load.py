@@ -90,8 +90,10 @@ async def test_damaged_and_huge_lines_are_told_and_cost_only_themselves(ifeval: 
     scores = ifeval / "run_0" / "ifeval" / "scores.jsonl"
     with load(ifeval) as reader:
         before = means(reader)
-    huge = json.dumps({"id": "0", "model": "m.1", "response": "x" * (20 << 20)})
+    huge = json.dumps({"id": "0", "model": "m.1", "response": "x" * (40 << 20)})
     responses.write_text(responses.read_text() + "[1, 2]\n" + huge + "\n" + '{"id": "1", "resp')
+    nameless = '{"id": "8", "response": "of nobody"}'
+    responses.write_text(f"{nameless}\n{responses.read_text()}")
     scores.write_text("not json\n" + scores.read_text())
     with load(ifeval) as reader:
         assert means(reader) == before
@@ -192,6 +194,8 @@ async def test_python_opens_an_output_folder(ifeval: Path) -> None:
     assert (results.students, results.labels, results.missing) == ((), (), ())
     assert "ifeval prompt_level_strict_accuracy 0.625" in repr(results)
     assert "prompt_level_strict_accuracy" in results._repr_html_()
+    with pytest.raises(UsageError, match=r'ask for table\("answers"\)'):
+        coeval.open_run(ifeval).records("evaluation")
     table = results.metric_table()
     assert table["unit"] == ["share"] * 8
     assert len(results.as_dict()["metrics"]) == 8

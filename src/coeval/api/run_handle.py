@@ -19,6 +19,7 @@ from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.existing_run import existing_results
 from coeval.pipeline.run_summary import RunSummary
 from coeval.pipeline.upkeep.gaps import look_for_gaps, missing_records
+from coeval.store.output_folder import output_tasks
 from coeval.store.record_parts import known_records
 from coeval.store.rundir import RunDir
 
@@ -92,11 +93,14 @@ class Run:
         Raises
         ------
         UsageError
-            the phase keeps no records.
+            the phase keeps no records, or the folder is one of ``eval-framework``, which knows no phases.
         """
         if phase not in _KIND:
             raise UsageError(f"{phase} keeps no records; ask for one of {', '.join(_KIND)}")
-        return Records(RunDir(self.path), phase)
+        run = RunDir(self.path)
+        if not run.is_run() and output_tasks(self.path):
+            raise UsageError(f'{self.path} holds results of eval-framework; ask for table("answers")')
+        return Records(run, phase)
 
     def results(self) -> Results:
         """Student scores per task and overall with 95 % intervals, and label accuracies; of an output folder

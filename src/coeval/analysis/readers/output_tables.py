@@ -54,7 +54,7 @@ STAGES = (
 )
 
 PLACES = """
-CREATE TABLE place AS SELECT
+CREATE OR REPLACE TABLE place AS SELECT
     unnest(?::VARCHAR[]) AS file, unnest(?::VARCHAR[]) AS folder, unnest(?::VARCHAR[]) AS task,
     unnest(?::INTEGER[]) AS sample, unnest(?::VARCHAR[]) AS model, unnest(?::VARCHAR[]) AS judge,
     unnest(?::VARCHAR[]) AS judged_by

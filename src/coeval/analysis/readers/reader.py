@@ -188,7 +188,7 @@ class Reader:
         terms: set[str] = set()
         for file, good, found, count in groups:
             if good:
-                terms.update(found)
+                terms.update(term for term in found if term is not None)
             else:
                 bad[file] = bad.get(file, 0) + count
         damage = []
