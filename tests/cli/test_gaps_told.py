@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cli.invoked import Command, Ended
-from pipeline.experiments import Lab, model, task
+from pipeline.experiments import Lab, listen, model, task
 
 import coeval as api
 from coeval.pipeline.config.schema import Phase
@@ -33,6 +33,30 @@ def missing(shown: Ended) -> list[str]:
     rows = [line.split() for line in shown.out.splitlines()]
     phases = ("data_generation", "response_collection", "evaluation")
     return [row[-1] for row in rows if row and row[0] in phases]
+
+
+def test_a_good_record_without_a_value_is_none_for_any_command(
+    lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes no good one's place, and alone it is a failure: owed, and neither an answer nor a score."""
+    before = coeval("results", "--run", lab.path).out
+    path = lab.path / "phase4_responses" / "story.ben.responses.jsonl"
+    good = path.read_text()
+    first = json.loads(good.splitlines()[0])
+    hollow = json.dumps({key: value for key, value in first.items() if key != "response"}) + "\n"
+    path.write_text(good + hollow)
+    assert coeval("results", "--run", lab.path).out == before
+    assert "1 invalid record" in said(coeval("status", "--run", lab.path))
+    asked = listen(monkeypatch)
+    assert lab.run(continue_run=True).exit_code == 0
+    assert asked.requests == []
+
+    path.write_text(hollow + "".join(good.splitlines(keepends=True)[1:]))
+    shown = said(coeval("results", "--run", lab.path))
+    assert "this is not there: 1 answer" in shown
+    assert "empty" not in shown
+    [ben] = [s for s in api.open_run(lab.path).results().students if (s.student, s.task) == ("ben", "story")]
+    assert (ben.answers, ben.failed, ben.empty) == (5, 1, 0)
 
 
 def test_status_repair_and_results_agree_on_a_damaged_run(lab: Lab, coeval: Command) -> None:

@@ -128,7 +128,10 @@ class Index(Generic[EntryT]):
                         key = record.id
                         earlier = entries.get(key)
                         if earlier is not None and earlier.good and not is_good(record):
-                            self._in_vain[key] = record.attempts
+                            if record.status == "failed":
+                                self._in_vain[key] = record.attempts
+                            else:  # it says that it is good, and holds nothing
+                                self.damaged.append((path, offset))
                             continue
                         entry = note(record)
                     except Undecodable:
