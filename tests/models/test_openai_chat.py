@@ -25,10 +25,10 @@ from coeval.core.errors import (
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, TokenLogprob, Usage
 from coeval.core.secrets.redaction import Redactor
-from coeval.models.catalog import HOSTS
+from coeval.models.catalog import HOSTS, Host
 from coeval.models.dialects.dialect import FieldRejected
 from coeval.models.dialects.openai_answer import astray, explain
-from coeval.models.dialects.openai_chat import OPENAI_CHAT, encode
+from coeval.models.dialects.openai_chat import OPENAI_CHAT, OpenAIChat, encode
 from coeval.models.hosted import HostedModel
 from coeval.models.meter import Ledger, Meter
 from coeval.models.pacing.admission import Admission
@@ -61,13 +61,13 @@ async def no_wait(seconds: float) -> None:
 
 @asynccontextmanager
 async def asking(
-    server: Server, spec: ModelSpec = SPEC, meter: Meter | None = None
+    server: Server, spec: ModelSpec = SPEC, meter: Meter | None = None, dialect: OpenAIChat = OPENAI_CHAT
 ) -> AsyncIterator[HostedModel]:
     http = Http(sleep=no_wait)
     endpoint = Endpoint(server.url, Signer({"Authorization": f"Bearer {KEY}"}), Limiter())
     try:
         admission = Admission(spec.name, meter)
-        yield HostedModel(spec, HOSTS[spec.interface], OPENAI_CHAT, http, endpoint, admission)
+        yield HostedModel(spec, HOSTS[spec.interface], dialect, http, endpoint, admission)
     finally:
         await http.aclose()
 
@@ -409,6 +409,24 @@ async def test_labels_are_told_where_simulated_models_may_stand_until_the_host_r
     assert all("metadata" not in body for body in others)
     assert len(others) == 2
     assert "metadata" not in sent(request, "openai")
+
+
+class _WithoutTopK(OpenAIChat):
+    def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
+        if request.sampling.top_k is not None:
+            raise BadRequest(f"{host.name} has no top_k")
+        return super().encode(request, spec, host, structured=structured)
+
+
+async def test_a_parameter_that_the_dialect_has_no_word_for_is_refused_by_name_and_costs_nothing(
+    tmp_path: Path,
+) -> None:
+    ledger = Ledger(tmp_path / "usage.json", {})
+    async with fake() as server, asking(server, meter=ledger.meter("m"), dialect=_WithoutTopK()) as model:
+        with pytest.raises(BadRequest, match="openai has no top_k"):
+            await model.complete(ask(sampling={"top_k": 20}))
+        assert (server.asked, ledger.meter("m").requests) == ([], 0)
+        assert (await model.complete(ask(sampling={"top_p": 0.5}))).text == "ok"
 
 
 async def test_a_parameter_that_was_asked_for_is_never_left_out() -> None:

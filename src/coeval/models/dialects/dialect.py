@@ -37,7 +37,13 @@ class Dialect(Protocol):
         """Where a model is asked, appended to the base URL."""
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        """The body of a request; ``structured=False`` leaves its schema out."""
+        """The body of a request; ``structured=False`` leaves its schema out.
+
+        Raises
+        ------
+        BadRequest
+            it sets a parameter that the host has nothing for; the message names it.
+        """
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
         """The answer in a 2xx body, without the credentials that the redactor knows.
