@@ -6,16 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from coeval.core.errors import Refused
+from coeval.core.errors import CoevalError, Refused, named
 from coeval.core.model import Model
-from coeval.core.records import Completion, Kept, Purpose, Request, Role
-from coeval.engine.making import failure, made
+from coeval.core.records import Completion, Failure, Kept, Purpose, Request, Role
 from coeval.engine.role_model import RoleModel
 from coeval.engine.work import Tally, ask
 
 KeptT = TypeVar("KeptT", bound=Kept)
 ValueT = TypeVar("ValueT")
 
+_LONGEST_MESSAGE = 2_000
 _PURPOSE: dict[Role, Purpose] = {
     "teacher": "data_generation",
     "student": "response_collection",
@@ -75,10 +75,23 @@ class ModelWork(ABC, Generic[KeptT]):
         return self.made(await self.ask(self.key, self.question, self.read, self.tally))
 
     def made(self, fields: Mapping[str, Any]) -> KeptT:
-        return self.record(**{**self.identity(), **fields}, **made(self.tally, self.tried))
+        return self.record(**{**self.identity(), **fields}, **self._making())
 
     def failed(self, error: Exception) -> KeptT:
-        return self.record(**self.identity(), **failure(error, self.tally, self.tried))
+        return self.record(**self.identity(), **self._making(), status="failed", error=reason(error))
+
+    def _making(self) -> dict[str, Any]:
+        """What it took, and how the last answer came, whether it was good or not."""
+        fields: dict[str, Any] = {"usage": self.tally.usage, "attempts": self.tried + self.tally.attempts}
+        if (last := self.tally.last) is not None:
+            fields |= {
+                "latency_s": round(last.latency_s, 4),
+                "finish_reason": last.finish_reason,
+                "reasoning": last.reasoning,
+                "truncated": last.truncated,
+                "dropped": last.dropped,
+            }
+        return fields
 
     async def ask(
         self,
@@ -95,6 +108,12 @@ class ModelWork(ABC, Generic[KeptT]):
 
         model = self.asking.models[self.role_model.name]
         return await ask(model, make, read, retries=self.asking.retries, tally=tally)
+
+
+def reason(error: Exception) -> Failure:
+    """Why a record holds no value."""
+    kind, message = (error.kind, str(error)) if isinstance(error, CoevalError) else ("internal", named(error))
+    return Failure(kind, message[:_LONGEST_MESSAGE] or type(error).__name__)
 
 
 def spoken(completion: Completion, who: str) -> str:

@@ -20,8 +20,7 @@ from coeval.core.records import (
     Schema,
 )
 from coeval.core.text import cut_to_bytes
-from coeval.engine.making import failure
-from coeval.engine.model_work import Asking, ModelWork, spoken
+from coeval.engine.model_work import Asking, ModelWork, reason, spoken
 from coeval.engine.role_model import RoleModel
 from coeval.engine.work import Tally
 from coeval.judging.labels import score_labels
@@ -192,7 +191,7 @@ class LabelWork:
         )
 
     def failed(self, error: Exception) -> Evaluation:
-        return Evaluation(**self._identity(), **failure(error, Tally(), 0))
+        return Evaluation(**self._identity(), status="failed", error=reason(error))
 
     def _identity(self) -> dict[str, Any]:
         return self.judged.identity(EXACT_MATCH) | {"recipe": label_recipe(self.judged.setup.labels)}
