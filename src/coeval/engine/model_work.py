@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from coeval.core.errors import CoevalError, Refused, named
@@ -93,13 +93,13 @@ class ModelWork(ABC, Generic[KeptT]):
             }
         return fields
 
-    async def ask(
+    def ask(
         self,
         key: str,
         question: Callable[[int], Request],
         read: Callable[[Completion], ValueT],
         tally: Tally,
-    ) -> ValueT:
+    ) -> Coroutine[Any, Any, ValueT]:
         """As `engine.work.ask`, of the model in its role; ``key`` names the record, or a part of it."""
 
         def make(again: int) -> Request:
@@ -107,7 +107,7 @@ class ModelWork(ABC, Generic[KeptT]):
             return self.role_model.request(question(attempt), self.purpose, key, attempt)
 
         model = self.asking.models[self.role_model.name]
-        return await ask(model, make, read, retries=self.asking.retries, tally=tally)
+        return ask(model, make, read, retries=self.asking.retries, tally=tally)
 
 
 def reason(error: Exception) -> Failure:

@@ -155,9 +155,10 @@ class Walk:
         plan, get = self._plan, self._recorded.responses.get
         for place, student in enumerate(self._students):
             key, names = item + student.suffix, (teacher, student.name)
-            entry = get(key)
-            renewed = anew("response_collection", key) or (bool(plan.renewed) and plan.unanswered(item, key))
-            status = student.statuses[None if renewed else entry]
+            entry = held = get(key)
+            if entry is not None and (anew("response_collection", key) or plan.unanswered(item, key)):
+                held = None
+            status = student.statuses[held]
             owed = status.owed and self._left("response_collection", key, *names)
             good = entry is not None and entry.good
             if not owed and not good:
@@ -193,7 +194,9 @@ class Walk:
         renewed = bool(plan.renewed) and response in plan.renewed
         for place, (name, suffix, statuses, part) in enumerate(self._judges):
             key = response + suffix
-            entry = None if renewed or (anew is not never and anew("evaluation", key)) else get(key)
+            entry = get(key)
+            if entry is not None and (renewed or (anew is not never and anew("evaluation", key))):
+                entry = None
             status = statuses[entry]
             if status is SETTLED:  # nearly always, in a run that goes on
                 if alike is not None:
@@ -205,11 +208,13 @@ class Walk:
                 yield Node("evaluation", key, teacher, name, part, status, owed, calls, waits, entry=entry)
         if self._label_recipe:
             key = evaluation_id(response)
-            entry = None if renewed or anew("evaluation", key) else get(key)
+            entry = known = get(key)
+            if known is not None and (renewed or anew("evaluation", key)):
+                entry = None
             owed = plan.owes_labels(entry, self._label_recipe)
             if owed and self._left("evaluation", key, *names, EXACT_MATCH):
                 yield Node("evaluation", key, teacher, EXACT_MATCH, None, _OWED, owed, waits=waits)
-            elif alike is not None and get(key) is not None:
+            elif alike is not None and known is not None:
                 alike.labels += 1
 
     def responses_to(self, item: str) -> list[str]:
