@@ -114,8 +114,7 @@ class Walk:
         self._students = makers("response_collection", setup.students)
         self._judges = makers("evaluation", setup.judges)
         self._alike: dict[str, _Alike] = {}
-        self.spared: list[Spared] = []
-        """Of what `of_slot` went over."""
+        self._spared: dict[tuple[Phase, str, str], Spared] = {}
         self._any_follows = bool(self._recorded.responses) or bool(self._recorded.evaluations)
 
     # --- items -------------------------------------------------------------------------------
@@ -234,6 +233,11 @@ class Walk:
 
     # --- what is alike -----------------------------------------------------------------------
 
+    @property
+    def spared(self) -> Iterable[Spared]:
+        """Of what was walked over: a sum for each phase, teacher and model."""
+        return self._spared.values()
+
     def alike(self) -> Iterator[Node]:
         """What was walked over and did not come by itself: one node for all that are alike."""
         return (node for node in self._counted() if node.records)
@@ -275,15 +279,21 @@ class Walk:
 
     def _spare(self, response: str, names: tuple[str, str], student: _Maker) -> None:
         """Note what is not made where an item, or an answer, that was lost comes again the same."""
-        entry, left = (
-            self._recorded.responses.get(response),
-            self._left("response_collection", response, *names),
-        )
+        entry = self._recorded.responses.get(response)
+        left = self._left("response_collection", response, *names)
         if entry is not None and entry.good:
             if left and student.statuses[entry].owed:
                 return  # it is made again for another reason, and judged again
-            self.spared += [Spared("response_collection", *names, 1, 1)] * left
+            if left:
+                self._add_spared(Spared("response_collection", *names, 1, 1))
         elif not left:
             return
-        foreseen = self.below_response(response, names, always)
-        self.spared += spared_of(foreseen, self.below_response(response, names, never))
+        foreseen, real = (self.below_response(response, names, anew) for anew in (always, never))
+        for spared in spared_of(foreseen, real):
+            self._add_spared(spared)
+
+    def _add_spared(self, more: Spared) -> None:
+        known = self._spared.get(more[:3])
+        if known is not None:
+            more = more._replace(records=known.records + more.records, calls=known.calls + more.calls)
+        self._spared[more[:3]] = more
