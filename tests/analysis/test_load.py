@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,22 @@ async def test_one_task_of_an_output_folder_can_be_read_alone(ifeval: Path) -> N
         assert means(reader) == pytest.approx(
             {key: value for key, value in figures(ifeval).items() if key[1] == 1}, abs=1e-9
         )
+
+
+async def test_a_single_sample_beside_several_is_left_out_and_told(ifeval: Path) -> None:
+    """They are the same prompts: under one name their answers would count twice."""
+    shutil.copytree(ifeval / "run_1" / "ifeval", ifeval / "ifeval")
+    with load(ifeval) as reader:
+        assert isinstance(reader, OutputReader)
+        assert reader.rows("SELECT sample, count(*) FROM answers GROUP BY ALL ORDER BY ALL") == [
+            (0, 8),
+            (1, 8),
+        ]
+        assert any(note.startswith("ifeval is left out: it holds one sample") for note in reader.notes())
+        assert {metric.sample for metric in reader.metrics} == {0, 1}
+        assert len(reader.metrics) == 2 * len({metric.metric for metric in reader.metrics})
+    with load(ifeval / "ifeval") as reader:
+        assert reader.rows("SELECT count(*) FROM answers") == [(8,)]
 
 
 async def test_damaged_and_huge_lines_are_told_and_cost_only_themselves(ifeval: Path) -> None:

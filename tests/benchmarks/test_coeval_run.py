@@ -57,6 +57,15 @@ def test_all_factors_in_one_judgment(tmp_path: Path) -> None:
     assert any("the run's own scores are by" in reason for reason in scored.reasons)
 
 
+def test_the_scores_of_all_judges_are_not_those_of_one_of_them(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, models=[model("ann"), model("ben", "judge")], tasks=[task(total=1)])
+    assert lab.run().exit_code == 0
+    names = [entry.get("parameters", {}).get("model", entry["name"]) for entry in lab.models]
+    for judge in names:
+        scored = as_task(lab.path, judge=JudgeSettings(judge)).score([], {}, {})
+        assert f"judged by {judge}; the run's own scores are by {names[0]}, {names[1]}" in scored.reasons
+
+
 def test_one_judgment_for_each_factor(tmp_path: Path) -> None:
     benchmark = as_task(run_of(tmp_path, task(total=1, evaluation_mode="per_factor")))
     (item,) = benchmark.items()

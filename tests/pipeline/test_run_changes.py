@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pipeline.experiments import FOLDERS, PHASES, Lab, content, listen, model, quiz, task
 
-from coeval.core.errors import UsageError
+from coeval.core.errors import StoreError, UsageError
 from coeval.pipeline.config.schema import Phase
 
 Edit = Callable[[Lab], Any]
@@ -313,3 +313,18 @@ def test_scores_that_mix_two_configurations_say_so(tmp_path: Path) -> None:
     lab.settings.clear()
     whole = lab.run(continue_run=True, changed="redo")
     assert (whole.exit_code, whole.summary and whole.summary.notes) == (0, [])
+
+
+def test_recipes_that_cannot_be_read_are_told_before_anything_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = finished(tmp_path)
+    recipes = lab.path / "recipes.json"
+    recipes.write_text("")
+    lab.tasks[0]["sampling"]["total"] += 1
+    asked = listen(monkeypatch)
+    with pytest.raises(StoreError, match=r"recipes\.json is damaged"):
+        lab.run(continue_run=True)
+    assert asked.requests == []
+    recipes.unlink()
+    assert lab.run(continue_run=True, changed="keep").exit_code == 0

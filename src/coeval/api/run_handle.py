@@ -18,7 +18,8 @@ from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.existing_run import existing_results
 from coeval.pipeline.run_summary import RunSummary
-from coeval.pipeline.upkeep.gaps import look_for_gaps, missing_records
+from coeval.pipeline.upkeep.gaps import missing_records
+from coeval.pipeline.upkeep.quick_look import look_for_gaps
 from coeval.store.output_folder import output_tasks
 from coeval.store.record_parts import known_records
 from coeval.store.rundir import RunDir

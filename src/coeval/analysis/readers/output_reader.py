@@ -71,7 +71,10 @@ class OutputReader(Reader):
 
     def __init__(self, folder: str | Path) -> None:
         path = Path(folder)
-        self._tasks = output_tasks(path)
+        found = output_tasks(path)
+        sampled = {task.name for task in found if task.parent != path}
+        self._tasks = [task for task in found if task.parent != path or task.name not in sampled]
+        self._beside = [task for task in found if task not in self._tasks] if found != [path] else []
         if not self._tasks:
             raise UsageError(f"{path} holds no results of eval-framework")
         for task in self._tasks:
@@ -113,10 +116,18 @@ class OutputReader(Reader):
 
     def notes(self) -> tuple[str, ...]:
         notes = [*super().notes(), *self._unread]
+        notes += [
+            f"{self._called(task)} is left out: it holds one sample of each prompt; run_0/ and the following "
+            "hold others; name that folder to see it"
+            for task in self._beside
+        ]
         for task, summary in self._summaries.items():
             label = self._called(task)
             if not summary.metrics:
-                notes.append(f"{label}: no figures yet; the command that asked for the answers goes on")
+                notes.append(
+                    f"{label}: no figures yet; the command that asked for the answers makes them, without "
+                    "--inference-only"
+                )
             if summary.missing:
                 reasons = listed(f"{count:,} {reason}" for reason, count in summary.missing.items())
                 notes.append(f"{label}: records without a value: {reasons}")

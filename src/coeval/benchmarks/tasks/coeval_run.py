@@ -214,7 +214,7 @@ class CoevalRun(Benchmark):
         """The run's own scores are what these are compared with."""
         judges = {model.spec().model for model in self._config.with_role("judge")}
         judge = self.settings.judge
-        if not self.is_judged or judge is None or judge.model in judges:
+        if not self.is_judged or judge is None or judges == {judge.model}:
             return ()
         return (f"judged by {judge.model}; the run's own scores are by {', '.join(sorted(judges))}",)
 

@@ -56,7 +56,7 @@ def results(
     from coeval.cli.views import results_view
     from coeval.cli.views.gaps_view import tell_missing
     from coeval.pipeline.plan.run_reading import opened
-    from coeval.pipeline.upkeep.gaps import Missing, look_for_gaps
+    from coeval.pipeline.upkeep.quick_look import Missing, look_for_gaps
     from coeval.store.rundir import RunDir
 
     parts, is_run = None, RunDir(folder).is_run()

@@ -87,7 +87,7 @@ def _show_phases(folder: RunDir, look: QuickLook, console: Console) -> None:
     from coeval.pipeline.config.schema import PHASES
 
     meta = folder.read_meta() if folder.meta.exists() else None
-    recorded, report = look
+    recorded, report, _ = look
     rows = []
     for phase in PHASES:
         said_complete = meta is not None and phase in meta.phases_completed

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from coeval.pipeline.phases.supplied import ShortSupply
-    from coeval.pipeline.upkeep.gaps import Missing
+    from coeval.pipeline.upkeep.quick_look import Missing
 
 __all__ = ["CONTINUE", "tell_missing", "tell_way_on"]
 

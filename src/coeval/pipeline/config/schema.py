@@ -234,7 +234,7 @@ class Experiment(Section):
     ] = {}
     probe_mode: Annotated[
         Literal["full", "resume", "disable"],
-        Field(description="Which models are tried before the run: all, those with work left, none."),
+        Field(description="Which models are tried before a run: all if any has work, those with work, none."),
     ] = "full"
     probe_on_fail: Annotated[
         Literal["abort", "warn"], Field(description="What a model that does not answer the probe does.")

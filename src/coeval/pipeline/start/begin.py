@@ -24,6 +24,7 @@ from coeval.pipeline.config.resolve import resolve_models
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.supplied import Supply, read_supply
+from coeval.pipeline.plan.changes import known_recipes
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.plan.run_plan import FED_BY
 from coeval.pipeline.plan.what_counts import planned_names
@@ -121,6 +122,8 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
     specs = [model.spec() for model in config.models]
     check_askable(specs, keys)
     with folder.locked():
+        if not options.overwrite:
+            known_recipes(folder)  # where they cannot be read, it is told before anything is asked
         supply.put(folder)
         terms = {name: Terms(quota.max_calls) for name, quota in config.experiment.quota.items()}
         accounts = Accounts(folder.usage, folder.errors, folder.probe_results, _phase_of)

@@ -6,21 +6,17 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
-from coeval.core.errors import ConfigError, StoreError
 from coeval.core.text import listed, numbered
-from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
-from coeval.pipeline.phases.supplied import ShortSupply, read_supply, short_supplies
+from coeval.pipeline.phases.supplied import ShortSupply, short_supplies
 from coeval.pipeline.plan.preview import make_plan
 from coeval.pipeline.plan.recorded import Recorded, Stance
 from coeval.pipeline.plan.setup_tasks import build_setup
 from coeval.pipeline.plan.walk import Node, Spared, Walk
 from coeval.pipeline.run_session import RunOptions
 from coeval.pipeline.start.inherit import source_folder
-from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
 
 
@@ -72,34 +68,6 @@ def missing_records(counts: Mapping[Phase, int]) -> str:
     """How many records of phases 3–5 are not there, in words; empty: none."""
     parts = [numbered(counts[phase], noun) for phase, noun in _NOUNS.items() if counts[phase]]
     return f"of what is planned, this is not there: {listed(parts)}" if parts else ""
-
-
-class Missing(NamedTuple):
-    """What a run lacks, and that in words; ``gaps`` None: it cannot be counted, ``sentences`` say why."""
-
-    gaps: Gaps | None
-    sentences: tuple[str, ...]
-
-
-def look_for_gaps(folder: RunDir) -> Missing:
-    """`gaps_of` for people: what keeps it from counting is told, and does not raise."""
-    try:
-        gaps = gaps_of(folder)
-    except StoreError as error:
-        return Missing(None, (f"what is missing cannot be counted: {error}",))
-    return Missing(gaps, tuple(gaps.sentences()) if gaps is not None else ())
-
-
-def gaps_of(folder: RunDir) -> Gaps | None:
-    """What a run lacks by its own configuration; None where that is not there or cannot be used, and for
-    runs of the older layout."""
-    if is_legacy(folder.path):
-        return None
-    try:
-        config = load_config(folder.config)
-    except ConfigError:
-        return None
-    return find_gaps(folder, config, Recorded().read(folder, supplied=read_supply(config, folder).rewritten))
 
 
 def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Collection[Path] = ()) -> Gaps:

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from coeval.core.errors import ConfigError, StoreError
 from coeval.pipeline.config.item_sources import item_files
 from coeval.pipeline.config.schema import PHASES
 from coeval.pipeline.phases.supplied import read_supply
 from coeval.pipeline.plan.recorded import Recorded
+from coeval.pipeline.upkeep.gaps import Gaps
 from coeval.pipeline.upkeep.repair import Report, Wanted, config_of, count_gaps, examine, rubrics
 from coeval.store.jsonl import torn_tail
 from coeval.store.legacy import is_legacy
@@ -21,6 +23,24 @@ class QuickLook(NamedTuple):
 
     recorded: Recorded
     report: Report | None
+    gaps: Gaps | None = None
+
+
+class Missing(NamedTuple):
+    """What a run lacks, and that in words; ``gaps`` None: it cannot be counted, ``sentences`` say why."""
+
+    gaps: Gaps | None
+    sentences: tuple[str, ...]
+
+
+def look_for_gaps(folder: RunDir) -> Missing:
+    """What a run lacks by its own configuration, as ``coeval status`` counts it; ``gaps`` are None where that
+    is not there or cannot be used, and for runs of the older layout."""
+    try:
+        gaps = quick_look(folder).gaps
+    except (ConfigError, StoreError) as error:
+        return Missing(None, (f"what is missing cannot be counted: {error}",))
+    return Missing(gaps, tuple(gaps.sentences()) if gaps is not None else ())
 
 
 def quick_look(folder: RunDir) -> QuickLook:
@@ -43,9 +63,8 @@ def quick_look(folder: RunDir) -> QuickLook:
         report = examine(folder, Wanted(PHASES[:2]), {})
     if isinstance(config, str):
         report.no_plan = config
-    else:
-        count_gaps(folder, config, report, recorded)
-    return QuickLook(recorded, report)
+        return QuickLook(recorded, report)
+    return QuickLook(recorded, report, count_gaps(folder, config, report, recorded))
 
 
 def _doubtful(folder: RunDir, recorded: Recorded) -> bool:

@@ -26,7 +26,7 @@ from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import PROPOSALS
 from coeval.pipeline.phases.supplied import ShortSupply, read_supply
 from coeval.pipeline.plan.recorded import Recorded
-from coeval.pipeline.upkeep.gaps import find_gaps
+from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
 from coeval.pipeline.upkeep.validity import Examiner, Flaw, Reason
 from coeval.store.jsonl import Appender, read_json, set_lines_aside, store_error, torn_tail, whole_lines
 from coeval.store.legacy import is_legacy
@@ -303,7 +303,7 @@ def _set_aside_line(file: FileState, aside: Path) -> ErrorLine:
 
 def count_gaps(
     folder: RunDir, config: Config, report: Report, recorded: Recorded, phases: Collection[Phase] = PHASES
-) -> None:
+) -> Gaps:
     """Add to the report what is owed by the plan of the run's own configuration."""
     damaged = {file.path for file in report.files if file.damaged is not None}
     gaps = find_gaps(folder, config, recorded, damaged)
@@ -317,3 +317,4 @@ def count_gaps(
             report.files.append(states[path])
         states[path].planned, states[path].there = gap.planned, gap.there
     report.files.sort(key=lambda file: (PHASES.index(file.phase), file.path))
+    return gaps
