@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from coeval.cli.starting import nothing_begun
-from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE
 from coeval.core.process_limits import need_files
 from coeval.engine.progress import STOPPING
@@ -59,13 +58,9 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     garbage collector off what start-up made (a fifth of all CPU at a thousand requests in flight)."""
     try:
         need_files()
-    except UsageError:
-        work.close()
-        raise
-    gc.collect()
-    gc.freeze()
-    try:
         with nothing_begun():  # until the loop runs, and `interruptible` answers
+            gc.collect()
+            gc.freeze()
             try:
                 import uvloop
             except ImportError:
