@@ -183,7 +183,7 @@ def test_files_that_lack_records_are_named(finished: Finished, tmp_path: Path, c
     run = Damaged(finished, tmp_path, coeval)
     (run.path / "phase4_responses/quiz.ann.responses.jsonl").unlink()
     said = run.figures()[1]
-    assert "4 answers; see phase4_responses/quiz.ann.responses.jsonl\n" in said
+    assert "4 answers, 12 judgments; see phase4_responses/quiz.ann.responses.jsonl, " in said
     shutil.rmtree(run.path / "phase5_evaluations")
     assert "and 3 more Fill" in " ".join(run.figures()[1].split())
 
