@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from coeval.cli.ending import without_keys
 from coeval.core.errors import UsageError
 from coeval.core.plain import plain_lines
 
@@ -26,10 +27,8 @@ def telling_no_key() -> Iterator[None]:
     try:
         yield
     except TyperException as error:
-        from coeval.core.secrets.redaction import Redactor  # here, because most commands end without
-
         said = error.message.replace("Value error, ", "")
-        error.message = plain_lines(Redactor().message(said))
+        error.message = plain_lines(without_keys(said))
         raise
 
 

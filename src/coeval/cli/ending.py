@@ -76,17 +76,12 @@ def _tell_interruption(interruption: KeyboardInterrupt) -> int:
 
 
 def _tell(error: Exception, code: int, prefix: str = "") -> int:
-    """One message without a traceback; ``--log-level DEBUG`` shows where it comes from.
-
-    Neither shows what looks like a key: one may have been given in the place of a name or a file.
-    """
-    from coeval.core.secrets.redaction import Redactor  # here, because most commands end without
-
+    """One message without a traceback; ``--log-level DEBUG`` shows where it comes from."""
     if logging.getLogger("coeval").isEnabledFor(logging.DEBUG):
         trace = "".join(traceback.format_exception(error))
-        print(plain_lines(Redactor().message(trace)), file=sys.stderr)
+        print(plain_lines(without_keys(trace)), file=sys.stderr)
     else:
-        text = plain_lines(Redactor().message(str(error))) or type(error).__name__
+        text = plain_lines(without_keys(str(error))) or type(error).__name__
         hint = "\nRun again with --log-level DEBUG for the traceback." if prefix else ""
         _print_error(f"{prefix}{text}{hint}")
     return code
@@ -96,11 +91,17 @@ def _tell_system_error(error: OSError) -> int:
     """What the system refused, and of which file if it says so."""
     named = ""
     if isinstance(error.filename, str):
-        from coeval.core.secrets.redaction import Redactor  # a key may have been given in the place of a file
-
-        named = f" {shortened(plain(Redactor().message(error.filename)), _LONGEST_NAME)}"
+        named = f" {shortened(plain(without_keys(error.filename)), _LONGEST_NAME)}"
     print(f"cannot write or read{named}: {plain_lines(error.strerror or str(error))}", file=sys.stderr)
     return 1
+
+
+def without_keys(text: str) -> str:
+    """A message without what looks like a key: one may have been given in the place of a name, a file or a
+    flag."""
+    from coeval.core.secrets.redaction import Redactor  # here, because most commands end without
+
+    return Redactor().message(text)
 
 
 def _print_error(text: str) -> None:
