@@ -30,10 +30,11 @@ from coeval.models.dialects.dialect import FieldRejected
 from coeval.models.dialects.openai_answer import astray, explain
 from coeval.models.dialects.openai_chat import OPENAI_CHAT, OpenAIChat, encode
 from coeval.models.hosted import HostedModel
+from coeval.models.hosts.address import ModelAddress
+from coeval.models.hosts.signers import Signer
 from coeval.models.meter import Ledger, Meter
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
-from coeval.models.signers import Signer
 from coeval.models.transport.http import Endpoint, Http
 
 KEY = "sk-test-0123456789abcdef"
@@ -67,7 +68,9 @@ async def asking(
     endpoint = Endpoint(server.url, Signer({"Authorization": f"Bearer {KEY}"}), Limiter())
     try:
         admission = Admission(spec.name, meter)
-        yield HostedModel(spec, HOSTS[spec.interface], dialect, http, endpoint, admission)
+        host, path = HOSTS[spec.interface], dialect.path(spec)
+        address = ModelAddress(spec, host, dialect, server.url, path, None, None)
+        yield HostedModel(address, http, endpoint, admission)
     finally:
         await http.aclose()
 

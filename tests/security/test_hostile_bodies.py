@@ -9,7 +9,7 @@ import json
 import random
 
 import pytest
-from fakes.openai_chat import Answer, Raw, fake
+from fakes.openai_chat import Answer, Raw, Server, fake
 
 from coeval.core.errors import AskError, ModelError, RateLimited, ServerFault
 from coeval.core.model import ModelSpec
@@ -17,6 +17,7 @@ from coeval.core.records import Completion, Message, Request, Usage
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.openai_chat import OPENAI_CHAT
 from coeval.models.hosted import HostedModel
+from coeval.models.hosts.address import ModelAddress
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import Endpoint, Http
@@ -93,12 +94,17 @@ async def no_wait(seconds: float) -> None:
     """A retry's wait, without the waiting."""
 
 
+def address_of(spec: ModelSpec, server: Server) -> ModelAddress:
+    path = OPENAI_CHAT.path(spec)
+    return ModelAddress(spec, HOSTS["openai"], OPENAI_CHAT, server.url, path, None, None)
+
+
 async def asked(*script: Raw | Answer) -> Completion:
     async with fake(*script) as server:
         http = Http(sleep=no_wait)
         endpoint = Endpoint(server.url, None, Limiter())
         spec = ModelSpec(name="m", interface="openai", model="gpt-4o-mini", timeout_s=30.0)
-        model = HostedModel(spec, HOSTS["openai"], OPENAI_CHAT, http, endpoint, Admission("m"))
+        model = HostedModel(address_of(spec, server), http, endpoint, Admission("m"))
         try:
             return await model.complete(Request((Message("user", "hello"),)))
         finally:
@@ -147,7 +153,7 @@ async def test_random_damage_of_bodies_never_ends_in_anything_else() -> None:
         try:
             for body in bodies:
                 endpoint = Endpoint(server.url, None, Limiter())
-                model = HostedModel(spec, HOSTS["openai"], OPENAI_CHAT, http, endpoint, Admission("m"))
+                model = HostedModel(address_of(spec, server), http, endpoint, Admission("m"))
                 server.script.extend([Raw(body, draw.choice(STATUSES))] * 2)
                 try:
                     (await model.complete(Request((Message("user", "hello"),)))).text.encode()

@@ -89,8 +89,10 @@ def _derived(seed: int, key: str, attempt: int) -> int:
 class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
     """How an answer is drawn. None is not set, and not sent: the provider's own default holds.
 
-    The fields mean the same everywhere, and each dialect translates them. ``rest`` are parameters that some
-    providers have, by their own names: they are laid over the body as they stand, like ``extra_body``.
+    The fields mean the same everywhere, and each dialect translates them. ``reasoning_effort`` is a word of
+    the provider's (``low``, ``high``), ``thinking_budget`` the most tokens of reasoning. ``rest`` are
+    parameters that some providers have, by their own names: they are laid over the body as they stand, like
+    ``extra_body``.
     """
 
     temperature: float | None = None
@@ -99,6 +101,8 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     stop: tuple[str, ...] | None = None
     seed: int | None = None
+    reasoning_effort: str | None = None
+    thinking_budget: int | None = None
     rest: dict[str, Any] = {}
 
     @classmethod
@@ -151,11 +155,19 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Tokens as the provider counted them; ``cost_usd`` is None where no price is known."""
+    """Tokens as the provider counted them; ``cost_usd`` is None where no price is known.
+
+    ``input_tokens`` are all of the prompt: of these, ``cached_tokens`` were read from the provider's cache
+    and ``cache_write_tokens`` written to it. ``output_tokens`` are all that was made, ``reasoning_tokens``
+    among them. What a provider does not tell is left out of a record.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+    cached_tokens: int | msgspec.UnsetType = msgspec.UNSET
+    cache_write_tokens: int | msgspec.UnsetType = msgspec.UNSET
+    reasoning_tokens: int | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def tokens(self) -> int:
@@ -167,7 +179,16 @@ class Usage(msgspec.Struct, frozen=True):
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
+            _sum(self.cached_tokens, other.cached_tokens),
+            _sum(self.cache_write_tokens, other.cache_write_tokens),
+            _sum(self.reasoning_tokens, other.reasoning_tokens),
         )
+
+
+def _sum(one: int | msgspec.UnsetType, other: int | msgspec.UnsetType) -> int | msgspec.UnsetType:
+    if one is msgspec.UNSET:
+        return other
+    return one if other is msgspec.UNSET else one + other
 
 
 class TokenLogprob(msgspec.Struct, frozen=True):

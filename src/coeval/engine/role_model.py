@@ -43,7 +43,9 @@ def recipe(
     """The recipe of what a model says in ``role``; ``others`` are parts of the asker's own."""
     parts: dict[str, Any] = {"interface": spec.interface, "parameters.model": spec.model}
     parts |= {f"parameters.{name} ({role})": value for name, value in sampling.named().items()}
-    parts |= {f"parameters.{name}": value for name, value in spec.options.items() if name not in _NO_PART}
+    host = HOSTS.get(spec.interface)  # none for an `auto` that is only counted, not asked
+    no_part = _NO_PART | (host.places if host is not None else frozenset())
+    parts |= {f"parameters.{name}": value for name, value in spec.options.items() if name not in no_part}
     if spec.extra_body:
         parts["parameters.extra_body"] = spec.extra_body
     if system:
@@ -105,5 +107,5 @@ class RoleModel:
 def own_seed(spec: ModelSpec, sampling: SamplingParameters, run_seed: int) -> int | None:
     """``run_seed`` where the engine's own seeds are sent: to hosts that take them, unless the user sets
     one."""
-    host = HOSTS.get(spec.interface)  # none for an `auto` that is only counted, not asked
+    host = HOSTS.get(spec.interface)
     return run_seed if host is not None and host.seeds_by_default and sampling.seed is None else None

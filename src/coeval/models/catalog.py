@@ -14,9 +14,14 @@ import msgspec
 
 from coeval.core.entry_points import Registry
 
-__all__ = ["HOSTS", "Host", "Structured"]
+__all__ = ["HOSTS", "IDENTITY_FIELDS", "SECRET_FIELDS", "Host", "Structured"]
 
 Structured: TypeAlias = Literal["json_schema", "json_object", "none"]
+
+SECRET_FIELDS = frozenset({"api_key", "access_key_id", "secret_access_key", "session_token"})
+IDENTITY_FIELDS = SECRET_FIELDS | {"service_account_key"}
+"""Fields of a key file's entry that say who asks. They are never mixed from two places: half a key is no
+key."""
 
 OPENAI_REASONING = r"(ft:)?(o[1-9]|gpt-([5-9]|[1-9]\d))"
 """OpenAI's models that answer `max_tokens` with 400 and want `max_completion_tokens`."""
@@ -27,19 +32,25 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
     ``dialect`` and ``signer`` name how it is spoken to and how a key is shown; a host of another package
     may name its own as ``package.module:name``. ``url`` is the base URL, empty where there is none to know
-    (a local model, a resource of the user's own). ``key_env`` are the variables an API key is read from, in
-    order; ``settings`` the other fields of the host's entry in a key file, each with its variables;
-    ``shares_keys_of`` another host whose key file entry serves as well. ``seeds_by_default``: the engine's
-    own request seed is sent. ``takes_labels``: it is told a request's labels, in the field `metadata`,
-    because simulated models may stand there. ``completion_tokens_for`` matches the start of the
-    model ids whose limit on output is called `max_completion_tokens`.
+    (a local model); ``path`` stands in the place of the dialect's. Both may hold ``{settings}``, ``path``
+    ``{model}`` too. ``headers`` go with every request. ``key_env`` are the variables an API key is read from,
+    in order; ``settings`` the other fields of the host's entry in a key file, each with its variables, and
+    ``defaults`` what they are where nothing is set; those that are no credential can be parameters of a model
+    as well. ``shares_keys_of`` names another host whose key file entry serves as well.
+    ``seeds_by_default``: the engine's own request seed is sent. ``takes_labels``: it is told a request's
+    labels, in the field `metadata`, because simulated models may stand there.
+    ``completion_tokens_for`` matches the start of the model ids whose limit on output is called
+    `max_completion_tokens`.
     """
 
     name: str
     dialect: str
     url: str = ""
+    path: str = ""
+    headers: Mapping[str, str] = {}
     key_env: tuple[str, ...] = ()
     settings: Mapping[str, tuple[str, ...]] = {}
+    defaults: Mapping[str, str] = {}
     shares_keys_of: str | None = None
     signer: str = "bearer"
     needs_key: bool = True
@@ -49,6 +60,11 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     seed_field: str = "seed"
     structured: Structured = "json_schema"
     completion_tokens_for: str | None = None
+
+    @property
+    def places(self) -> frozenset[str]:
+        """The settings that say where a model is asked, and not who asks."""
+        return frozenset(self.settings) - IDENTITY_FIELDS
 
     def output_limit_field(self, model: str) -> str:
         """What this host calls the limit on output tokens of a model."""

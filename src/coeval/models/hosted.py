@@ -8,11 +8,11 @@ from collections.abc import Collection, Coroutine
 import msgspec
 
 from coeval.core.errors import ModelError
-from coeval.core.model import Model, ModelSpec
+from coeval.core.model import Model
 from coeval.core.records import Completion, Request
 from coeval.core.secrets.redaction import Redactor
-from coeval.models.catalog import Host
-from coeval.models.dialects.dialect import Dialect, FieldRejected, SchemaRejected
+from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
+from coeval.models.hosts.address import ModelAddress
 from coeval.models.pacing.admission import Admission
 from coeval.models.transport.call import Answered, Call
 from coeval.models.transport.http import Endpoint, Http
@@ -26,21 +26,13 @@ _log = logging.getLogger(__name__)
 class HostedModel(Model):
     """Asks by a dialect, and remembers what the host refused of it."""
 
-    def __init__(
-        self,
-        spec: ModelSpec,
-        host: Host,
-        dialect: Dialect,
-        http: Http,
-        endpoint: Endpoint,
-        admission: Admission,
-    ) -> None:
-        self.name = spec.name
-        self.interface = spec.interface
-        self._spec = spec
-        self._host = host
-        self._dialect = dialect
-        self._path = dialect.path(spec)
+    def __init__(self, address: ModelAddress, http: Http, endpoint: Endpoint, admission: Admission) -> None:
+        self.name = address.spec.name
+        self.interface = address.spec.interface
+        self._spec = address.spec
+        self._host = address.host
+        self._dialect = address.dialect
+        self._path = address.path
         self._http = http
         self._endpoint = endpoint
         self._admission = admission

@@ -25,16 +25,12 @@ from coeval.core.secrets.key_shapes import is_key_like, is_password_like
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.secrets.shown_url import HIDDEN
 from coeval.core.yaml_text import yaml_reader
-from coeval.models.catalog import HOSTS, Host
+from coeval.models.catalog import HOSTS, IDENTITY_FIELDS, SECRET_FIELDS, Host
 
 __all__ = ["Credential", "Keys"]
 
 Entries = dict[str, dict[str, str]]
 """Host → field of its entry → value."""
-
-_SECRET = frozenset({"api_key", "access_key_id", "secret_access_key", "session_token"})
-_IDENTITY = _SECRET | {"service_account_key"}
-"""Fields that say who asks. They are never mixed from two places: half a key is no key."""
 
 _PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]{0,23}")
 
@@ -55,7 +51,7 @@ class Credential:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        return tuple(value for field, value in self.fields.items() if field in _SECRET)
+        return tuple(value for field, value in self.fields.items() if field in SECRET_FIELDS)
 
     def __repr__(self) -> str:
         return f"Credential({', '.join(f'{field}=…' for field in self.fields)})"
@@ -90,7 +86,7 @@ class Keys:
         host = HOSTS[interface]
         fields = self._from_env(host)
         entry = self._from_file(host)
-        if entry.keys() & _IDENTITY:
+        if entry.keys() & IDENTITY_FIELDS:
             fields = _without_identity(fields)
         fields |= entry
         if access_key:
@@ -130,7 +126,7 @@ class Keys:
 
 
 def _without_identity(fields: Mapping[str, str]) -> dict[str, str]:
-    return {field: value for field, value in fields.items() if field not in _IDENTITY}
+    return {field: value for field, value in fields.items() if field not in IDENTITY_FIELDS}
 
 
 def _find(path: Path | None, env: Mapping[str, str], cwd: Path, home: Path) -> Path | None:

@@ -6,27 +6,23 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import msgspec
 from yarl import URL
 
 from coeval.core.errors import UsageError
 from coeval.core.model import Model, ModelSpec
-from coeval.core.options import ACCESS_KEY, BASE_URL
-from coeval.core.secrets.redaction import Redactor
-from coeval.core.text import canonical
 from coeval.models.bounded import BoundedModel
-from coeval.models.catalog import HOSTS, Host
-from coeval.models.dialects.of_host import dialect_of
+from coeval.models.catalog import HOSTS
 from coeval.models.hosted import HostedModel
+from coeval.models.hosts.address import EndpointKey, ModelAddress, address_of
 from coeval.models.in_process import InProcess
-from coeval.models.keys import Credential, Keys
+from coeval.models.keys import Keys
 from coeval.models.local.local_model import LocalModel, find_runtime
 from coeval.models.meter import Ledger
 from coeval.models.pacing.admission import REFUSALS_TO_STOP, Admission
 from coeval.models.pacing.limits import Limiter
-from coeval.models.signers import signer_of
 from coeval.models.transport.http import Endpoint, Http
 from coeval.simulation import SimulatedModel
 
@@ -108,14 +104,12 @@ class Models(Mapping[str, Model]):
         for model in self._in_process:
             model.drain()
 
-    def _open(self, spec: ModelSpec, address: _Address | None, endpoints: _Endpoints) -> Model:
+    def _open(self, spec: ModelSpec, address: ModelAddress | None, endpoints: _Endpoints) -> Model:
         if address is None:
             limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
             free = all(limit is None for limit in limits)
             return self._here(spec, SimulatedModel(spec), None if free else _limiter([spec]))
-        endpoint = endpoints[address.key]
-        dialect = dialect_of(address.host)
-        return HostedModel(spec, address.host, dialect, self.http, endpoint, self._admission(spec))
+        return HostedModel(address, self.http, endpoints[address.key], self._admission(spec))
 
     def _here(self, spec: ModelSpec, model: Model, limiter: Limiter | None = None) -> Model:
         here = InProcess(model, self._admission(spec), limiter)
@@ -135,36 +129,16 @@ class Models(Mapping[str, Model]):
         return self._here(spec, model)
 
 
-class _Address(NamedTuple):
-    """Where a model is asked, and as whom."""
-
-    spec: ModelSpec
-    host: Host
-    url: str
-    credential: Credential | None
-
-    @property
-    def key(self) -> _EndpointKey:
-        fields = self.credential.fields if self.credential is not None else {}
-        return self.url, self.host.signer, tuple(sorted(fields.items()))
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        return self.credential.secrets if self.credential is not None else ()
-
-
-_EndpointKey: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
-"""Where, and as whom: two accounts at one host are two endpoints."""
-_Endpoints: TypeAlias = Mapping[_EndpointKey, Endpoint]
+_Endpoints: TypeAlias = Mapping[EndpointKey, Endpoint]
 
 
 def _asked(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
     return [spec for spec in specs if HOSTS[spec.interface].dialect != "benchmark"]
 
 
-def _reach(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, _Address]:
+def _reach(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, ModelAddress]:
     """The address of every model that is asked over HTTP; UsageError names all that cannot be asked."""
-    reached: dict[str, _Address] = {}
+    reached: dict[str, ModelAddress] = {}
     problems: list[str] = []
     for spec in specs:
         host = HOSTS[spec.interface]
@@ -172,7 +146,7 @@ def _reach(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, _Address]:
             if _is_local(spec):
                 find_runtime(spec)
             elif host.dialect != "simulated" or spec.base_url is not None:
-                reached[spec.name] = _address(spec, host, keys)
+                reached[spec.name] = address_of(spec, host, keys)
         except UsageError as error:
             problems.append(f"{error}")
     if problems:
@@ -184,64 +158,8 @@ def _is_local(spec: ModelSpec) -> bool:
     return HOSTS[spec.interface].dialect == "local" and spec.base_url is None
 
 
-def _address(spec: ModelSpec, host: Host, keys: Keys) -> _Address:
-    who = f'interface "{spec.interface}" (model {spec.name})'
-    if spec.base_url is None and not host.built:
-        raise UsageError(
-            f"{who} cannot be asked by this version; "
-            f"set {BASE_URL} to an OpenAI-shaped address that serves the model, "
-            "or take it from another interface."
-        )
-    url = _normalised(spec.base_url, who) if spec.base_url is not None else host.url
-    credential = keys.credential(spec.interface, spec.access_key)
-    keyless = credential is None or credential.api_key is None
-    if keyless and host.needs_key and spec.base_url is None:
-        raise UsageError(f"{who} needs a key and none was found. {keys.places(spec.interface)}")
-    if credential is not None and _holds(spec.extra_body, credential):
-        raise UsageError(
-            f"{who}: parameters.extra_body holds the model's key, which would be kept with the results; "
-            "take it out, as the key is sent without it."
-        )
-    return _Address(spec, host, url, credential)
-
-
-def _holds(extra_body: Mapping[str, Any], credential: Credential) -> bool:
-    text = canonical(extra_body)
-    return Redactor(credential.secrets).answer(text) != text
-
-
-def _normalised(url: str, who: str) -> str:
-    """A base URL as given, without a trailing slash or the path that we add ourselves."""
-    odd = next((at for at, char in enumerate(url, 1) if char.isspace() or not char.isprintable()), None)
-    if odd is not None:
-        raise UsageError(
-            f"{who}: {BASE_URL} holds a blank or another character that cannot be seen "
-            f"(number {odd} of {len(url)}); take it out."
-        )
-    try:
-        parsed = URL(url)
-    except ValueError:
-        parsed = URL()
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise UsageError(
-            f"{who}: {BASE_URL} must begin with http:// or https:// and name a host, "
-            "with its port as a number if it has one."
-        )
-    if "#" in url:
-        raise UsageError(
-            f"{who}: {BASE_URL} has a fragment (from # on), which no server is sent; take it out."
-        )
-    if parsed.user is not None or parsed.password is not None or "?" in url:
-        # A base_url is part of a run's snapshot and of messages; credentials must not be.
-        raise UsageError(
-            f"{who}: {BASE_URL} may hold no user name, password or query; "
-            f"put the credential into {ACCESS_KEY} or a key file."
-        )
-    return url.rstrip("/").removesuffix("/chat/completions")
-
-
-def _endpoints(reached: Mapping[str, _Address]) -> dict[_EndpointKey, Endpoint]:
-    sharing: dict[_EndpointKey, list[_Address]] = {}
+def _endpoints(reached: Mapping[str, ModelAddress]) -> dict[EndpointKey, Endpoint]:
+    sharing: dict[EndpointKey, list[ModelAddress]] = {}
     for address in reached.values():
         sharing.setdefault(address.key, []).append(address)
     sent_to: defaultdict[str, set[str]] = defaultdict(set)  # a host may repeat what others sent it, too
@@ -250,9 +168,10 @@ def _endpoints(reached: Mapping[str, _Address]) -> dict[_EndpointKey, Endpoint]:
     return {
         key: Endpoint(
             key[0],
-            signer_of(addresses[0].host, addresses[0].credential),
+            addresses[0].signer,
             _limiter([address.spec for address in addresses]),
             sent_to[URL(key[0]).authority],
+            addresses[0].host.headers,
         )
         for key, addresses in sharing.items()
     }

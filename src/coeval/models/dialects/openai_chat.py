@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from coeval.core import foreign
-from coeval.core.errors import ModelError
+from coeval.core.errors import BadRequest, ModelError
 from coeval.core.model import ModelSpec
 from coeval.core.records import LABELS_KEY, Completion, Request, Schema
 from coeval.core.secrets.redaction import Redactor
@@ -81,6 +81,10 @@ def _draw(body: dict[str, Any], request: Request, spec: ModelSpec, host: Host) -
         body[host.output_limit_field(spec.model)] = sampling.max_tokens
     if sampling.stop is not None:
         body["stop"] = sampling.stop
+    if sampling.reasoning_effort is not None:
+        body["reasoning_effort"] = sampling.reasoning_effort
+    if sampling.thinking_budget is not None:
+        raise BadRequest(f"{host.name} has nothing for thinking_budget; leave it out")
     seed = sampling.seed if request.seed is None else request.seed
     if seed is not None:
         body[host.seed_field] = seed

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import b64encode
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from itertools import count
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from multidict import CIMultiDict
@@ -19,8 +20,8 @@ from coeval.core.secrets.credential_names import is_credential_name
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.secrets.shown_url import shown_url, url_secrets
 from coeval.models.connections.route import RequestRoute
+from coeval.models.hosts.signers import RequestSigner, Signer
 from coeval.models.pacing.limits import LONGEST_HOLD_S, Lane, Limiter
-from coeval.models.signers import RequestSigner, Signer
 from coeval.models.transport.network import proxy_for
 
 __all__ = ["OUTAGE_AFTER_S", "Endpoint", "Trouble"]
@@ -56,8 +57,9 @@ class Silence(NamedTuple):
 class Endpoint:
     """One base URL and who asks there: its headers, the limiter all its models share, whether it is down.
 
-    ``url`` is the base URL without credentials. ``secrets`` are further credentials that its host is sent;
-    ``redactor`` keeps all of them, and what ``signer`` shows, out of what the host says.
+    ``url`` is the base URL without credentials. ``headers`` go with every request.
+    ``secrets`` are further credentials that its host is sent; ``redactor`` keeps all of them, and what
+    ``signer`` shows, out of what the host says.
 
     Raises
     ------
@@ -66,10 +68,15 @@ class Endpoint:
     """
 
     def __init__(
-        self, url: str, signer: Signer | None, limiter: Limiter, secrets: Iterable[str] = ()
+        self,
+        url: str,
+        signer: Signer | None,
+        limiter: Limiter,
+        secrets: Iterable[str] = (),
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.headers = CIMultiDict(
-            {"Content-Type": "application/json", "User-Agent": f"coeval/{__version__}"}
+            {"Content-Type": "application/json", "User-Agent": f"coeval/{__version__}", **headers}
         )
         self._signer = signer if isinstance(signer, RequestSigner) else None
         for name, value in (signer.fixed if signer is not None else {}).items():

@@ -47,7 +47,11 @@ INTERFACES = (*HOSTS.own, "auto")
 BATCH_INTERFACES = ("openai", "anthropic", "azure_openai", "gemini", "mistral", "bedrock", "vertex")
 BATCH_PHASES = ("data_generation", "response_collection", "evaluation")
 
-OPTIONS = {"simulated": frozenset({*RANGES, "family"}), "huggingface": frozenset({"device"})}
+OPTIONS = {
+    **{host.name: host.places for host in HOSTS.own.values() if host.places},
+    "simulated": frozenset({*RANGES, "family"}),
+    "huggingface": frozenset({"device"}),
+}
 """Interface → the parameters that it alone knows and no provider sees."""
 
 Name: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": NAME_PATTERN})]

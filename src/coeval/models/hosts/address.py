@@ -1,0 +1,147 @@
+"""Where a model is asked, and as whom: its host's row, filled with what the user set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import quote
+
+from yarl import URL
+
+from coeval.core.errors import UsageError
+from coeval.core.model import ModelSpec
+from coeval.core.options import ACCESS_KEY, BASE_URL
+from coeval.core.secrets.redaction import Redactor
+from coeval.core.text import canonical
+from coeval.models.catalog import Host
+from coeval.models.dialects.dialect import Dialect
+from coeval.models.dialects.of_host import dialect_of
+from coeval.models.hosts.signers import Signer, signer_of
+from coeval.models.keys import Credential, Keys
+
+__all__ = ["EndpointKey", "ModelAddress", "address_of"]
+
+EndpointKey: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+"""Where, and as whom: two accounts at one host are two endpoints."""
+
+_SETTING = re.compile(r"\{(\w+)\}")
+
+
+class ModelAddress(NamedTuple):
+    """``url`` is the base URL, to which ``path`` is appended."""
+
+    spec: ModelSpec
+    host: Host
+    dialect: Dialect
+    url: str
+    path: str
+    credential: Credential | None
+    signer: Signer | None
+
+    @property
+    def key(self) -> EndpointKey:
+        fields = self.credential.fields if self.credential is not None else {}
+        headers = tuple(sorted(self.host.headers.items()))
+        return self.url, self.host.signer, headers, tuple(sorted(fields.items()))
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return self.credential.secrets if self.credential is not None else ()
+
+
+def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
+    """Where a hosted model is asked.
+
+    Raises
+    ------
+    UsageError
+        a key, a setting or a usable URL is missing, or the model's key stands where it would be kept.
+    """
+    who = f'interface "{spec.interface}" (model {spec.name})'
+    if spec.base_url is None and not host.built:
+        raise UsageError(
+            f"{who} cannot be asked by this version; "
+            f"set {BASE_URL} to an OpenAI-shaped address that serves the model, "
+            "or take it from another interface."
+        )
+    credential = keys.credential(spec.interface, spec.access_key)
+    keyless = credential is None or credential.api_key is None
+    if keyless and host.needs_key and spec.base_url is None:
+        raise UsageError(f"{who} needs a key and none was found. {keys.places(spec.interface)}")
+    if credential is not None and _holds(spec.extra_body, credential):
+        raise UsageError(
+            f"{who}: parameters.extra_body holds the model's key, which would be kept with the results; "
+            "take it out, as the key is sent without it."
+        )
+    row = _FilledRow(host, _settings(spec, host, credential), who)
+    url = _normalised(spec.base_url, who) if spec.base_url is not None else row.filled(host.url)
+    dialect = dialect_of(host)
+    path = row.filled(host.path, spec.model) if host.path else dialect.path(spec)
+    return ModelAddress(spec, host, dialect, url, path, credential, signer_of(host, credential))
+
+
+def _settings(spec: ModelSpec, host: Host, credential: Credential | None) -> dict[str, str]:
+    """What fills a row: the model's own parameters, else the key file and the environment, else defaults."""
+    found = credential.fields if credential is not None else {}
+    own = {name: str(value) for name, value in spec.options.items() if name in host.places}
+    return {**host.defaults, **{name: found[name] for name in host.places if name in found}, **own}
+
+
+class _FilledRow(NamedTuple):
+    host: Host
+    settings: Mapping[str, str]
+    who: str
+
+    def filled(self, template: str, model: str | None = None) -> str:
+        """A template of the host with its settings; those of a path, and the model, are quoted."""
+        settings = dict(self.settings)
+        for name in _SETTING.findall(template):
+            if name not in settings and not (name == "model" and model is not None):
+                raise self._lacking(name)
+        if model is None:
+            return _normalised(_SETTING.sub(lambda found: settings[found[1]], template), self.who)
+        settings["model"] = model
+        return _SETTING.sub(lambda found: quote(settings[found[1]], safe=""), template)
+
+    def _lacking(self, name: str) -> UsageError:
+        variables = " or ".join(self.host.settings.get(name, ()))
+        return UsageError(
+            f"{self.who} needs {name} and none was found: set `providers.{self.host.name}.{name}` in a key "
+            f"file, {variables} in the environment, or parameters.{name} of the model."
+        )
+
+
+def _holds(extra_body: Mapping[str, Any], credential: Credential) -> bool:
+    text = canonical(extra_body)
+    return Redactor(credential.secrets).answer(text) != text
+
+
+def _normalised(url: str, who: str) -> str:
+    """A base URL as given, without a trailing slash or the path that we add ourselves."""
+    odd = next((at for at, char in enumerate(url, 1) if char.isspace() or not char.isprintable()), None)
+    if odd is not None:
+        raise UsageError(
+            f"{who}: {BASE_URL} holds a blank or another character that cannot be seen "
+            f"(number {odd} of {len(url)}); take it out."
+        )
+    try:
+        parsed = URL(url)
+    except ValueError:
+        parsed = URL()
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise UsageError(
+            f"{who}: {BASE_URL} must begin with http:// or https:// and name a host, "
+            "with its port as a number if it has one."
+        )
+    if "#" in url:
+        raise UsageError(
+            f"{who}: {BASE_URL} has a fragment (from # on), which no server is sent; take it out."
+        )
+    if parsed.user is not None or parsed.password is not None or "?" in url:
+        # A base_url is part of a run's snapshot and of messages; credentials must not be.
+        raise UsageError(
+            f"{who}: {BASE_URL} may hold no user name, password or query; "
+            f"put the credential into {ACCESS_KEY} or a key file."
+        )
+    return url.rstrip("/").removesuffix("/chat/completions")
