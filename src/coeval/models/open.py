@@ -150,7 +150,7 @@ def _reach(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, ModelAddress]:
         except UsageError as error:
             problems.append(f"{error}")
     if problems:
-        raise UsageError("\n".join(problems))
+        raise UsageError("\n".join(dict.fromkeys(problems)))  # of a host once, not for each of its models
     return reached
 
 
