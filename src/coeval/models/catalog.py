@@ -36,7 +36,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     ``{model}`` too. ``headers`` go with every request. ``key_env`` are the variables an API key is read from,
     in order; ``settings`` the other fields of the host's entry in a key file, each with its variables, and
     ``defaults`` what they are where nothing is set; those that are no credential can be parameters of a model
-    as well. ``shares_keys_of`` names another host whose key file entry serves as well.
+    as well. ``models_url`` is the base URL of its list of models where that is another, and not used where
+    the user sets one; without ``lists_models`` the list is not asked for, or does not name what can be asked.
+    ``shares_keys_of`` names another host whose key file entry serves as well.
     ``seeds_by_default``: the engine's own request seed is sent. ``takes_labels``: it is told a request's
     labels, in the field `metadata`, because simulated models may stand there.
     ``completion_tokens_for`` matches the start of the model ids whose limit on output is called
@@ -51,6 +53,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     key_env: tuple[str, ...] = ()
     settings: Mapping[str, tuple[str, ...]] = {}
     defaults: Mapping[str, str] = {}
+    models_url: str = ""
+    lists_models: bool = True
     shares_keys_of: str | None = None
     signer: str = "bearer"
     needs_key: bool = True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from coeval.core.errors import BadRequest, ModelError
 from coeval.core.model import ModelSpec
@@ -10,7 +11,39 @@ from coeval.core.records import Completion, Request
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import Host
 
-__all__ = ["Dialect", "FieldRejected", "SchemaRejected"]
+__all__ = ["Dialect", "FieldRejected", "ListedModel", "ModelList", "ModelPage", "SchemaRejected"]
+
+
+class ListedModel(NamedTuple):
+    """A model that a host says it serves, by the id that it is asked by.
+
+    ``context_window`` is in tokens; prices are US dollars per million tokens. None is not told.
+    """
+
+    id: str
+    context_window: int | None = None
+    input_usd_per_mtok: float | None = None
+    output_usd_per_mtok: float | None = None
+
+
+class ModelPage(NamedTuple):
+    """A page of a host's list; ``next`` is what the host calls the page after it, None after the last one."""
+
+    models: tuple[ListedModel, ...]
+    next: str | None = None
+
+
+class ModelList(NamedTuple):
+    """How a host lists the models that it can be asked for, page by page, each by a GET without a body.
+
+    ``path`` gives what is appended to the base URL, a query included, for the first page (None) or for what
+    ``ModelPage.next`` named. ``decode`` reads a page; it leaves out what the host no longer serves and, where
+    the host tells, what answers no messages. It raises Undecodable where the body is no such list. Ids are
+    freed of credentials by whoever asks (`models.listing`).
+    """
+
+    path: Callable[[str | None], str]
+    decode: Callable[[bytes], ModelPage]
 
 
 class SchemaRejected(BadRequest):
@@ -28,10 +61,12 @@ class Dialect(Protocol):
     """How a host is asked over HTTP, and what its replies mean. It keeps nothing between calls.
 
     ``labels_field`` is the field that tells of a request's labels, if the dialect has one: a host that
-    does not know it is asked without.
+    does not know it is asked without. ``model_list`` is how its hosts list their models, None where they do
+    not.
     """
 
     labels_field: str | None
+    model_list: ModelList | None = None
 
     def path(self, spec: ModelSpec, /) -> str:
         """Where a model is asked, appended to the base URL."""

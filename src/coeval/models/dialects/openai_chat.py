@@ -20,6 +20,7 @@ from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.openai_answer import astray, decode, explain
+from coeval.models.dialects.openai_models import OPENAI_MODELS
 
 __all__ = ["OPENAI_CHAT", "OpenAIChat", "encode"]
 
@@ -30,6 +31,7 @@ class OpenAIChat(Dialect):
     """Chat completions; see `Dialect`."""
 
     labels_field = METADATA
+    model_list = OPENAI_MODELS
 
     def path(self, _: ModelSpec) -> str:
         return "/chat/completions"
