@@ -230,7 +230,7 @@ async def ask_all(trouble: Trouble, *, spread: float, seed: int) -> Outcome:
     endpoint = Endpoint("http://host.invalid/v1", None, limiter)
     call = Call(
         decode=lambda body, redactor: body,
-        explain=lambda status, body, redactor: None,
+        explain=lambda reply, redactor: None,
         timeout_s=trouble.timeout_s,
         rank=0,
         permit=lambda: None,

@@ -17,7 +17,7 @@ from coeval.models.transport.http import SILENT_AFTER_S, TOLD_AFTER_S, Http
 
 CALL: Call[bytes] = Call(
     decode=lambda body, redactor: body,
-    explain=lambda status, body, redactor: None,
+    explain=lambda reply, redactor: None,
     timeout_s=5.0,
     rank=0,
     permit=lambda: None,

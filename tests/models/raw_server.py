@@ -159,7 +159,7 @@ def decode(body: bytes, redactor: Redactor) -> str:
 def call(**changes: Any) -> Call[str]:
     plain: dict[str, Any] = {
         "decode": decode,
-        "explain": lambda status, body, redactor: None,
+        "explain": lambda reply, redactor: None,
         "timeout_s": 20.0,
         "rank": 0,
         "permit": lambda: None,

@@ -80,3 +80,10 @@ def test_a_host_found_down_is_given_its_first_concurrency_back(endpoint: Endpoin
 def test_a_model_has_one_lane_however_many_ask_for_it(endpoint: Endpoint) -> None:
     assert endpoint.lane("gpt") is endpoint.lane("gpt")
     assert endpoint.lane("gpt") is not endpoint.lane("other")
+
+
+def test_a_path_is_asked_for_as_it_was_quoted(endpoint: Endpoint) -> None:
+    path = "/model/arn%3Aaws%3Abedrock%3A%3A1%3Aprofile%2Feu.nova-v1%3A0/converse"
+    route = endpoint.route("POST", path)
+    assert route.head.startswith(f"POST /v1{path} HTTP/1.1\r\n".encode())
+    assert str(route.url) == f"http://127.0.0.1:9/v1{path}"

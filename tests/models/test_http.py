@@ -44,6 +44,7 @@ from coeval.core.errors import (
     UsageError,
 )
 from coeval.core.secrets.redaction import Redactor
+from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.hosts.signers import Signer
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import Endpoint, Http
@@ -233,13 +234,19 @@ async def test_a_coding_that_nobody_asked_for_is_named() -> None:
 
 
 async def test_the_dialects_reading_of_an_error_decides() -> None:
-    def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
-        return ContentFiltered(json.loads(body)["reason"]) if status == 500 else None
+    def explain(refusal: HttpReply, redactor: Redactor) -> ModelError | None:
+        by = refusal.headers["x-refused-by"]
+        return (
+            ContentFiltered(f"{by}: {json.loads(refusal.body)['reason']}") if refusal.status == 500 else None
+        )
 
-    async with server(reply(500, {"reason": "blocked by policy"})) as fake, client(fake) as asking:
+    async with (
+        server(reply(500, {"reason": "blocked"}, X_Refused_By="policy")) as fake,
+        client(fake) as asking,
+    ):
         error = await asking.error(explain=explain)
         assert isinstance(error, ContentFiltered)
-        assert str(error) == f"POST 127.0.0.1:{fake.port}/v1/chat answered 500: blocked by policy"
+        assert str(error) == f"POST 127.0.0.1:{fake.port}/v1/chat answered 500: policy: blocked"
         assert (error.attempts, error.status) == (1, 500)
 
 
@@ -259,8 +266,8 @@ async def test_no_message_repeats_a_key_a_query_or_a_header() -> None:
     echo = reply(401, {"error": {"message": f"Bearer {KEY} is not a key"}})
     filtered = reply(400, f"you sent {KEY}".encode())
 
-    def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
-        return BadRequest(body.decode()) if status == 400 else None
+    def explain(refusal: HttpReply, redactor: Redactor) -> ModelError | None:
+        return BadRequest(refusal.body.decode()) if refusal.status == 400 else None
 
     async with server(echo, filtered, reset) as fake, client(fake) as asking:
         for _ in range(3):

@@ -11,6 +11,7 @@ from coeval.core.errors import ModelError
 from coeval.core.model import Model
 from coeval.core.records import Completion, Request
 from coeval.core.secrets.redaction import Redactor
+from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
 from coeval.models.hosts.address import ModelAddress
 from coeval.models.pacing.admission import Admission
@@ -115,5 +116,5 @@ class HostedModel(Model):
             raise
         return self._admission.settled(completion)
 
-    def _explain(self, status: int, body: bytes, redactor: Redactor) -> ModelError | None:
-        return self._dialect.explain(status, body, self._endpoint.url, redactor)
+    def _explain(self, reply: HttpReply, redactor: Redactor) -> ModelError | None:
+        return self._dialect.explain(reply, self._endpoint.url, redactor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coeval.core.errors import ModelError, Unreadable
 from coeval.core.secrets.redaction import Redactor
+from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import Dialect, ListedModel, ModelList, ModelPage
 from coeval.models.transport.call import Call
 from coeval.models.transport.endpoint import Endpoint
@@ -49,8 +50,8 @@ def _call(endpoint: Endpoint, dialect: Dialect, listing: ModelList) -> Call[Mode
         models = tuple(model._replace(id=redactor.answer(model.id)) for model in page.models)
         return page._replace(models=models)
 
-    def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
-        return dialect.explain(status, body, endpoint.url, redactor)
+    def explain(reply: HttpReply, redactor: Redactor) -> ModelError | None:
+        return dialect.explain(reply, endpoint.url, redactor)
 
     return Call(decode=decode, explain=explain, timeout_s=_TIMEOUT_S, rank=0, permit=_uncounted)
 

@@ -15,6 +15,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import Host
+from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.discreet import without_secrets
 from coeval.models.transport.faults import excerpt
@@ -61,12 +62,12 @@ class ParleyDialect(Dialect):
         )
         return without_secrets(completion, redactor)
 
-    def explain(self, status: int, body: bytes, url: str, redactor: Redactor) -> ModelError | None:  # noqa: ARG002
+    def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:  # noqa: ARG002
         """Why a token was refused; of everything else the status tells enough."""
-        if status != 401:
+        if reply.status != 401:
             return None
         try:
-            return AccessDenied(excerpt(decode(body, _Wrong).wrong, redactor), status=status)
+            return AccessDenied(excerpt(decode(reply.body, _Wrong).wrong, redactor), status=reply.status)
         except Undecodable:
             return None
 

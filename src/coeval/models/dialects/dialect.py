@@ -10,6 +10,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import Host
+from coeval.models.connections.reply_parser import HttpReply
 
 __all__ = ["Dialect", "FieldRejected", "ListedModel", "ModelList", "ModelPage", "SchemaRejected"]
 
@@ -69,7 +70,8 @@ class Dialect(Protocol):
     model_list: ModelList | None = None
 
     def path(self, spec: ModelSpec, /) -> str:
-        """Where a model is asked, appended to the base URL."""
+        """Where a model is asked, appended to the base URL and sent as it stands: what has to be quoted in a
+        URL is."""
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
         """The body of a request; ``structured=False`` leaves its schema out.
@@ -91,6 +93,7 @@ class Dialect(Protocol):
             it holds an error in place of an answer.
         """
 
-    def explain(self, status: int, body: bytes, url: str, redactor: Redactor) -> ModelError | None:
-        """What an error body says, `FieldRejected` and `SchemaRejected` among it; None leaves it to the
-        status alone. ``url`` is the base URL. What it quotes has passed the redactor before it is cut."""
+    def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
+        """What an answer says that is an error, `FieldRejected` and `SchemaRejected` among it; None leaves it
+        to the status alone. ``url`` is the base URL. What it quotes has passed the redactor before it is
+        cut."""

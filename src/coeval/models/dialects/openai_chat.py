@@ -18,6 +18,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import LABELS_KEY, Completion, Request, Schema
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import Host
+from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.openai_answer import astray, decode, explain
 from coeval.models.dialects.openai_models import OPENAI_MODELS
@@ -42,8 +43,9 @@ class OpenAIChat(Dialect):
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
         return decode(body, redactor)
 
-    def explain(self, status: int, body: bytes, url: str, redactor: Redactor) -> ModelError | None:
-        return explain(status, body, redactor) or astray(status, body, url, redactor)
+    def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
+        said = explain(reply.status, reply.body, redactor)
+        return said or astray(reply.status, reply.body, url, redactor)
 
 
 OPENAI_CHAT = OpenAIChat()

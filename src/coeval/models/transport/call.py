@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from coeval.core.errors import CoevalError, ModelError
 from coeval.core.secrets.redaction import Redactor
+from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.pacing.limits import Lane, unrefused
 
 __all__ = ["Answered", "Call"]
@@ -25,7 +26,7 @@ class Call(Generic[T]):
         the value of a 2xx body, without the credentials that the redactor knows. Undecodable means that
         it is no answer, which is asked for once more; a ModelError is taken as it is.
     explain:
-        the dialect's reading of an error body, by status; None leaves it to the status alone. What it
+        the dialect's reading of an answer that is an error; None leaves it to the status alone. What it
         quotes has passed the redactor before anything was cut off it.
     timeout_s:
         for one attempt, from sending to the last byte.
@@ -46,7 +47,7 @@ class Call(Generic[T]):
     """
 
     decode: Callable[[bytes, Redactor], T]
-    explain: Callable[[int, bytes, Redactor], ModelError | None]
+    explain: Callable[[HttpReply, Redactor], ModelError | None]
     timeout_s: float
     rank: int
     permit: Callable[[], None]

@@ -120,12 +120,13 @@ class Endpoint:
         return str(parsed.with_user(None))
 
     def route(self, method: str, path: str) -> RequestRoute:
-        """How to ask for ``path``, which is appended to the base URL."""
+        """How to ask for ``path``, which is appended to the base URL and sent as it stands: a host that holds
+        requests against their signatures may know a quoted ``:`` from a plain one."""
         route = self._routes.get((method, path))
         if route is None:
             if len(self._routes) >= _REMEMBERED_ROUTES:
                 self._routes.clear()
-            route = RequestRoute.to(method, URL(self.url + path), self.headers, self.proxy)
+            route = RequestRoute.to(method, URL(self.url + path, encoded=True), self.headers, self.proxy)
             self._routes[method, path] = route
         return route
 

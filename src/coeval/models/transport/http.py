@@ -265,7 +265,7 @@ class Http:
         else:
             ask.endpoint.answered()
         redactor = ask.endpoint.redactor
-        error = ask.call.explain(reply.status, reply.body, redactor)
+        error = ask.call.explain(reply, redactor)
         if error is None:
             error = from_status(reply.status, reply.body, ask.place, redactor)
         else:
