@@ -24,15 +24,13 @@ from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
+from coeval.models.dialects.token_counts import count
 from coeval.models.discreet import without_secrets
 from coeval.models.transport.faults import excerpt, from_status, said
 
 __all__ = ["astray", "decode", "explain"]
 
 _LONGEST_MESSAGE = 500
-_MOST_TOKENS = 1 << 24
-"""Of an answer or a prompt: the largest contexts hold 10 million. A body's size does not tell."""
-_MOST_DIGITS = 16
 
 _FINISH = {
     None: "stop",
@@ -106,10 +104,10 @@ class _Choice(msgspec.Struct):
 
 
 class _Usage(msgspec.Struct):
-    """Counted for money and limits, so read with care, and apart: no answer is lost for its sake."""
+    """Read apart, see `token_counts`."""
 
-    prompt_tokens: msgspec.Raw = msgspec.Raw(b"0")
-    completion_tokens: msgspec.Raw = msgspec.Raw(b"0")
+    prompt_tokens: msgspec.Raw = msgspec.Raw()
+    completion_tokens: msgspec.Raw = msgspec.Raw()
 
 
 class _Answer(msgspec.Struct):
@@ -168,21 +166,7 @@ def _booked(told: bytes) -> Usage:
         usage = _read_usage(told)
     except Undecodable:
         return Usage()
-    return Usage(_count(bytes(usage.prompt_tokens)), _count(bytes(usage.completion_tokens)))
-
-
-def _count(told: bytes) -> int:
-    if told.isdigit():  # as nearly all are; the length bounds what Python is asked to read
-        return _believable(int(told)) if len(told) <= _MOST_DIGITS else 0
-    try:
-        number = foreign.decode(told, float)
-    except Undecodable:
-        return 0
-    return _believable(int(number)) if number.is_integer() else 0
-
-
-def _believable(count: int) -> int:
-    return count if 0 <= count <= _MOST_TOKENS else 0
+    return Usage(count(usage.prompt_tokens), count(usage.completion_tokens))
 
 
 def _read(said: _Said) -> tuple[str, str | None, str | None]:

@@ -1,0 +1,38 @@
+"""Token counts as hosts tell them, read with care: money and limits hang on them, and no answer is lost for
+their sake.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from coeval.core import foreign
+from coeval.core.errors import Undecodable
+
+__all__ = ["count", "count_if_told"]
+
+_MOST_TOKENS = 1 << 24
+"""Of an answer or a prompt: the largest contexts hold 10 million. A body's size does not tell."""
+_MOST_DIGITS = 16
+
+
+def count(told: msgspec.Raw) -> int:
+    """A count; zero where it is left out or cannot be: negative, no whole number, or more than any context
+    holds."""
+    text = bytes(told)
+    if text.isdigit():  # as nearly all are; the length bounds what Python is asked to read
+        return _believable(int(text)) if len(text) <= _MOST_DIGITS else 0
+    try:
+        number = foreign.decode(text, float)
+    except Undecodable:
+        return 0
+    return _believable(int(number)) if number.is_integer() else 0
+
+
+def count_if_told(told: msgspec.Raw) -> int | msgspec.UnsetType:
+    """As `count`; UNSET where it is left out or null."""
+    return msgspec.UNSET if bytes(told) in (b"", b"null") else count(told)
+
+
+def _believable(tokens: int) -> int:
+    return tokens if 0 <= tokens <= _MOST_TOKENS else 0
