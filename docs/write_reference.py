@@ -168,6 +168,19 @@ def _rules() -> str:
     return f"## Rules\n\n{about}\n\n{_table(('rule', 'what must hold'), found)}"
 
 
+_PLACES = (
+    "What stands in braces in an address is a key of the host's entry in the key file, a variable, or a "
+    "parameter of the model; `parameters.base_url` goes before it, and the rest of the path is kept. "
+    "`azure_openai` asks the deployment that `model` names at `{endpoint}/openai/deployments/{model}/"
+    "chat/completions?api-version={api_version}` where `api_version` is a date; without one, with `v1`, "
+    "`preview` or `latest`, and where the endpoint ends in `/openai/v1` (or `/v1`), at the newer "
+    "`{endpoint}/openai/v1/chat/completions`. `azure_ai` asks at `{endpoint}/models/chat/completions`, or, "
+    "where the endpoint ends in `/v1` or serves a single model, at `{endpoint}/chat/completions`. Both take "
+    "the target URI that Azure's portal shows for an endpoint. "
+    "`OLLAMA_HOST` may leave out the scheme, the port and `/v1`."
+)
+
+
 def _interfaces() -> str:
     told = " and ".join(f"`{host.name}`" for host in HOSTS.own.values() if host.takes_labels)
     simulated = ", ".join(f"`{name}` {lo:g}–{hi:g}" for name, (lo, hi) in RANGES.items())
@@ -178,6 +191,7 @@ def _interfaces() -> str:
         "asked yet can be reached only through `parameters.base_url`, where an OpenAI-shaped server stands. "
         "`auto` becomes the first host with a key in `Config/provider_pricing.yaml`. Parameters of "
         f"`simulated` models: {simulated}, and `family`, a name.\n\n"
+        f"{_PLACES}\n\n"
         f"Of a task with `label_attributes`, {told} are sent the values that its labels may have, in the "
         f"field `metadata.{LABELS_KEY}` of each request to a student (never which of them is right). "
         "Simulated models may stand behind these addresses, and answer with a label whatever the wording of "
@@ -185,11 +199,14 @@ def _interfaces() -> str:
         "other interface is "
         "sent it."
     )
-    rows = [
-        (f"`{h.name}`", f"`{h.url}`" if h.url else "", ", ".join(_variables(h)), _state(h))
-        for h in HOSTS.own.values()
-    ]
+    rows = [(f"`{h.name}`", _address(h), ", ".join(_variables(h)), _state(h)) for h in HOSTS.own.values()]
     return f"## Interfaces\n\n{about}\n\n{_table(('interface', 'address', 'environment', 'asked'), rows)}"
+
+
+def _address(host: Host) -> str:
+    """Its URL, with what it is where nothing is set; what has to be set stays in braces."""
+    unset = {name: f"{{{name}}}" for name in host.settings}
+    return f"`{host.url.format_map(unset | dict(host.defaults))}`" if host.url else ""
 
 
 def _variables(host: Host) -> Iterator[str]:

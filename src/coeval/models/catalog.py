@@ -33,11 +33,13 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     ``dialect`` and ``signer`` name how it is spoken to and how a key is shown; a host of another package
     may name its own as ``package.module:name``. ``url`` is the base URL, empty where there is none to know
     (a local model); ``path`` stands in the place of the dialect's. Both may hold ``{settings}``, ``path``
-    ``{model}`` too. ``headers`` go with every request. ``key_env`` are the variables an API key is read from,
-    in order; ``settings`` the other fields of the host's entry in a key file, each with its variables, and
-    ``defaults`` what they are where nothing is set; those that are no credential can be parameters of a model
-    as well. ``models_url`` is the base URL of its list of models where that is another, and not used where
-    the user sets one; without ``lists_models`` the list is not asked for, or does not name what can be asked.
+    ``{model}`` too. ``placed`` names who reads the address instead, where it may say more or less than where
+    the API is (`hosts.places`). ``headers`` go with every request. ``key_env`` are the variables an API key
+    is read from, in order; ``settings`` the other fields of the host's entry in a key file, each with its
+    variables, and ``defaults`` what they are where nothing is set; those that are no credential can be
+    parameters of a model as well. ``models_url`` is the base URL of its list of models where that is another,
+    and not used where the user sets one; without ``lists_models`` the list is not asked for, or does not name
+    what can be asked.
     ``shares_keys_of`` names another host whose key file entry serves as well.
     ``seeds_by_default``: the engine's own request seed is sent. ``takes_labels``: it is told a request's
     labels, in the field `metadata`, because simulated models may stand there.
@@ -49,6 +51,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str
     url: str = ""
     path: str = ""
+    placed: str = ""
     headers: Mapping[str, str] = {}
     key_env: tuple[str, ...] = ()
     settings: Mapping[str, tuple[str, ...]] = {}
@@ -110,20 +113,29 @@ _ROWS = (
     Host(
         name="azure_openai",
         dialect="openai_chat",
+        url="{endpoint}",
+        placed="azure_openai",
+        signer="api-key",
         key_env=("AZURE_OPENAI_API_KEY",),
         settings={
             "endpoint": ("AZURE_OPENAI_ENDPOINT",),
             "api_version": ("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION"),
         },
         completion_tokens_for=OPENAI_REASONING,
-        built=False,
+        lists_models=False,  # it lists what could be deployed
     ),
     Host(
         name="azure_ai",
         dialect="openai_chat",
+        url="{endpoint}",
+        placed="azure_ai",
+        signer="api-key and bearer",
+        # What its own API does not know is the model's affair: as errors it would name parameters that are.
+        headers={"extra-parameters": "pass-through"},
         key_env=("AZURE_AI_API_KEY",),
         settings={"endpoint": ("AZURE_AI_ENDPOINT",), "api_version": ("AZURE_AI_API_VERSION",)},
-        built=False,
+        defaults={"api_version": "2024-05-01-preview"},
+        lists_models=False,
     ),
     Host(
         name="bedrock",
@@ -205,8 +217,11 @@ _ROWS = (
     Host(
         name="ollama",
         dialect="openai_chat",
-        url="http://localhost:11434/v1",
+        url="{host}",
+        placed="ollama",
         key_env=("OLLAMA_API_KEY",),
+        settings={"host": ("OLLAMA_HOST",)},
+        defaults={"host": "http://localhost:11434"},
         needs_key=False,
     ),
     Host(name="benchmark", dialect="benchmark", needs_key=False),

@@ -17,6 +17,7 @@ from coeval.core.text import canonical
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.of_host import dialect_of
+from coeval.models.hosts.places import PLACERS, ApiPlace, GivenAddress
 from coeval.models.hosts.signers import Signer, signer_of
 from coeval.models.keys import Credential, Keys
 
@@ -75,10 +76,25 @@ def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
             "take it out, as the key is sent without it."
         )
     row = _FilledRow(host, _settings(spec, host, credential), who)
-    url = _normalised(spec.base_url, who) if spec.base_url is not None else row.filled(host.url)
     dialect = dialect_of(host)
-    path = row.filled(host.path, spec.model) if host.path else dialect.path(spec)
+    url, path = _place(row, spec, dialect)
     return ModelAddress(spec, host, dialect, url, path, credential, signer_of(host, credential))
+
+
+def _place(row: _FilledRow, spec: ModelSpec, dialect: Dialect) -> ApiPlace:
+    """The base URL, the user's own before the row's, and the path below it."""
+    host, name = row.host, str(BASE_URL)
+    if spec.base_url is None and (settings := _SETTING.findall(host.url)):
+        name = f"its {' and '.join(settings)}"
+    url = spec.base_url if spec.base_url is not None else row.filled(host.url)
+    if host.placed:
+        try:
+            place = PLACERS[host.placed](GivenAddress(url, row.settings, spec.model))
+        except ValueError:
+            place = ApiPlace(url, "")  # what is wrong with it is said below
+        return place._replace(url=_normalised(place.url, row.who, name))
+    path = row.filled(host.path, spec.model) if host.path else dialect.path(spec)
+    return ApiPlace(_normalised(url, row.who, name), path)
 
 
 def _settings(spec: ModelSpec, host: Host, credential: Credential | None) -> dict[str, str]:
@@ -100,7 +116,7 @@ class _FilledRow(NamedTuple):
             if name not in settings and not (name == "model" and model is not None):
                 raise self._lacking(name)
         if model is None:
-            return _normalised(_SETTING.sub(lambda found: settings[found[1]], template), self.who)
+            return _SETTING.sub(lambda found: settings[found[1]], template)
         settings["model"] = model
         return _SETTING.sub(lambda found: quote(settings[found[1]], safe=""), template)
 
@@ -117,12 +133,12 @@ def _holds(extra_body: Mapping[str, Any], credential: Credential) -> bool:
     return Redactor(credential.secrets).answer(text) != text
 
 
-def _normalised(url: str, who: str) -> str:
+def _normalised(url: str, who: str, name: str) -> str:
     """A base URL as given, without a trailing slash or the path that we add ourselves."""
     odd = next((at for at, char in enumerate(url, 1) if char.isspace() or not char.isprintable()), None)
     if odd is not None:
         raise UsageError(
-            f"{who}: {BASE_URL} holds a blank or another character that cannot be seen "
+            f"{who}: {name} holds a blank or another character that cannot be seen "
             f"(number {odd} of {len(url)}); take it out."
         )
     try:
@@ -131,17 +147,15 @@ def _normalised(url: str, who: str) -> str:
         parsed = URL()
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise UsageError(
-            f"{who}: {BASE_URL} must begin with http:// or https:// and name a host, "
+            f"{who}: {name} must begin with http:// or https:// and name a host, "
             "with its port as a number if it has one."
         )
     if "#" in url:
-        raise UsageError(
-            f"{who}: {BASE_URL} has a fragment (from # on), which no server is sent; take it out."
-        )
+        raise UsageError(f"{who}: {name} has a fragment (from # on), which no server is sent; take it out.")
     if parsed.user is not None or parsed.password is not None or "?" in url:
         # A base_url is part of a run's snapshot and of messages; credentials must not be.
         raise UsageError(
-            f"{who}: {BASE_URL} may hold no user name, password or query; "
+            f"{who}: {name} may hold no user name, password or query; "
             f"put the credential into {ACCESS_KEY} or a key file."
         )
     return url.rstrip("/").removesuffix("/chat/completions")

@@ -41,19 +41,24 @@ class RequestSigner(Signer, ABC):
 SignerMaker: TypeAlias = Callable[[Credential | None], Signer | None]
 
 
-def _in_header(name: str, before: str = "") -> SignerMaker:
+def _in_headers(**before: str) -> SignerMaker:
+    """A key in headers: what stands before it in each; ``_`` in their names is ``-``."""
+
     def maker(credential: Credential | None) -> Signer | None:
         key = credential.api_key if credential is not None else None
-        return Signer({name: f"{before}{key}"}) if key is not None else None
+        if key is None:
+            return None
+        return Signer({name.replace("_", "-"): f"{words}{key}" for name, words in before.items()})
 
     return maker
 
 
 SIGNERS: Mapping[str, SignerMaker] = MappingProxyType(
     {
-        "bearer": _in_header("Authorization", "Bearer "),
-        "api-key": _in_header("api-key"),
-        "x-api-key": _in_header("x-api-key"),
+        "bearer": _in_headers(Authorization="Bearer "),
+        "api-key": _in_headers(api_key=""),
+        "api-key and bearer": _in_headers(api_key="", Authorization="Bearer "),
+        "x-api-key": _in_headers(x_api_key=""),
     }
 )
 """How a key is shown, by the name that a host's row has for it."""

@@ -1,0 +1,111 @@
+"""Where on a host a model is asked: what its base URL says, in the shape the host's API has.
+
+Most hosts are asked at their base URL and their dialect's path. Some are known by an address that says more,
+or less: Azure's portal shows several for one resource, and `OLLAMA_HOST` may be a name alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+from urllib.parse import parse_qs, quote
+
+from yarl import URL
+
+__all__ = ["PLACERS", "ApiPlace", "GivenAddress", "Placer"]
+
+
+class GivenAddress(NamedTuple):
+    """What a place is made of: the base URL as the user wrote it, the row's settings, and the model's id."""
+
+    url: str
+    settings: Mapping[str, str]
+    model: str
+
+
+class ApiPlace(NamedTuple):
+    """A base URL, and the path that is appended to it, quoted."""
+
+    url: str
+    path: str
+
+
+Placer: TypeAlias = Callable[[GivenAddress], ApiPlace]
+"""What it makes of a URL that is none, or holds more than an address, is refused by `address_of`."""
+
+_CHAT = "/chat/completions"
+_DEPLOYMENT = re.compile(r"/openai(/deployments/[^/]*)?$")
+_UNDATED = ("", "v1", "preview", "latest")
+"""Versions of Azure OpenAI's API that have no date; `v1` is asked where none is named."""
+_SERVERLESS = (".models.ai.azure.com", ".inference.ai.azure.com", ".inference.ml.azure.com")
+_OLLAMA_PORT = 11434
+_HERE = "127.0.0.1"
+_EVERYWHERE = "0.0.0.0"  # noqa: S104  what a server listens at is no address to ask, and nothing is bound
+
+
+def azure_openai(given: GivenAddress) -> ApiPlace:
+    """A deployment of Azure OpenAI.
+
+    At an ``api_version`` with a date: ``/openai/deployments/{model}/chat/completions``. Without one, at
+    ``v1``, ``preview`` or ``latest``, and where the endpoint ends in ``/v1``: the newer API, which is
+    OpenAI's. What the portal shows as a deployment's target URI serves as an endpoint too; its deployment is
+    passed over for the model's.
+    """
+    address, shown = _azure_address(given.url)
+    version = given.settings.get("api_version", shown)
+    resource = _DEPLOYMENT.sub("", address)
+    if not address.endswith("/v1"):
+        if version not in _UNDATED:
+            deployment = f"/openai/deployments/{quote(given.model, safe='')}"
+            return ApiPlace(resource, deployment + _CHAT + _api_version(version))
+        address = f"{resource}/openai/v1"
+    named = version in _UNDATED and version not in ("", "v1")
+    return ApiPlace(address, _CHAT + (_api_version(version) if named else ""))
+
+
+def azure_ai(given: GivenAddress) -> ApiPlace:
+    """A model of Azure AI Foundry: below ``/models``; at the endpoint itself where that ends in ``/v1``, or
+    serves a single model."""
+    address, shown = _azure_address(given.url)
+    if address.endswith("/v1"):
+        return ApiPlace(address, _CHAT)
+    single = (URL(address).host or "").endswith(_SERVERLESS)
+    below = address if single or address.endswith("/models") else f"{address}/models"
+    return ApiPlace(below, _CHAT + _api_version(shown or given.settings["api_version"]))
+
+
+def ollama(given: GivenAddress) -> ApiPlace:
+    """Ollama's address, read as Ollama reads `OLLAMA_HOST`: scheme, host, port and ``/v1`` may be missing."""
+    scheme, found, rest = given.url.strip().rpartition("://")
+    if rest.startswith(":"):
+        rest = _HERE + rest
+    address = URL(f"{scheme or 'http'}://{rest}")
+    if address.host == _EVERYWHERE:
+        address = address.with_host(_HERE)
+    if not found and address.explicit_port is None:
+        address = address.with_port(_OLLAMA_PORT)
+    if not address.path.strip("/"):
+        address = address.with_path("/v1", keep_query=True, keep_fragment=True)
+    return ApiPlace(str(address), _CHAT)
+
+
+def _azure_address(url: str) -> tuple[str, str]:
+    """An address without a target URI's ``/chat/completions?api-version=…``, and that version."""
+    address, _, query = url.partition("?")
+    told = parse_qs(query, keep_blank_values=True)
+    version = told.pop("api-version", [""])[0]
+    if told:
+        address = url  # refused, as a query may hold a credential
+    return address.rstrip("/").removesuffix(_CHAT), version
+
+
+def _api_version(version: str) -> str:
+    return f"?api-version={quote(version, safe='')}"
+
+
+PLACERS: Mapping[str, Placer] = MappingProxyType(
+    {"azure_openai": azure_openai, "azure_ai": azure_ai, "ollama": ollama}
+)
+"""How the address of a host is read, by the name that its row has for it."""

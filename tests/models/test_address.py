@@ -1,0 +1,168 @@
+"""Where a model is asked, and with which headers: a row filled with what the user set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coeval.core.errors import UsageError
+from coeval.core.model import ModelSpec
+from coeval.models.catalog import HOSTS
+from coeval.models.hosts.address import ModelAddress, address_of
+from coeval.models.keys import Keys
+
+KEY = "sk-test-0123456789abcdef"
+RESOURCE = "https://res.openai.azure.com"
+DATED = "/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21"
+EVERYWHERE = "0.0.0.0"  # noqa: S104
+NOWHERE = Path("/nonexistent")
+
+
+def address(
+    interface: str, env: dict[str, str] | None = None, model: str = "gpt-4o", **fields: Any
+) -> ModelAddress:
+    keys = Keys.load(None, env=env or {}, cwd=NOWHERE, home=NOWHERE)
+    spec = ModelSpec(name="m", interface=interface, model=model, access_key=KEY, **fields)
+    return address_of(spec, HOSTS[interface], keys)
+
+
+def place(interface: str, env: dict[str, str] | None = None, **fields: Any) -> str:
+    at = address(interface, env, **fields)
+    return at.url + at.path
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "version", "asked"),
+    [
+        (RESOURCE, "2024-10-21", RESOURCE + DATED),
+        (RESOURCE + "/", "2024-10-21", RESOURCE + DATED),
+        (RESOURCE + "/openai", "2024-10-21", RESOURCE + DATED),
+        (RESOURCE, "", RESOURCE + "/openai/v1/chat/completions"),
+        (RESOURCE, "v1", RESOURCE + "/openai/v1/chat/completions"),
+        (RESOURCE, "preview", RESOURCE + "/openai/v1/chat/completions?api-version=preview"),
+        (RESOURCE + "/openai/v1/", "", RESOURCE + "/openai/v1/chat/completions"),
+        # An endpoint of the newer API goes before a version that the other one has.
+        (RESOURCE + "/openai/v1", "2024-10-21", RESOURCE + "/openai/v1/chat/completions"),
+        (RESOURCE + "/openai/v1", "preview", RESOURCE + "/openai/v1/chat/completions?api-version=preview"),
+        ("https://gateway.example/team/v1", "", "https://gateway.example/team/v1/chat/completions"),
+        ("https://gateway.example/azure", "2024-10-21", "https://gateway.example/azure" + DATED),
+        # What the portal shows as the target URI of a deployment.
+        (f"{RESOURCE}{DATED}", "", RESOURCE + DATED),
+        (
+            f"{RESOURCE}/openai/deployments/other/chat/completions?api-version=2023-05-15",
+            "2024-10-21",
+            RESOURCE + DATED,
+        ),
+        (f"{RESOURCE}/openai/v1/chat/completions", "", RESOURCE + "/openai/v1/chat/completions"),
+    ],
+)
+def test_a_deployment_of_azure_is_asked_where_its_endpoint_and_version_say(
+    endpoint: str, version: str, asked: str
+) -> None:
+    env = {"AZURE_OPENAI_ENDPOINT": endpoint, "AZURE_OPENAI_API_VERSION": version}
+    assert place("azure_openai", env) == asked
+    assert place("azure_openai", {"OPENAI_API_VERSION": version}, base_url=endpoint) == asked
+
+
+def test_the_name_of_a_deployment_is_quoted_in_the_path() -> None:
+    at = address("azure_openai", base_url=RESOURCE, model="my model/2", options={"api_version": "2024-10-21"})
+    assert at.path.startswith("/openai/deployments/my%20model%2F2/chat/completions")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "asked"),
+    [
+        (
+            "https://r.services.ai.azure.com",
+            "https://r.services.ai.azure.com/models/chat/completions?api-version=2024-05-01-preview",
+        ),
+        (
+            "https://r.services.ai.azure.com/models/",
+            "https://r.services.ai.azure.com/models/chat/completions?api-version=2024-05-01-preview",
+        ),
+        (
+            "https://r.services.ai.azure.com/models/chat/completions?api-version=2025-04-01",
+            "https://r.services.ai.azure.com/models/chat/completions?api-version=2025-04-01",
+        ),
+        (
+            "https://r.services.ai.azure.com/openai/v1/",
+            "https://r.services.ai.azure.com/openai/v1/chat/completions",
+        ),
+        (
+            "https://phi.eastus.models.ai.azure.com",
+            "https://phi.eastus.models.ai.azure.com/chat/completions?api-version=2024-05-01-preview",
+        ),
+        (
+            "https://phi.eastus.models.ai.azure.com/v1",
+            "https://phi.eastus.models.ai.azure.com/v1/chat/completions",
+        ),
+    ],
+)
+def test_a_model_of_azure_ai_is_asked_where_its_endpoint_says(endpoint: str, asked: str) -> None:
+    assert place("azure_ai", {"AZURE_AI_ENDPOINT": endpoint}) == asked
+    assert place("azure_ai", base_url=endpoint) == asked
+
+
+def test_azure_is_shown_the_key_as_its_own_clients_show_it() -> None:
+    openai = address("azure_openai", base_url=RESOURCE).signer
+    assert openai is not None
+    assert openai.fixed == {"api-key": KEY}
+    ai = address("azure_ai", base_url=RESOURCE)
+    assert ai.signer is not None
+    assert ai.signer.fixed == {"api-key": KEY, "Authorization": f"Bearer {KEY}"}
+    assert ai.host.headers == {"extra-parameters": "pass-through"}
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("", "http://localhost:11434/v1"),
+        ("gpu-box", "http://gpu-box:11434/v1"),
+        ("gpu-box:8080", "http://gpu-box:8080/v1"),
+        (":8080", "http://127.0.0.1:8080/v1"),
+        (EVERYWHERE, "http://127.0.0.1:11434/v1"),
+        (f"{EVERYWHERE}:8080", "http://127.0.0.1:8080/v1"),
+        ("10.0.0.0:8080", "http://10.0.0.0:8080/v1"),
+        ("[::1]:8080", "http://[::1]:8080/v1"),
+        ("http://gpu-box:11434", "http://gpu-box:11434/v1"),
+        ("http://gpu-box:11434/", "http://gpu-box:11434/v1"),
+        ("http://gpu-box:11434/v1", "http://gpu-box:11434/v1"),
+        ("gpu-box/v1/", "http://gpu-box:11434/v1"),
+        ("https://ollama.example", "https://ollama.example/v1"),
+        ("https://ollama.example/team/v1", "https://ollama.example/team/v1"),
+    ],
+)
+def test_ollamas_address_is_read_as_ollama_reads_it(host: str, url: str) -> None:
+    assert place("ollama", {"OLLAMA_HOST": host}) == f"{url}/chat/completions"
+    if "://" in host:
+        assert place("ollama", base_url=host) == f"{url}/chat/completions"
+
+
+@pytest.mark.parametrize(
+    ("interface", "env", "words"),
+    [
+        ("azure_openai", {}, "needs endpoint and none was found"),
+        ("azure_openai", {}, "AZURE_OPENAI_ENDPOINT in the environment, or parameters.endpoint of the model"),
+        ("azure_openai", {"AZURE_OPENAI_ENDPOINT": "res.openai.azure.com"}, "its endpoint must begin with"),
+        ("azure_openai", {"AZURE_OPENAI_ENDPOINT": f"{RESOURCE}?api-key={KEY}"}, "its endpoint may hold no"),
+        ("azure_ai", {"AZURE_AI_ENDPOINT": f"https://user:{KEY}@r.example"}, "its endpoint may hold no"),
+        ("azure_ai", {"AZURE_AI_ENDPOINT": "https://r.example/#a"}, "its endpoint has a fragment"),
+        ("ollama", {"OLLAMA_HOST": "http://h:port"}, "its host must begin with"),
+        ("ollama", {"OLLAMA_HOST": "a b"}, "its host holds a blank"),
+        ("ollama", {"OLLAMA_HOST": f"http://u:{KEY}@h"}, "its host may hold no user name"),
+        ("ollama", {"OLLAMA_HOST": f"h:1?key={KEY}"}, "its host may hold no user name, password or query"),
+    ],
+)
+def test_what_is_wrong_with_an_address_is_named(interface: str, env: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        address(interface, env)
+    assert words in str(raised.value)
+    assert KEY not in str(raised.value)
+
+
+def test_what_a_model_sets_goes_before_what_its_host_has() -> None:
+    env = {"AZURE_OPENAI_ENDPOINT": "https://other.example", "AZURE_OPENAI_API_VERSION": "2023-05-15"}
+    own = {"endpoint": RESOURCE, "api_version": "2024-10-21"}
+    assert place("azure_openai", env, options=own) == RESOURCE + DATED
