@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
-from coeval.core.model import Model
-from coeval.core.records import Completion, Request
+from coeval.core.records import Completion
 from coeval.core.text import cut_to_bytes
 
-__all__ = ["BoundedModel"]
+__all__ = ["bounded"]
 
 _LONGEST_REASON = 200
 """Characters of a finish reason; the longest that hosts document has 24."""
 
 
-class BoundedModel(Model):
-    """A model whose answers are cut to ``most`` bytes of UTF-8: text, reasoning and refusal each."""
-
-    def __init__(self, model: Model, most: int) -> None:
-        self.name = model.name
-        self.interface = model.interface
-        self._model = model
-        self._most = most
-
-    async def reach(self) -> None:
-        await self._model.reach()
-
-    async def complete(self, request: Request) -> Completion:
-        completion = await self._model.complete(request)
-        said = (completion.text, completion.reasoning or "", completion.refusal or "")
-        if sum(map(len, said)) * 4 <= self._most and len(completion.finish_reason) <= _LONGEST_REASON:
-            return completion  # as nearly all are
-        return _cut(completion, self._most)
+def bounded(completion: Completion, most: int) -> Completion:
+    """The answer cut to ``most`` bytes of UTF-8: text, reasoning and refusal each."""
+    said = len(completion.text) + len(completion.reasoning or "") + len(completion.refusal or "")
+    if said * 4 <= most and len(completion.finish_reason) <= _LONGEST_REASON:
+        return completion  # as nearly all are
+    return _cut(completion, most)
 
 
 def _cut(completion: Completion, most: int) -> Completion:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Coroutine
 
 import msgspec
 
@@ -11,11 +10,12 @@ from coeval.core.errors import ModelError
 from coeval.core.model import Model
 from coeval.core.records import Completion, Request
 from coeval.core.secrets.redaction import Redactor
+from coeval.models.bounded import bounded
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
 from coeval.models.hosts.address import ModelAddress
 from coeval.models.pacing.admission import Admission
-from coeval.models.transport.call import Answered, Call
+from coeval.models.transport.call import Call
 from coeval.models.transport.http import Endpoint, Http
 from coeval.models.transport.reach import reach
 
@@ -48,16 +48,14 @@ class HostedModel(Model):
     async def complete(self, request: Request) -> Completion:
         schema = request.schema
         structured = schema is not None and schema.name not in self._rejected
-        dropped: Collection[str] = ()
-        if self._unknown:
-            dropped = self._unknown.intersection(request.droppable, request.sampling.named())
+        dropped: tuple[str, ...] = ()
         sent = request
-        if dropped:
-            sent = msgspec.structs.replace(request, sampling=request.sampling.without(dropped))
-        if request.labels and self._dialect.labels_field in self._unknown:
-            sent = msgspec.structs.replace(sent, labels={})
+        if self._unknown:
+            sent, dropped = self._without_unknown(request)
+        body = self._dialect.encode(sent, self._spec, self._host, structured=structured)
+        call = self._calls.get(request.rank) or self._call(request.rank)
         try:
-            completion, latency_s, attempts = await self._send(sent, structured)
+            completion, latency_s, attempts = await self._http.post(self._endpoint, self._path, body, call)
         except SchemaRejected as error:
             # No host lists which of its models follow a schema; its refusal is how one learns it.
             if schema is None or not structured:
@@ -69,9 +67,17 @@ class HostedModel(Model):
                 raise
             self._learn(self._unknown, error.field, error.field, error)
             return await self.complete(request)
-        return msgspec.structs.replace(
-            completion, latency_s=latency_s, attempts=attempts, dropped=tuple(sorted(dropped))
-        )
+        return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
+
+    def _without_unknown(self, request: Request) -> tuple[Request, tuple[str, ...]]:
+        """The request without what the host refused and nobody asked for; the parameters among it."""
+        dropped = self._unknown.intersection(request.droppable, request.sampling.named())
+        sent = request
+        if dropped:
+            sent = msgspec.structs.replace(request, sampling=request.sampling.without(dropped))
+        if request.labels and self._dialect.labels_field in self._unknown:
+            sent = msgspec.structs.replace(sent, labels={})
+        return sent, tuple(sorted(dropped))
 
     def _learn(self, refused: set[str], name: str, shown: str, error: ModelError) -> None:
         """Leave out from now on what the host refused."""
@@ -85,25 +91,19 @@ class HostedModel(Model):
             return bool(sent.labels)
         return field in sent.sampling.named() and field in sent.droppable
 
-    def _send(self, request: Request, structured: bool) -> Coroutine[None, None, Answered[Completion]]:
-        body = self._dialect.encode(request, self._spec, self._host, structured=structured)
-        return self._http.post(self._endpoint, self._path, body, self._call(request.rank))
-
     def _call(self, rank: int) -> Call[Completion]:
-        call = self._calls.get(rank)
-        if call is None:
-            call = self._calls[rank] = Call(
-                decode=self._decode,
-                explain=self._explain,
-                timeout_s=self._spec.timeout_s,
-                rank=rank,
-                permit=self._admission.permit,
-                unsent=self._admission.unsent,
-                tokens=lambda completion: completion.usage.tokens,
-                ended=self._admission.ended,
-                refusal=self._admission.refusal,
-                lane=self._endpoint.lane(self._spec.model),
-            )
+        self._calls[rank] = call = Call(
+            decode=self._decode,
+            explain=self._explain,
+            timeout_s=self._spec.timeout_s,
+            rank=rank,
+            permit=self._admission.permit,
+            unsent=self._admission.unsent,
+            tokens=lambda completion: completion.usage.tokens,
+            ended=self._admission.ended,
+            refusal=self._admission.refusal,
+            lane=self._endpoint.lane(self._spec.model),
+        )
         return call
 
     def _decode(self, body: bytes, redactor: Redactor) -> Completion:
@@ -114,7 +114,7 @@ class HostedModel(Model):
             if error.usage is not None:
                 error.usage = self._admission.settle(error.usage)
             raise
-        return self._admission.settled(completion)
+        return bounded(self._admission.settled(completion), self._spec.max_answer_bytes)
 
     def _explain(self, reply: HttpReply, redactor: Redactor) -> ModelError | None:
         return self._dialect.explain(reply, self._endpoint.url, redactor)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from coeval.core.model import Model
+from coeval.core.model import MAX_ANSWER_BYTES, Model
 from coeval.core.records import Completion, Request
+from coeval.models.bounded import bounded
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import draining
@@ -12,14 +13,22 @@ __all__ = ["InProcess"]
 
 
 class InProcess(Model):
-    """Asks ``model``, no more at once and no faster than ``limiter`` allows; None: as it comes."""
+    """Asks ``model``, no more at once and no faster than ``limiter`` allows; None: as it comes. Answers are
+    cut to ``most`` bytes."""
 
-    def __init__(self, model: Model, admission: Admission, limiter: Limiter | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        admission: Admission,
+        limiter: Limiter | None = None,
+        most: int = MAX_ANSWER_BYTES,
+    ) -> None:
         self.name = model.name
         self.interface = model.interface
         self._model = model
         self._admission = admission
         self._limiter = limiter
+        self._most = most
 
     async def complete(self, request: Request) -> Completion:
         limiter = self._limiter
@@ -41,4 +50,4 @@ class InProcess(Model):
     async def _ask(self, request: Request) -> Completion:
         self._admission.permit()
         completion = await self._model.complete(request)
-        return self._admission.settled(completion)
+        return bounded(self._admission.settled(completion), self._most)

@@ -13,7 +13,6 @@ from yarl import URL
 
 from coeval.core.errors import UsageError
 from coeval.core.model import Model, ModelSpec
-from coeval.models.bounded import BoundedModel
 from coeval.models.catalog import HOSTS
 from coeval.models.hosted import HostedModel
 from coeval.models.hosts.address import EndpointKey, ModelAddress, address_of
@@ -80,7 +79,7 @@ class Models(Mapping[str, Model]):
                     model = await self._open_local(spec, opened)
                 else:
                     model = self._open(spec, reached.get(spec.name), endpoints)
-                self._models[spec.name] = BoundedModel(model, spec.max_answer_bytes)
+                self._models[spec.name] = model
             self._closing = opened.pop_all()
         return self
 
@@ -112,7 +111,7 @@ class Models(Mapping[str, Model]):
         return HostedModel(address, self.http, endpoints[address.key], self._admission(spec))
 
     def _here(self, spec: ModelSpec, model: Model, limiter: Limiter | None = None) -> Model:
-        here = InProcess(model, self._admission(spec), limiter)
+        here = InProcess(model, self._admission(spec), limiter, spec.max_answer_bytes)
         self._in_process.append(here)
         return here
 

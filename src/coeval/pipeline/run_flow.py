@@ -130,10 +130,12 @@ class RunFlow:
                 return  # the rest follows from it
             yield from self._begun([node], origin)
 
-    def follow(self, work: Work, record: Kept) -> Iterator[Work]:
+    def follow(self, work: Work, record: Kept) -> Iterable[Work]:
         """The works that a new record brings about; none after a failed one."""
-        if is_good(record) and (origin := self._origin(work, record)) is not None:
-            yield from self._begun(self._below(work, origin.anew), origin)
+        if isinstance(record, Evaluation) or not is_good(record):
+            return ()  # most records are the last of their line
+        origin = self._origin(work, record)
+        return () if origin is None else self._begun(self._below(work, origin.anew), origin)
 
     def cut_off(self, work: Work) -> Counter[Phase]:
         """How many owed records, by phase, cannot be made since that of ``work`` was not."""
@@ -181,14 +183,16 @@ class RunFlow:
             case _:
                 return None
 
-    def _below(self, work: Work, anew: Anew) -> Iterator[Node]:
+    def _below(self, work: Work, anew: Anew) -> Iterable[Node]:
         """What follows from the record that ``work`` makes."""
         match work:
             case ItemWork():
-                yield from self._walks[work.setup.task.name].below_item(work.key, work.model, anew)
+                return self._walks[work.setup.task.name].below_item(work.key, work.model, anew)
             case ResponseWork():
                 names = (work.prepared.item.teacher_model_id, work.model)
-                yield from self._walks[work.setup.task.name].below_response(work.key, names, anew)
+                return self._walks[work.setup.task.name].below_response(work.key, names, anew)
+            case _:
+                return ()
 
     def _begun(self, nodes: Iterable[Node], origin: _Origin) -> Iterator[Work]:
         """The works of those nodes that wait for no other."""

@@ -45,7 +45,7 @@ class Judged:
     def __post_init__(self) -> None:
         self.input_hash = judged_input(self.prepared.content, self.response.response or "")
 
-    def identity(self, judge: str) -> dict[str, Any]:
+    def identity(self, judge: str, recipe: str) -> dict[str, Any]:
         response = self.response
         return {
             "id": evaluation_id(response.id, judge),
@@ -55,6 +55,7 @@ class Judged:
             "teacher_model_id": response.teacher_model_id,
             "student_model_id": response.student_model_id,
             "judge_model_id": judge,
+            "recipe": recipe,
             "input_hash": self.input_hash,
             "scores": {},
             "evaluated_at": now(),
@@ -151,7 +152,7 @@ class EvaluationWork(ModelWork[Evaluation]):
         criteria |= {factor: setup.criteria[factor] for factor in self.scores}
         fields = {
             "scores": {f: known[f] for f in (*setup.criteria, *known) if f in known},
-            "missing": tuple(f for f in setup.criteria if f not in known),
+            "missing": tuple([f for f in setup.criteria if f not in known]),
             "criteria": {f: criteria[f] for f in known if f in criteria},
             "raw": cut_to_bytes("\n".join(self._heard()), MAX_ANSWER_BYTES),
         }
@@ -166,7 +167,7 @@ class EvaluationWork(ModelWork[Evaluation]):
             yield from self.said.get(factor, ())
 
     def identity(self) -> dict[str, Any]:
-        return self.judged.identity(self.role_model.name) | {"recipe": self.role_model.recipe.hash}
+        return self.judged.identity(self.role_model.name, self.role_model.recipe.hash)
 
 
 @dataclass(slots=True)
@@ -194,4 +195,4 @@ class LabelWork:
         return Evaluation(**self._identity(), status="failed", error=reason(error))
 
     def _identity(self) -> dict[str, Any]:
-        return self.judged.identity(EXACT_MATCH) | {"recipe": label_recipe(self.judged.setup.labels)}
+        return self.judged.identity(EXACT_MATCH, label_recipe(self.judged.setup.labels))
