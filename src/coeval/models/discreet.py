@@ -13,6 +13,8 @@ __all__ = ["without_secrets"]
 
 def without_secrets(completion: Completion, redactor: Redactor) -> Completion:
     """The same answer, its every text as `Redactor.answer` leaves it."""
+    if not redactor.knows_any:
+        return completion
     text, finish = redactor.answer(completion.text), redactor.answer(completion.finish_reason)
     reasoning, refusal = completion.reasoning, completion.refusal
     reasoning = redactor.answer(reasoning) if reasoning is not None else None

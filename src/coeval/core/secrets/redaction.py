@@ -59,6 +59,11 @@ class Redactor:
         )
         self._traces = Traces(self._strong)
 
+    @property
+    def knows_any(self) -> bool:
+        """Whether there is anything that an answer may not hold."""
+        return bool(self._strong)
+
     def answer(self, text: str) -> str:
         """An answer without the secrets, in any spelling, and without parts of them at a cut.
 
