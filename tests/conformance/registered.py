@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from conformance.interface import Interface
+from conformance.of_gemini import GeminiInterface
 from conformance.of_openai import OpenAIInterface
 
 __all__ = ["NOT_ASKED_OVER_HTTP", "REGISTERED", "STILL_TO_COME"]
 
-REGISTERED: tuple[Interface, ...] = (OpenAIInterface(),)
+REGISTERED: tuple[Interface, ...] = (OpenAIInterface(), GeminiInterface())
 
 NOT_ASKED_OVER_HTTP = frozenset({"simulated", "benchmark", "huggingface"})
 
@@ -21,7 +22,6 @@ STILL_TO_COME = frozenset(
         "cohere",
         "deepinfra",
         "deepseek",
-        "gemini",
         "groq",
         "huggingface_api",
         "mistral",

@@ -100,8 +100,9 @@ _ROWS = (
         name="gemini",
         dialect="gemini",
         url="https://generativelanguage.googleapis.com/v1beta",
+        placed="gemini",
         key_env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        built=False,
+        signer="x-goog-api-key",
     ),
     Host(
         name="huggingface",

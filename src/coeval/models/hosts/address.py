@@ -17,7 +17,8 @@ from coeval.core.text import canonical
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.of_host import dialect_of
-from coeval.models.hosts.places import PLACERS, ApiPlace, GivenAddress
+from coeval.models.hosts.api_place import ApiPlace, GivenAddress
+from coeval.models.hosts.places import PLACERS
 from coeval.models.hosts.signers import Signer, signer_of
 from coeval.models.keys import Credential, Keys
 

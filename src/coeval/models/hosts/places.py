@@ -7,33 +7,16 @@ or less: Azure's portal shows several for one resource, and `OLLAMA_HOST` may be
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
 from urllib.parse import parse_qs, quote
 
 from yarl import URL
 
-__all__ = ["PLACERS", "ApiPlace", "GivenAddress", "Placer"]
+from coeval.models.hosts.api_place import ApiPlace, GivenAddress, Placer
+from coeval.models.hosts.google_places import gemini
 
-
-class GivenAddress(NamedTuple):
-    """What a place is made of: the base URL as the user wrote it, the row's settings, and the model's id."""
-
-    url: str
-    settings: Mapping[str, str]
-    model: str
-
-
-class ApiPlace(NamedTuple):
-    """A base URL, and the path that is appended to it, quoted."""
-
-    url: str
-    path: str
-
-
-Placer: TypeAlias = Callable[[GivenAddress], ApiPlace]
-"""What it makes of a URL that is none, or holds more than an address, is refused by `address_of`."""
+__all__ = ["PLACERS"]
 
 _CHAT = "/chat/completions"
 _DEPLOYMENT = re.compile(r"/openai(/deployments/[^/]*)?$")
@@ -106,6 +89,6 @@ def _api_version(version: str) -> str:
 
 
 PLACERS: Mapping[str, Placer] = MappingProxyType(
-    {"azure_openai": azure_openai, "azure_ai": azure_ai, "ollama": ollama}
+    {"azure_openai": azure_openai, "azure_ai": azure_ai, "gemini": gemini, "ollama": ollama}
 )
 """How the address of a host is read, by the name that its row has for it."""

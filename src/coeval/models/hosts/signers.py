@@ -59,6 +59,7 @@ SIGNERS: Mapping[str, SignerMaker] = MappingProxyType(
         "api-key": _in_headers(api_key=""),
         "api-key and bearer": _in_headers(api_key="", Authorization="Bearer "),
         "x-api-key": _in_headers(x_api_key=""),
+        "x-goog-api-key": _in_headers(x_goog_api_key=""),
     }
 )
 """How a key is shown, by the name that a host's row has for it."""

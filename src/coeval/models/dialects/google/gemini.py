@@ -1,0 +1,173 @@
+"""Google's generateContent, as the Gemini API and Vertex AI speak it.
+
+Written against Google's API reference and its guides on thinking, structured output and Gemma
+(November 2026), and against what `google-genai` sends.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, NamedTuple, TypeAlias
+from urllib.parse import quote
+
+import msgspec
+
+from coeval.core.errors import BadRequest, ModelError
+from coeval.core.model import ModelSpec
+from coeval.core.records import Completion, Request, SamplingParameters
+from coeval.core.secrets.redaction import Redactor
+from coeval.models.catalog import Host
+from coeval.models.connections.reply_parser import HttpReply
+from coeval.models.dialects.dialect import Dialect
+from coeval.models.dialects.google.gemini_answer import decode
+from coeval.models.dialects.google.gemini_errors import explain
+from coeval.models.dialects.google.gemini_models import GEMINI_MODELS
+
+__all__ = ["GEMINI", "Gemini", "generate_path"]
+
+Body: TypeAlias = dict[str, Any]
+
+_ROLES = {"user": "user", "assistant": "model"}
+_OF_THE_BODY = frozenset(
+    {
+        "cachedContent", "contents", "labels", "modelArmorConfig", "safetySettings", "serviceTier", "store",
+        "systemInstruction", "toolConfig", "tools",
+    }
+)  # fmt: skip
+"""Fields of a request that stand beside `generationConfig`; all other parameters stand in it."""
+
+
+class _GeminiFamily(NamedTuple):
+    """What the models whose ids a pattern matches take. ``thinking``: `level` is a word, `budget` a number of
+    tokens."""
+
+    ids: str
+    thinking: Literal["none", "budget", "level"] = "level"
+    always_thinks: bool = False
+    system: bool = True
+    structured: bool = True
+
+
+_FAMILIES = (
+    _GeminiFamily(r"gemma-3", thinking="none", system=False, structured=False),
+    _GeminiFamily(r"gemini-(1|2\.0)", thinking="none"),
+    _GeminiFamily(r"gemini-2\.5-pro", thinking="budget", always_thinks=True),
+    _GeminiFamily(r"gemini-2\.5", thinking="budget"),
+    _GeminiFamily(r"", always_thinks=True),
+)
+"""The first that matches counts; the last are Gemini 3 and what comes after it."""
+
+_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
+"""What the words for effort come to in tokens: Google's table for its OpenAI-shaped endpoint."""
+
+
+class Gemini(Dialect):
+    """generateContent; see `Dialect`."""
+
+    labels_field = None
+    model_list = GEMINI_MODELS
+
+    def path(self, spec: ModelSpec) -> str:
+        return generate_path(spec.model)
+
+    def encode(self, request: Request, spec: ModelSpec, _: Host, *, structured: bool = True) -> bytes:
+        """The JSON body of a request. ``extra_body`` is laid over it, within `generationConfig` too."""
+        family = _family_of(spec.model)
+        body = _said(request, family)
+        config = _drawn(request, spec, family)
+        if request.top_logprobs is not None:
+            config["responseLogprobs"] = True
+            if request.top_logprobs:
+                config["logprobs"] = request.top_logprobs
+        if structured and spec.structured_output and family.structured and request.schema is not None:
+            config["responseMimeType"] = "application/json"
+            config["responseJsonSchema"] = request.schema.body
+        for name, value in request.sampling.rest.items():
+            (body if name in _OF_THE_BODY else config)[name] = value
+        extra = dict(spec.extra_body)
+        config |= extra.pop("generationConfig", {})
+        if config:
+            body["generationConfig"] = config
+        return msgspec.json.encode(body | extra)
+
+    def decode(self, body: bytes, redactor: Redactor) -> Completion:
+        return decode(body, redactor)
+
+    def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
+        return explain(reply.status, reply.body, redactor)
+
+
+GEMINI = Gemini()
+
+
+def generate_path(model: str) -> str:
+    """Where a model is asked, by its id or its name as a resource (``models/…``, ``tunedModels/…``)."""
+    return f"/{quote(model if '/' in model else f'models/{model}')}:generateContent"
+
+
+def _family_of(model: str) -> _GeminiFamily:
+    name = model.rpartition("/")[2].lower()
+    return next(family for family in _FAMILIES if re.match(family.ids, name))
+
+
+def _said(request: Request, family: _GeminiFamily) -> Body:
+    """The turns, and the system prompt: a family that has none is told in the first turn."""
+    system = [{"text": message.content} for message in request.messages if message.role == "system"]
+    turns: list[Body] = [
+        {"role": _ROLES[message.role], "parts": [{"text": message.content}]}
+        for message in request.messages
+        if message.role != "system"
+    ]
+    if system and (not family.system or not turns):
+        if not turns or turns[0]["role"] != "user":
+            turns.insert(0, {"role": "user", "parts": []})
+        turns[0]["parts"] = [*system, *turns[0]["parts"]]
+        system = []
+    return {"systemInstruction": {"parts": system}, "contents": turns} if system else {"contents": turns}
+
+
+def _drawn(request: Request, spec: ModelSpec, family: _GeminiFamily) -> Body:
+    """The typed parameters by Google's names."""
+    sampling = request.sampling
+    config: Body = {
+        "temperature": sampling.temperature,
+        "topP": sampling.top_p,
+        "topK": sampling.top_k,
+        "maxOutputTokens": sampling.max_tokens,
+        "stopSequences": sampling.stop,
+        "seed": sampling.seed if request.seed is None else request.seed,
+        "thinkingConfig": _thinking(sampling, spec.model, family),
+    }
+    return {name: value for name, value in config.items() if value is not None}
+
+
+def _thinking(sampling: SamplingParameters, model: str, family: _GeminiFamily) -> Body | None:
+    """How much the model is to reason. What it reasons is asked for as well, else it is not told.
+
+    Raises
+    ------
+    BadRequest
+        the model's family has nothing for what is set.
+    """
+    effort, budget = sampling.reasoning_effort, sampling.thinking_budget
+    if effort is None and budget is None:
+        return None
+    if effort is not None and budget is not None:
+        raise BadRequest("reasoning_effort and thinking_budget say the same to Gemini; leave one of them out")
+    if family.thinking == "none":
+        name = "thinking_budget" if effort is None else "reasoning_effort"
+        raise BadRequest(f"{model} has nothing for {name}; leave it out")
+    if effort is not None and family.thinking == "level" and effort != "none":
+        return {"includeThoughts": True, "thinkingLevel": effort.upper()}
+    if effort is not None:
+        budget = _BUDGETS.get(effort)
+        if budget is None:
+            raise BadRequest(
+                f"{model} has nothing for the reasoning_effort {effort!r}; it may be {', '.join(_BUDGETS)}"
+            )
+    if budget == 0:
+        if family.always_thinks:
+            name = "thinking_budget" if effort is None else "reasoning_effort"
+            raise BadRequest(f"{model} cannot be kept from reasoning; raise {name} or leave it out")
+        return {"thinkingBudget": 0}
+    return {"includeThoughts": True, "thinkingBudget": budget}

@@ -1,0 +1,198 @@
+"""What Google says to a generateContent request: an answer, or the error in its place.
+
+The structs are partial: what a host adds is skipped, what it leaves out has a default.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from coeval.core import foreign
+from coeval.core.errors import ContentFiltered, Misshapen, Undecodable, Unreadable
+from coeval.core.records import Completion, TokenLogprob, Usage
+from coeval.core.secrets.redaction import Redactor
+from coeval.core.text import split_reasoning
+from coeval.models.dialects.google.gemini_errors import LONGEST_MESSAGE, explain
+from coeval.models.dialects.token_counts import count, count_if_told
+from coeval.models.discreet import without_secrets
+from coeval.models.transport.faults import excerpt, from_status
+
+__all__ = ["decode"]
+
+_FINISH = {
+    None: "stop",
+    "STOP": "stop",
+    "FINISH_REASON_UNSPECIFIED": "stop",
+    "MAX_TOKENS": "length",
+    "CONTINUATION": "length",
+}
+_FILTERED = frozenset(
+    {
+        "BLOCKLIST", "ESCALATION", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "IMAGE_SAFETY", "LANGUAGE",
+        "MODEL_ARMOR", "PROHIBITED_CONTENT", "PUP_LIMITED_DISABLED", "RECITATION", "SAFETY", "SPII",
+    }
+)  # fmt: skip
+_FAILED = frozenset(
+    {
+        "IMAGE_OTHER", "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE",
+        "NO_IMAGE", "OTHER", "TOO_MANY_TOOL_CALLS", "UNEXPECTED_TOOL_CALL",
+    }
+)  # fmt: skip
+"""Finish reasons of answers that came to nothing without the content being the reason."""
+
+
+class _GeminiCall(msgspec.Struct):
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _GeminiPart(msgspec.Struct, rename="camel"):
+    text: str | None = None
+    thought: bool | None = None
+    function_call: _GeminiCall | None = None
+
+
+class _GeminiContent(msgspec.Struct):
+    parts: list[_GeminiPart] | None = None
+
+
+class _GeminiToken(msgspec.Struct, rename="camel"):
+    token: str = ""
+    log_probability: float = 0.0
+
+
+class _GeminiAlternatives(msgspec.Struct):
+    candidates: list[_GeminiToken] | None = None
+
+
+class _GeminiLogprobs(msgspec.Struct, rename="camel"):
+    chosen_candidates: list[_GeminiToken] | None = None
+    top_candidates: list[_GeminiAlternatives] | None = None
+
+
+class _GeminiCandidate(msgspec.Struct, rename="camel"):
+    content: _GeminiContent | None = None
+    finish_reason: str | None = None
+    finish_message: str | None = None
+    logprobs_result: _GeminiLogprobs | None = None
+
+
+class _GeminiFeedback(msgspec.Struct, rename="camel"):
+    block_reason: str | None = None
+    block_reason_message: str | None = None
+
+
+class _GeminiUsage(msgspec.Struct, rename="camel"):
+    """Read apart, see `token_counts`."""
+
+    prompt_token_count: msgspec.Raw = msgspec.Raw()
+    tool_use_prompt_token_count: msgspec.Raw = msgspec.Raw()
+    cached_content_token_count: msgspec.Raw = msgspec.Raw()
+    candidates_token_count: msgspec.Raw = msgspec.Raw()
+    thoughts_token_count: msgspec.Raw = msgspec.Raw()
+
+
+class _GeminiAnswer(msgspec.Struct, rename="camel"):
+    candidates: list[_GeminiCandidate] | None = None
+    prompt_feedback: _GeminiFeedback | None = None
+    usage_metadata: msgspec.Raw = msgspec.Raw(b"{}")
+    error: Any = None
+
+
+_read_usage = foreign.decoder(_GeminiUsage)
+_read_answer = foreign.decoder(_GeminiAnswer)
+
+
+def decode(body: bytes, redactor: Redactor) -> Completion:
+    """The answer in a 200, without credentials; time and attempts are not known here.
+
+    Raises
+    ------
+    ModelError
+        the body holds an error, or Google withheld the answer.
+    Undecodable
+        it is no answer.
+    """
+    answer = _read_answer(body)
+    if answer.error:
+        code = answer.error.get("code") if isinstance(answer.error, dict) else None
+        status = code if isinstance(code, int) and 400 <= code < 600 else 502
+        raise explain(status, body, redactor) or from_status(
+            status, body, "the host, behind a 200,", redactor
+        )
+    usage = _booked(bytes(answer.usage_metadata))
+    if not answer.candidates:
+        feedback = answer.prompt_feedback
+        if feedback is None or feedback.block_reason is None:
+            raise Misshapen("no candidates")
+        raise _withheld("prompt", feedback.block_reason, feedback.block_reason_message, usage, redactor)
+    candidate = answer.candidates[0]
+    reason = candidate.finish_reason
+    if reason in _FILTERED:
+        raise _withheld("answer", reason, candidate.finish_message, usage, redactor)
+    if reason in _FAILED:
+        why = excerpt(candidate.finish_message or "", redactor, LONGEST_MESSAGE)
+        detail = f"{reason}: {why}" if why else reason
+        raise Unreadable(f"the host broke off its answer (finish reason {detail})", usage=usage)
+    finish = _FINISH.get(reason) or (reason or "stop").lower()
+    text, reasoning, unclosed = _texts(candidate)
+    completion = Completion(
+        text=text,
+        usage=usage,
+        finish_reason=finish,
+        reasoning=reasoning,
+        logprobs=_logprobs(candidate.logprobs_result),
+        truncated=unclosed or finish == "length",
+    )
+    return without_secrets(completion, redactor)
+
+
+def _withheld(
+    what: str, reason: str | None, message: str | None, usage: Usage, redactor: Redactor
+) -> ContentFiltered:
+    why = excerpt(message or "", redactor, LONGEST_MESSAGE)
+    detail = f"{reason}: {why}" if why else f"{reason}"
+    return ContentFiltered(
+        f"the host's content filter withheld the {what} ({redactor.message(detail)})", usage=usage
+    )
+
+
+def _booked(told: bytes) -> Usage:
+    """Google counts cached tokens within the prompt, and thoughts beside the answer."""
+    try:
+        usage = _read_usage(told)
+    except Undecodable:
+        return Usage()
+    return Usage(
+        count(usage.prompt_token_count) + count(usage.tool_use_prompt_token_count),
+        count(usage.candidates_token_count) + count(usage.thoughts_token_count),
+        cached_tokens=count_if_told(usage.cached_content_token_count),
+        reasoning_tokens=count_if_told(usage.thoughts_token_count),
+    )
+
+
+def _texts(candidate: _GeminiCandidate) -> tuple[str, str | None, bool]:
+    """``(text, reasoning, unclosed)``; a call of a tool stands for text that is not there."""
+    parts = (candidate.content.parts if candidate.content is not None else None) or []
+    text = "".join(part.text or "" for part in parts if not part.thought)
+    thoughts = "".join(part.text or "" for part in parts if part.thought)
+    if not text:
+        text = "\n".join(bytes(part.function_call.args).decode() for part in parts if part.function_call)
+    return (text, thoughts, False) if thoughts else split_reasoning(text)
+
+
+def _logprobs(given: _GeminiLogprobs | None) -> tuple[TokenLogprob, ...]:
+    if given is None or not given.chosen_candidates:
+        return ()
+    tops = given.top_candidates or []
+    return tuple(
+        TokenLogprob(chosen.token, chosen.log_probability, _top(tops[at] if at < len(tops) else None))
+        for at, chosen in enumerate(given.chosen_candidates)
+    )
+
+
+def _top(alternatives: _GeminiAlternatives | None) -> dict[str, float]:
+    """Of two that read as one token the likelier, which comes first, is kept."""
+    given = alternatives.candidates if alternatives is not None else None
+    return {other.token: other.log_probability for other in reversed(given or [])}

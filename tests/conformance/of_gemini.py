@@ -1,0 +1,82 @@
+"""Google's generateContent: the Gemini API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from conformance.interface import SECRET, Behaviour, Heard, Interface, Said
+from fakes.gemini import Answer, Blocked, Fault, GeminiHost, fake
+from fakes.openai_chat import Asked
+
+__all__ = ["GeminiInterface"]
+
+_NAMES = {
+    "temperature": "temperature",
+    "topP": "top_p",
+    "topK": "top_k",
+    "maxOutputTokens": "max_tokens",
+    "stopSequences": "stop",
+    "seed": "seed",
+}
+_ROLES = {"user": "user", "model": "assistant"}
+_ENDINGS = {"stop": "STOP", "length": "MAX_TOKENS", "stop sequence": "STOP"}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GeminiInterface(Interface):
+    name: str = "gemini"
+    model: str = "gemini-2.5-flash"
+    env: Mapping[str, str] = field(default_factory=lambda: {"GEMINI_API_KEY": SECRET})
+    tells: frozenset[str] = frozenset({"cached_tokens", "reasoning_tokens"})
+    logprobs: bool = True
+    models: Mapping[str, str] = field(default_factory=lambda: {"reasoning_effort": "gemini-3-flash-preview"})
+
+    def serve(self, *script: Behaviour) -> AbstractAsyncContextManager[GeminiHost]:
+        return fake(*script, keys=[SECRET])
+
+    def heard(self, asked: Asked) -> Heard:
+        config = asked.body.get("generationConfig", {})
+        sampling = {ours: config[theirs] for theirs, ours in _NAMES.items() if theirs in config}
+        thinking = config.get("thinkingConfig", {})
+        if "thinkingBudget" in thinking:
+            sampling["thinking_budget"] = thinking["thinkingBudget"]
+        if "thinkingLevel" in thinking:
+            sampling["reasoning_effort"] = thinking["thinkingLevel"].lower()
+        system = asked.body.get("systemInstruction")
+        return Heard(
+            model=asked.path.rpartition("/")[2].partition(":")[0],
+            turns=[(_ROLES[turn["role"]], _text(turn)) for turn in asked.body["contents"]],
+            system=_text(system) if system is not None else None,
+            sampling=sampling,
+            schema=config.get("responseJsonSchema"),
+            top_logprobs=config.get("logprobs"),
+            key=asked.headers.get("x-goog-api-key"),
+        )
+
+    def says(self, said: Said) -> Behaviour:
+        usage = said.usage
+        thought = None if usage.reasoning_tokens is msgspec.UNSET else usage.reasoning_tokens
+        return Answer(
+            said.text,
+            finish_reason=_ENDINGS[said.ends],
+            usage=(usage.input_tokens, usage.output_tokens - (thought or 0)),
+            thoughts=said.reasoning,
+            thought_tokens=thought,
+            cached=None if usage.cached_tokens is msgspec.UNSET else usage.cached_tokens,
+            logprobs=said.logprobs,
+        )
+
+    def fails(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> Behaviour:
+        return Fault(status, message, headers=headers or {})
+
+    def filters(self) -> Sequence[Behaviour]:
+        withheld = [Answer(None, finish_reason=why) for why in ("SAFETY", "RECITATION", "SPII", "BLOCKLIST")]
+        return [Blocked(), Blocked("PROHIBITED_CONTENT"), *withheld]
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return "".join(part["text"] for part in content["parts"])

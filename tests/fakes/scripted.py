@@ -1,0 +1,131 @@
+"""What every fake host has in common: a script of behaviours, faults below HTTP, a record of what came."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+from aiohttp import web
+
+from fakes.openai_chat import Asked, Broken, Raw
+
+__all__ = ["Behaviour", "Refusal", "ScriptedHost", "serving"]
+
+Behaviour: TypeAlias = Any
+"""`Raw`, `Broken`, or what the host itself calls an answer and an error."""
+
+
+class Refusal(Exception):
+    """A request that the provider's documentation answers with an error; ``args[0]`` is that error."""
+
+
+@dataclass
+class ScriptedHost(ABC):
+    """A running fake; ``asked`` holds every request for an answer in order of arrival, refused ones included.
+
+    ``url`` is what a ``base_url`` is set to. Requests are answered by the script first, then by `usual`.
+    """
+
+    script: deque[Behaviour]
+    url: str = ""
+    asked: list[Asked] = field(default_factory=list)
+    _released: asyncio.Event = field(default_factory=asyncio.Event)
+    _arrival: asyncio.Event = field(default_factory=asyncio.Event)
+
+    usual: ClassVar[Behaviour]
+
+    @abstractmethod
+    def check(self, request: web.Request, content: bytes, body: dict[str, Any]) -> None:
+        """Raise the `Refusal` of a request that breaks the documentation."""
+
+    @abstractmethod
+    def behave(self, behaviour: Behaviour, body: dict[str, Any]) -> web.Response:
+        """A behaviour of the host's own as an HTTP answer."""
+
+    @abstractmethod
+    def no_json(self) -> Behaviour:
+        """The error for a body that is no JSON object."""
+
+    def routes(self) -> list[web.RouteDef]:
+        """All that is served; every POST is a request for an answer where a host says no more."""
+        return [web.post("/{path:.*}", self.handle)]
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return [asked.body for asked in self.asked]
+
+    def release(self) -> None:
+        """Let every request that hangs go on to a good answer."""
+        self._released.set()
+
+    async def arrived(self, count: int) -> None:
+        """Wait until so many requests have come in."""
+        while len(self.asked) < count:
+            self._arrival.clear()
+            await self._arrival.wait()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        content = await request.read()
+        try:
+            body = msgspec.json.decode(content, type=dict[str, Any])
+        except msgspec.DecodeError:
+            return self.behave(self.no_json(), {})
+        self.asked.append(Asked(request.headers, body, request.raw_path))
+        self._arrival.set()
+        try:
+            self.check(request, content, body)
+        except Refusal as refusal:
+            return self.behave(refusal.args[0], body)
+        return await self._behave(request, self.script.popleft() if self.script else self.usual, body)
+
+    async def _behave(
+        self, request: web.Request, behaviour: Behaviour, body: Mapping[str, Any]
+    ) -> web.StreamResponse:
+        match behaviour:
+            case Raw():
+                return web.Response(
+                    body=behaviour.body, status=behaviour.status, content_type=behaviour.content_type
+                )
+            case Broken.RESET:
+                return _cut(request)
+            case Broken.TORN:
+                torn = web.StreamResponse(
+                    headers={"Content-Length": "1000", "Content-Type": "application/json"}
+                )
+                await torn.prepare(request)
+                await torn.write(b'{"half": [')
+                _cut(request)
+                return torn
+            case Broken.HANG:
+                await self._released.wait()
+                return self.behave(self.usual, dict(body))
+            case _:
+                return self.behave(behaviour, dict(body))
+
+
+def _cut(request: web.Request) -> web.Response:
+    assert isinstance(request.transport, asyncio.Transport)
+    request.transport.abort()
+    return web.Response()
+
+
+@asynccontextmanager
+async def serving(host: ScriptedHost, path: str = "") -> AsyncIterator[None]:
+    """Serve on loopback; ``path`` is appended to the host's URL."""
+    app = web.Application(client_max_size=1 << 26)
+    app.add_routes(host.routes())
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host.url = f"http://127.0.0.1:{runner.addresses[0][1]}{path}"
+        yield
+    finally:
+        host.release()
+        await runner.cleanup()

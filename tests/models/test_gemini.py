@@ -1,0 +1,463 @@
+"""Google's generateContent against a strict fake, and both against Google's own client."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from fakes.gemini import Answer, Blocked, Fault, fake, info, quota, retry_in
+from fakes.gemini_request import in_camel_case
+from fakes.openai_chat import Raw
+from google import genai
+from google.genai import errors, types
+from opened import answer, opened
+
+from coeval.core.errors import (
+    AccessDenied,
+    BadRequest,
+    ContentFiltered,
+    NotFound,
+    RateLimited,
+    ServerFault,
+    Unreadable,
+)
+from coeval.core.model import ModelSpec
+from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, TokenLogprob, Usage
+from coeval.models.dialects.dialect import ListedModel
+from coeval.models.dialects.google.gemini import GEMINI
+from coeval.models.hosts.signers import Signer
+from coeval.models.listing import list_models
+from coeval.models.pacing.limits import Limiter
+from coeval.models.transport.http import Endpoint, Http
+
+KEY = "AIzaSyTest-0123456789abcdefghijklmnopqrs"
+ENV = {"GEMINI_API_KEY": KEY}
+TURNS = (
+    Message("system", "Be brief."),
+    Message("user", "Grüß Gott"),
+    Message("assistant", "Servus"),
+    Message("user", "Level, as JSON?"),
+)
+LEVELS = Schema(
+    "scores",
+    {
+        "type": "object",
+        "properties": {"tone": {"type": "string", "enum": ["High", "Low"]}},
+        "required": ["tone"],
+        "additionalProperties": False,
+    },
+)
+IGNORED = {
+    "systemInstruction.role": "the client calls it `user`; the reference has no role there",
+    "generationConfig, empty": "the client sends one that says nothing",
+    "snake case": "the client spells some fields so, which protobuf's JSON takes too",
+}
+"""What Google's client sends otherwise, and why we do not."""
+
+
+def without_the_ignored(body: dict[str, Any]) -> dict[str, Any]:
+    body = in_camel_case(body)
+    body["systemInstruction"].pop("role")
+    return {name: value for name, value in body.items() if (name, value) != ("generationConfig", {})}
+
+
+# Its client makes a subclass of aiohttp's session when it is first used.
+googles_client = pytest.mark.filterwarnings("ignore:Inheritance class Aiohttp:DeprecationWarning")
+
+
+def spec(url: str, model: str = "gemini-2.5-flash", **fields: Any) -> ModelSpec:
+    return ModelSpec(name="m", interface="gemini", model=model, base_url=url, timeout_s=30.0, **fields)
+
+
+def ask(sampling: Mapping[str, Any] | None = None, **fields: Any) -> Request:
+    return Request(messages=TURNS, sampling=SamplingParameters.of(sampling or {}), **fields)
+
+
+async def body_for(model: str, sampling: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+    """The body that the fake took."""
+    async with fake(keys=[KEY]) as host:
+        await answer(spec(host.url, model, **fields), ENV, ask(sampling))
+    return host.bodies[0]
+
+
+# What is sent
+
+
+@googles_client
+@pytest.mark.parametrize(
+    ("request_", "model", "config"),
+    [
+        (ask(), "gemini-2.5-flash", {}),
+        (
+            ask(
+                {"temperature": 0.7, "top_p": 0.9, "top_k": 40, "max_tokens": 512, "stop": ["\n"], "seed": 7}
+            ),
+            "gemini-2.5-flash",
+            {
+                "temperature": 0.7,
+                "top_p": 0.9,
+                "top_k": 40,
+                "max_output_tokens": 512,
+                "stop_sequences": ["\n"],
+                "seed": 7,
+            },
+        ),
+        (
+            ask(schema=LEVELS),
+            "gemini-2.5-flash",
+            {"response_mime_type": "application/json", "response_json_schema": LEVELS.body},
+        ),
+        (ask(top_logprobs=5), "gemini-2.0-flash", {"response_logprobs": True, "logprobs": 5}),
+        (
+            ask({"thinking_budget": 2048}),
+            "gemini-2.5-pro",
+            {"thinking_config": {"thinking_budget": 2048, "include_thoughts": True}},
+        ),
+        (
+            ask({"reasoning_effort": "low"}),
+            "gemini-3-pro-preview",
+            {"thinking_config": {"thinking_level": "low", "include_thoughts": True}},
+        ),
+        (ask({"presencePenalty": 0.5}), "gemini-2.0-flash", {"presence_penalty": 0.5}),
+    ],
+    ids=["plain", "sampling", "schema", "logprobs", "thinking budget", "thinking level", "of its own"],
+)
+async def test_the_request_is_what_googles_client_sends_for_the_same_call(
+    request_: Request, model: str, config: dict[str, Any]
+) -> None:
+    async with fake(keys=[KEY]) as host:
+        await answer(spec(host.url, model), ENV, request_)
+        client = genai.Client(
+            api_key=KEY, http_options=types.HttpOptions(base_url=host.url, api_version="v1beta")
+        )
+        contents = [
+            types.Content(role={"user": "user"}.get(m.role, "model"), parts=[types.Part(text=m.content)])
+            for m in TURNS[1:]
+        ]
+        asked = types.GenerateContentConfig(system_instruction=TURNS[0].content, **config)
+        theirs = await client.aio.models.generate_content(model=model, contents=contents, config=asked)
+        await client.aio.aclose()
+        mine, other = host.asked
+    assert theirs.text == "ok"
+    assert mine.body == without_the_ignored(other.body)
+    assert mine.path == other.path
+    assert mine.headers["x-goog-api-key"] == other.headers["x-goog-api-key"] == KEY
+    assert KEY not in mine.path
+
+
+@googles_client
+async def test_googles_client_reads_the_fakes_answers_and_errors_as_we_do() -> None:
+    said = Answer("4", thoughts="2 + 2", usage=(20, 5), thought_tokens=8, cached=16, logprobs=[("4", -0.5)])
+    fault = Fault(429, "slow down", details=[retry_in("7s")])
+    async with fake(said, fault, Answer(None, finish_reason="SAFETY"), Blocked()) as host:
+        client = genai.Client(
+            api_key=KEY, http_options=types.HttpOptions(base_url=host.url, api_version="v1beta")
+        )
+
+        async def say() -> types.GenerateContentResponse:
+            return await client.aio.models.generate_content(model="gemini-2.5-flash", contents="hi")
+
+        theirs = await say()
+        assert theirs.text == "4"
+        assert theirs.candidates is not None
+        assert theirs.candidates[0].finish_reason == types.FinishReason.STOP
+        usage = theirs.usage_metadata
+        assert usage is not None
+        assert (usage.prompt_token_count, usage.candidates_token_count) == (20, 5)
+        assert (usage.thoughts_token_count, usage.cached_content_token_count) == (8, 16)
+        with pytest.raises(errors.ClientError) as refused:
+            await say()
+        assert (refused.value.code, refused.value.status) == (429, "RESOURCE_EXHAUSTED")
+        withheld, blocked = await say(), await say()
+        assert withheld.candidates is not None
+        assert withheld.candidates[0].finish_reason == types.FinishReason.SAFETY
+        assert blocked.prompt_feedback is not None
+        assert blocked.prompt_feedback.block_reason == types.BlockedReason.SAFETY
+        await client.aio.aclose()
+
+
+@pytest.mark.parametrize("path", ["", "/", "/v1beta", "/v1beta/", "/v1"])
+async def test_a_base_url_may_name_the_version_or_leave_it_out(path: str) -> None:
+    async with fake(keys=[KEY]) as host:
+        assert (await answer(spec(host.url + path), ENV, ask())).text == "ok"
+
+
+async def test_parameters_that_only_google_knows_stand_where_google_reads_them() -> None:
+    safety = [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}]
+    extra = {"generationConfig": {"candidateCount": 1}, "labels": {"team": "blue"}}
+    body = await body_for(
+        "gemini-2.5-flash",
+        {"temperature": 0.5, "safetySettings": safety, "frequencyPenalty": 0.1},
+        extra_body=extra,
+    )
+    assert body["safetySettings"] == safety
+    assert body["labels"] == {"team": "blue"}
+    assert body["generationConfig"] == {"temperature": 0.5, "frequencyPenalty": 0.1, "candidateCount": 1}
+
+
+@pytest.mark.parametrize(
+    ("model", "sampling", "thinking"),
+    [
+        ("gemini-2.5-flash", {"reasoning_effort": "none"}, {"thinkingBudget": 0}),
+        ("gemini-2.5-flash", {"thinking_budget": 0}, {"thinkingBudget": 0}),
+        ("gemini-2.5-flash", {"thinking_budget": -1}, {"includeThoughts": True, "thinkingBudget": -1}),
+        (
+            "gemini-2.5-flash-lite",
+            {"reasoning_effort": "low"},
+            {"includeThoughts": True, "thinkingBudget": 1024},
+        ),
+        ("gemini-2.5-pro", {"reasoning_effort": "high"}, {"includeThoughts": True, "thinkingBudget": 24576}),
+        (
+            "models/gemini-3.8-flash",
+            {"reasoning_effort": "high"},
+            {"includeThoughts": True, "thinkingLevel": "HIGH"},
+        ),
+    ],
+)
+async def test_how_much_is_reasoned_is_said_in_the_words_of_the_models_family(
+    model: str, sampling: dict[str, Any], thinking: dict[str, Any]
+) -> None:
+    body = await body_for(model, sampling)
+    assert body["generationConfig"]["thinkingConfig"] == thinking
+
+
+@pytest.mark.parametrize(
+    ("model", "sampling", "said"),
+    [
+        ("gemini-2.0-flash", {"reasoning_effort": "low"}, "nothing for reasoning_effort; leave it out"),
+        ("gemma-3-27b-it", {"thinking_budget": 512}, "nothing for thinking_budget; leave it out"),
+        ("gemini-2.5-pro", {"thinking_budget": 0}, "cannot be kept from reasoning; raise thinking_budget"),
+        ("gemini-3-pro-preview", {"reasoning_effort": "none"}, "cannot be kept from reasoning"),
+        ("gemini-2.5-flash", {"reasoning_effort": "much"}, "may be none, minimal, low, medium, high"),
+        ("gemini-2.5-flash", {"reasoning_effort": "low", "thinking_budget": 9}, "leave one of them out"),
+    ],
+)
+async def test_what_a_family_has_nothing_for_is_refused_by_name_and_not_sent(
+    model: str, sampling: dict[str, Any], said: str
+) -> None:
+    async with fake(keys=[KEY]) as host:
+        with pytest.raises(BadRequest, match=said):
+            await answer(spec(host.url, model), ENV, ask(sampling))
+    assert not host.asked
+
+
+async def test_a_family_without_system_prompts_is_told_in_its_first_turn_and_sent_no_schema() -> None:
+    async with fake(keys=[KEY]) as host:
+        await answer(spec(host.url, "gemma-3-27b-it"), ENV, ask(schema=LEVELS))
+    [body] = host.bodies
+    assert body["contents"][0] == {"role": "user", "parts": [{"text": "Be brief."}, {"text": "Grüß Gott"}]}
+    assert "systemInstruction" not in body
+    assert "generationConfig" not in body
+
+
+async def test_a_system_prompt_alone_is_what_is_asked() -> None:
+    async with fake(keys=[KEY]) as host:
+        await answer(spec(host.url), ENV, Request(messages=(Message("system", "Say hello."),)))
+    assert host.bodies == [{"contents": [{"role": "user", "parts": [{"text": "Say hello."}]}]}]
+
+
+# What comes back
+
+
+async def said(behaviour: Any, request: Request | None = None, **fields: Any) -> Completion:
+    async with fake(behaviour) as host:
+        return await answer(spec(host.url, **fields), ENV, request or ask())
+
+
+async def test_thoughts_are_the_reasoning_and_their_tokens_are_part_of_the_output() -> None:
+    completion = await said(Answer("4", thoughts="2 + 2", usage=(20, 5), thought_tokens=8, cached=16))
+    assert (completion.text, completion.reasoning) == ("4", "2 + 2")
+    assert completion.usage == Usage(20, 13, cached_tokens=16, reasoning_tokens=8)
+
+
+async def test_log_probabilities_are_those_of_the_chosen_tokens_with_the_likeliest_beside() -> None:
+    tops = [{"candidates": [{"token": "m", "logProbability": -0.1}, {"token": "M", "logProbability": -2.5}]}]
+    result = {"chosenCandidates": [{"token": "M", "logProbability": -2.5}], "topCandidates": tops}
+    completion = await said(Answer("M", candidate={"logprobsResult": result}), ask(top_logprobs=2))
+    assert completion.logprobs == (TokenLogprob("M", -2.5, {"m": -0.1, "M": -2.5}),)
+
+
+async def test_a_think_tag_of_an_open_model_is_reasoning_too() -> None:
+    completion = await said(Answer("<think>hm</think>yes"), model="gemma-3-27b-it")
+    assert (completion.text, completion.reasoning) == ("yes", "hm")
+
+
+async def test_an_answer_without_parts_is_an_empty_one() -> None:
+    completion = await said(Answer(None, finish_reason="MAX_TOKENS", thought_tokens=100))
+    assert (completion.text, completion.finish_reason, completion.truncated) == ("", "length", True)
+
+
+async def test_a_call_of_a_tool_stands_for_the_text() -> None:
+    call = {"functionCall": {"name": "rate", "args": {"tone": "High"}}}
+    completion = await said(Answer(candidate={"content": {"parts": [call], "role": "model"}}))
+    assert msgspec.json.decode(completion.text) == {"tone": "High"}
+
+
+@pytest.mark.parametrize(
+    "usage", [b"null", b"[]", b'{"promptTokenCount":-3,"candidatesTokenCount":"many"}', b"{}"]
+)
+async def test_usage_that_cannot_be_costs_no_answer(usage: bytes) -> None:
+    body = b'{"candidates":[{"content":{"parts":[{"text":"ok"}]}}],"usageMetadata":' + usage + b"}"
+    completion = await said(Raw(body))
+    assert (completion.text, completion.usage) == ("ok", Usage())
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "words"),
+    [
+        (Answer(None, finish_reason="PROHIBITED_CONTENT"), r"withheld the answer \(PROHIBITED_CONTENT\)"),
+        (Answer("half", finish_reason="RECITATION"), r"withheld the answer \(RECITATION\)"),
+        (Blocked("BLOCKLIST"), r"withheld the prompt \(BLOCKLIST\)"),
+    ],
+)
+async def test_what_a_filter_withheld_is_told_with_its_reason_and_what_it_took(
+    behaviour: Any, words: str
+) -> None:
+    with pytest.raises(ContentFiltered, match=words) as raised:
+        await said(behaviour)
+    assert raised.value.usage is not None
+    assert raised.value.usage.input_tokens > 0
+
+
+async def test_an_answer_that_the_host_broke_off_is_asked_for_once_more() -> None:
+    broken = Answer(None, finish_reason="MALFORMED_FUNCTION_CALL", candidate={"finishMessage": "print(x)"})
+    async with fake(broken, broken, broken) as host:
+        with pytest.raises(Unreadable, match=r"finish reason MALFORMED_FUNCTION_CALL: print\(x\)"):
+            await answer(spec(host.url), ENV, ask())
+    assert len(host.asked) == 2
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize("key", ["AIzaSyAnother-key-of-another-account-0000", ""])
+async def test_a_key_that_is_not_valid_is_no_access_though_google_calls_it_a_bad_request(key: str) -> None:
+    async with fake(keys=[KEY]) as host:
+        with pytest.raises(AccessDenied):
+            await answer(spec(host.url), {"GEMINI_API_KEY": key}, ask())
+    assert len(host.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (Fault(400, "API key expired.", details=[info("API_KEY_INVALID")]), AccessDenied),
+        (Fault(400, "User location is not supported for the API use.", "FAILED_PRECONDITION"), AccessDenied),
+        (Fault(401, "Request had invalid authentication credentials."), AccessDenied),
+        (Fault(403, "Generative Language API has not been used in project 1."), AccessDenied),
+        (Fault(404, "models/gemini-9 is not found for API version v1beta."), NotFound),
+        (Fault(400, "The input token count (2000000) exceeds the maximum."), BadRequest),
+    ],
+)
+async def test_an_error_is_what_it_means_whatever_its_status(fault: Fault, error: type[Exception]) -> None:
+    async with fake(fault) as host:
+        with pytest.raises(error, match=fault.message.partition("(")[0]):
+            await answer(spec(host.url), ENV, ask())
+    assert len(host.asked) == 1
+
+
+async def test_a_busy_host_is_given_the_time_that_it_asks_for_in_the_error() -> None:
+    waits: list[float] = []
+    per_minute = quota("GenerateRequestsPerMinutePerProjectPerModel-FreeTier")
+    busy = Fault(429, "You exceeded your current quota.", details=[per_minute, retry_in("38.8s")])
+    away = Fault(503, "The model is overloaded.", details=[retry_in("12s")])
+    async with fake(busy, away) as host, opened(spec(host.url), ENV, waits) as model:
+        assert (await model.complete(ask())).attempts == 3
+    assert 38.8 <= waits[0] < 45
+    assert 12 <= waits[1] < 15
+
+
+@pytest.mark.parametrize(
+    ("violation", "reason"),
+    [
+        (quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier"), "the quota of the day is spent"),
+        (quota("GenerateRequestsPerMinute-FreeTier", value="0"), "no quota for this model"),
+    ],
+)
+async def test_a_quota_that_waiting_does_not_help_ends_at_once(violation: Any, reason: str) -> None:
+    spent = Fault(429, "You exceeded your current quota.", details=[violation, retry_in("47s")])
+    async with fake(spent, spent) as host:
+        with pytest.raises(RateLimited, match=reason):
+            await answer(spec(host.url), ENV, ask())
+    assert len(host.asked) == 1
+
+
+async def test_details_that_cannot_be_read_leave_the_message() -> None:
+    odd = {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": "many"}
+    async with fake(*[Fault(500, "An internal error has occurred.", details=[odd])] * 8) as host:
+        with pytest.raises(ServerFault, match="An internal error has occurred"):
+            await answer(spec(host.url), ENV, ask())
+
+
+async def test_an_error_within_a_200_is_that_error() -> None:
+    spent = Raw(b'{"error": {"code": 403, "message": "no", "status": "PERMISSION_DENIED"}}')
+    async with fake(spent) as host:
+        with pytest.raises(AccessDenied, match="no"):
+            await answer(spec(host.url), ENV, ask())
+
+
+async def test_a_schema_that_is_not_taken_is_left_out_from_then_on(caplog: pytest.LogCaptureFixture) -> None:
+    refusal = Fault(400, "* GenerateContentRequest.generation_config.response_json_schema: too deep.")
+    async with fake(refusal) as host, opened(spec(host.url), ENV) as model:
+        with caplog.at_level(logging.WARNING):
+            for _ in range(2):
+                assert (await model.complete(ask(schema=LEVELS))).text == "ok"
+    assert ["generationConfig" in body for body in host.bodies] == [True, False, False]
+    assert "is asked without the schema scores from now on" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        ("Invalid JSON payload received. Unknown name \"topK\" at 'generation_config'", "top_k"),
+        ("`temperature` is deprecated for this model.", "temperature"),
+        ("The thinking budget (52428) is invalid.", "thinking_budget"),
+        ("Thinking level is not supported for this model.", "reasoning_effort"),
+        ("* GenerateContentRequest.generation_config.stop_sequences: too many.", "stop"),
+    ],
+)
+async def test_a_refusal_names_the_parameter_to_drop_by_our_name(message: str, field: str) -> None:
+    async with fake(Fault(400, message)) as host:
+        with pytest.raises(BadRequest, match=f"leave {field} out or change it"):
+            await answer(spec(host.url), ENV, ask())
+
+
+async def test_a_parameter_that_nobody_asked_for_is_left_out_where_it_is_refused() -> None:
+    async with fake(Fault(400, "temperature is deprecated for this model.")) as host:
+        request = ask({"temperature": 0.0}, droppable=("temperature",))
+        completion = await answer(spec(host.url), ENV, request)
+    assert completion.dropped == ("temperature",)
+    assert [body.get("generationConfig") for body in host.bodies] == [{"temperature": 0.0}, None]
+
+
+async def test_missing_log_probabilities_are_told_in_words_that_name_them() -> None:
+    async with fake(Fault(400, "Logprobs is not enabled for models/gemini-2.5-pro")) as host:
+        with pytest.raises(BadRequest, match="Logprobs"):
+            await answer(spec(host.url), ENV, ask(top_logprobs=5))
+
+
+# What it lists
+
+
+async def test_the_list_of_models_is_read_page_by_page_those_that_answer() -> None:
+    methods = ["generateContent", "countTokens"]
+    listed: list[dict[str, Any]] = [
+        {
+            "name": "models/gemini-2.5-flash",
+            "inputTokenLimit": 1048576,
+            "supportedGenerationMethods": methods,
+        },
+        {"name": "models/text-embedding-004", "supportedGenerationMethods": ["embedContent"]},
+        {"name": "models/gemma-3-27b-it", "inputTokenLimit": "many", "supportedGenerationMethods": methods},
+    ]
+    async with fake(keys=[KEY], listed=listed) as host:
+        http = Http()
+        endpoint = Endpoint(f"{host.url}/v1beta", Signer({"x-goog-api-key": KEY}), Limiter())
+        try:
+            found = await list_models(http, endpoint, GEMINI)
+        finally:
+            await http.aclose()
+    assert found == [ListedModel("gemini-2.5-flash", 1048576), ListedModel("gemma-3-27b-it")]
