@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from conformance.interface import Interface
+from conformance.of_anthropic import AnthropicInterface
 from conformance.of_gemini import GeminiInterface
 from conformance.of_openai import OpenAIInterface
 
 __all__ = ["NOT_ASKED_OVER_HTTP", "REGISTERED", "STILL_TO_COME"]
 
-REGISTERED: tuple[Interface, ...] = (OpenAIInterface(), GeminiInterface())
+REGISTERED: tuple[Interface, ...] = (OpenAIInterface(), AnthropicInterface(), GeminiInterface())
 
 NOT_ASKED_OVER_HTTP = frozenset({"simulated", "benchmark", "huggingface"})
 
 STILL_TO_COME = frozenset(
     {
-        "anthropic",
         "azure_ai",
         "azure_openai",
         "bedrock",

@@ -93,8 +93,10 @@ _ROWS = (
         name="anthropic",
         dialect="anthropic",
         url="https://api.anthropic.com",
+        placed="anthropic",
+        headers={"anthropic-version": "2023-06-01"},
         key_env=("ANTHROPIC_API_KEY",),
-        built=False,
+        signer="x-api-key",
     ),
     Host(
         name="gemini",

@@ -52,9 +52,9 @@ class HostedModel(Model):
         sent = request
         if self._unknown:
             sent, dropped = self._without_unknown(request)
-        body = self._dialect.encode(sent, self._spec, self._host, structured=structured)
         call = self._calls.get(request.rank) or self._call(request.rank)
         try:
+            body = self._dialect.encode(sent, self._spec, self._host, structured=structured)
             completion, latency_s, attempts = await self._http.post(self._endpoint, self._path, body, call)
         except SchemaRejected as error:
             # No host lists which of its models follow a schema; its refusal is how one learns it.

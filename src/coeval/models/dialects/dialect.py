@@ -79,7 +79,8 @@ class Dialect(Protocol):
         Raises
         ------
         BadRequest
-            it sets a parameter that the host has nothing for; the message names it.
+            it sets a parameter that the host has nothing for; the message names it. A `FieldRejected` is
+            treated as the host's own: what nobody asked for is left out.
         """
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:

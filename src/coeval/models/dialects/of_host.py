@@ -8,13 +8,16 @@ from types import MappingProxyType
 from coeval.core.entry_points import loaded
 from coeval.core.errors import UsageError
 from coeval.models.catalog import Host
+from coeval.models.dialects.anthropic import ANTHROPIC
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.google.gemini import GEMINI
 from coeval.models.dialects.openai_chat import OPENAI_CHAT
 
 __all__ = ["dialect_of"]
 
-_DIALECTS: Mapping[str, Dialect] = MappingProxyType({"openai_chat": OPENAI_CHAT, "gemini": GEMINI})
+_DIALECTS: Mapping[str, Dialect] = MappingProxyType(
+    {"anthropic": ANTHROPIC, "gemini": GEMINI, "openai_chat": OPENAI_CHAT}
+)
 
 
 def dialect_of(host: Host) -> Dialect:

@@ -59,6 +59,12 @@ def azure_ai(given: GivenAddress) -> ApiPlace:
     return ApiPlace(below, _CHAT + _api_version(shown or given.settings["api_version"]))
 
 
+def anthropic(given: GivenAddress) -> ApiPlace:
+    """Anthropic's API: its base URL has no ``/v1``, as its own clients take it; one that has serves too."""
+    address = given.url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
+    return ApiPlace(address, "/v1/messages")
+
+
 def ollama(given: GivenAddress) -> ApiPlace:
     """Ollama's address, read as Ollama reads `OLLAMA_HOST`: scheme, host, port and ``/v1`` may be missing."""
     scheme, found, rest = given.url.strip().rpartition("://")
@@ -89,6 +95,12 @@ def _api_version(version: str) -> str:
 
 
 PLACERS: Mapping[str, Placer] = MappingProxyType(
-    {"azure_openai": azure_openai, "azure_ai": azure_ai, "gemini": gemini, "ollama": ollama}
+    {
+        "anthropic": anthropic,
+        "azure_openai": azure_openai,
+        "azure_ai": azure_ai,
+        "gemini": gemini,
+        "ollama": ollama,
+    }
 )
 """How the address of a host is read, by the name that its row has for it."""

@@ -1,0 +1,209 @@
+"""Anthropic's Messages API, as Anthropic serves it and others imitate it.
+
+Written against Anthropic's reference for `POST /v1/messages` of the API version ``2023-06-01``: the later
+``2026-10-21`` takes no temperature, top_p and top_k of any model, and is the same otherwise as far as it is
+used here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from coeval.core.errors import BadRequest, ModelError
+from coeval.core.model import ModelSpec
+from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema
+from coeval.core.secrets.redaction import Redactor
+from coeval.models.catalog import Host
+from coeval.models.connections.reply_parser import HttpReply
+from coeval.models.dialects.anthropic_answer import astray, decode, explain
+from coeval.models.dialects.claude_families import ClaudeFamily, family_of
+from coeval.models.dialects.dialect import Dialect, FieldRejected
+
+__all__ = ["ANTHROPIC", "Anthropic", "encode"]
+
+_LEAST_BUDGET = 1024
+_LEAST_TOP_P_THINKING = 0.95
+
+
+class Anthropic(Dialect):
+    """Messages; see `Dialect`."""
+
+    labels_field = None
+
+    def path(self, _: ModelSpec) -> str:
+        return "/v1/messages"
+
+    def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
+        return encode(request, spec, host, structured=structured)
+
+    def decode(self, body: bytes, redactor: Redactor) -> Completion:
+        return decode(body, redactor)
+
+    def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
+        return explain(reply.status, reply.body, redactor) or astray(reply, url, redactor)
+
+
+ANTHROPIC = Anthropic()
+
+
+def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
+    """The JSON body of a request; ``structured=False`` leaves its schema out.
+
+    What the provider has besides, and then ``extra_body``, are laid over what is ours.
+
+    Raises
+    ------
+    BadRequest
+        it asks for what the API or the model's family does not take; `FieldRejected` where a parameter that
+        nobody asked for may be left out.
+    """
+    if request.top_logprobs is not None:
+        raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
+    family = family_of(spec.model)
+    body: dict[str, Any] = {"model": spec.model}
+    thinking = _thinking(request.sampling, spec.model, family)
+    body["max_tokens"] = _limit(request.sampling, family, thinking)
+    body["messages"] = _turns(request.messages, host.name)
+    system = "\n\n".join(m.content for m in request.messages if m.role == "system" and m.content.strip())
+    if system:
+        body["system"] = system
+    body |= _drawing(request, spec.model, family, thinks=thinking is not None and thinking["type"] in _THINKS)
+    _set_rest(body, request, host.name)
+    if thinking is not None:
+        body["thinking"] = thinking
+    if request.sampling.reasoning_effort is not None:
+        body["output_config"] = {"effort": request.sampling.reasoning_effort}
+    if structured and spec.structured_output and request.schema is not None:
+        _follow(body, request.schema, family)
+    body.update(request.sampling.rest)
+    body.update(spec.extra_body)
+    return msgspec.json.encode(body)
+
+
+_THINKS = ("enabled", "adaptive")
+
+
+def _turns(messages: Sequence[Message], host: str) -> list[Message]:
+    """The conversation without its system prompts, as the API takes it: it refuses a turn without text, and
+    blanks at the end of an answer that the model is to go on with. Turns of one role in a row it joins."""
+    turns = []
+    for message in messages:
+        if message.role == "system":
+            continue
+        if message.content.strip():
+            turns.append(message)
+        elif message.role == "user":
+            raise BadRequest(f"{host} takes no empty message, and one of the user's is; leave it out")
+    if not turns:
+        raise BadRequest(f"{host} wants a message beside the system prompt, and there is none")
+    last = turns[-1]
+    if last.role == "assistant":
+        turns[-1] = Message("assistant", last.content.rstrip())
+    return turns
+
+
+def _thinking(sampling: SamplingParameters, model: str, family: ClaudeFamily) -> dict[str, Any] | None:
+    """What says how the model thinks: none where its own default holds."""
+    budget = sampling.thinking_budget
+    if sampling.reasoning_effort is not None and not family.effort:
+        other = "set thinking_budget instead" if family.budgets else "leave it out"
+        raise BadRequest(f"{model} takes no reasoning_effort; {other}")
+    if budget is None:
+        if sampling.reasoning_effort is None or not family.adapts:
+            return None
+        return {"type": "adaptive", "display": "summarized"} if family.hides else {"type": "adaptive"}
+    if budget == 0:
+        if family.off is None:
+            raise BadRequest(
+                f"{model} cannot but think, so that it takes no thinking_budget of 0; leave it out"
+            )
+        return {"type": family.off}
+    if not family.budgets:
+        other = "set reasoning_effort instead" if family.effort else "leave it out"
+        raise BadRequest(f"{model} takes no thinking_budget; {other}")
+    if budget < _LEAST_BUDGET:
+        raise BadRequest(f"thinking_budget is {budget}, and {model} takes {_LEAST_BUDGET} or more, or 0")
+    return {"type": "enabled", "budget_tokens": budget}
+
+
+def _limit(sampling: SamplingParameters, family: ClaudeFamily, thinking: dict[str, Any] | None) -> int:
+    """The most tokens of an answer, its thinking included."""
+    budget = (thinking or {}).get("budget_tokens", 0)
+    if sampling.max_tokens is None:
+        return family.max_tokens + int(budget)
+    if budget >= sampling.max_tokens:
+        raise BadRequest(
+            f"thinking_budget ({budget}) has to be less than max_tokens ({sampling.max_tokens}), which holds "
+            "thinking and answer; raise max_tokens"
+        )
+    return sampling.max_tokens
+
+
+def _drawing(request: Request, model: str, family: ClaudeFamily, *, thinks: bool) -> dict[str, float]:
+    """Temperature, top_p and top_k, as far as the model takes them together."""
+    sampling = request.sampling
+    named = (("temperature", sampling.temperature), ("top_p", sampling.top_p), ("top_k", sampling.top_k))
+    drawing = {name: value for name, value in named if value is not None}
+    if not drawing:
+        return drawing
+    if thinks or family.drawing == "none":
+        drawing = {name: value for name, value in drawing.items() if not _is_default(name, value)}
+    for name, value in drawing.items():
+        if family.drawing == "none":
+            raise _rejected(name, f"{model} takes no {name}; leave it out")
+        if thinks and not (name == "top_p" and value >= _LEAST_TOP_P_THINKING):
+            raise _rejected(name, f"{model} takes no {name} of {value} while it thinks; leave it out")
+    if family.drawing == "one of them" and {"temperature", "top_p"} <= drawing.keys():
+        spare = next((name for name in request.droppable if name in ("temperature", "top_p")), "top_p")
+        raise _rejected(spare, f"{model} takes temperature or top_p, not both; leave {spare} out")
+    return drawing
+
+
+def _set_rest(body: dict[str, Any], request: Request, host: str) -> None:
+    """Put in where to stop, and refuse a seed."""
+    sampling = request.sampling
+    if (sampling.seed if request.seed is None else request.seed) is not None:
+        raise _rejected("seed", f"{host} takes no seed; leave it out")
+    if sampling.stop is not None:
+        if any(not text.strip() for text in sampling.stop):
+            raise BadRequest(f"{host} takes no stop of blanks alone; leave it out of stop")
+        body["stop_sequences"] = sampling.stop
+
+
+def _is_default(name: str, value: float) -> bool:
+    """Whether a parameter says what holds anyway, so that it need not be sent."""
+    return name != "top_k" and value == 1
+
+
+def _rejected(field: str, message: str) -> FieldRejected:
+    rejected = FieldRejected(message)
+    rejected.field = field
+    return rejected
+
+
+def _follow(body: dict[str, Any], schema: Schema, family: ClaudeFamily) -> None:
+    """Have the answer follow a schema: by itself, or as the arguments of a tool that has to be called."""
+    encoded = msgspec.json.encode(schema.body)
+    if family.schemas:
+        body["output_config"] = {**body.get("output_config", {}), "format": _format(encoded)}
+    elif "thinking" not in body and schema.body.get("type") == "object":  # who thinks is not forced
+        body["tools"] = [_tool(schema.name, encoded)]
+        body["tool_choice"] = {"type": "tool", "name": schema.name, "disable_parallel_tool_use": True}
+
+
+@lru_cache(maxsize=256)
+def _format(schema: bytes) -> msgspec.Raw:
+    """Encoded once, as a run asks for few schemas many times."""
+    return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "schema": msgspec.Raw(schema)}))
+
+
+@lru_cache(maxsize=256)
+def _tool(name: str, schema: bytes) -> msgspec.Raw:
+    said = "Give the answer, in the form that is asked for."
+    return msgspec.Raw(
+        msgspec.json.encode({"name": name, "description": said, "input_schema": msgspec.Raw(schema)})
+    )

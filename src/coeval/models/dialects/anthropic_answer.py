@@ -1,0 +1,248 @@
+"""What comes back from Anthropic's Messages API: an answer, or the error in its place."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from coeval.core import foreign
+from coeval.core.errors import (
+    AccessDenied,
+    ContentFiltered,
+    Misshapen,
+    ModelError,
+    NotFound,
+    RateLimited,
+    Undecodable,
+)
+from coeval.core.records import Completion, Usage
+from coeval.core.secrets.redaction import Redactor
+from coeval.core.text import split_reasoning
+from coeval.models.connections.reply_parser import HttpReply
+from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
+from coeval.models.dialects.token_counts import count, count_if_told
+from coeval.models.discreet import without_secrets
+from coeval.models.transport.faults import excerpt, from_status, said
+
+__all__ = ["astray", "decode", "explain"]
+
+_LONGEST_MESSAGE = 500
+_REDACTED_THINKING = "[a part of the reasoning is withheld by the provider]"
+
+_FINISH = {
+    None: "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+}
+"""Ours for the API's stop reasons; the rest stays as it came."""
+_CUT = ("length", "pause_turn")
+
+_STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""The statuses that the API documents for its types of errors: for those that stand in a 200."""
+
+_SPENT = re.compile(r"credit balance|usage limit|spend(?:ing)?[ _]limit|billing|purchase credits")
+_FILTERED = re.compile(r"content filter|filtering policy")
+_FORMAT = re.compile(r"output_config\.format|output_format|json_schema|schema|structured output|tool_choice")
+_UNTAKEN = re.compile(
+    r"deprecated|extra inputs|cannot both|unexpected|unsupported|may only be|must be unset|"
+    r"not (?:permitted|allowed|supported|available)"
+)
+_MAY_GO = ("top_k", "top_p", "temperature")
+"""In this order: where two cannot be set together, temperature says more."""
+
+
+class _AnthropicBlock(msgspec.Struct):
+    """A piece of content, of any type; what is not known here has none of these fields."""
+
+    type: str
+    text: str = ""
+    thinking: str = ""
+    input: msgspec.Raw = msgspec.Raw()
+
+
+class _AnthropicStopDetails(msgspec.Struct):
+    category: str | None = None
+    explanation: str | None = None
+
+
+class _AnthropicOutputDetails(msgspec.Struct):
+    thinking_tokens: msgspec.Raw = msgspec.Raw()
+
+
+class _AnthropicUsage(msgspec.Struct):
+    """Read apart from the answer, since no answer is lost for its sake."""
+
+    input_tokens: msgspec.Raw = msgspec.Raw()
+    output_tokens: msgspec.Raw = msgspec.Raw()
+    cache_read_input_tokens: msgspec.Raw = msgspec.Raw()
+    cache_creation_input_tokens: msgspec.Raw = msgspec.Raw()
+    output_tokens_details: _AnthropicOutputDetails | None = None
+
+
+class _AnthropicAnswer(msgspec.Struct):
+    content: list[_AnthropicBlock] | None = None
+    stop_reason: str | None = None
+    stop_details: _AnthropicStopDetails | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+    error: Any = None
+
+
+_read_answer = foreign.decoder(_AnthropicAnswer)
+_read_usage = foreign.decoder(_AnthropicUsage)
+
+
+def decode(body: bytes, redactor: Redactor) -> Completion:
+    """The answer in a 200, without credentials; time and attempts are not known here.
+
+    ``tool_calls`` is how an answer ends that a forced tool was handed: its text are the arguments.
+
+    Raises
+    ------
+    ModelError
+        the body holds an error, or the host's classifiers withheld the answer.
+    Undecodable
+        it is no message.
+    """
+    answer = _read_answer(body)
+    if answer.error:
+        raise _inner_error(body, redactor)
+    if answer.content is None:
+        raise Misshapen("no content")
+    usage = _booked(bytes(answer.usage))
+    if answer.stop_reason == "refusal":
+        raise ContentFiltered(_withheld(answer.stop_details, redactor), usage=usage)
+    finish = _FINISH.get(answer.stop_reason) or answer.stop_reason or "stop"
+    text = "".join(block.text for block in answer.content if block.type == "text")
+    if not text:
+        calls = (bytes(block.input) for block in answer.content if block.type == "tool_use")
+        text = "\n".join(call.decode(errors="replace") for call in calls)
+    reasoning, unclosed = _reasoning(answer.content), False
+    if reasoning is None:
+        text, reasoning, unclosed = split_reasoning(text)
+    completion = Completion(
+        text=text,
+        usage=usage,
+        finish_reason=finish,
+        reasoning=reasoning,
+        truncated=unclosed or finish in _CUT,
+    )
+    return without_secrets(completion, redactor)
+
+
+def _reasoning(content: list[_AnthropicBlock]) -> str | None:
+    """All thinking in a row; None where there is none, or none that is told."""
+    parts = [
+        block.thinking if block.type == "thinking" else _REDACTED_THINKING
+        for block in content
+        if block.type in ("thinking", "redacted_thinking")
+    ]
+    return "\n".join(part for part in parts if part) or None
+
+
+def _withheld(details: _AnthropicStopDetails | None, redactor: Redactor) -> str:
+    told = [part for part in (details.category, details.explanation) if part] if details is not None else []
+    why = f" ({': '.join(told)})" if told else ""
+    return excerpt(f"the host's classifiers withheld the answer{why}", redactor, _LONGEST_MESSAGE)
+
+
+def _booked(told: bytes) -> Usage:
+    """The token counts of an answer. The API tells the parts of the prompt apart that its cache has to do
+    with; ours are of the whole prompt."""
+    try:
+        usage = _read_usage(told)
+    except Undecodable:
+        return Usage()
+    read = count_if_told(usage.cache_read_input_tokens)
+    written = count_if_told(usage.cache_creation_input_tokens)
+    details = usage.output_tokens_details
+    return Usage(
+        count(usage.input_tokens) + (read or 0) + (written or 0),
+        count(usage.output_tokens),
+        cached_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=msgspec.UNSET if details is None else count_if_told(details.thinking_tokens),
+    )
+
+
+class _AnthropicDetails(msgspec.Struct):
+    error_code: Any = None
+
+
+class _AnthropicProblem(msgspec.Struct):
+    """The parts of an error that decide what it is."""
+
+    type: Any = None
+    message: Any = None
+    details: _AnthropicDetails | None = None
+
+
+class _AnthropicTrouble(msgspec.Struct):
+    error: _AnthropicProblem | None = None
+
+
+def _inner_error(body: bytes, redactor: Redactor) -> ModelError:
+    """The error of a 200 that holds one: by its type."""
+    kind = _problem(body).type
+    status = _STATUS.get(kind, 502) if isinstance(kind, str) else 502
+    return explain(status, body, redactor) or from_status(status, body, "the host, behind a 200,", redactor)
+
+
+def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
+    """What an error body says beyond its status; None where the status says it all.
+
+    Recognised are spent accounts (which waiting does not help), content filters, a schema that is not taken,
+    and a sampling parameter that the model does not take.
+    """
+    problem = _problem(body)
+    told = problem.message if isinstance(problem.message, str) else body
+    message = excerpt(told, redactor, _LONGEST_MESSAGE)
+    about = message.lower()
+    code = problem.details.error_code if problem.details is not None else None
+    if _SPENT.search(about) or (isinstance(code, str) and _SPENT.search(code)):
+        if status == 429:
+            return RateLimited(message, status=status, retry_advised=False)
+        if status == 400:
+            return AccessDenied(message, status=status)
+    if status not in (400, 422):
+        return None
+    if _FILTERED.search(about):
+        return ContentFiltered(message, status=status)
+    if _UNTAKEN.search(about):
+        field = next((name for name in _MAY_GO if name in about), None)
+        if field is not None:
+            rejected = FieldRejected(message, status=status)
+            rejected.field = field
+            return rejected
+    return SchemaRejected(message, status=status) if _FORMAT.search(about) else None
+
+
+def astray(reply: HttpReply, base_url: str, redactor: Redactor) -> NotFound | None:
+    """For a 404 that is none of the API's own: the same, with how its address is made."""
+    if reply.status != 404 or _problem(reply.body).type is not None:
+        return None
+    hint = f"this is no address of Anthropic's API, which has /v1/messages below {base_url}: correct base_url"
+    words = said(reply.body, redactor)
+    return NotFound(f"{words}; {hint}" if words else hint, status=404)
+
+
+def _problem(body: bytes) -> _AnthropicProblem:
+    try:
+        return foreign.decode(body, _AnthropicTrouble).error or _AnthropicProblem()
+    except Undecodable:
+        return _AnthropicProblem()

@@ -1,0 +1,257 @@
+"""A host that speaks Anthropic's Messages API: strict about requests, and faulty on demand.
+
+It keeps prompts as Anthropic's cache does, for what a request marks: up to the mark, from the answer on that
+wrote it. A token is four characters of text here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, assert_never
+
+import msgspec
+from aiohttp import web
+
+from fakes.anthropic_request import VERSIONS, misfit_of, passages
+from fakes.openai_chat import Asked, Broken, Raw
+
+__all__ = ["AnthropicServer", "Error", "Spoken", "anthropic_fake"]
+
+CHARS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A good answer. ``usage`` is laid over the token counts, ``body`` over the whole."""
+
+    text: str = "ok"
+    stop_reason: str = "end_turn"
+    thinking: tuple[str, ...] = ()
+    redacted: bool = False
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    body: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Error:
+    """An error in Anthropic's shape."""
+
+    status: int
+    message: str = "something went wrong"
+    kind: str | None = None
+    code: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Behaviour: TypeAlias = Spoken | Error | Raw | Broken
+
+_KINDS = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+@dataclass
+class AnthropicServer:
+    """A running fake; ``asked`` holds every request for an answer in order of arrival, refused ones too."""
+
+    script: deque[Behaviour]
+    keys: frozenset[str] | None
+    models: tuple[str, ...] | None
+    always: Behaviour = field(default_factory=Spoken)
+    url: str = ""
+    asked: list[Asked] = field(default_factory=list)
+    pages: list[str] = field(default_factory=list)
+    _kept: set[str] = field(default_factory=set)
+    _released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def release(self) -> None:
+        """Let every request that hangs go on to a good answer."""
+        self._released.set()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        content = await request.read()
+        try:
+            body = msgspec.json.decode(content, type=dict[str, Any])
+        except msgspec.DecodeError:
+            return _error(Error(400, "The request body is not valid JSON."))
+        self.asked.append(Asked(request.headers, body, request.path))
+        refusal = self._refusal(request, body)
+        if refusal is not None:
+            return _error(refusal)
+        behaviour = self.script.popleft() if self.script else self.always
+        match behaviour:
+            case Spoken():
+                return await self._speak(body, behaviour)
+            case Error():
+                return _error(behaviour)
+            case Raw():
+                return web.Response(
+                    body=behaviour.body, status=behaviour.status, content_type=behaviour.content_type
+                )
+            case Broken.RESET:
+                return _cut(request)
+            case Broken.TORN:
+                torn = web.StreamResponse(headers={"Content-Length": "1000"})
+                await torn.prepare(request)
+                await torn.write(b'{"content": [')
+                _cut(request)
+                return torn
+            case Broken.HANG:
+                await self._released.wait()
+                return await self._speak(body, Spoken())
+            case _:
+                assert_never(behaviour)
+
+    async def list_models(self, request: web.Request) -> web.Response:
+        """Two models a page, or as many as are asked for: the real default is 20."""
+        if (refusal := self._denial(request)) is not None:
+            return _error(refusal)
+        self.pages.append(request.path_qs)
+        known = list(self.models or ())
+        limit, after = int(request.query.get("limit", "20")), request.query.get("after_id")
+        if not 1 <= limit <= 1000 or set(request.query) - {"limit", "after_id", "before_id", "lifecycle"}:
+            return _error(Error(400, "limit: Input should be less than or equal to 1000"))
+        start = known.index(after) + 1 if after is not None else 0
+        shown = known[start : start + min(limit, 2)]
+        data = [
+            {
+                "type": "model",
+                "id": model,
+                "display_name": model.title(),
+                "created_at": "2026-01-01T00:00:00Z",
+                "lifecycle": "active",
+                "max_input_tokens": 200_000,
+                "max_tokens": 64_000,
+            }
+            for model in shown
+        ]
+        first, last = (shown[0], shown[-1]) if shown else (None, None)
+        more = start + len(shown) < len(known)
+        return web.json_response({"data": data, "has_more": more, "first_id": first, "last_id": last})
+
+    def _refusal(self, request: web.Request, body: dict[str, Any]) -> Error | None:
+        """Why this request is not answered: its key, its version, its fields, its model."""
+        if (denial := self._denial(request)) is not None:
+            return denial
+        misfit = misfit_of(body, request.headers["anthropic-version"])
+        if misfit is not None:
+            return Error(400, misfit)
+        if self.models is not None and body["model"] not in self.models:
+            return Error(404, f"model: {body['model']}")
+        return None
+
+    def _denial(self, request: web.Request) -> Error | None:
+        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        key = request.headers.get("x-api-key", bearer)
+        if self.keys is not None and key not in self.keys:
+            return Error(401, f"invalid x-api-key {key}")
+        version = request.headers.get("anthropic-version")
+        if version is None:
+            return Error(400, "anthropic-version: header is required")
+        if version not in VERSIONS:
+            return Error(400, f'anthropic-version: "{version}" is not a valid version')
+        return None
+
+    async def _speak(self, body: dict[str, Any], spoken: Spoken) -> web.Response:
+        marked, whole = "", ""
+        for text, mark in passages(body):
+            whole += text
+            marked = whole if mark else marked
+        known = max((len(kept) for kept in self._kept if marked.startswith(kept)), default=0)
+        await asyncio.sleep(spoken.delay_s)
+        if marked:
+            self._kept.add(marked)
+        usage = {
+            "input_tokens": (len(whole) - len(marked)) // CHARS_PER_TOKEN,
+            "cache_creation_input_tokens": (len(marked) - known) // CHARS_PER_TOKEN,
+            "cache_read_input_tokens": known // CHARS_PER_TOKEN,
+            "output_tokens": len(spoken.text) // CHARS_PER_TOKEN + 1,
+            "service_tier": "standard",
+        }
+        message = {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": body["model"],
+            "content": list(_content(body, spoken)),
+            "stop_reason": spoken.stop_reason,
+            "stop_sequence": None,
+            "usage": {**usage, **spoken.usage},
+            **spoken.body,
+        }
+        if body.get("tool_choice", {}).get("type") == "tool" and spoken.stop_reason == "end_turn":
+            message["stop_reason"] = "tool_use"
+        return web.json_response(message, headers=spoken.headers)
+
+
+def _content(body: dict[str, Any], spoken: Spoken) -> Iterable[dict[str, Any]]:
+    for thought in spoken.thinking:
+        yield {"type": "thinking", "thinking": thought, "signature": "c2lnbmVk"}
+    if spoken.redacted:
+        yield {"type": "redacted_thinking", "data": "b3BhcXVl"}
+    choice = body.get("tool_choice", {})
+    if choice.get("type") == "tool":
+        arguments = msgspec.json.decode(spoken.text)
+        yield {"type": "tool_use", "id": "toolu_1", "name": choice["name"], "input": arguments}
+    elif spoken.text:
+        yield {"type": "text", "text": spoken.text}
+
+
+def _error(error: Error) -> web.Response:
+    usual = "api_error" if error.status >= 500 else "invalid_request_error"
+    problem: dict[str, Any] = {
+        "type": error.kind or _KINDS.get(error.status, usual),
+        "message": error.message,
+    }
+    if error.code is not None:
+        problem["details"] = {"error_code": error.code}
+    whole = {"type": "error", "error": problem, "request_id": "req_1"}
+    return web.json_response(whole, status=error.status, headers=error.headers)
+
+
+def _cut(request: web.Request) -> web.Response:
+    assert isinstance(request.transport, asyncio.Transport)
+    request.transport.abort()
+    return web.Response()
+
+
+@asynccontextmanager
+async def anthropic_fake(
+    *script: Behaviour,
+    keys: Iterable[str] | None = None,
+    models: Iterable[str] | None = None,
+    always: Behaviour | None = None,
+) -> AsyncIterator[AnthropicServer]:
+    """Serve on loopback; ``keys`` and ``models`` are those that are known (None: any). What is asked beyond
+    the script is answered ``always`` so."""
+    server = AnthropicServer(
+        script=deque(script),
+        keys=None if keys is None else frozenset(keys),
+        models=None if models is None else tuple(models),
+        always=always or Spoken(),
+    )
+    app = web.Application(client_max_size=1 << 25)
+    app.router.add_post("/v1/messages", server.answer)
+    app.router.add_get("/v1/models", server.list_models)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield server
+    finally:
+        server.release()
+        await runner.cleanup()
