@@ -1,93 +1,60 @@
-"""The pricing file, and the host that `interface: auto` stands for: the cheapest one with a credential.
-
-`Config/provider_pricing.yaml` of the working directory goes before the packaged file, section by
-section: a file that only overrides prices keeps the packaged routes.
-"""
+"""The host that `interface: auto` stands for: the cheapest one with a credential."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-import msgspec
-from ruamel.yaml.error import YAMLError
+from coeval.core.errors import UsageError
+from coeval.pricing.pricing_file import LOCAL_FILE, PricingFile, Route
+from coeval.pricing.tariff import Tariff
 
-from coeval.core.errors import Misshapen, UsageError
-from coeval.core.foreign import convert
-from coeval.core.plain_file import file_bytes
-from coeval.core.yaml_text import yaml_reader
+__all__ = ["Choice", "choose_route"]
 
-__all__ = ["PricingFile", "Route", "read_pricing", "resolve_auto"]
-
-LOCAL_FILE = Path("Config") / "provider_pricing.yaml"
-PACKAGED_FILE = Path(__file__).with_name("provider_pricing.yaml")
+INPUT_PER_OUTPUT = 3
+"""Tokens of input to one of output in the price that routes are held against each other by: prompts of tasks
+and judges are longer than what is answered."""
 
 
-class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A host that serves a model, and what the host calls it."""
+class Choice(NamedTuple):
+    """A route that was chosen; ``tariff`` is None where no price is known of it. ``others`` are the routes that
+    could have been, each with its price; ``keyless`` the hosts that there is no credential for."""
 
-    interface: str
-    model: str
+    route: Route
+    tariff: Tariff | None
+    others: tuple[tuple[Route, Tariff | None], ...]
+    keyless: tuple[str, ...]
 
-
-class PricingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``auto_routing``: model id → routes, cheapest first. ``batch_multipliers``: interface → share
-    of the live price. ``overrides``: model id → its own prices."""
-
-    auto_routing: dict[str, tuple[Route, ...]] = {}
-    batch_multipliers: dict[str, float] = {}
-    overrides: dict[str, dict[str, Any]] = {}
-
-
-def read_pricing(folder: Path = Path()) -> PricingFile:
-    """The pricing file for a working directory.
-
-    Raises
-    ------
-    UsageError
-        the directory's file cannot be used; the message says where and why.
-    """
-    local = folder / LOCAL_FILE
-    sections = _sections(PACKAGED_FILE)
-    if not local.exists():
-        return _converted(sections, PACKAGED_FILE)
-    return _converted(sections | _sections(local), local)
+    def __str__(self) -> str:
+        """``groq, as llama-3.1-8b-instant ($0.05 in, $0.08 out per million tokens; openrouter: …)``"""
+        told = [shown_rates(self.tariff)]
+        told += [f"{route.interface}: {shown_rates(tariff)}" for route, tariff in self.others]
+        if self.keyless:
+            told.append(f"no credential for {', '.join(self.keyless)}")
+        return f"{self.route.interface}, as {self.route.model} ({'; '.join(told)})"
 
 
-def _sections(path: Path) -> dict[str, Any]:
-    try:
-        data = yaml_reader().load(file_bytes(path).decode("utf-8-sig"))
-    except (YAMLError, ValueError, RecursionError, OSError) as error:
-        raise UsageError(
-            f"{path} cannot be read: {' '.join(str(error).split())}; correct or remove it"
-        ) from error
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise UsageError(f"{path} is not a mapping; it holds auto_routing, batch_multipliers and overrides")
-    return {key: value for key, value in data.items() if value is not None}
+def shown_rates(tariff: Tariff | None) -> str:
+    """The rates of input and output in words."""
+    if tariff is None:
+        return "price unknown"
+    rates = tariff.rates
+    return f"${rates.input_usd_per_mtok:g} in, ${rates.output_usd_per_mtok:g} out per million tokens"
 
 
-def _converted(sections: dict[str, Any], path: Path) -> PricingFile:
-    try:
-        return convert(sections, PricingFile)
-    except Misshapen as error:
-        raise UsageError(
-            f"{path} is not as it should be: {error}; see {PACKAGED_FILE.name} of the package"
-        ) from error
-
-
-def resolve_auto(
+def choose_route(
     model_id: str,
     has_credential: Callable[[str], bool],
     table: PricingFile,
+    tariff_of: Callable[[Route], Tariff | None],
     key_variables: Mapping[str, str] | None = None,
-) -> Route:
+) -> Choice:
     """The cheapest route to a model among the hosts that there is a credential for.
 
-    ``key_variables`` names, by interface, what to set to get one; it is used in messages only.
+    Ties go to the route that stands first in the file. So do routes without a known price, after all others:
+    nobody could say that they are cheap. ``key_variables`` names, by interface, what to set to get a
+    credential; it is used in messages only.
 
     Raises
     ------
@@ -95,18 +62,24 @@ def resolve_auto(
         no route is known, or no host of it has a credential.
     """
     routes = _routes(model_id, table.auto_routing)
-    for route in routes:
-        if has_credential(route.interface):
-            return route
-    named = key_variables or {}
-    hosts = [
-        f"{interface} ({named[interface]})" if interface in named else interface
-        for interface in dict.fromkeys(route.interface for route in routes)
-    ]
-    raise UsageError(
-        f"no credential for any host of '{model_id}'; set a key of one of: {', '.join(hosts)}, "
-        "in keys.yaml or in the environment"
-    )
+    open_to_us = [route for route in routes if has_credential(route.interface)]
+    keyless = tuple(dict.fromkeys(route.interface for route in routes if route not in open_to_us))
+    if not open_to_us:
+        named = key_variables or {}
+        hosts = [f"{each} ({named[each]})" if each in named else each for each in keyless]
+        raise UsageError(
+            f"no credential for any host of '{model_id}'; set a key of one of: {', '.join(hosts)}, "
+            "in keys.yaml or in the environment"
+        )
+    priced = [(route, tariff_of(route)) for route in open_to_us]
+    (route, tariff), *others = sorted(priced, key=lambda each: _blended(each[1]))
+    return Choice(route, tariff, tuple(others), keyless)
+
+
+def _blended(tariff: Tariff | None) -> float:
+    if tariff is None:
+        return float("inf")
+    return INPUT_PER_OUTPUT * tariff.rates.input_usd_per_mtok + tariff.rates.output_usd_per_mtok
 
 
 def _routes(model_id: str, known: Mapping[str, tuple[Route, ...]]) -> tuple[Route, ...]:

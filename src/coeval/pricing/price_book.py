@@ -1,0 +1,150 @@
+"""Whose word on a price counts: the user's, then that a model is one's own, then the library's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from functools import cached_property
+from ipaddress import ip_address
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from coeval.core.errors import UsageError
+from coeval.pricing.library import context_window, library_tariff, provider_at
+from coeval.pricing.pricing_file import LOCAL_FILE, CacheMultipliers, OwnPrice, PricingFile, read_pricing
+from coeval.pricing.tariff import FREE, Rates, Tariff
+
+__all__ = ["OFFERS_OF_ROUTER", "Offer", "PriceBook"]
+
+RatesT = TypeVar("RatesT", bound=Rates)
+
+OFFERS_OF_ROUTER = "huggingface_"
+"""Hugging Face's router sends a request on to the provider that stands behind the last colon of the model id;
+the library has each of these as a provider of its own. Without one the router chooses, and nobody knows the price."""
+
+
+_OF_ONES_OWN = Tariff(rates=FREE, source="local models are free")
+
+
+class Offer(NamedTuple):
+    """A model where it is offered.
+
+    ``provider`` is the library's id of the interface's host, empty where the library has none. ``local``: the
+    interface is for servers that its user runs. ``context`` is what of a request the price depends on.
+    """
+
+    interface: str
+    model: str
+    base_url: str | None = None
+    provider: str = ""
+    local: bool = False
+    context: Mapping[str, str] = MappingProxyType({})
+
+
+class PriceBook:
+    """The prices for a working directory. Files and library are read when they are first needed.
+
+    Raises
+    ------
+    UsageError
+        the directory's pricing file cannot be used; so do the methods.
+    """
+
+    def __init__(self, folder: Path = Path()) -> None:
+        self._folder = folder
+        self._has_own_file = (folder / LOCAL_FILE).exists()
+
+    @cached_property
+    def table(self) -> PricingFile:
+        return read_pricing(self._folder)
+
+    @cached_property
+    def _own(self) -> Mapping[tuple[str | None, str], OwnPrice]:
+        return self.table.own_prices()
+
+    def tariff(self, offer: Offer) -> Tariff | None:
+        """What a model costs where it is asked; None where nobody knows.
+
+        An interface stands for whose product is asked, and a base URL for the way there: so a gateway's models
+        have the prices of their interface. A base URL of another provider that the library knows has its prices.
+        """
+        free = offer.local and (offer.base_url is None or is_own_address(offer.base_url))
+        if free and not self._has_own_file:
+            return _OF_ONES_OWN  # without reading the packaged file, which has no price of such
+        own = self._own.get((offer.interface.lower(), offer.model.lower()))
+        own = own or self._own.get((None, offer.model.lower()))
+        if own is not None:
+            return self._with_cache(Tariff(rates=_rates(own), tiers=own.tiers, source=str(LOCAL_FILE)), offer)
+        if free:
+            return _OF_ONES_OWN
+        place = _place(offer)
+        return None if place is None else library_tariff(*place, context=offer.context)
+
+    def context_window(self, offer: Offer) -> int | None:
+        """How many tokens the model takes in, where the library knows."""
+        place = _place(offer)
+        return None if place is None else context_window(*place)
+
+    def refuse_strangers(self, interfaces: Collection[str]) -> None:
+        """
+        Raises
+        ------
+        UsageError
+            the directory's file has a price for an interface that is none of these.
+        """
+        for interface, model in self._own if self._has_own_file else ():
+            if interface is not None and interface not in interfaces:
+                near = get_close_matches(interface, interfaces, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(interfaces))}"
+                raise UsageError(
+                    f"{self._folder / LOCAL_FILE}: overrides.{interface} has a price for {model}, but there is no "
+                    f"interface {interface}; {hint}"
+                )
+
+    def _with_cache(self, tariff: Tariff, offer: Offer) -> Tariff:
+        """With the interface's multipliers where the price says nothing of the cache."""
+        shares = self.table.cache_multipliers.get(offer.interface, CacheMultipliers())
+        return msgspec.structs.replace(
+            tariff,
+            rates=_shared(tariff.rates, shares),
+            tiers=tuple(_shared(tier, shares) for tier in tariff.tiers),
+        )
+
+
+def _rates(own: OwnPrice) -> Rates:
+    return Rates(**{name: getattr(own, name) for name in Rates.__struct_fields__})
+
+
+def _shared(rates: RatesT, shares: CacheMultipliers) -> RatesT:
+    changes = {}
+    if rates.cached_usd_per_mtok is None and shares.read is not None:
+        changes["cached_usd_per_mtok"] = rates.input_usd_per_mtok * shares.read
+    if rates.cache_write_usd_per_mtok is None and shares.write is not None:
+        changes["cache_write_usd_per_mtok"] = rates.input_usd_per_mtok * shares.write
+    return msgspec.structs.replace(rates, **changes)
+
+
+def _place(offer: Offer) -> tuple[str, str] | None:
+    """Under which provider and id the library may have an offer."""
+    model = offer.model
+    provider = provider_at(offer.base_url) if offer.base_url is not None else None
+    provider = provider or ("" if offer.local else offer.provider)
+    if provider == OFFERS_OF_ROUTER:
+        model, colon, named = model.rpartition(":")
+        return (f"{OFFERS_OF_ROUTER}{named}", model) if colon else None
+    return (provider, model) if provider else None
+
+
+def is_own_address(url: str) -> bool:
+    """Whether a URL is of this machine or a private network, as far as its host name tells: an address of one,
+    or a name without a domain."""
+    host = urlsplit(url).hostname or ""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return "." not in host or host.endswith((".local", ".localhost", ".internal", ".lan"))
+    return address.is_loopback or address.is_private or address.is_link_local

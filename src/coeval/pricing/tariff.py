@@ -1,0 +1,137 @@
+"""What the tokens of a model cost, and the price of an answer made of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from coeval.core.records import Usage
+
+__all__ = ["FREE", "Price", "Rates", "Tariff", "Tier", "pricer"]
+
+Price: TypeAlias = Callable[[Usage], float | None]
+"""US dollars for the tokens of an answer; None where its tokens were not told."""
+
+Usd: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """US dollars per million tokens, and for each request whatever its size.
+
+    ``cached_usd_per_mtok`` is for tokens of the prompt that were read from the provider's cache, and
+    ``cache_write_usd_per_mtok`` for those written to it: None is as any other input. Likewise
+    ``reasoning_usd_per_mtok`` and output.
+    """
+
+    input_usd_per_mtok: Usd
+    output_usd_per_mtok: Usd
+    cached_usd_per_mtok: Usd | None = None
+    cache_write_usd_per_mtok: Usd | None = None
+    reasoning_usd_per_mtok: Usd | None = None
+    usd_per_request: Usd = 0.0
+
+
+class Tier(Rates, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Rates of all tokens of a request, its output too, whose prompt has more than ``above`` tokens."""
+
+    above: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Tariff(msgspec.Struct, frozen=True, kw_only=True):
+    """Rates, and ``source``: in a few words, whose they are.
+
+    ``tiers`` rise. Rates that hold ``until`` a moment only are followed by ``renewed``: the tariff of a moment.
+    """
+
+    rates: Rates
+    source: str
+    tiers: tuple[Tier, ...] = ()
+    until: datetime | None = None
+    renewed: Callable[[datetime], Tariff] | None = None
+
+
+FREE = Rates(input_usd_per_mtok=0.0, output_usd_per_mtok=0.0)
+
+
+def pricer(tariff: Tariff, clock: Callable[[], float] = time.time) -> Price:
+    """What an answer costs: worked out once for a model, so that each answer takes a few multiplications.
+
+    ``clock`` gives seconds since 1970. Of an answer without any input its host has told nothing: there is no
+    prompt without a token.
+    """
+    if tariff.until is not None and tariff.renewed is not None:
+        return _changing(tariff, clock)
+    if tariff.rates == FREE and not tariff.tiers:
+        return _nothing
+    return _tiered(tariff) if tariff.tiers else _flat(tariff.rates)
+
+
+def _nothing(_: Usage) -> float:
+    return 0.0
+
+
+def _flat(rates: Rates) -> Price:
+    read, write, thought = rates.cached_usd_per_mtok, rates.cache_write_usd_per_mtok, rates.reasoning_usd_per_mtok
+    of_request = rates.usd_per_request
+    of_input, of_output = rates.input_usd_per_mtok / 1e6, rates.output_usd_per_mtok / 1e6
+    of_read = of_input if read is None else read / 1e6
+    of_write = of_input if write is None else write / 1e6
+    of_thought = of_output if thought is None else thought / 1e6
+
+    def price(usage: Usage) -> float | None:
+        plain, made = usage.input_tokens, usage.output_tokens
+        if not plain:
+            return None
+        usd = of_request
+        # Parts are never taken for more than the whole, whatever the host counts.
+        if cached := usage.cached_tokens:
+            cached = min(cached, plain)
+            plain -= cached
+            usd += cached * of_read
+        if written := usage.cache_write_tokens:
+            written = min(written, plain)
+            plain -= written
+            usd += written * of_write
+        if reasoned := usage.reasoning_tokens:
+            reasoned = min(reasoned, made)
+            made -= reasoned
+            usd += reasoned * of_thought
+        return usd + plain * of_input + made * of_output
+
+    return price
+
+
+def _tiered(tariff: Tariff) -> Price:
+    base = _flat(tariff.rates)
+    highest_first = [(tier.above, _flat(tier)) for tier in reversed(tariff.tiers)]
+
+    def price(usage: Usage) -> float | None:
+        for above, of_tier in highest_first:
+            if usage.input_tokens > above:
+                return of_tier(usage)
+        return base(usage)
+
+    return price
+
+
+def _changing(tariff: Tariff, clock: Callable[[], float]) -> Price:
+    """Rates by the hour, or with a date from which others hold."""
+
+    def since(tariff: Tariff) -> tuple[Price, float]:
+        now = msgspec.structs.replace(tariff, until=None, renewed=None)
+        return pricer(now), tariff.until.timestamp() if tariff.until is not None else float("inf")
+
+    current, until = since(tariff)
+    renewed = tariff.renewed
+
+    def price(usage: Usage) -> float | None:
+        nonlocal current, until
+        if (now := clock()) >= until and renewed is not None:
+            current, until = since(renewed(datetime.fromtimestamp(now, UTC)))
+        return current(usage)
+
+    return price
