@@ -44,6 +44,9 @@ LATE_IMPORTS = {
     },
     "api/progress_lines.py": {"IPython": "loaded already where there is a notebook, and wanted nowhere else"},
     "core/text.py": {"json_repair": "most replies need no repair"},
+    "pricing/price_library.py": {
+        "genai_prices": "a seventh of a second, with pydantic and an HTTP client; local models need no price"
+    },
     "store/rundir.py": {"ruamel": "only a start writes YAML"},
     "models/transport/network.py": {"resource": "not on Windows"},
     "models/local/local_model.py": {"torch": "an extra, and seconds to load"},
@@ -100,12 +103,24 @@ DECODERS = {
     "models/connections/body.py": "a charset that a host names",
     "models/keys.py": "YAML",
     "pipeline/config/document.py": "YAML",
-    "pricing/routing.py": "YAML",
+    "pricing/pricing_file.py": "YAML",
 }
 """Who else reads foreign text, or catches what reading it raises."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 
-HEAVY = {"aiohttp", "altair", "boto3", "duckdb", "numpy", "pandas", "pydantic", "ruamel", "scipy", "torch"}
+HEAVY = {
+    "aiohttp",
+    "altair",
+    "boto3",
+    "duckdb",
+    "genai_prices",
+    "numpy",
+    "pandas",
+    "pydantic",
+    "ruamel",
+    "scipy",
+    "torch",
+}
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 

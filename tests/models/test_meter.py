@@ -173,6 +173,12 @@ def test_a_raised_ceiling_gives_exactly_the_difference(tmp_path: Path) -> None:
         assert content(path)["m"]["reserved"] == 0
 
 
+def row_of(**figures: int) -> dict[str, Any]:
+    """What the file has of a model, all of it."""
+    counts = ("requests", "reserved", "input_tokens", "output_tokens", "unpriced")
+    return dict.fromkeys(counts, 0) | {"cost_usd": None, "priced_by": None} | figures
+
+
 def test_model_are_on_disk_before_they_are_used_in_blocks(tmp_path: Path) -> None:
     path = tmp_path / "usage.json"
     model = Ledger(path, {"m": Terms(40)}).meter("m")
@@ -181,7 +187,7 @@ def test_model_are_on_disk_before_they_are_used_in_blocks(tmp_path: Path) -> Non
         row = content(path)["m"]
         assert sent <= row["requests"] + row["reserved"] <= 40
         assert row["reserved"] <= 32
-    assert row == {"requests": 32, "reserved": 8, "input_tokens": 0, "output_tokens": 0, "cost_usd": None}
+    assert row == row_of(requests=32, reserved=8)
 
 
 def test_a_batch_takes_all_its_model_or_none(tmp_path: Path) -> None:
@@ -220,8 +226,8 @@ def test_models_without_a_ceiling_are_counted_and_written_when_asked(tmp_path: P
     assert ledger.meter("free").refusal() is None
     ledger.flush()
     assert content(path) == {
-        "free": {"requests": 100, "reserved": 0, "input_tokens": 15, "output_tokens": 3, "cost_usd": None},
-        "other": {"requests": 1, "reserved": 0, "input_tokens": 0, "output_tokens": 0, "cost_usd": None},
+        "free": row_of(requests=100, input_tokens=15, output_tokens=3, unpriced=2),
+        "other": row_of(requests=1),
     }
 
 
@@ -231,7 +237,8 @@ def test_what_the_host_says_an_answer_cost_counts_before_our_price(tmp_path: Pat
     assert model.settle(Usage(1, 1)) == Usage(1, 1, 1.0)
     assert model.settle(Usage(1, 1, 0.25)) == Usage(1, 1, 0.25)
     ledger.flush()
-    assert content(tmp_path / "usage.json")["m"]["cost_usd"] == 1.25
+    row = content(tmp_path / "usage.json")["m"]
+    assert (row["cost_usd"], row["unpriced"]) == (1.25, 0)
 
 
 def test_what_earlier_runs_left_is_kept(tmp_path: Path) -> None:
@@ -241,7 +248,7 @@ def test_what_earlier_runs_left_is_kept(tmp_path: Path) -> None:
     ledger = Ledger(path, {"m": Terms(10)})
     ledger.meter("m").reserve()
     ledger.close()
-    assert content(path)["gone"] == gone | {"cost_usd": None}
+    assert content(path)["gone"] == row_of() | gone
     assert json.loads(path.read_text())["since"] == "2025"
 
 

@@ -1,14 +1,24 @@
-"""The pricing file and the routes in it."""
+"""The pricing file, its routes, and which of them is taken."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from coeval.core.errors import UsageError
 from coeval.models.catalog import HOSTS
-from coeval.pricing.routing import PACKAGED_FILE, Route, read_pricing, resolve_auto
+from coeval.pricing.pricing_file import PACKAGED_FILE, PricingFile, Route, read_pricing
+from coeval.pricing.routing import Choice, choose_route
+from coeval.pricing.tariff import Rates, Tariff
+
+
+def resolve_auto(
+    model: str, has: Callable[[str], bool], table: PricingFile, variables: Mapping[str, str] | None = None
+) -> Route:
+    """The route where no price is known of any."""
+    return choose_route(model, has, table, lambda route: None, variables).route
 
 
 def own_file(folder: Path, text: str) -> None:
@@ -111,3 +121,45 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
 def test_the_repositorys_copy_is_the_packaged_file() -> None:
     copy = PACKAGED_FILE.parents[3] / "Config" / "provider_pricing.yaml"
     assert copy.resolve() == PACKAGED_FILE.resolve()
+
+
+def chosen(usd: Mapping[str, tuple[float, float]], keyless: str = "") -> Choice:
+    """Among three hosts of a model, of which some have prices of input and output."""
+    hosts = ("deepinfra", "openrouter", "groq")
+    table = PricingFile(auto_routing={"m": tuple(Route(host, f"{host}-m") for host in hosts)})
+
+    def tariff(route: Route) -> Tariff | None:
+        if route.interface not in usd:
+            return None
+        of_input, of_output = usd[route.interface]
+        return Tariff(rates=Rates(input_usd_per_mtok=of_input, output_usd_per_mtok=of_output), source="test")
+
+    return choose_route("m", lambda host: host != keyless, table, tariff)
+
+
+@pytest.mark.parametrize(
+    ("usd", "keyless", "interface"),
+    [
+        ({"deepinfra": (2, 2), "openrouter": (1, 1), "groq": (3, 3)}, "", "openrouter"),
+        ({"deepinfra": (2, 2), "openrouter": (1, 1), "groq": (3, 3)}, "openrouter", "deepinfra"),
+        (
+            {"deepinfra": (1, 1), "openrouter": (1, 1), "groq": (1, 1)},
+            "",
+            "deepinfra",
+        ),  # a tie: as in the file
+        ({"openrouter": (9, 9), "groq": (8, 8)}, "", "groq"),  # what has no price cannot be the cheapest
+        ({}, "", "deepinfra"),
+        ({"deepinfra": (1.0, 4.0), "openrouter": (1.2, 3.0), "groq": (1.2, 3.5)}, "", "openrouter"),
+    ],
+)
+def test_the_cheapest_host_with_a_credential_is_taken(
+    usd: Mapping[str, tuple[float, float]], keyless: str, interface: str
+) -> None:
+    assert chosen(usd, keyless).route == Route(interface, f"{interface}-m")
+
+
+def test_a_choice_says_what_it_was_made_by() -> None:
+    assert str(chosen({"openrouter": (0.59, 0.79)}, keyless="groq")) == (
+        "openrouter, as openrouter-m ($0.59 in, $0.79 out per million tokens; "
+        "deepinfra: price unknown; no credential for groq)"
+    )

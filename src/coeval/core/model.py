@@ -7,15 +7,19 @@ dialect, retries, limits, quota, batch) is the model's own affair.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import msgspec
 
-from coeval.core.records import Completion, Request
+from coeval.core.records import Completion, Request, Usage
 from coeval.core.secrets.shown_url import HIDDEN, shown_url
 
 MAX_ANSWER_BYTES = 1 << 20
 """A mebibyte of text, some 250,000 tokens: more than anybody asks for, and little enough to keep and show."""
+
+Price: TypeAlias = Callable[[Usage], float | None]
+"""What an answer of a model costs by what it took: US dollars, None where that cannot be told."""
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):

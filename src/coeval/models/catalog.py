@@ -40,6 +40,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     parameters of a model as well. ``models_url`` is the base URL of its list of models where that is another,
     and not used where the user sets one; without ``lists_models`` the list is not asked for, or does not name
     what can be asked.
+    ``priced_as`` is the provider of the price library whose prices are the host's, where its name is not the
+    interface's; a host of another package may bring ``prices``, the place of a function from a model's id to
+    its `Rates` (None: unknown). ``local``: it is for servers that their users run, whose tokens cost nothing.
     ``shares_keys_of`` names another host whose key file entry serves as well.
     ``seeds_by_default``: the engine's own request seed is sent. ``takes_labels``: it is told a request's
     labels, in the field `metadata`, because simulated models may stand there.
@@ -58,6 +61,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     defaults: Mapping[str, str] = {}
     models_url: str = ""
     lists_models: bool = True
+    priced_as: str = ""
+    prices: str = ""
+    local: bool = False
     shares_keys_of: str | None = None
     signer: str = "bearer"
     needs_key: bool = True
@@ -101,6 +107,7 @@ _ROWS = (
     Host(
         name="gemini",
         dialect="gemini",
+        priced_as="google",
         url="https://generativelanguage.googleapis.com/v1beta",
         placed="gemini",
         key_env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
@@ -109,6 +116,7 @@ _ROWS = (
     Host(
         name="huggingface",
         dialect="local",
+        local=True,
         key_env=("HF_TOKEN", "HUGGINGFACE_API_KEY"),
         needs_key=False,
         seeds_by_default=True,
@@ -116,6 +124,7 @@ _ROWS = (
     Host(
         name="azure_openai",
         dialect="openai_chat",
+        priced_as="azure",
         url="{endpoint}",
         placed="azure_openai",
         signer="api-key",
@@ -130,6 +139,7 @@ _ROWS = (
     Host(
         name="azure_ai",
         dialect="openai_chat",
+        priced_as="azure",
         url="{endpoint}",
         placed="azure_ai",
         signer="api-key and bearer",
@@ -143,6 +153,7 @@ _ROWS = (
     Host(
         name="bedrock",
         dialect="bedrock",
+        priced_as="aws",
         key_env=("AWS_BEARER_TOKEN_BEDROCK",),
         settings={
             "access_key_id": ("AWS_ACCESS_KEY_ID",),
@@ -155,6 +166,7 @@ _ROWS = (
     Host(
         name="vertex",
         dialect="vertex",
+        priced_as="google",
         settings={
             "project": ("GOOGLE_CLOUD_PROJECT",),
             "location": ("GOOGLE_CLOUD_LOCATION",),
@@ -213,6 +225,7 @@ _ROWS = (
     Host(
         name="huggingface_api",
         dialect="openai_chat",
+        priced_as="huggingface_",
         url="https://router.huggingface.co/v1",
         key_env=("HF_TOKEN", "HUGGINGFACE_API_KEY"),
         shares_keys_of="huggingface",
@@ -220,6 +233,7 @@ _ROWS = (
     Host(
         name="ollama",
         dialect="openai_chat",
+        local=True,
         url="{host}",
         placed="ollama",
         key_env=("OLLAMA_API_KEY",),
@@ -227,17 +241,25 @@ _ROWS = (
         defaults={"host": "http://localhost:11434"},
         needs_key=False,
     ),
-    Host(name="benchmark", dialect="benchmark", needs_key=False),
+    Host(name="benchmark", dialect="benchmark", local=True, needs_key=False),
     Host(
         name="vllm",
         dialect="openai_chat",
+        local=True,
         url="http://localhost:8000/v1",
         key_env=("VLLM_API_KEY",),
         needs_key=False,
         seeds_by_default=True,
         takes_labels=True,
     ),
-    Host(name="simulated", dialect="simulated", needs_key=False, seeds_by_default=True, takes_labels=True),
+    Host(
+        name="simulated",
+        dialect="simulated",
+        local=True,
+        needs_key=False,
+        seeds_by_default=True,
+        takes_labels=True,
+    ),
 )
 
 

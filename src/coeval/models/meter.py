@@ -7,37 +7,37 @@ most a part of one block per model is wasted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import msgspec
 
 from coeval.core.errors import Misshapen, QuotaExhausted, StoreError
 from coeval.core.foreign import convert
+from coeval.core.model import Price
 from coeval.core.options import CONTINUE, max_calls
 from coeval.core.records import Usage
 from coeval.store.jsonl import read_json, write_json_atomic
 
-__all__ = ["Ledger", "Meter", "Price", "Terms"]
-
-Price: TypeAlias = Callable[[Usage], float]
-"""US dollars for the tokens of an answer."""
+__all__ = ["Ledger", "Meter", "Terms"]
 
 
 class Terms(NamedTuple):
-    """On what terms a model is asked: the most requests over the life of the folder (None: any number), and
-    what its tokens cost (None: nobody knows)."""
+    """On what terms a model is asked: the most requests over the life of the folder (None: any number), what
+    its tokens cost (None: nobody knows), and whose word that is."""
 
     max_calls: int | None = None
     price: Price | None = None
+    priced_by: str | None = None
 
 
 class _Row(msgspec.Struct):
     """What a model has used; ``requests + reserved`` is never less than what was sent.
 
-    ``cost_usd`` is that of the answers whose price was known, None while there is none.
+    ``cost_usd`` is that of the answers whose price was known, None while there is none; ``unpriced`` counts
+    the other answers. ``priced_by`` says whose the price is that holds now.
     """
 
     requests: int = 0
@@ -45,10 +45,12 @@ class _Row(msgspec.Struct):
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+    unpriced: int = 0
+    priced_by: str | None = None
 
     def __post_init__(self) -> None:
-        counts = (self.requests, self.reserved, self.input_tokens, self.output_tokens, self.cost_usd or 0.0)
-        if min(counts) < 0:
+        counts = (self.requests, self.reserved, self.input_tokens, self.output_tokens, self.unpriced)
+        if min(*counts, self.cost_usd or 0.0) < 0:
             raise ValueError("a count is negative")
 
 
@@ -121,6 +123,8 @@ class Meter:
         row.output_tokens += usage.output_tokens
         if usage.cost_usd is not None:
             row.cost_usd = (row.cost_usd or 0.0) + usage.cost_usd
+        else:
+            row.unpriced += 1
         return usage
 
     def _refused(self, requests: int) -> QuotaExhausted | None:
@@ -178,7 +182,9 @@ class Ledger:
             row.requests, row.reserved = row.requests + row.reserved, 0
 
     def meter(self, name: str) -> Meter:
-        return Meter(self, name, self._rows.setdefault(name, _Row()), self._terms.get(name, Terms()))
+        row, terms = self._rows.setdefault(name, _Row()), self._terms.get(name, Terms())
+        row.priced_by = terms.priced_by
+        return Meter(self, name, row, terms)
 
     def flush(self) -> None:
         """Write the counts as they stand, reservations kept."""

@@ -25,7 +25,7 @@ from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import Endpoint, Http
 from coeval.simulation import SimulatedModel
 
-__all__ = ["REFUSALS_TO_STOP", "Models", "check_askable"]
+__all__ = ["REFUSALS_TO_STOP", "Models", "can_be_asked", "check_askable"]
 
 DEFAULT_CONCURRENCY = 256
 DEFAULT_START = 16
@@ -38,6 +38,16 @@ def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
     device. Whether weights can be loaded shows when they are.
     """
     _reach(_asked(specs), keys)
+
+
+def can_be_asked(interface: str, keys: Keys) -> bool:
+    """Whether an interface's models can be asked as far as it shows: there is a credential, or none is
+    needed, and an address."""
+    try:
+        check_askable([ModelSpec(name=interface, interface=interface, model=interface)], keys)
+    except UsageError:
+        return False
+    return True
 
 
 class Models(Mapping[str, Model]):

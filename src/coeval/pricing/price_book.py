@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from ipaddress import ip_address
@@ -14,8 +14,15 @@ from urllib.parse import urlsplit
 import msgspec
 
 from coeval.core.errors import UsageError
-from coeval.pricing.library import context_window, library_tariff, provider_at
-from coeval.pricing.pricing_file import LOCAL_FILE, CacheMultipliers, OwnPrice, PricingFile, read_pricing
+from coeval.pricing.price_library import context_window, library_tariff, provider_at
+from coeval.pricing.pricing_file import (
+    LOCAL_FILE,
+    PACKAGED_FILE,
+    CacheMultipliers,
+    OwnPrice,
+    PricingFile,
+    read_pricing,
+)
 from coeval.pricing.tariff import FREE, Rates, Tariff
 
 __all__ = ["OFFERS_OF_ROUTER", "Offer", "PriceBook"]
@@ -24,7 +31,8 @@ RatesT = TypeVar("RatesT", bound=Rates)
 
 OFFERS_OF_ROUTER = "huggingface_"
 """Hugging Face's router sends a request on to the provider that stands behind the last colon of the model id;
-the library has each of these as a provider of its own. Without one the router chooses, and nobody knows the price."""
+the library has each of these as a provider of its own. Without one the router chooses, and nobody knows the
+price."""
 
 
 _OF_ONES_OWN = Tariff(rates=FREE, source="local models are free")
@@ -56,7 +64,8 @@ class PriceBook:
 
     def __init__(self, folder: Path = Path()) -> None:
         self._folder = folder
-        self._has_own_file = (folder / LOCAL_FILE).exists()
+        own_file = folder / LOCAL_FILE
+        self._has_own_file = own_file.exists() and not own_file.samefile(PACKAGED_FILE)
 
     @cached_property
     def table(self) -> PricingFile:
@@ -69,8 +78,9 @@ class PriceBook:
     def tariff(self, offer: Offer) -> Tariff | None:
         """What a model costs where it is asked; None where nobody knows.
 
-        An interface stands for whose product is asked, and a base URL for the way there: so a gateway's models
-        have the prices of their interface. A base URL of another provider that the library knows has its prices.
+        An interface stands for whose product is asked, and a base URL for the way there: so a gateway's
+        models have the prices of their interface. A base URL of another provider that the library knows has
+        its prices.
         """
         free = offer.local and (offer.base_url is None or is_own_address(offer.base_url))
         if free and not self._has_own_file:
@@ -89,21 +99,29 @@ class PriceBook:
         place = _place(offer)
         return None if place is None else context_window(*place)
 
-    def refuse_strangers(self, interfaces: Collection[str]) -> None:
+    def refuse_strangers(self, interfaces: Container[str], known: Iterable[str]) -> None:
         """
         Raises
         ------
         UsageError
-            the directory's file has a price for an interface that is none of these.
+            the directory's file speaks of an interface that is none of ``interfaces``, of which ``known`` are
+            those that can be meant.
         """
-        for interface, model in self._own if self._has_own_file else ():
-            if interface is not None and interface not in interfaces:
-                near = get_close_matches(interface, interfaces, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(interfaces))}"
+        for interface, section in self._named_interfaces() if self._has_own_file else ():
+            if interface not in interfaces:
+                near = get_close_matches(interface, known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
                 raise UsageError(
-                    f"{self._folder / LOCAL_FILE}: overrides.{interface} has a price for {model}, but there is no "
-                    f"interface {interface}; {hint}"
+                    f"{self._folder / LOCAL_FILE}: {section} names {interface}, which is no interface; {hint}"
                 )
+
+    def _named_interfaces(self) -> Iterator[tuple[str, str]]:
+        """Each with the section that names it."""
+        yield from ((interface, "overrides") for interface, _ in self._own if interface is not None)
+        yield from ((interface, "batch_multipliers") for interface in self.table.batch_multipliers)
+        yield from ((interface, "cache_multipliers") for interface in self.table.cache_multipliers)
+        for model, routes in self.table.auto_routing.items():
+            yield from ((route.interface, f"auto_routing.{model}") for route in routes)
 
     def _with_cache(self, tariff: Tariff, offer: Offer) -> Tariff:
         """With the interface's multipliers where the price says nothing of the cache."""
@@ -140,8 +158,8 @@ def _place(offer: Offer) -> tuple[str, str] | None:
 
 
 def is_own_address(url: str) -> bool:
-    """Whether a URL is of this machine or a private network, as far as its host name tells: an address of one,
-    or a name without a domain."""
+    """Whether a URL is of this machine or a private network, as far as its host name tells: an address of
+    one, or a name without a domain."""
     host = urlsplit(url).hostname or ""
     try:
         address = ip_address(host)

@@ -18,7 +18,15 @@ from coeval.core.plain_file import file_bytes
 from coeval.core.yaml_text import yaml_reader
 from coeval.pricing.tariff import Rates, Tier
 
-__all__ = ["LOCAL_FILE", "PACKAGED_FILE", "CacheMultipliers", "OwnPrice", "PricingFile", "Route", "read_pricing"]
+__all__ = [
+    "LOCAL_FILE",
+    "PACKAGED_FILE",
+    "CacheMultipliers",
+    "OwnPrice",
+    "PricingFile",
+    "Route",
+    "read_pricing",
+]
 
 LOCAL_FILE = Path("Config") / "provider_pricing.yaml"
 PACKAGED_FILE = Path(__file__).with_name("provider_pricing.yaml")
@@ -123,6 +131,6 @@ def _converted(sections: dict[str, Any], path: Path) -> PricingFile:
         table.own_prices()
     except Misshapen as error:
         raise UsageError(
-            f"{path} is not as it should be: {error}; see docs/prices.md, or {PACKAGED_FILE.name} of the package"
+            f"{path} is not as it should be: {error}; its shape is told in docs/prices.md"
         ) from error
     return table

@@ -10,7 +10,7 @@ from coeval.core.errors import UsageError
 from coeval.pricing.pricing_file import LOCAL_FILE, PricingFile, Route
 from coeval.pricing.tariff import Tariff
 
-__all__ = ["Choice", "choose_route"]
+__all__ = ["Choice", "choose_route", "shown_rates"]
 
 INPUT_PER_OUTPUT = 3
 """Tokens of input to one of output in the price that routes are held against each other by: prompts of tasks
@@ -18,8 +18,8 @@ and judges are longer than what is answered."""
 
 
 class Choice(NamedTuple):
-    """A route that was chosen; ``tariff`` is None where no price is known of it. ``others`` are the routes that
-    could have been, each with its price; ``keyless`` the hosts that there is no credential for."""
+    """A route that was chosen; ``tariff`` is None where no price is known of it. ``others`` are the routes
+    that could have been, each with its price; ``keyless`` the hosts that there is no credential for."""
 
     route: Route
     tariff: Tariff | None

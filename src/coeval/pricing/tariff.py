@@ -9,12 +9,10 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
+from coeval.core.model import Price
 from coeval.core.records import Usage
 
-__all__ = ["FREE", "Price", "Rates", "Tariff", "Tier", "pricer"]
-
-Price: TypeAlias = Callable[[Usage], float | None]
-"""US dollars for the tokens of an answer; None where its tokens were not told."""
+__all__ = ["FREE", "Rates", "Tariff", "Tier", "pricer"]
 
 Usd: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
 
@@ -44,7 +42,8 @@ class Tier(Rates, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
 class Tariff(msgspec.Struct, frozen=True, kw_only=True):
     """Rates, and ``source``: in a few words, whose they are.
 
-    ``tiers`` rise. Rates that hold ``until`` a moment only are followed by ``renewed``: the tariff of a moment.
+    ``tiers`` rise. Rates that hold ``until`` a moment only are followed by ``renewed``: the tariff of a
+    moment.
     """
 
     rates: Rates
@@ -75,7 +74,11 @@ def _nothing(_: Usage) -> float:
 
 
 def _flat(rates: Rates) -> Price:
-    read, write, thought = rates.cached_usd_per_mtok, rates.cache_write_usd_per_mtok, rates.reasoning_usd_per_mtok
+    read, write, thought = (
+        rates.cached_usd_per_mtok,
+        rates.cache_write_usd_per_mtok,
+        rates.reasoning_usd_per_mtok,
+    )
     of_request = rates.usd_per_request
     of_input, of_output = rates.input_usd_per_mtok / 1e6, rates.output_usd_per_mtok / 1e6
     of_read = of_input if read is None else read / 1e6

@@ -29,8 +29,9 @@ from coeval.core.errors import Draining, UsageError
 from coeval.core.model import ModelSpec
 from coeval.engine.progress import Watcher
 from coeval.engine.session import Accounts, SessionContext, opened
+from coeval.engine.terms import terms_of
 from coeval.models.keys import Keys
-from coeval.models.meter import Terms
+from coeval.pricing.price_book import PriceBook
 
 __all__ = ["EndOfAsking", "Prepared", "ask_owed", "error_file", "held", "prepare"]
 
@@ -119,7 +120,7 @@ async def ask_owed(
         lambda path: path.parent.name,
     )
     specs = _specs(evaluation, task_runs)
-    terms = {spec.name: Terms(evaluation.max_calls) for spec in specs}
+    terms = terms_of(specs, {spec.name: evaluation.max_calls for spec in specs}, PriceBook())
     async with opened(accounts, specs, board_of(task_runs), context, terms) as session:
         asking = EvalSession(evaluation, task_runs, session)
         asking.read_recorded()

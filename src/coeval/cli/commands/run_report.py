@@ -20,13 +20,15 @@ from coeval.cli.views.result_table import render
 from coeval.core.errors import UsageError
 from coeval.core.process_limits import address_space_left
 from coeval.pipeline.config.doubts import doubts
-from coeval.pipeline.config.resolve import resolve_models
+from coeval.pipeline.config.resolve import Resolved
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.plan.forecast import Forecast, forecast
 from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.run_session import RunOptions
 from coeval.pipeline.run_summary import PhaseOutcome, RunSummary
+from coeval.pipeline.start.begin import resolved_models
 from coeval.pipeline.start.inherit import inherited_phases
+from coeval.pricing.price_book import PriceBook
 
 
 def count_calls(config: Config, how: dict[str, Any]) -> int:
@@ -38,13 +40,15 @@ def count_calls(config: Config, how: dict[str, Any]) -> int:
         only_models=how["only_models"],
         stance=Stance(how["changed"]),
     )
-    config = _resolved(config, how["keys"], messages)
+    config, choices = _resolved(config, options, how["keys"], messages)
     for sentence in doubts(config):
         warn(messages, sentence)
     foreseen = forecast(config, options)
     for sentence in foreseen.warnings:
         warn(messages, sentence)
     _show_models(config, results)
+    for choice in choices:
+        say(results, choice)
     results.print()
     _show_phases(config, options, foreseen, results)
     results.print()
@@ -101,13 +105,12 @@ def _mode(config: Config, options: RunOptions, phase: Phase) -> str:
     return "taken over" if mode == "New" and takes_over and phase in inherited_phases(config) else mode
 
 
-def _resolved(config: Config, keys: Path | None, messages: Console) -> Config:
+def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: Console) -> Resolved:
     try:
-        found = find_keys(keys)
-        return resolve_models(config, lambda interface: found.credential(interface) is not None)
+        return resolved_models(config, options, find_keys(keys), PriceBook())
     except UsageError as error:
         warn(messages, f"interface auto is not resolved yet: {error}")
-        return config
+        return Resolved(config)
 
 
 def run_and_report(config: Config, how: dict[str, Any], file: Path) -> int:

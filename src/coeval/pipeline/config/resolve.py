@@ -2,50 +2,87 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import chain
+from types import MappingProxyType
+from typing import NamedTuple
 
 from coeval.core.errors import UsageError
+from coeval.engine.terms import offer_of, tariff_of
 from coeval.models.catalog import HOSTS, Host
 from coeval.pipeline.config.schema import Config, ModelConfig
-from coeval.pricing.routing import PricingFile, read_pricing, resolve_auto
+from coeval.pricing.price_book import PriceBook
+from coeval.pricing.pricing_file import Route
+from coeval.pricing.routing import choose_route
 
-_log = logging.getLogger(__name__)
+__all__ = ["Resolved", "resolve_models", "routes_of"]
+
+
+class Resolved(NamedTuple):
+    """A configuration without `auto`, and a sentence on each model that had it."""
+
+    config: Config
+    choices: tuple[str, ...] = ()
 
 
 def resolve_models(
-    config: Config, has_credential: Callable[[str], bool], table: PricingFile | None = None
-) -> Config:
-    """The configuration with every `auto` model bound to the cheapest host with a credential.
+    config: Config,
+    has_credential: Callable[[str], bool],
+    prices: PriceBook,
+    before: Mapping[str, Route] = MappingProxyType({}),
+) -> Resolved:
+    """Bind every `auto` model to the cheapest host with a credential.
 
-    ``has_credential`` answers for an interface; ``table`` defaults to the working directory's
-    pricing file. A configuration without `auto` is returned as it is.
+    ``has_credential`` answers for an interface. ``before`` are the routes of a run that goes on, by model: it
+    stays with them, whatever has become cheaper since, for answers of another host would be others.
 
     Raises
     ------
     UsageError
         some model has no host; all such models are named.
     """
-    if all(model.interface != "auto" for model in config.models):
-        return config
-    routes = table or read_pricing()
     models: list[ModelConfig] = []
+    choices: list[str] = []
     problems: list[str] = []
     for model in config.models:
+        if model.interface != "auto":
+            models.append(model)
+            continue
         try:
-            models.append(_bound(model, has_credential, routes) if model.interface == "auto" else model)
+            bound, choice = _bound(model, has_credential, prices, before.get(model.name))
         except UsageError as error:
             problems.append(f"model '{model.name}': {error}")
+            continue
+        models.append(bound)
+        choices.append(f"model {model.name}: interface auto is {choice}")
     if problems:
         raise UsageError("\n".join(problems))
-    return config.model_copy(update={"models": models})
+    return Resolved(config.model_copy(update={"models": models}) if choices else config, tuple(choices))
 
 
-def _bound(model: ModelConfig, has_credential: Callable[[str], bool], table: PricingFile) -> ModelConfig:
+def routes_of(config: Config) -> dict[str, Route]:
+    """Where the models of a configuration are asked, and by which id."""
+    return {model.name: Route(model.interface, model.spec().model) for model in config.models}
+
+
+def _bound(
+    model: ModelConfig, has_credential: Callable[[str], bool], prices: PriceBook, before: Route | None
+) -> tuple[ModelConfig, str]:
     variables = {name: _variables(host) for name, host in HOSTS.items()}
-    route = resolve_auto(model.spec().model, has_credential, table, variables)
-    _log.debug("model %s: interface auto is %s, as %s", model.name, route.interface, route.model)
+    choice = choose_route(
+        model.spec().model,
+        has_credential,
+        prices.table,
+        lambda route: tariff_of(offer_of(_at(model, route).spec()), prices),
+        variables,
+    )
+    if before is not None and before in [route for route, _ in choice.others]:
+        return _at(model, before), f"{before.interface}, as {before.model} (as before)"
+    return _at(model, choice.route), str(choice)
+
+
+def _at(model: ModelConfig, route: Route) -> ModelConfig:
+    """The model at one of its hosts."""
     parameters = {**model.parameters, "model": route.model}
     return model.model_copy(update={"interface": route.interface, "parameters": parameters})
 

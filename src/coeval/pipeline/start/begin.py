@@ -16,11 +16,13 @@ from coeval.engine.probing import Probing, probe_models
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.run_log import logged
 from coeval.engine.session import Accounts, SessionContext, opened
-from coeval.models.meter import Terms
-from coeval.models.open import check_askable
+from coeval.engine.terms import terms_of
+from coeval.models.keys import Keys
+from coeval.models.open import can_be_asked, check_askable
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import render_path
-from coeval.pipeline.config.resolve import resolve_models
+from coeval.pipeline.config.load_file import load_config
+from coeval.pipeline.config.resolve import Resolved, resolve_models, routes_of
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.supplied import Supply, read_supply
@@ -33,6 +35,8 @@ from coeval.pipeline.start.checks import Start, run_folder, start_findings
 from coeval.pipeline.start.inherit import inherited_phases, phase_3_source, source_folder, take_over
 from coeval.pipeline.start.overwrite import give_way
 from coeval.pipeline.start.taken_over import remember_inherited
+from coeval.pricing.price_book import PriceBook
+from coeval.pricing.pricing_file import Route
 from coeval.store.replacing import finish_replacing
 from coeval.store.rundir import FOLDERS, Meta, RunDir, now
 
@@ -105,6 +109,28 @@ def _refuse_unbuilt(config: Config) -> None:
         )
 
 
+def resolved_models(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> Resolved:
+    """The configuration with `auto` resolved; a run that goes on stays with the hosts it began with.
+
+    Raises
+    ------
+    UsageError
+        some model has no host that can be asked.
+    """
+    if all(model.interface != "auto" for model in config.models):
+        return Resolved(config)
+    before = _routes_before(run_folder(config)) if options.continue_run else {}
+    return resolve_models(config, lambda interface: can_be_asked(interface, keys), prices, before)
+
+
+def _routes_before(folder: RunDir) -> dict[str, Route]:
+    """The hosts that a run's models had at its last start; none where that can no longer be read."""
+    try:
+        return routes_of(load_config(folder.config))
+    except (ConfigError, StoreError):
+        return {}
+
+
 @asynccontextmanager
 async def begun(config: Config, options: RunOptions, context: SessionContext) -> AsyncIterator[Begun]:
     """Hold a run's folder, models and journal open while its phases run.
@@ -116,7 +142,8 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
     finish_replacing(run_folder(config))
     check_startable(config, options)
     _refuse_unbuilt(config)
-    config = resolve_models(config, lambda interface: keys.credential(interface) is not None)
+    prices = PriceBook()
+    config, choices = resolved_models(config, options, keys, prices)
     folder = run_folder(config)
     supply = _checked_supply(config, options)
     specs = [model.spec() for model in config.models]
@@ -125,10 +152,13 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
         if not options.overwrite:
             known_recipes(folder)  # where they cannot be read, it is told before anything is asked
         supply.put(folder)
-        terms = {name: Terms(quota.max_calls) for name, quota in config.experiment.quota.items()}
+        ceilings = {name: quota.max_calls for name, quota in config.experiment.quota.items()}
+        terms = terms_of(specs, ceilings, prices)
         accounts = Accounts(folder.usage, folder.errors, folder.probe_results, _phase_of)
         async with opened(accounts, specs, Board(PHASES, FED_BY), context, terms) as session:
             with logged(folder.log, config.experiment.log_level):
+                for choice in choices:
+                    log.info("%s", choice)
                 for remark in supply.remarks():
                     watcher.warn(remark)
                 preview = _unchanged_outlook(config, options)

@@ -1,8 +1,9 @@
 """Prices of the `genai-prices` library: its data as installed, never a download.
 
 The library is loaded when a price is first asked for: it takes a seventh of a second. It counts as we do:
-`input_tokens` are all of the prompt, cached parts are taken out of them, and a tier's rates hold for all tokens
-of a request. Prices of other things than tokens of text (searches, audio) are left out: we ask for none.
+`input_tokens` are all of the prompt, cached parts are taken out of them, and a tier's rates hold for all
+tokens of a request. Prices of other things than tokens of text (searches, audio) are left out: we ask for
+none.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ _FREE = ":free"
 def library_tariff(
     provider: str, model: str, at: datetime | None = None, context: Mapping[str, str] | None = None
 ) -> Tariff | None:
-    """What a provider (the library's id of it) asks for a model's tokens, None where the library does not know.
+    """What a provider (the library's id of it) asks for a model's tokens, None where the library does not
+    know.
 
     ``at`` is the moment, now by default; ``context`` what of a request the price depends on, such as its
-    `service_tier`. A model is unknown whose price has no rate of input or of output: it does not answer in text.
+    `service_tier`. A model is unknown whose price has no rate of input or of output: it does not answer in
+    text.
     """
     found = _model(provider, model)
     if found is None:
@@ -52,11 +55,15 @@ def library_tariff(
     if not {"input_mtok", "output_mtok"} <= units.keys():
         return None
     starts = sorted({tier.start for value in units.values() for tier in _tiers(value)})
-    per_request = float(prices.requests_kcount or 0) / 1000 if isinstance(prices.requests_kcount, Decimal) else 0.0
+    per_request = (
+        float(prices.requests_kcount or 0) / 1000 if isinstance(prices.requests_kcount, Decimal) else 0.0
+    )
     until = _next_change(found, moment)
     return Tariff(
         rates=Rates(**_rates(units, None), usd_per_request=per_request),
-        tiers=tuple(Tier(above=start, **_rates(units, start), usd_per_request=per_request) for start in starts),
+        tiers=tuple(
+            Tier(above=start, **_rates(units, start), usd_per_request=per_request) for start in starts
+        ),
         source=f"{library_name()}: {provider} {found.id}",
         until=until,
         renewed=None if until is None else lambda now: _renewed(provider, model, now, context),
@@ -77,7 +84,8 @@ def context_window(provider: str, model: str) -> int | None:
 
 
 def provider_at(url: str) -> str | None:
-    """The provider whose API is reached at a base URL, by the library's patterns; None where it is nobody's."""
+    """The provider whose API is reached at a base URL, by the library's patterns; None where it is
+    nobody's."""
     return next((each.id for each in _providers() if re.match(each.api_pattern, url)), None)
 
 
@@ -140,7 +148,8 @@ def _constraints(model: ModelInfo) -> Iterator[Any]:
 
 
 def _next_change(model: ModelInfo, now: datetime) -> datetime | None:
-    """The next moment at which another of a model's prices may hold: a date that comes, or an hour of the day."""
+    """The next moment at which another of a model's prices may hold: a date that comes, or an hour of the
+    day."""
     moments = []
     for constraint in _constraints(model):
         if (start := getattr(constraint, "start_date", None)) is not None:

@@ -1,0 +1,60 @@
+"""On what terms the models of a session are asked: their ceilings, and what their tokens cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from coeval.core.entry_points import loaded
+from coeval.core.errors import UsageError
+from coeval.core.model import ModelSpec
+from coeval.models.catalog import HOSTS
+from coeval.models.meter import Terms
+from coeval.pricing.price_book import Offer, PriceBook
+from coeval.pricing.tariff import Rates, Tariff, pricer
+
+__all__ = ["offer_of", "tariff_of", "terms_of"]
+
+_PRICED_FIELDS = ("service_tier", "speed")
+"""Fields of a request by which some providers' prices differ."""
+
+
+def terms_of(
+    specs: Iterable[ModelSpec], max_calls: Mapping[str, int | None], prices: PriceBook
+) -> dict[str, Terms]:
+    """The terms of each model by its name.
+
+    Raises
+    ------
+    UsageError
+        the pricing file cannot be used, or a host of another package brings prices that are none.
+    """
+    prices.refuse_strangers(HOSTS, HOSTS.own)
+    terms = {}
+    for spec in specs:
+        tariff = tariff_of(offer_of(spec), prices)
+        price, source = (None, None) if tariff is None else (pricer(tariff), tariff.source)
+        terms[spec.name] = Terms(max_calls.get(spec.name), price, source)
+    return terms
+
+
+def offer_of(spec: ModelSpec) -> Offer:
+    """What is asked for a model's price."""
+    host = HOSTS[spec.interface]
+    context = {name: value for name in _PRICED_FIELDS if isinstance(value := spec.extra_body.get(name), str)}
+    provider = host.priced_as or host.name
+    return Offer(host.name, spec.model, spec.base_url, provider, local=host.local, context=context)
+
+
+def tariff_of(offer: Offer, prices: PriceBook) -> Tariff | None:
+    """What a model costs where it is asked, its host's own word included; None where nobody knows."""
+    tariff = prices.tariff(offer)
+    host = HOSTS[offer.interface]
+    if tariff is not None or not host.prices:
+        return tariff
+    price_of = loaded(host.prices, host.name)
+    rates = price_of(offer.model) if callable(price_of) else price_of
+    if rates is None:
+        return None
+    if not isinstance(rates, Rates):
+        raise UsageError(f"{host.name}: {host.prices} gives no Rates; reinstall its package")
+    return Tariff(rates=rates, source=host.prices.partition(":")[0])

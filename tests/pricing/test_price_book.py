@@ -1,0 +1,166 @@
+"""Whose word on a price counts, and what the pricing file may say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coeval.core.errors import UsageError
+from coeval.core.model import ModelSpec
+from coeval.core.records import Usage
+from coeval.engine.terms import offer_of, tariff_of, terms_of
+from coeval.pricing.price_book import PriceBook, is_own_address
+from coeval.pricing.tariff import FREE, Rates, Tariff
+
+
+def own_file(folder: Path, text: str) -> PriceBook:
+    (folder / "Config").mkdir()
+    (folder / "Config" / "provider_pricing.yaml").write_text(text)
+    return PriceBook(folder)
+
+
+def price(book: PriceBook, interface: str, model: str, base_url: str | None = None) -> Tariff | None:
+    spec = ModelSpec(name="m", interface=interface, model=model, base_url=base_url)
+    return tariff_of(offer_of(spec), book)
+
+
+OWN = """
+overrides:
+  gpt-4o: {input_usd_per_mtok: 1, output_usd_per_mtok: 2}
+  deepinfra:
+    meta-llama/Llama-3.3-70B-Instruct: {input_usd_per_mtok: 0.23, output_usd_per_mtok: 0.40}
+    gpt-4o: {input_usd_per_mtok: 7, output_usd_per_mtok: 8, cached_usd_per_mtok: 0.5}
+  vllm:
+    rented: {input_usd_per_mtok: 0.1, output_usd_per_mtok: 0.1}
+  Tiered:
+    input_usd_per_mtok: 1
+    output_usd_per_mtok: 2
+    tiers:
+      - {above: 1000, input_usd_per_mtok: 3, output_usd_per_mtok: 4}
+cache_multipliers:
+  deepinfra: {read: 0.1, write: 1.25}
+"""
+
+
+def test_ones_own_price_goes_before_all_others(tmp_path: Path) -> None:
+    book = own_file(tmp_path, OWN)
+    everywhere = price(book, "openai", "GPT-4o")
+    there = price(book, "deepinfra", "gpt-4o")
+    assert everywhere is not None
+    assert everywhere.rates == Rates(input_usd_per_mtok=1, output_usd_per_mtok=2)
+    assert everywhere.source == "Config/provider_pricing.yaml"
+    assert there is not None
+    assert there.rates == Rates(
+        input_usd_per_mtok=7, output_usd_per_mtok=8, cached_usd_per_mtok=0.5, cache_write_usd_per_mtok=8.75
+    )
+    rented = price(book, "vllm", "rented", "http://localhost:8000/v1")
+    assert rented is not None
+    assert rented.rates.input_usd_per_mtok == 0.1
+
+
+def test_multipliers_fill_in_what_a_price_says_nothing_of(tmp_path: Path) -> None:
+    tariff = price(own_file(tmp_path, OWN), "deepinfra", "meta-llama/llama-3.3-70b-instruct")
+    assert tariff is not None
+    assert tariff.rates.cached_usd_per_mtok == pytest.approx(0.023)
+    assert tariff.rates.cache_write_usd_per_mtok == pytest.approx(0.2875)
+
+
+def test_longer_prompts_may_have_rates_of_their_own(tmp_path: Path) -> None:
+    terms = terms_of(
+        [ModelSpec(name="m", interface="openai", model="tiered")], {"m": 7}, own_file(tmp_path, OWN)
+    )["m"]
+    assert terms.price is not None
+    assert [terms.price(Usage(n, 0)) for n in (1000, 2000)] == [0.001, 0.006]
+    assert (terms.max_calls, terms.priced_by) == (7, "Config/provider_pricing.yaml")
+
+
+@pytest.mark.parametrize(
+    ("interface", "model", "url", "known"),
+    [
+        ("simulated", "any", None, "free"),
+        ("huggingface", "Qwen/Qwen2.5-7B", None, "free"),
+        ("ollama", "llama3:8b", None, "free"),
+        ("vllm", "m", "http://10.1.2.3:8000/v1", "free"),
+        ("vllm", "m", "http://gpu-node-7:8000/v1", "free"),
+        ("vllm", "m", "https://serving.example.com/v1", "unknown"),
+        ("vllm", "meta-llama/Llama-3.3-70B-Instruct-Turbo", "https://api.together.xyz/v1", "together"),
+        ("openai", "gpt-4o", None, "openai"),
+        ("openai", "gpt-4o", "http://127.0.0.1:9000/v1", "openai"),  # the way there, not whose product it is
+        ("openai", "Qwen/Qwen2.5-7B", "http://127.0.0.1:9000/v1", "unknown"),
+        ("openai", "gpt-4o", "https://api.together.xyz/v1", "unknown"),
+        ("openai", "openai/gpt-4o", "https://openrouter.ai/api/v1", "openrouter"),
+        ("gemini", "gemini-2.5-flash", None, "google"),
+        ("vertex", "gemini-2.5-flash", None, "google"),
+        ("bedrock", "us.anthropic.claude-3-5-haiku-20241022-v1:0", None, "aws"),
+        ("azure_openai", "gpt-4o", None, "azure"),
+        ("deepinfra", "meta-llama/Llama-3.3-70B-Instruct", None, "unknown"),
+        ("huggingface_api", "meta-llama/Llama-3.3-70B-Instruct", None, "unknown"),
+        ("huggingface_api", "meta-llama/Llama-3.3-70B-Instruct:groq", None, "huggingface_groq"),
+    ],
+)
+def test_each_model_has_the_price_of_who_serves_it_or_none(
+    tmp_path: Path, interface: str, model: str, url: str | None, known: str
+) -> None:
+    tariff = price(PriceBook(tmp_path), interface, model, url)
+    if known == "unknown":
+        assert tariff is None
+    elif known == "free":
+        assert tariff is not None
+        assert (tariff.rates, tariff.source) == (FREE, "local models are free")
+    else:
+        assert tariff is not None
+        assert f": {known} " in tariff.source
+        assert tariff.rates.output_usd_per_mtok > 0
+
+
+@pytest.mark.parametrize(
+    ("url", "own"),
+    [
+        ("http://localhost:8000/v1", True),
+        ("http://[::1]:8000/v1", True),
+        ("http://192.168.0.7/v1", True),
+        ("http://box.local/v1", True),
+        ("http://8.8.8.8/v1", False),
+        ("https://localhost.example.com/v1", False),
+    ],
+)
+def test_what_is_an_address_of_ones_own(url: str, own: bool) -> None:
+    assert is_own_address(url) is own
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("overrides: {gpt-4o: {input_usd_per_mtok: 1}}", "overrides.gpt-4o: .*output_usd_per_mtok"),
+        ("overrides: {gpt-4o: {input: 1, output: 2}}", "overrides.gpt-4o: .*`input`"),
+        ("overrides: {gpt-4o: {input_usd_per_mtok: -1, output_usd_per_mtok: 1}}", "overrides.gpt-4o"),
+        ("overrides: {gpt-4o: {input_usd_per_mtok: .inf, output_usd_per_mtok: 1}}", "overrides.gpt-4o"),
+        ("overrides: {groq: {m: {input_usd_per_mtok: cheap, output_usd_per_mtok: 1}}}", "overrides.groq.m"),
+        ("overrides: {gpt-4o: 3}", "overrides"),
+        (
+            "overrides: {m: {input_usd_per_mtok: 1, output_usd_per_mtok: 1, tiers: ["
+            "{above: 9, input_usd_per_mtok: 1, output_usd_per_mtok: 1},"
+            "{above: 9, input_usd_per_mtok: 1, output_usd_per_mtok: 1}]}}",
+            "tiers of a price must rise",
+        ),
+        ("cache_multipliers: {openai: {read: -1}}", "cache_multipliers"),
+    ],
+)
+def test_what_is_no_price_is_told_with_its_place(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says) as caught:
+        price(own_file(tmp_path, text), "openai", "gpt-4o")
+    assert "docs/prices.md" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("overrides: {opnai: {m: {input_usd_per_mtok: 1, output_usd_per_mtok: 1}}}", "overrides names opnai"),
+        ("cache_multipliers: {opnai: {read: 0.1}}", "cache_multipliers names opnai"),
+        ("auto_routing: {x: [{interface: opnai, model: m}]}", "auto_routing.x names opnai"),
+    ],
+)
+def test_an_interface_that_is_none_is_not_passed_over(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=f"{says}, which is no interface; did you mean openai"):
+        terms_of([], {}, own_file(tmp_path, text))

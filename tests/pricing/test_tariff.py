@@ -1,0 +1,74 @@
+"""What an answer costs, by the rates of its model."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from coeval.core.records import Usage
+from coeval.pricing.tariff import FREE, Rates, Tariff, Tier, pricer
+
+PLAIN = Rates(input_usd_per_mtok=3.0, output_usd_per_mtok=15.0)
+CACHING = Rates(
+    input_usd_per_mtok=3.0,
+    output_usd_per_mtok=15.0,
+    cached_usd_per_mtok=0.3,
+    cache_write_usd_per_mtok=3.75,
+    reasoning_usd_per_mtok=20.0,
+)
+
+
+def cost(rates: Rates, usage: Usage, *tiers: Tier) -> float | None:
+    return pricer(Tariff(rates=rates, source="test", tiers=tiers))(usage)
+
+
+@pytest.mark.parametrize(
+    ("rates", "usage", "usd"),
+    [
+        (PLAIN, Usage(1_000_000, 100_000), 4.5),
+        (PLAIN, Usage(1_000_000, 0, cached_tokens=400_000, reasoning_tokens=0), 3.0),
+        (CACHING, Usage(1_000_000, 0, cached_tokens=400_000), 0.6 * 3 + 0.4 * 0.3),
+        (CACHING, Usage(1_000_000, 0, cached_tokens=300_000, cache_write_tokens=200_000), 1.5 + 0.09 + 0.75),
+        (CACHING, Usage(1_000, 100_000, reasoning_tokens=60_000), 0.003 + 0.6 + 1.2),
+        # A host that counts a part for more than the whole.
+        (CACHING, Usage(1_000_000, 10, cached_tokens=2_000_000, reasoning_tokens=99), 0.3 + 10 * 20 / 1e6),
+        (Rates(input_usd_per_mtok=1, output_usd_per_mtok=1, usd_per_request=0.012), Usage(1, 0), 0.012001),
+        (FREE, Usage(5, 5), 0.0),
+        (FREE, Usage(), 0.0),
+    ],
+)
+def test_every_token_is_paid_for_once_at_its_own_rate(rates: Rates, usage: Usage, usd: float) -> None:
+    assert cost(rates, usage) == pytest.approx(usd, abs=1e-12)
+
+
+def test_what_a_host_did_not_count_has_no_price() -> None:
+    assert cost(PLAIN, Usage()) is None
+    assert cost(PLAIN, Usage(0, 12)) is None
+
+
+def test_a_longer_prompt_moves_all_its_tokens_into_the_tier() -> None:
+    tiers = (
+        Tier(above=200, input_usd_per_mtok=6, output_usd_per_mtok=30),
+        Tier(above=900, input_usd_per_mtok=9, output_usd_per_mtok=45),
+    )
+    costs = [cost(PLAIN, Usage(tokens, 10), *tiers) for tokens in (200, 201, 900, 901)]
+    per_token = [(200 * 3 + 150), (201 * 6 + 300), (900 * 6 + 300), (901 * 9 + 450)]
+    assert costs == pytest.approx([usd / 1e6 for usd in per_token])
+
+
+def test_rates_of_an_hour_are_those_of_the_moment_an_answer_comes() -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    clock = [noon.timestamp()]
+
+    def at(now: datetime) -> Tariff:
+        hour = (now - noon) // timedelta(hours=1)
+        rates = Rates(input_usd_per_mtok=hour + 1, output_usd_per_mtok=0)
+        return Tariff(rates=rates, source="test", until=noon + timedelta(hours=hour + 1), renewed=at)
+
+    price = pricer(at(noon), clock=lambda: clock[0])
+    costs = []
+    for seconds in (0, 3599, 3600, 7200, 7300):
+        clock[0] = noon.timestamp() + seconds
+        costs.append(price(Usage(1_000_000, 0)))
+    assert costs == [1.0, 1.0, 2.0, 3.0, 3.0]
