@@ -181,6 +181,28 @@ _PLACES = (
 )
 
 
+def _refusals() -> str:
+    """Which host has nothing for which typed parameter, and which model."""
+    hosts = list(HOSTS.own.values())
+    names = sorted({name for host in hosts for name in host.lacks})
+    lacking = [(name, [host.name for host in hosts if name in host.lacks]) for name in names]
+    shaped = [h.name for h in hosts if h.dialect == "openai_chat" and h.reasons_by != "reasoning"]
+    told = "; ".join(
+        f"`{name}` by {', '.join(f'`{host}`' for host in by)}"
+        for name, by in [*lacking, ("thinking_budget", shaped)]
+    )
+    return (
+        f"A parameter that a host has nothing for is refused by name before anything is sent: {told}. With a "
+        "`base_url`, `openai` stands for any server of its shape, which may know more: only what that one "
+        "refuses is. So are parameters that a family of models refuses, or passes over without a word: OpenAI's "
+        "reasoning models take no `temperature` or `top_p` but 1, no log-probabilities and most no `stop` "
+        "(from GPT-5.1 on only where `reasoning_effort` asks for reasoning), `deepseek-reasoner` neither of "
+        "them. A system prompt is sent to OpenAI's reasoning models in the role `developer`, and to models "
+        "without such a role (o1-mini, Gemma before 3 behind `vllm` and `huggingface_api`) at the beginning of "
+        "the first turn."
+    )
+
+
 def _interfaces() -> str:
     told = " and ".join(f"`{host.name}`" for host in HOSTS.own.values() if host.takes_labels)
     simulated = ", ".join(f"`{name}` {lo:g}–{hi:g}" for name, (lo, hi) in RANGES.items())
@@ -192,6 +214,7 @@ def _interfaces() -> str:
         "`auto` becomes the first host with a key in `Config/provider_pricing.yaml`. Parameters of "
         f"`simulated` models: {simulated}, and `family`, a name.\n\n"
         f"{_PLACES}\n\n"
+        f"{_refusals()}\n\n"
         f"Of a task with `label_attributes`, {told} are sent the values that its labels may have, in the "
         f"field `metadata.{LABELS_KEY}` of each request to a student (never which of them is right). "
         "Simulated models may stand behind these addresses, and answer with a label whatever the wording of "

@@ -19,7 +19,9 @@ from coeval.core.errors import (
 )
 from coeval.core.records import Usage
 from coeval.core.secrets.redaction import Redactor
-from coeval.models.dialects.openai_answer import decode, explain
+from coeval.models.dialects.openai_answer import decode
+from coeval.models.dialects.openai_chat import OPENAI_CHAT, OPENROUTER_CHAT
+from coeval.models.dialects.openai_error import explain
 
 
 def reply(message: dict[str, Any], finish_reason: str | None = "stop", **body: Any) -> bytes:
@@ -68,6 +70,8 @@ def test_a_refusal_in_parts_is_a_refusal() -> None:
         ("stop", "stop", False),
         ("length", "length", True),
         ("model_length", "length", True),
+        ("eos_token", "stop", False),
+        ("stop_sequence", "stop", False),
         ("end_turn", "stop", False),
         (None, "stop", False),
         ("function_call", "tool_calls", False),
@@ -96,6 +100,61 @@ def test_reasoning_that_never_ends_is_a_truncated_answer() -> None:
 def test_what_a_host_leaves_out_or_adds_does_no_harm(body: dict[str, Any]) -> None:
     completion = decode(reply({"content": "x", "annotations": [1], "audio": None}, **body), Redactor())
     assert (completion.text, completion.usage) == ("x", Usage())
+
+
+CACHED = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 64}}
+
+
+@pytest.mark.parametrize(
+    ("told", "usage"),
+    [
+        (CACHED, Usage(100, 20, cached_tokens=64)),
+        (
+            CACHED | {"completion_tokens_details": {"reasoning_tokens": 12, "audio_tokens": 0}},
+            Usage(100, 20, cached_tokens=64, reasoning_tokens=12),
+        ),
+        (
+            CACHED | {"prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 30}},
+            Usage(100, 20, cached_tokens=0, cache_write_tokens=30),
+        ),
+        (
+            {"prompt_tokens": 100, "completion_tokens": 20, "prompt_cache_hit_tokens": 80},
+            Usage(100, 20, cached_tokens=80),
+        ),
+        (CACHED | {"prompt_tokens_details": None, "completion_tokens_details": None}, Usage(100, 20)),
+        (CACHED | {"prompt_tokens_details": [1], "completion_tokens_details": "x"}, Usage(100, 20)),
+        (CACHED | {"prompt_tokens_details": {"cached_tokens": -5}}, Usage(100, 20, cached_tokens=0)),
+        (CACHED | {"prompt_tokens_details": {"cached_tokens": "many"}}, Usage(100, 20, cached_tokens=0)),
+    ],
+)
+def test_cached_and_reasoning_tokens_are_told_apart_where_the_host_tells_them(
+    told: dict[str, Any], usage: Usage
+) -> None:
+    assert decode(reply({"content": "x"}, usage=told), Redactor()).usage == usage
+
+
+@pytest.mark.parametrize(
+    ("told", "usd"),
+    [
+        ({"cost": 0.00078}, 0.00078),
+        ({"cost": 0}, 0.0),
+        ({"cost": 0.001, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.001}}, 0.001),
+        ({"cost": 0.001, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.02}}, 0.021),
+        ({"cost": 0.001, "is_byok": True, "cost_details": {"upstream_inference_cost": None}}, None),
+        ({"cost": 0.001, "is_byok": True}, None),
+        ({}, None),
+        ({"cost": None}, None),
+        ({"cost": -1}, None),
+        ({"cost": "free"}, None),
+        ({"cost": 1e300}, None),
+    ],
+)
+def test_what_a_host_charges_is_taken_from_the_one_that_says_so(
+    told: dict[str, Any], usd: float | None
+) -> None:
+    body = reply({"content": "x"}, usage={"prompt_tokens": 5, "completion_tokens": 2, **told})
+    assert OPENROUTER_CHAT.decode(body, Redactor()).usage == Usage(5, 2, usd)
+    assert OPENAI_CHAT.decode(body, Redactor()).usage == Usage(5, 2)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ import msgspec
 import openai
 import pytest
 from fakes.openai_chat import CONTENT_FILTER, SPENT, Answer, Broken, Fault, Raw, Server, fake
+from msgspec.structs import asdict
 
 from coeval.core.errors import (
     AccessDenied,
@@ -26,9 +28,8 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, TokenLogprob, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import HOSTS, Host
-from coeval.models.dialects.dialect import FieldRejected
-from coeval.models.dialects.openai_answer import astray, explain
 from coeval.models.dialects.openai_chat import OPENAI_CHAT, OpenAIChat, encode
+from coeval.models.dialects.openai_error import astray, explain
 from coeval.models.hosted import HostedModel
 from coeval.models.hosts.address import ModelAddress
 from coeval.models.hosts.signers import Signer
@@ -69,6 +70,7 @@ async def asking(
     try:
         admission = Admission(spec.name, meter)
         host, path = HOSTS[spec.interface], dialect.path(spec)
+        spec = msgspec.structs.replace(spec, base_url=server.url)
         address = ModelAddress(spec, host, dialect, server.url, path, None, None)
         yield HostedModel(address, http, endpoint, admission)
     finally:
@@ -105,7 +107,12 @@ def sent(request: Request, interface: str = "openai", **spec: Any) -> dict[str, 
         (
             ask(sampling={"max_tokens": 512, "reasoning_effort": "low"}),
             msgspec.structs.replace(SPEC, model="o4-mini"),
-            {"model": "o4-mini", "max_completion_tokens": 512, "reasoning_effort": "low"},
+            {
+                "model": "o4-mini",
+                "messages": [{"role": "developer", "content": HELLO[0].content}, asdict(HELLO[1])],
+                "max_completion_tokens": 512,
+                "reasoning_effort": "low",
+            },
         ),
         (ask(top_logprobs=5), SPEC, {"logprobs": True, "top_logprobs": 5}),
         (
@@ -155,7 +162,7 @@ def test_parameters_go_by_the_names_of_the_host_and_those_that_only_some_have_as
 )
 def test_what_is_named_as_the_provider_names_it_goes_over_what_is_ours(limits: dict[str, int]) -> None:
     request = ask(sampling={**limits, "min_p": 0.1}, top_logprobs=5)
-    body = sent(request, model="o3-mini", extra_body={"min_p": 0.2})
+    body = sent(request, model="gpt-5-chat-latest", extra_body={"min_p": 0.2})
     assert (body["max_completion_tokens"], body["min_p"]) == (9, 0.2)
 
 
@@ -444,17 +451,38 @@ async def test_a_parameter_that_was_asked_for_is_never_left_out() -> None:
     assert len(server.asked) == 4
 
 
-@pytest.mark.parametrize(
-    ("said", "unknown"),
-    [
-        ({"detail": "Unexpected fields in the request: {'top_k'}"}, True),
-        ({"error": {"message": "Unrecognized request argument supplied: top_k"}}, True),
-        ({"detail": [{"loc": ["body", "top_k"], "msg": "Extra inputs are not permitted"}]}, True),
-        ({"error": {"message": "top_k must be at least 1"}}, False),
-        ({"error": {"message": "Unrecognized request argument supplied: stop_words"}}, False),
-    ],
+RENAMED = Fault(
+    400,
+    "Unsupported parameter: 'max_tokens' is not supported with this model. "
+    "Use 'max_completion_tokens' instead.",
+    code="unsupported_parameter",
+    param="max_tokens",
 )
-def test_what_hosts_say_of_a_parameter_they_do_not_know_is_told_from_other_complaints(
-    said: dict[str, Any], unknown: bool
-) -> None:
-    assert isinstance(explain(422, json.dumps(said).encode(), Redactor()), FieldRejected) == unknown
+
+
+async def test_a_deployment_whose_name_hides_a_reasoning_model_is_asked_by_the_other_limit() -> None:
+    spec = msgspec.structs.replace(SPEC, interface="azure_openai", model="team-reasoner")
+    request = ask(sampling={"max_tokens": 64})
+    async with fake(RENAMED, RENAMED) as server, asking(server, spec) as model:
+        first = await asyncio.gather(model.complete(request), model.complete(request))
+        assert [completion.text for completion in first] == ["ok", "ok"]
+        await model.complete(request)
+    assert ["max_completion_tokens" in body for body in server.bodies] == [False, False, True, True, True]
+    assert server.bodies[-1]["max_completion_tokens"] == 64
+
+
+async def test_a_host_that_takes_neither_name_of_the_limit_is_asked_twice() -> None:
+    async with fake(*[RENAMED] * 5) as server:
+        with pytest.raises(BadRequest, match="max_completion_tokens"):
+            await complete(server, ask(sampling={"max_tokens": 64}))
+    assert len(server.asked) == 2
+
+
+async def test_what_only_we_put_in_and_a_family_refuses_is_left_out_before_anything_is_sent() -> None:
+    spec = msgspec.structs.replace(SPEC, model="o3")
+    request = ask(sampling={"temperature": 0.0, "max_tokens": 9}, droppable=("temperature",))
+    async with fake() as server, asking(server, spec) as model:
+        assert (await model.complete(request)).dropped == ("temperature",)
+        with pytest.raises(BadRequest, match="o3 takes no temperature other than 1"):
+            await model.complete(ask(sampling={"temperature": 0.0}))
+    assert [body.get("temperature") for body in server.bodies] == [None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -17,6 +18,9 @@ from coeval.core.entry_points import Registry
 __all__ = ["HOSTS", "IDENTITY_FIELDS", "SECRET_FIELDS", "Host", "Structured"]
 
 Structured: TypeAlias = Literal["json_schema", "json_object", "none"]
+ReasonsBy: TypeAlias = Literal["reasoning_effort", "reasoning", "thinking"]
+"""The field that tells a model how much to reason: an effort; OpenRouter's object of an effort or a budget;
+an effort beside DeepSeek's switch."""
 
 SECRET_FIELDS = frozenset({"api_key", "access_key_id", "secret_access_key", "session_token"})
 IDENTITY_FIELDS = SECRET_FIELDS | {"service_account_key"}
@@ -47,7 +51,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     ``seeds_by_default``: the engine's own request seed is sent. ``takes_labels``: it is told a request's
     labels, in the field `metadata`, because simulated models may stand there.
     ``completion_tokens_for`` matches the start of the model ids whose limit on output is called
-    `max_completion_tokens`.
+    `max_completion_tokens`. ``lacks`` names what the host has nothing for: fields of `SamplingParameters`,
+    and `logprobs`; ``most_stops`` is how many texts to stop at it takes. ``any_shaped``: its ``base_url`` may
+    lead to any server of its dialect, which may have what this host lacks.
     """
 
     name: str
@@ -73,6 +79,10 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     seed_field: str = "seed"
     structured: Structured = "json_schema"
     completion_tokens_for: str | None = None
+    lacks: frozenset[str] = frozenset()
+    most_stops: int | None = None
+    reasons_by: ReasonsBy = "reasoning_effort"
+    any_shaped: bool = False
 
     @property
     def places(self) -> frozenset[str]:
@@ -82,10 +92,22 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     def output_limit_field(self, model: str) -> str:
         """What this host calls the limit on output tokens of a model."""
         pattern = self.completion_tokens_for
-        if pattern is not None and re.match(pattern, model, re.IGNORECASE):
+        if pattern is not None and _begins_with(pattern, model):
             return "max_completion_tokens"
         return "max_tokens"
 
+    def with_other_limit(self, model: str) -> Host:
+        """The same host, with what it calls the limit of this model turned into the other name."""
+        renamed = "" if self.output_limit_field(model) == "max_tokens" else None
+        return msgspec.structs.replace(self, completion_tokens_for=renamed)
+
+
+@lru_cache(maxsize=1024)
+def _begins_with(pattern: str, model: str) -> bool:
+    return re.match(pattern, model, re.IGNORECASE) is not None
+
+
+_NO_TOP_K = frozenset({"top_k"})
 
 _ROWS = (
     Host(
@@ -94,6 +116,9 @@ _ROWS = (
         url="https://api.openai.com/v1",
         key_env=("OPENAI_API_KEY",),
         completion_tokens_for=OPENAI_REASONING,
+        lacks=_NO_TOP_K,
+        most_stops=4,
+        any_shaped=True,
     ),
     Host(
         name="anthropic",
@@ -135,6 +160,8 @@ _ROWS = (
         },
         completion_tokens_for=OPENAI_REASONING,
         lists_models=False,  # it lists what could be deployed
+        lacks=_NO_TOP_K,
+        most_stops=4,
     ),
     Host(
         name="azure_ai",
@@ -176,9 +203,11 @@ _ROWS = (
     ),
     Host(
         name="openrouter",
-        dialect="openai_chat",
+        dialect="openrouter_chat",
         url="https://openrouter.ai/api/v1",
         key_env=("OPENROUTER_API_KEY",),
+        reasons_by="reasoning",
+        most_stops=4,
     ),
     Host(
         name="groq",
@@ -187,6 +216,8 @@ _ROWS = (
         key_env=("GROQ_API_KEY",),
         # Only some of its models take json_schema; all take json_object.
         structured="json_object",
+        lacks=_NO_TOP_K | {"logprobs"},
+        most_stops=4,
     ),
     Host(
         name="deepseek",
@@ -194,6 +225,9 @@ _ROWS = (
         url="https://api.deepseek.com/v1",
         key_env=("DEEPSEEK_API_KEY",),
         structured="json_object",
+        lacks=_NO_TOP_K | {"seed"},
+        most_stops=16,
+        reasons_by="thinking",
     ),
     Host(
         name="mistral",
@@ -208,6 +242,7 @@ _ROWS = (
         url="https://api.deepinfra.com/v1/openai",
         key_env=("DEEPINFRA_API_KEY", "DEEPINFRA_API_TOKEN"),
         structured="json_object",
+        most_stops=16,
     ),
     Host(
         name="cerebras",
@@ -215,6 +250,8 @@ _ROWS = (
         url="https://api.cerebras.ai/v1",
         key_env=("CEREBRAS_API_KEY",),
         completion_tokens_for="",
+        lacks=_NO_TOP_K,
+        most_stops=4,
     ),
     Host(
         name="cohere",
@@ -229,6 +266,7 @@ _ROWS = (
         url="https://router.huggingface.co/v1",
         key_env=("HF_TOKEN", "HUGGINGFACE_API_KEY"),
         shares_keys_of="huggingface",
+        lacks=_NO_TOP_K,
     ),
     Host(
         name="ollama",
@@ -240,6 +278,8 @@ _ROWS = (
         settings={"host": ("OLLAMA_HOST",)},
         defaults={"host": "http://localhost:11434"},
         needs_key=False,
+        # It passes over a top_k without a word.
+        lacks=_NO_TOP_K,
     ),
     Host(name="benchmark", dialect="benchmark", local=True, needs_key=False),
     Host(

@@ -12,7 +12,7 @@ from coeval.core.records import Completion, Request
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.bounded import bounded
 from coeval.models.connections.reply_parser import HttpReply
-from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
+from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
 from coeval.models.hosts.address import ModelAddress
 from coeval.models.pacing.admission import Admission
 from coeval.models.transport.call import Call
@@ -39,6 +39,7 @@ class HostedModel(Model):
         self._admission = admission
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
+        self._limit_renamed = False
         self._calls: dict[int, Call[Completion]] = {}
 
     async def reach(self) -> None:
@@ -53,14 +54,24 @@ class HostedModel(Model):
         if self._unknown:
             sent, dropped = self._without_unknown(request)
         call = self._calls.get(request.rank) or self._call(request.rank)
+        host = self._host
         try:
-            body = self._dialect.encode(sent, self._spec, self._host, structured=structured)
+            body = self._dialect.encode(sent, self._spec, host, structured=structured)
             completion, latency_s, attempts = await self._http.post(self._endpoint, self._path, body, call)
         except SchemaRejected as error:
             # No host lists which of its models follow a schema; its refusal is how one learns it.
             if schema is None or not structured:
                 raise
             self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
+            return await self.complete(request)
+        except LimitRenamed as error:
+            # The name of a deployment does not tell its model: Azure's refusal is how one learns it.
+            if self._host is host:
+                if self._limit_renamed:
+                    raise
+                self._limit_renamed = True
+                self._host = host.with_other_limit(self._spec.model)
+                _log.info("%s takes its limit on output by the other name: %s", self.name, error)
             return await self.complete(request)
         except FieldRejected as error:
             if not self._may_go(error.field, sent):

@@ -154,12 +154,14 @@ def _drawing(request: Request, model: str, family: ClaudeFamily, *, thinks: bool
         drawing = {name: value for name, value in drawing.items() if not _is_default(name, value)}
     for name, value in drawing.items():
         if family.drawing == "none":
-            raise _rejected(name, f"{model} takes no {name}; leave it out")
+            raise FieldRejected(f"{model} takes no {name}; leave it out", field=name)
         if thinks and not (name == "top_p" and value >= _LEAST_TOP_P_THINKING):
-            raise _rejected(name, f"{model} takes no {name} of {value} while it thinks; leave it out")
+            raise FieldRejected(
+                f"{model} takes no {name} of {value} while it thinks; leave it out", field=name
+            )
     if family.drawing == "one of them" and {"temperature", "top_p"} <= drawing.keys():
         spare = next((name for name in request.droppable if name in ("temperature", "top_p")), "top_p")
-        raise _rejected(spare, f"{model} takes temperature or top_p, not both; leave {spare} out")
+        raise FieldRejected(f"{model} takes temperature or top_p, not both; leave {spare} out", field=spare)
     return drawing
 
 
@@ -167,7 +169,7 @@ def _set_rest(body: dict[str, Any], request: Request, host: str) -> None:
     """Put in where to stop, and refuse a seed."""
     sampling = request.sampling
     if (sampling.seed if request.seed is None else request.seed) is not None:
-        raise _rejected("seed", f"{host} takes no seed; leave it out")
+        raise FieldRejected(f"{host} takes no seed; leave it out", field="seed")
     if sampling.stop is not None:
         if any(not text.strip() for text in sampling.stop):
             raise BadRequest(f"{host} takes no stop of blanks alone; leave it out of stop")
@@ -177,12 +179,6 @@ def _set_rest(body: dict[str, Any], request: Request, host: str) -> None:
 def _is_default(name: str, value: float) -> bool:
     """Whether a parameter says what holds anyway, so that it need not be sent."""
     return name != "top_k" and value == 1
-
-
-def _rejected(field: str, message: str) -> FieldRejected:
-    rejected = FieldRejected(message)
-    rejected.field = field
-    return rejected
 
 
 def _follow(body: dict[str, Any], schema: Schema, family: ClaudeFamily) -> None:

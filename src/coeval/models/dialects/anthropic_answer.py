@@ -226,9 +226,7 @@ def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     if _UNTAKEN.search(about):
         field = next((name for name in _MAY_GO if name in about), None)
         if field is not None:
-            rejected = FieldRejected(message, status=status)
-            rejected.field = field
-            return rejected
+            return FieldRejected(message, status=status, field=field)
     return SchemaRejected(message, status=status) if _FORMAT.search(about) else None
 
 

@@ -12,7 +12,15 @@ from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.connections.reply_parser import HttpReply
 
-__all__ = ["Dialect", "FieldRejected", "ListedModel", "ModelList", "ModelPage", "SchemaRejected"]
+__all__ = [
+    "Dialect",
+    "FieldRejected",
+    "LimitRenamed",
+    "ListedModel",
+    "ModelList",
+    "ModelPage",
+    "SchemaRejected",
+]
 
 
 class ListedModel(NamedTuple):
@@ -52,9 +60,16 @@ class SchemaRejected(BadRequest):
 
 
 class FieldRejected(BadRequest):
-    """The host does not know a field that others who speak the dialect take: ``field``."""
+    """The host, or this model of it, does not take a parameter, ``field`` by our name for it: known before
+    anything is sent, or learnt from its answer."""
 
-    field = ""
+    def __init__(self, message: str, *, field: str, status: int | None = None) -> None:
+        super().__init__(message, status=status)
+        self.field = field
+
+
+class LimitRenamed(BadRequest):
+    """The model's limit on output has the other one of OpenAI's two names."""
 
 
 @runtime_checkable

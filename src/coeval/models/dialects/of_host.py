@@ -11,12 +11,17 @@ from coeval.models.catalog import Host
 from coeval.models.dialects.anthropic import ANTHROPIC
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.google.gemini import GEMINI
-from coeval.models.dialects.openai_chat import OPENAI_CHAT
+from coeval.models.dialects.openai_chat import OPENAI_CHAT, OPENROUTER_CHAT
 
 __all__ = ["dialect_of"]
 
 _DIALECTS: Mapping[str, Dialect] = MappingProxyType(
-    {"anthropic": ANTHROPIC, "gemini": GEMINI, "openai_chat": OPENAI_CHAT}
+    {
+        "anthropic": ANTHROPIC,
+        "gemini": GEMINI,
+        "openai_chat": OPENAI_CHAT,
+        "openrouter_chat": OPENROUTER_CHAT,
+    }
 )
 
 

@@ -5,37 +5,28 @@ The structs are partial: what a host adds is skipped, what it leaves out has a d
 
 from __future__ import annotations
 
-import re
+import math
 from typing import Any
 
 import msgspec
 
 from coeval.core import foreign
-from coeval.core.errors import (
-    ContentFiltered,
-    Misshapen,
-    ModelError,
-    NotFound,
-    RateLimited,
-    ServerFault,
-    Undecodable,
-)
+from coeval.core.errors import ContentFiltered, Misshapen, ServerFault, Undecodable
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.text import split_reasoning
-from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
-from coeval.models.dialects.token_counts import count
+from coeval.models.dialects.openai_error import inner_error
+from coeval.models.dialects.token_counts import count, count_if_told
 from coeval.models.discreet import without_secrets
-from coeval.models.transport.faults import excerpt, from_status, said
 
-__all__ = ["astray", "decode", "explain"]
-
-_LONGEST_MESSAGE = 500
+__all__ = ["decode"]
 
 _FINISH = {
     None: "stop",
     "end_turn": "stop",
     "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
     "function_call": "tool_calls",
     "max_tokens": "length",
     "model_length": "length",
@@ -45,17 +36,8 @@ _FINISH = {
 _BROKEN_OFF = frozenset({"error", "abort", "insufficient_system_resource"})
 """Finish reasons of answers that the host itself broke off."""
 
-_FILTERED = frozenset({"content_filter", "content_policy_violation", "moderation_blocked"})
-_SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
-_VERSION = re.compile(r"[^/]/v\d")
-_FORMAT_WORDS = ("response_format", "json_schema", "structured output")
-
-
-_NOT_EVERYWHERE = ("top_k", "metadata")
-"""Fields that some hosts of OpenAI's shape take, and others refuse."""
-_UNKNOWN_FIELD = re.compile(
-    r"unexpected|unrecogni[sz]ed|unknown|unsupported|not (?:permitted|allowed|supported)|extra"
-)
+_MOST_USD = 10_000.0
+"""For one answer; what is more is no price."""
 
 
 class _Part(msgspec.Struct):
@@ -101,6 +83,7 @@ class _Choice(msgspec.Struct):
     message: _Said
     finish_reason: str | None = None
     logprobs: _Logprobs | None = None
+    error: Any = None
 
 
 class _Usage(msgspec.Struct):
@@ -108,6 +91,29 @@ class _Usage(msgspec.Struct):
 
     prompt_tokens: msgspec.Raw = msgspec.Raw()
     completion_tokens: msgspec.Raw = msgspec.Raw()
+    prompt_tokens_details: msgspec.Raw = msgspec.Raw()
+    completion_tokens_details: msgspec.Raw = msgspec.Raw()
+    prompt_cache_hit_tokens: msgspec.Raw = msgspec.Raw()
+
+
+class _Details(msgspec.Struct):
+    """Of the tokens of a prompt or of an answer."""
+
+    cached_tokens: msgspec.Raw = msgspec.Raw()
+    cache_write_tokens: msgspec.Raw = msgspec.Raw()
+    reasoning_tokens: msgspec.Raw = msgspec.Raw()
+
+
+class _CostDetails(msgspec.Struct):
+    upstream_inference_cost: float | None = None
+
+
+class _Charge(msgspec.Struct):
+    """What OpenRouter's usage says besides, in US dollars."""
+
+    cost: float | None = None
+    is_byok: bool = False
+    cost_details: _CostDetails | None = None
 
 
 class _Answer(msgspec.Struct):
@@ -117,14 +123,16 @@ class _Answer(msgspec.Struct):
 
 
 _read_usage = foreign.decoder(_Usage)
+_read_details = foreign.decoder(_Details)
+_NO_DETAILS = _Details()
 _read_answer = foreign.decoder(_Answer)
 
 
-def decode(body: bytes, redactor: Redactor) -> Completion:
+def decode(body: bytes, redactor: Redactor, *, charged: bool = False) -> Completion:
     """The answer in a 200, without credentials; time and attempts are not known here.
 
     Usage that is left out counts as zero, and so do counts that cannot be: negative, no whole number, or
-    more than any context holds.
+    more than any context holds. ``charged``: the host's usage says what it charges, in US dollars.
 
     Raises
     ------
@@ -135,12 +143,18 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
     """
     answer = _read_answer(body)
     if answer.error:
-        raise _inner_error(body, redactor)
+        raise inner_error(body, redactor)
     if not answer.choices:
         raise Misshapen("no choices")
     choice, usage = answer.choices[0], _booked(bytes(answer.usage))
+    if charged:
+        usage = msgspec.structs.replace(usage, cost_usd=_charged(bytes(answer.usage)))
     finish = _FINISH.get(choice.finish_reason) or choice.finish_reason or "stop"
     if finish in _BROKEN_OFF:
+        if choice.error:  # OpenRouter's, in the words of whoever it asked
+            error = inner_error(msgspec.json.encode({"error": choice.error}), redactor)
+            error.usage = usage
+            raise error
         raise ServerFault(f"the host broke off its answer (finish reason {finish})", usage=usage)
     if finish == "content_filter":
         raise ContentFiltered("the host's content filter withheld the answer", usage=usage)
@@ -166,7 +180,37 @@ def _booked(told: bytes) -> Usage:
         usage = _read_usage(told)
     except Undecodable:
         return Usage()
-    return Usage(count(usage.prompt_tokens), count(usage.completion_tokens))
+    tokens = count(usage.prompt_tokens), count(usage.completion_tokens)
+    if not (usage.prompt_tokens_details or usage.completion_tokens_details or usage.prompt_cache_hit_tokens):
+        return Usage(*tokens)
+    prompt, made = _details(usage.prompt_tokens_details), _details(usage.completion_tokens_details)
+    cached = count_if_told(prompt.cached_tokens)
+    return Usage(
+        *tokens,
+        cached_tokens=cached if cached is not msgspec.UNSET else count_if_told(usage.prompt_cache_hit_tokens),
+        cache_write_tokens=count_if_told(prompt.cache_write_tokens),
+        reasoning_tokens=count_if_told(made.reasoning_tokens),
+    )
+
+
+def _details(told: msgspec.Raw) -> _Details:
+    try:
+        return _read_details(bytes(told)) if told else _NO_DETAILS
+    except Undecodable:
+        return _NO_DETAILS
+
+
+def _charged(told: bytes) -> float | None:
+    """US dollars; with a key of the user's own at the provider behind the host, that one's charge as well."""
+    try:
+        charge = foreign.decode(told, _Charge)
+    except Undecodable:
+        return None
+    usd = charge.cost
+    if charge.is_byok and usd is not None:
+        upstream = charge.cost_details.upstream_inference_cost if charge.cost_details is not None else None
+        usd = usd + upstream if upstream is not None else None
+    return usd if usd is not None and math.isfinite(usd) and 0 <= usd <= _MOST_USD else None
 
 
 def _read(said: _Said) -> tuple[str, str | None, str | None]:
@@ -201,80 +245,3 @@ def _logprobs(given: _Logprobs | None) -> tuple[TokenLogprob, ...]:
         )
         for token in given.content
     )
-
-
-class _Problem(msgspec.Struct):
-    """The parts of an error that decide what it is; some hosts leave out the `error` around it."""
-
-    message: Any = None
-    code: Any = None
-    type: Any = None
-    param: Any = None
-    metadata: Any = None
-
-
-class _Trouble(_Problem):
-    error: _Problem | str | None = None
-
-
-def _inner_error(body: bytes, redactor: Redactor) -> ModelError:
-    """The error of a 200 that holds one: by its own code where that is an HTTP status."""
-    problem = _problem(body)
-    code = problem.code if isinstance(problem.code, int) and 400 <= problem.code < 600 else 502
-    return explain(code, body, redactor) or from_status(code, body, "the host, behind a 200,", redactor)
-
-
-def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
-    """What an error body says beyond its status; None where the status says it all.
-
-    Recognised are content filters, spent accounts (waiting does not help them), a schema that
-    is not taken and a sampling parameter that is not known.
-    """
-    problem = _problem(body)
-    message = excerpt(
-        problem.message if isinstance(problem.message, str) else body, redactor, _LONGEST_MESSAGE
-    )
-    codes = {code for code in (problem.code, problem.type) if isinstance(code, str)}
-    if codes & _FILTERED or (isinstance(problem.metadata, dict) and "flagged_input" in problem.metadata):
-        return ContentFiltered(message, status=status)
-    if status == 429 and codes & _SPENT:
-        return RateLimited(message, status=status, retry_advised=False)
-    if status in (400, 422):
-        about = f"{problem.param} {message}".lower()
-        if any(word in about for word in _FORMAT_WORDS):
-            return SchemaRejected(message, status=status)
-        if _UNKNOWN_FIELD.search(about):
-            return _field_rejected(about, message, status)
-    return None
-
-
-def astray(status: int, body: bytes, base_url: str, redactor: Redactor) -> NotFound | None:
-    """For a 404 that may be due to a base URL without its ``/v1``: the same, naming the URL to try.
-
-    Not where the host speaks of the model: then it was reached.
-    """
-    words = said(body, redactor)
-    if status != 404 or _VERSION.search(base_url) or "model" in words.lower():
-        return None
-    # Most servers put the API below /v1, and people copy the address that the server prints.
-    hint = f"the base URL {base_url} has no /v1: try {base_url}/v1"
-    return NotFound(f"{words}; {hint}" if words else hint, status=status)
-
-
-def _field_rejected(about: str, message: str, status: int) -> FieldRejected | None:
-    field = next((name for name in _NOT_EVERYWHERE if name in about), None)
-    if field is None:
-        return None
-    rejected = FieldRejected(message, status=status)
-    rejected.field = field
-    return rejected
-
-
-def _problem(body: bytes) -> _Problem:
-    try:
-        trouble = foreign.decode(body, _Trouble)
-    except Undecodable:
-        return _Problem()
-    if isinstance(trouble.error, str):
-        return _Problem(message=trouble.error, code=trouble.code)
-    return trouble.error or trouble

@@ -13,26 +13,32 @@ from typing import Any
 import msgspec
 
 from coeval.core import foreign
-from coeval.core.errors import BadRequest, ModelError
+from coeval.core.errors import ModelError
 from coeval.core.model import ModelSpec
 from coeval.core.records import LABELS_KEY, Completion, Request, Schema
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import Dialect
-from coeval.models.dialects.openai_answer import astray, decode, explain
+from coeval.models.dialects.openai_answer import decode
+from coeval.models.dialects.openai_error import astray, explain
 from coeval.models.dialects.openai_models import OPENAI_MODELS
+from coeval.models.dialects.openai_words import draw, said_by
+from coeval.models.families import ModelTraits, traits_at
 
-__all__ = ["OPENAI_CHAT", "OpenAIChat", "encode"]
+__all__ = ["OPENAI_CHAT", "OPENROUTER_CHAT", "OpenAIChat", "encode"]
 
 METADATA = "metadata"
 
 
 class OpenAIChat(Dialect):
-    """Chat completions; see `Dialect`."""
+    """Chat completions; see `Dialect`. ``charged``: its hosts say what they charge for an answer."""
 
     labels_field = METADATA
     model_list = OPENAI_MODELS
+
+    def __init__(self, *, charged: bool = False) -> None:
+        self._charged = charged
 
     def path(self, _: ModelSpec) -> str:
         return "/chat/completions"
@@ -41,7 +47,7 @@ class OpenAIChat(Dialect):
         return encode(request, spec, host, structured=structured)
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
-        return decode(body, redactor)
+        return decode(body, redactor, charged=self._charged)
 
     def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
         said = explain(reply.status, reply.body, redactor)
@@ -49,6 +55,7 @@ class OpenAIChat(Dialect):
 
 
 OPENAI_CHAT = OpenAIChat()
+OPENROUTER_CHAT = OpenAIChat(charged=True)
 
 
 def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
@@ -56,13 +63,13 @@ def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = 
 
     What the provider has besides, and then ``extra_body``, are laid over what is ours.
     """
+    traits = traits_at(host.name, spec.model)
     body: dict[str, Any] = {"model": spec.model, "messages": request.messages}
-    _draw(body, request, spec, host)
-    if request.top_logprobs is not None:
-        body["logprobs"] = True
-        body["top_logprobs"] = request.top_logprobs
+    if traits.system != "system":
+        body["messages"] = said_by(request.messages, traits.system)
+    draw(body, request, spec, host, traits)
     if structured and spec.structured_output and request.schema is not None:
-        response_format = _response_format(request, request.schema, host)
+        response_format = _response_format(request, request.schema, host, traits)
         if response_format is not None:
             body["response_format"] = response_format
     if request.labels and host.takes_labels:
@@ -72,41 +79,24 @@ def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = 
     return msgspec.json.encode(body)
 
 
-def _draw(body: dict[str, Any], request: Request, spec: ModelSpec, host: Host) -> None:
-    """Put in the typed parameters, by the names of the host."""
-    sampling = request.sampling
-    if sampling.temperature is not None:
-        body["temperature"] = sampling.temperature
-    if sampling.top_p is not None:
-        body["top_p"] = sampling.top_p
-    if sampling.top_k is not None:
-        body["top_k"] = sampling.top_k
-    if sampling.max_tokens is not None:
-        body[host.output_limit_field(spec.model)] = sampling.max_tokens
-    if sampling.stop is not None:
-        body["stop"] = sampling.stop
-    if sampling.reasoning_effort is not None:
-        body["reasoning_effort"] = sampling.reasoning_effort
-    if sampling.thinking_budget is not None:
-        raise BadRequest(f"{host.name} has nothing for thinking_budget; leave it out")
-    seed = sampling.seed if request.seed is None else request.seed
-    if seed is not None:
-        body[host.seed_field] = seed
-
-
-def _response_format(request: Request, schema: Schema, host: Host) -> msgspec.Raw | dict[str, str] | None:
-    if host.structured == "json_schema":
-        return _json_schema(schema.name, msgspec.json.encode(schema.body))
-    # JSON mode answers 400 unless a message says "JSON".
-    if host.structured == "json_object" and any("json" in m.content.lower() for m in request.messages):
-        return {"type": "json_object"}
-    return None
+def _response_format(
+    request: Request, schema: Schema, host: Host, traits: ModelTraits
+) -> msgspec.Raw | dict[str, str] | None:
+    match traits.structured or host.structured:
+        case "json_schema":
+            return _json_schema(schema.name, msgspec.json.encode(schema.body), strict=traits.strict)
+        # JSON mode answers 400 unless a message says "JSON".
+        case "json_object" if any("json" in m.content.lower() for m in request.messages):
+            return {"type": "json_object"}
+        case _:
+            return None
 
 
 @lru_cache(maxsize=256)
-def _json_schema(name: str, body: bytes) -> msgspec.Raw:
+def _json_schema(name: str, body: bytes, *, strict: bool) -> msgspec.Raw:
     """A schema as OpenAI takes it; encoded once, for a run asks for few schemas many times."""
-    schema = {"name": name, "schema": msgspec.Raw(body), "strict": _is_closed(foreign.decode(body))}
+    strict = strict and _is_closed(foreign.decode(body))
+    schema = {"name": name, "schema": msgspec.Raw(body), "strict": strict}
     return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "json_schema": schema}))
 
 

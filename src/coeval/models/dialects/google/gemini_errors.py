@@ -109,9 +109,7 @@ def _refused(message: str, status: int) -> BadRequest | None:
     if named is None:
         return None
     field = str(named.lastgroup)
-    rejected = FieldRejected(f"{message}; leave {field} out or change it", status=status)
-    rejected.field = field
-    return rejected
+    return FieldRejected(f"{message}; leave {field} out or change it", status=status, field=field)
 
 
 def _seconds(delay: str) -> float | None:

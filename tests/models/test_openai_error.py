@@ -1,0 +1,233 @@
+"""What is made of the errors that hosts of OpenAI's shape answer with, each in the form it documents."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from coeval.core.errors import ContentFiltered, ModelError, NotFound, RateLimited, Unreadable
+from coeval.core.secrets.redaction import Redactor
+from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
+from coeval.models.dialects.openai_answer import decode
+from coeval.models.dialects.openai_error import astray, explain
+
+KEY = "sk-test-0123456789abcdef"
+
+
+def explained(status: int, body: Any, redactor: Redactor | None = None) -> ModelError | None:
+    return explain(status, json.dumps(body).encode(), redactor or Redactor())
+
+
+def openai(message: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "error": {"message": message, "type": "invalid_request_error", "param": None, "code": None} | fields
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (openai("Unrecognized request argument supplied: top_k"), "top_k"),
+        (openai("Unrecognized request argument supplied: stop_words"), "stop_words"),
+        (openai("Unknown parameter: 'min_p'.", code="unknown_parameter", param="min_p"), "min_p"),
+        (
+            openai(
+                "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) "
+                "value is supported.",
+                code="unsupported_value",
+                param="temperature",
+            ),
+            "temperature",
+        ),
+        (
+            openai("Unsupported value: 'messages[0].role' does not support 'system' with this model."),
+            "system_prompt",
+        ),
+        (openai("System role not supported"), "system_prompt"),
+        (openai("property 'logprobs' is unsupported"), "logprobs"),
+        (openai('"llama3" does not support thinking'), "reasoning_effort"),
+        ({"detail": "Unexpected fields in the request: {'top_k'}"}, "top_k"),
+        ({"detail": [{"loc": ["body", "top_k"], "msg": "Extra inputs are not permitted"}]}, "top_k"),
+        (
+            {
+                "object": "error",
+                "message": {
+                    "detail": [
+                        {
+                            "type": "extra_forbidden",
+                            "loc": ["body", "min_p"],
+                            "msg": "Extra inputs are not permitted",
+                        }
+                    ]
+                },
+                "type": "invalid_request_error",
+                "code": None,
+            },
+            "min_p",
+        ),
+        (
+            {
+                "message": "min_p is not supported",
+                "type": "invalid_request_error",
+                "param": "min_p",
+                "code": "x",
+            },
+            "min_p",
+        ),
+        (
+            {
+                "error": {
+                    "message": "Provider returned error",
+                    "code": 400,
+                    "metadata": {
+                        "provider_name": "OpenAI",
+                        "raw": json.dumps(
+                            openai("Unsupported parameter: 'top_p' is not supported with this model.")
+                        ),
+                    },
+                }
+            },
+            "top_p",
+        ),
+        (openai("top_k must be at least 1"), None),
+        (openai("Unknown model: gpt-17"), None),
+        (openai("Unexpected message in messages[1]"), None),
+        ({"error": "Input validation error: `top_p` must be > 0.0 and < 1.0"}, None),
+    ],
+)
+def test_a_parameter_that_is_not_taken_is_named_with_the_way_out(
+    body: dict[str, Any], field: str | None
+) -> None:
+    error = explained(422 if "detail" in body else 400, body)
+    if field is None:
+        assert error is None
+        return
+    assert isinstance(error, FieldRejected)
+    assert error.field == field
+    assert f"leave {field} out of the model's parameters" in str(error)
+
+
+def test_what_a_host_behind_the_host_said_is_told() -> None:
+    raw = json.dumps({"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]})
+    body = {"error": {"code": 400, "message": "Provider returned error", "metadata": {"raw": raw}}}
+    error = explained(400, body)
+    assert str(error).startswith("Provider returned error; seed: Extra inputs are not permitted;")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "words"),
+    [
+        (
+            400,
+            openai(
+                "The response was filtered.",
+                code="content_filter",
+                param="prompt",
+                innererror={
+                    "code": "ResponsibleAIPolicyViolation",
+                    "content_filter_result": {
+                        "hate": {"filtered": True, "severity": "high"},
+                        "jailbreak": {"filtered": True, "detected": True},
+                        "violence": {"filtered": False, "severity": "safe"},
+                    },
+                },
+            ),
+            ContentFiltered,
+            "The response was filtered. (hate: high, jailbreak: detected)",
+        ),
+        (400, openai("Content Exists Risk"), ContentFiltered, "Content Exists Risk"),
+        (
+            403,
+            {
+                "error": {
+                    "code": 403,
+                    "message": "flagged",
+                    "metadata": {"flagged_input": "x", "reasons": ["hate"]},
+                }
+            },
+            ContentFiltered,
+            "flagged",
+        ),
+        (
+            404,
+            {"error": {"code": "DeploymentNotFound", "message": "The API deployment does not exist."}},
+            NotFound,
+            "does not exist. (`model` is the name of the deployment)",
+        ),
+        (
+            400,
+            openai("Failed to generate JSON.", code="json_validate_failed", failed_generation="{"),
+            Unreadable,
+            "Failed to generate JSON.",
+        ),
+        (
+            400,
+            openai("This model does not support response format `json_schema`."),
+            SchemaRejected,
+            "json_schema",
+        ),
+        (
+            400,
+            openai(
+                "Unsupported parameter: 'max_tokens' is not supported with this model. "
+                "Use 'max_completion_tokens' instead.",
+                param="max_tokens",
+            ),
+            LimitRenamed,
+            "max_completion_tokens",
+        ),
+        (429, openai("You have no credit left.", code="insufficient_quota"), RateLimited, "no credit"),
+    ],
+)
+def test_an_error_is_what_it_says_beyond_its_status(
+    status: int, body: dict[str, Any], kind: type[ModelError], words: str
+) -> None:
+    error = explained(status, body)
+    assert type(error) is kind
+    assert words in str(error)
+    assert error.status == status
+
+
+def test_no_part_of_an_error_shows_a_credential() -> None:
+    redactor = Redactor(["abcdef0123456789abcdef", KEY])
+    for body in (
+        openai("Unknown parameter", param="abcdef0123456789abcdef"),
+        openai(f"Unknown parameter: '{KEY}'"),
+        openai(
+            "filtered",
+            code="content_filter",
+            innererror={"content_filter_result": {"hate": {"filtered": True, "severity": KEY}}},
+        ),
+        {"error": {"message": "x", "metadata": {"raw": f"unknown parameter: {KEY}"}}},
+    ):
+        said = str(explained(400, body, redactor))
+        assert KEY not in said
+        assert "abcdef0123456789abcdef" not in said
+
+
+def test_a_404_of_an_api_that_was_reached_names_no_other_url() -> None:
+    for code in ("DeploymentNotFound", "404"):
+        body = json.dumps({"error": {"code": code, "message": "Resource not found"}}).encode()
+        assert astray(404, body, "https://res.openai.azure.com", Redactor()) is None
+
+
+def test_a_choice_that_was_broken_off_fails_as_its_own_error_says() -> None:
+    choice = {
+        "message": {"content": ""},
+        "finish_reason": "error",
+        "error": {"code": 429, "message": "upstream is busy"},
+    }
+    body = {"choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 0}}
+    with pytest.raises(RateLimited, match="upstream is busy") as raised:
+        decode(json.dumps(body).encode(), Redactor())
+    assert raised.value.usage is not None
+    assert raised.value.usage.input_tokens == 7
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b'{"error": [1, {"loc": 3}]}', b'{"detail": {"detail": {"detail": 1}}}']
+)
+def test_an_error_of_no_known_form_is_left_to_its_status(body: bytes) -> None:
+    assert explain(400, body, Redactor()) is None
