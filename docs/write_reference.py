@@ -192,14 +192,15 @@ def _refusals() -> str:
         for name, by in [*lacking, ("thinking_budget", shaped)]
     )
     return (
-        f"A parameter that a host has nothing for is refused by name before anything is sent: {told}. With a "
-        "`base_url`, `openai` stands for any server of its shape, which may know more: only what that one "
-        "refuses is. So are parameters that a family of models refuses, or passes over without a word: OpenAI's "
-        "reasoning models take no `temperature` or `top_p` but 1, no log-probabilities and most no `stop` "
-        "(from GPT-5.1 on only where `reasoning_effort` asks for reasoning), `deepseek-reasoner` neither of "
-        "them. A system prompt is sent to OpenAI's reasoning models in the role `developer`, and to models "
-        "without such a role (o1-mini, Gemma before 3 behind `vllm` and `huggingface_api`) at the beginning of "
-        "the first turn."
+        f"A parameter that a host has nothing for is refused by name before anything is sent: {told}. With "
+        "a `base_url`, `openai` stands for any server of its shape, which may know more: then that server's "
+        "refusal decides. Parameters that a family of models refuses, or passes over without a word, are "
+        "refused alike: OpenAI's reasoning models take no `temperature` or `top_p` but 1, no "
+        "log-probabilities, and o3, o4-mini and GPT-5 no `stop` (from GPT-5.1 on, what goes with "
+        "`reasoning_effort`); `deepseek-reasoner` takes no `temperature`, `top_p` or log-probabilities. A "
+        "system prompt is sent to OpenAI's reasoning models in the role `developer`, and to models without "
+        "such a role (o1-mini; Gemma before 3 behind `vllm` and `huggingface_api`) at the beginning of the "
+        "first turn."
     )
 
 
