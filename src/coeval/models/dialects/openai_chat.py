@@ -22,9 +22,9 @@ from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.openai_answer import decode
 from coeval.models.dialects.openai_error import astray, explain
+from coeval.models.dialects.openai_families import ModelTraits, traits_at
 from coeval.models.dialects.openai_models import OPENAI_MODELS
 from coeval.models.dialects.openai_words import draw, said_by
-from coeval.models.families import ModelTraits, traits_at
 
 __all__ = ["OPENAI_CHAT", "OPENROUTER_CHAT", "OpenAIChat", "encode"]
 

@@ -11,7 +11,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import FieldRejected
-from coeval.models.families import NOT_AT_ALL, ModelTraits, SystemRole
+from coeval.models.dialects.openai_families import NOT_AT_ALL, ModelTraits, SystemRole
 
 __all__ = ["OUR_NAMES", "draw", "said_by"]
 
