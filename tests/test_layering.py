@@ -49,6 +49,7 @@ LATE_IMPORTS = {
     },
     "store/rundir.py": {"ruamel": "only a start writes YAML"},
     "models/transport/network.py": {"resource": "not on Windows"},
+    "models/hosts/google_signer.py": {"google": "an extra, wanted where Vertex AI is asked"},
     "models/local/local_model.py": {"torch": "an extra, and seconds to load"},
     "models/local/local_request.py": {"jinja2": "comes with transformers"},
     "models/local/local_transformers.py": {

@@ -1,18 +1,21 @@
-"""Google's generateContent: the Gemini API."""
+"""Google's generateContent: the Gemini API, and Vertex AI with a service account's tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
-from conformance.interface import SECRET, Behaviour, Heard, Interface, Said
+from conformance.interface import SECRET, Behaviour, Heard, Host, Interface, Said
 from fakes.gemini import Answer, Blocked, Fault, GeminiHost, fake
 from fakes.openai_chat import Asked
+from fakes.vertex import VertexHost, fake_vertex, key_file
 
-__all__ = ["GeminiInterface"]
+__all__ = ["GeminiInterface", "VertexInterface"]
 
 _NAMES = {
     "temperature": "temperature",
@@ -76,6 +79,30 @@ class GeminiInterface(Interface):
     def filters(self) -> Sequence[Behaviour]:
         withheld = [Answer(None, finish_reason=why) for why in ("SAFETY", "RECITATION", "SPII", "BLOCKLIST")]
         return [Blocked(), Blocked("PROHIBITED_CONTENT"), *withheld]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class VertexInterface(GeminiInterface):
+    """The first token that is handed out is `SECRET`; each is good for a single request by its own word."""
+
+    name: str = "vertex"
+    env: dict[str, str] = field(default_factory=dict)
+    renews: bool = True
+
+    @asynccontextmanager
+    async def serve(self, *script: Behaviour) -> AsyncIterator[VertexHost]:
+        with TemporaryDirectory() as folder:
+            async with fake_vertex(*script, lifetime_s=0, first_token=SECRET) as host:
+                self.env["GOOGLE_APPLICATION_CREDENTIALS"] = str(key_file(Path(folder), host.token_url))
+                yield host
+
+    def heard(self, asked: Asked) -> Heard:
+        key = asked.headers["Authorization"].removeprefix("Bearer ")
+        return msgspec.structs.replace(super().heard(asked), key=key)
+
+    def expire(self, host: Host) -> None:
+        assert isinstance(host, VertexHost)
+        host.expire()
 
 
 def _text(content: Mapping[str, Any]) -> str:

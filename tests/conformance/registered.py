@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from conformance.interface import Interface
 from conformance.of_anthropic import AnthropicInterface
-from conformance.of_gemini import GeminiInterface
+from conformance.of_gemini import GeminiInterface, VertexInterface
 from conformance.of_openai import OpenAIInterface
 
 __all__ = ["NOT_ASKED_OVER_HTTP", "REGISTERED", "STILL_TO_COME"]
 
-REGISTERED: tuple[Interface, ...] = (OpenAIInterface(), AnthropicInterface(), GeminiInterface())
+REGISTERED: tuple[Interface, ...] = (
+    OpenAIInterface(),
+    AnthropicInterface(),
+    GeminiInterface(),
+    VertexInterface(),
+)
 
 NOT_ASKED_OVER_HTTP = frozenset({"simulated", "benchmark", "huggingface"})
 
@@ -27,7 +32,6 @@ STILL_TO_COME = frozenset(
         "mistral",
         "ollama",
         "openrouter",
-        "vertex",
         "vllm",
     }
 )

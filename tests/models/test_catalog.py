@@ -31,7 +31,7 @@ def test_a_host_that_can_be_asked_over_http_has_an_address() -> None:
 
 def test_only_hosts_without_a_key_of_their_own_need_none() -> None:
     keyless = {name for name, host in HOSTS.items() if not host.needs_key}
-    assert keyless == {"huggingface", "ollama", "vllm", "simulated", "benchmark"}
+    assert keyless == {"huggingface", "ollama", "vertex", "vllm", "simulated", "benchmark"}
 
 
 def test_the_engines_seed_goes_to_servers_that_repeat_themselves() -> None:

@@ -192,14 +192,19 @@ _ROWS = (
     ),
     Host(
         name="vertex",
-        dialect="vertex",
+        dialect="gemini",
+        url="https://aiplatform.googleapis.com/v1",
+        placed="vertex",
+        defaults={"location": "global"},
         priced_as="google",
+        lists_models=False,
+        needs_key=False,  # the application default credentials may serve
+        signer="coeval.models.hosts.google_signer:google_cloud",
         settings={
             "project": ("GOOGLE_CLOUD_PROJECT",),
             "location": ("GOOGLE_CLOUD_LOCATION",),
             "service_account_key": ("GOOGLE_APPLICATION_CREDENTIALS",),
         },
-        built=False,
     ),
     Host(
         name="openrouter",

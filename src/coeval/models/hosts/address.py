@@ -68,18 +68,18 @@ def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
             "or take it from another interface."
         )
     credential = keys.credential(spec.interface, spec.access_key)
-    keyless = credential is None or credential.api_key is None
-    if keyless and host.needs_key and spec.base_url is None:
+    signer = signer_of(host, credential)
+    if signer is None and host.needs_key and spec.base_url is None:
         raise UsageError(f"{who} needs a key and none was found. {keys.places(spec.interface)}")
     if credential is not None and _holds(spec.extra_body, credential):
         raise UsageError(
             f"{who}: parameters.extra_body holds the model's key, which would be kept with the results; "
             "take it out, as the key is sent without it."
         )
-    row = _FilledRow(host, _settings(spec, host, credential), who)
+    row = _FilledRow(host, _Settings(_settings(spec, host, credential, signer), host, who), who)
     dialect = dialect_of(host)
     url, path = _place(row, spec, dialect)
-    return ModelAddress(spec, host, dialect, url, path, credential, signer_of(host, credential))
+    return ModelAddress(spec, host, dialect, url, path, credential, signer)
 
 
 def _place(row: _FilledRow, spec: ModelSpec, dialect: Dialect) -> ApiPlace:
@@ -98,34 +98,45 @@ def _place(row: _FilledRow, spec: ModelSpec, dialect: Dialect) -> ApiPlace:
     return ApiPlace(_normalised(url, row.who, name), path)
 
 
-def _settings(spec: ModelSpec, host: Host, credential: Credential | None) -> dict[str, str]:
-    """What fills a row: the model's own parameters, else the key file and the environment, else defaults."""
+def _settings(
+    spec: ModelSpec, host: Host, credential: Credential | None, signer: Signer | None
+) -> dict[str, str]:
+    """What fills a row: the model's own parameters, else the key file and the environment, else what comes
+    with the credential, else defaults."""
     found = credential.fields if credential is not None else {}
     own = {name: str(value) for name, value in spec.options.items() if name in host.places}
-    return {**host.defaults, **{name: found[name] for name in host.places if name in found}, **own}
+    brought = signer.brings if signer is not None else {}
+    return {**host.defaults, **brought, **{name: found[name] for name in host.places if name in found}, **own}
+
+
+class _Settings(dict[str, str]):
+    """The settings of a host by name; what asks for one that is not set raises the error that says where to
+    set it."""
+
+    def __init__(self, found: Mapping[str, str], host: Host, who: str) -> None:
+        super().__init__(found)
+        self._host = host
+        self._who = who
+
+    def __missing__(self, name: str) -> str:
+        variables = " or ".join(self._host.settings.get(name, ()))
+        raise UsageError(
+            f"{self._who} needs {name} and none was found: set `providers.{self._host.name}.{name}` in a key "
+            f"file, {variables} in the environment, or parameters.{name} of the model."
+        )
 
 
 class _FilledRow(NamedTuple):
     host: Host
-    settings: Mapping[str, str]
+    settings: _Settings
     who: str
 
     def filled(self, template: str, model: str | None = None) -> str:
         """A template of the host with its settings; those of a path, and the model, are quoted."""
-        settings = dict(self.settings)
-        for name in _SETTING.findall(template):
-            if name not in settings and not (name == "model" and model is not None):
-                raise self._lacking(name)
         if model is None:
-            return _SETTING.sub(lambda found: settings[found[1]], template)
-        settings["model"] = model
-        return _SETTING.sub(lambda found: quote(settings[found[1]], safe=""), template)
-
-    def _lacking(self, name: str) -> UsageError:
-        variables = " or ".join(self.host.settings.get(name, ()))
-        return UsageError(
-            f"{self.who} needs {name} and none was found: set `providers.{self.host.name}.{name}` in a key "
-            f"file, {variables} in the environment, or parameters.{name} of the model."
+            return _SETTING.sub(lambda found: self.settings[found[1]], template)
+        return _SETTING.sub(
+            lambda found: quote(model if found[1] == "model" else self.settings[found[1]], safe=""), template
         )
 
 

@@ -9,7 +9,10 @@ __all__ = ["ApiPlace", "GivenAddress", "Placer"]
 
 
 class GivenAddress(NamedTuple):
-    """What a place is made of: the base URL as the user wrote it, the row's settings, and the model's id."""
+    """What a place is made of: the base URL as the user wrote it, the row's settings, and the model's id.
+
+    ``settings[name]`` raises the UsageError that says where to set it, where it is not set.
+    """
 
     url: str
     settings: Mapping[str, str]

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, quote
 from yarl import URL
 
 from coeval.models.hosts.api_place import ApiPlace, GivenAddress, Placer
-from coeval.models.hosts.google_places import gemini
+from coeval.models.hosts.google_places import gemini, vertex
 
 __all__ = ["PLACERS"]
 
@@ -101,6 +101,7 @@ PLACERS: Mapping[str, Placer] = MappingProxyType(
         "azure_ai": azure_ai,
         "gemini": gemini,
         "ollama": ollama,
+        "vertex": vertex,
     }
 )
 """How the address of a host is read, by the name that its row has for it."""

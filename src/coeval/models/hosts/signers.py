@@ -18,9 +18,13 @@ __all__ = ["SIGNERS", "RequestSigner", "Signer", "SignerMaker", "signer_of"]
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Shows who asks at one endpoint: ``fixed`` headers, the same in every request. Its repr shows none."""
+    """Shows who asks at one endpoint: ``fixed`` headers, the same in every request. Its repr shows none.
+
+    ``brings`` are settings of the host that come with the credential, for where nobody set them.
+    """
 
     fixed: Mapping[str, str] = field(repr=False)
+    brings: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
 
 class RequestSigner(Signer, ABC):

@@ -1,0 +1,235 @@
+"""Who asks Google Cloud: an access token, renewed while a run goes on.
+
+`google-auth` makes it, from a service account's key or from the application default credentials. It is
+imported when an interface needs it, and talks to the token endpoint in a thread, so that the event loop stays
+free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from coeval.core import foreign
+from coeval.core.errors import (
+    AccessDenied,
+    ConnectionFailed,
+    ModelError,
+    ServerFault,
+    Undecodable,
+    UsageError,
+)
+from coeval.core.plain_file import file_bytes
+from coeval.core.secrets.redaction import Redactor
+from coeval.models.hosts.signers import RequestSigner, Signer
+from coeval.models.keys import Credential
+
+__all__ = ["AccessTokens", "GoogleSigner", "google_cloud"]
+
+INSTALL = "pip install '.[vertex]' in CoEval's folder, or: pip install google-auth requests"
+_LOGIN = "gcloud auth application-default login"
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
+_TOKEN_TIMEOUT_S = 20.0
+_RENEWED_BEFORE_S = 300.0
+"""A token is renewed so long before it expires, or in the last fifth of its life if that is shorter."""
+_MOST_WORDS = 300
+
+
+class _Credentials(Protocol):
+    """What is used of google-auth's credentials, which have no types."""
+
+    token: str | None
+    expiry: datetime | None
+
+    def refresh(self, request: Any, /) -> None: ...
+
+
+class _AccessToken(NamedTuple):
+    """Times are seconds since 1970."""
+
+    value: str
+    renewed_at: float
+    expires_at: float
+
+
+class AccessTokens:
+    """The tokens of one account: the one in force, and its renewal, which all who wait for it share."""
+
+    def __init__(self, credentials: _Credentials | None) -> None:
+        self._credentials = credentials
+        self._token: _AccessToken | None = None
+        self._renewal: asyncio.Task[_AccessToken] | None = None
+
+    async def token(self, now: float) -> str:
+        """A token that is good now, renewed where it is about to expire.
+
+        Raises
+        ------
+        ModelError
+            there is none and none is to be had. A renewal that fails while the old one is good is no matter.
+        """
+        token = self._token
+        if token is None or now >= token.renewed_at:
+            try:
+                token = await self._renewed()
+            except ModelError:
+                if token is None or now >= token.expires_at:
+                    raise
+        return token.value
+
+    @property
+    def billed_to(self) -> str | None:
+        """The project that a user's credentials name for quotas."""
+        return getattr(self._credentials, "quota_project_id", None)
+
+    async def _renewed(self) -> _AccessToken:
+        """The renewal that is under way, else a new one; who is cancelled while waiting leaves it to the
+        others."""
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.create_task(self._renew())
+            self._renewal.add_done_callback(_heard)
+        return await asyncio.shield(self._renewal)
+
+    async def _renew(self) -> _AccessToken:
+        self._token = await asyncio.to_thread(self._fetch)
+        return self._token
+
+    def _fetch(self) -> _AccessToken:
+        """Ask the token endpoint; in a thread. Foreign errors become ours here."""
+        import google.auth
+        from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
+
+        try:
+            if self._credentials is None:
+                self._credentials, _ = google.auth.default(scopes=[_SCOPE])
+            return _fetched(self._credentials)
+        except DefaultCredentialsError as error:
+            raise AccessDenied(
+                "no credentials of Google Cloud were found: set `providers.vertex.service_account_key` in a "
+                f"key file or {_VARIABLE} to a service account's key, or run `{_LOGIN}`"
+            ) from error
+        except TransportError as error:
+            raise ConnectionFailed(f"no access token: {_words(error)}") from error
+        except GoogleAuthError as error:
+            if error.retryable:
+                raise ServerFault(f"no access token: {_words(error)}") from error
+            raise AccessDenied(
+                f"no access token: {_words(error)}; check the service account's key, or renew your own "
+                f"credentials with `{_LOGIN}`"
+            ) from error
+
+
+def _fetched(credentials: _Credentials) -> _AccessToken:
+    from google.auth.transport.requests import Request
+
+    http = Request()
+
+    def request(url: str, **how: Any) -> Any:
+        return http(url, **{**how, "timeout": _TOKEN_TIMEOUT_S})
+
+    asked_at = time.time()
+    credentials.refresh(request)
+    expiry = credentials.expiry  # UTC, without saying so; None: it does not expire
+    expires_at = expiry.replace(tzinfo=UTC).timestamp() if expiry is not None else float("inf")
+    renewed_at = expires_at - min(_RENEWED_BEFORE_S, max(0.0, expires_at - asked_at) / 5)
+    return _AccessToken(str(credentials.token), renewed_at, expires_at)
+
+
+def _heard(renewal: asyncio.Task[_AccessToken]) -> None:
+    """An error that nobody waits for any more is no warning of the event loop's."""
+    if not renewal.cancelled():
+        renewal.exception()
+
+
+def _words(error: Exception) -> str:
+    """What went wrong, as google-auth says it, in one line; a token endpoint may repeat what it was sent."""
+    said = Redactor().message(" ".join(str(error.args[0] if error.args else error).split()))
+    return said if len(said) <= _MOST_WORDS else f"{said[:_MOST_WORDS]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class GoogleSigner(RequestSigner):
+    tokens: AccessTokens = field(repr=False)
+
+    async def headers(self, method: str, url: str, body: bytes | None, now: float) -> Mapping[str, str]:  # noqa: ARG002
+        shown = {"Authorization": f"Bearer {await self.tokens.token(now)}"}
+        billed_to = self.tokens.billed_to
+        return shown if billed_to is None else {**shown, "x-goog-user-project": billed_to}
+
+
+def google_cloud(credential: Credential | None) -> Signer:
+    """The signer of Vertex AI: an access token that is given (as the model's ``access_key``), else a service
+    account's key, else the application default credentials. The account's project is the one that is asked
+    where no other is set.
+
+    Raises
+    ------
+    UsageError
+        google-auth is not installed, or the file that is named holds no credentials.
+    """
+    if credential is not None and credential.api_key is not None:
+        return Signer({"Authorization": f"Bearer {credential.api_key}"})
+    if not _installed():
+        raise UsageError(f"interface vertex needs google-auth and requests. Install them:\n  {INSTALL}")
+    named = credential.fields.get("service_account_key") if credential is not None else None
+    if named is None:
+        return GoogleSigner({}, AccessTokens(None))
+    account = _read(Path(named).expanduser())
+    project = account.get("project_id") or account.get("quota_project_id")
+    brings = {"project": project} if isinstance(project, str) and project else {}
+    return GoogleSigner({}, AccessTokens(_of_file(account, named)), brings=brings)
+
+
+def _installed() -> bool:
+    return all(find_spec(name) is not None for name in ("google", "requests", "google.auth"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return foreign.decode(file_bytes(path), dict[str, Any])
+    except OSError as error:
+        raise UsageError(f"{path}, a service account's key, cannot be read: {error.strerror}.") from error
+    except Undecodable:  # which may quote the file
+        raise UsageError(f"{path} is no key of a service account: it is not a JSON object.") from None
+
+
+def _of_file(account: Mapping[str, Any], named: str) -> _Credentials | None:
+    """None leaves it to google-auth, which reads the same file: see `google.auth.default`."""
+    kind = account.get("type")
+    try:
+        if kind == "service_account":
+            return _service_account(account)
+        if kind == "authorized_user":
+            return _user(account)
+    except (ValueError, KeyError):  # google-auth's MalformedError is a ValueError; it may quote the key
+        raise UsageError(f"{named} holds no key that can be used; make a new one and fetch it.") from None
+    if os.environ.get(_VARIABLE) == named:
+        return None
+    raise UsageError(
+        f"{named} is neither a service account's key nor a user's credentials; other kinds (workload "
+        f"identity, impersonation) are taken from {_VARIABLE}."
+    )
+
+
+def _service_account(account: Mapping[str, Any]) -> _Credentials:
+    from google.oauth2 import service_account
+
+    kind: Any = service_account.Credentials
+    made: _Credentials = kind.from_service_account_info(account, scopes=[_SCOPE])
+    return made
+
+
+def _user(account: Mapping[str, Any]) -> _Credentials:
+    from google.oauth2 import credentials
+
+    kind: Any = credentials.Credentials
+    made: _Credentials = kind.from_authorized_user_info(account, scopes=[_SCOPE])
+    return made

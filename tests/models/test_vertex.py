@@ -1,0 +1,363 @@
+"""Vertex AI against a strict fake: addresses, and tokens that are renewed while a run goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.gemini import Fault
+from fakes.gemini_request import in_camel_case
+from fakes.vertex import PROJECT, VertexHost, fake_vertex, key_file
+from google import genai
+from google.auth.exceptions import TransportError
+from google.genai import types
+from google.oauth2 import service_account
+from opened import answer, keys_of, opened
+
+from coeval.core.errors import (
+    AccessDenied,
+    ConnectionFailed,
+    UsageError,
+)
+from coeval.core.model import ModelSpec
+from coeval.core.records import Message, Request, SamplingParameters
+from coeval.models.catalog import HOSTS
+from coeval.models.hosts.address import ModelAddress, address_of
+from coeval.models.hosts.google_signer import INSTALL, AccessTokens, GoogleSigner
+
+HELLO = Request(messages=(Message("user", "hi"),), sampling=SamplingParameters(temperature=0.5, max_tokens=9))
+
+
+def spec(url: str | None, model: str = "gemini-2.5-flash", **options: Any) -> ModelSpec:
+    return ModelSpec(name="m", interface="vertex", model=model, base_url=url, timeout_s=30.0, options=options)
+
+
+def env_of(host: VertexHost, folder: Path, **fields: Any) -> dict[str, str]:
+    return {"GOOGLE_APPLICATION_CREDENTIALS": str(key_file(folder, host.token_url, **fields))}
+
+
+# Where a model is asked
+
+
+def address(model: str, env: dict[str, str], **options: Any) -> ModelAddress:
+    return address_of(spec(None, model, **options), HOSTS["vertex"], keys_of(env))
+
+
+@pytest.mark.parametrize(
+    ("location", "host"),
+    [
+        (None, "https://aiplatform.googleapis.com/v1"),
+        ("global", "https://aiplatform.googleapis.com/v1"),
+        ("us-central1", "https://us-central1-aiplatform.googleapis.com/v1"),
+        ("eu", "https://aiplatform.eu.rep.googleapis.com/v1"),
+    ],
+)
+def test_a_location_has_a_host_of_its_own(location: str | None, host: str) -> None:
+    env = {"GOOGLE_CLOUD_PROJECT": "p"} | ({"GOOGLE_CLOUD_LOCATION": location} if location else {})
+    found = address("gemini-2.5-flash", env)
+    at = location or "global"
+    assert found.url == host
+    assert (
+        found.path == f"/projects/p/locations/{at}/publishers/google/models/gemini-2.5-flash:generateContent"
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "url", "resource"),
+    [
+        (
+            "google/gemini-2.5-pro",
+            "us-east5-",
+            "projects/p/locations/us-east5/publishers/google/models/gemini-2.5-pro",
+        ),
+        ("meta/llama-4", "us-east5-", "projects/p/locations/us-east5/publishers/meta/models/llama-4"),
+        (
+            "publishers/google/models/x",
+            "us-east5-",
+            "projects/p/locations/us-east5/publishers/google/models/x",
+        ),
+        (
+            "models/gemini-2.5-pro",
+            "us-east5-",
+            "projects/p/locations/us-east5/publishers/google/models/gemini-2.5-pro",
+        ),
+        ("endpoints/123456", "us-east5-", "projects/p/locations/us-east5/endpoints/123456"),
+        (
+            "projects/7/locations/asia-east1/endpoints/8",
+            "asia-east1-",
+            "projects/7/locations/asia-east1/endpoints/8",
+        ),
+    ],
+)
+def test_a_model_may_be_named_as_google_names_it(model: str, url: str, resource: str) -> None:
+    found = address(model, {}, project="p", location="us-east5")
+    assert found.url == f"https://{url}aiplatform.googleapis.com/v1"
+    assert found.path == f"/{resource}:generateContent"
+
+
+def test_the_project_is_the_users_own_else_that_of_the_service_account(tmp_path: Path) -> None:
+    env = {"GOOGLE_APPLICATION_CREDENTIALS": str(key_file(tmp_path, "https://127.0.0.1/token"))}
+    assert f"/projects/{PROJECT}/" in address("gemini-2.5-flash", env).path
+    env["GOOGLE_CLOUD_PROJECT"] = "from-the-environment"
+    assert "/projects/from-the-environment/" in address("gemini-2.5-flash", env).path
+    assert "/projects/of-the-model/" in address("gemini-2.5-flash", env, project="of-the-model").path
+
+
+def test_a_project_that_nobody_names_is_asked_for() -> None:
+    with pytest.raises(UsageError, match=r"needs project and none was found.*GOOGLE_CLOUD_PROJECT"):
+        address("gemini-2.5-flash", {})
+
+
+# What is sent
+
+
+@pytest.mark.filterwarnings("ignore:Inheritance class Aiohttp:DeprecationWarning")
+async def test_the_request_is_what_googles_client_sends_for_the_same_call(tmp_path: Path) -> None:
+    async with fake_vertex() as host:
+        env = env_of(host, tmp_path)
+        assert (await answer(spec(host.url, location="us-central1"), env, HELLO)).text == "ok"
+        kind: Any = service_account.Credentials
+        credentials = kind.from_service_account_file(
+            env["GOOGLE_APPLICATION_CREDENTIALS"], scopes=["https://www.googleapis.com/auth/cloud-platform"]
+        )
+        client = genai.Client(
+            vertexai=True,
+            project=PROJECT,
+            location="us-central1",
+            credentials=credentials,
+            http_options=types.HttpOptions(base_url=host.url, api_version="v1"),
+        )
+        theirs = await client.aio.models.generate_content(
+            model="gemini-2.5-flash",
+            contents="hi",
+            config=types.GenerateContentConfig(temperature=0.5, max_output_tokens=9),
+        )
+        await client.aio.aclose()
+        mine, other = host.asked
+    assert theirs.text == "ok"
+    assert mine.body == in_camel_case(other.body)
+    assert mine.path == other.path
+    assert [asked.headers["Authorization"] for asked in (mine, other)] == [f"Bearer {t}" for t in host.issued]
+
+
+@pytest.mark.parametrize("path", ["", "/v1", "/v1beta1/"])
+async def test_a_base_url_redirects_to_another_endpoint(path: str, tmp_path: Path) -> None:
+    async with fake_vertex() as host:
+        completion = await answer(spec(host.url + path), env_of(host, tmp_path), HELLO)
+    assert completion.text == "ok"
+
+
+async def test_an_access_token_of_the_users_own_is_shown_as_it_is() -> None:
+    async with fake_vertex() as host:
+        host.good.add("ya29.of-my-own-0123456789")
+        own = ModelSpec(
+            name="m",
+            interface="vertex",
+            model="gemini-2.5-flash",
+            base_url=host.url,
+            access_key="ya29.of-my-own-0123456789",
+            options={"project": "p"},
+        )
+        assert (await answer(own, {}, HELLO)).text == "ok"
+    assert host.token_asked == 0
+
+
+# Tokens
+
+
+async def test_a_token_serves_many_requests_and_is_fetched_once_however_many_wait(tmp_path: Path) -> None:
+    async with fake_vertex() as host, opened(spec(host.url), env_of(host, tmp_path)) as model:
+        together = await asyncio.gather(*(model.complete(HELLO) for _ in range(12)))
+        assert (await model.complete(HELLO)).text == "ok"
+    assert [completion.text for completion in together] == ["ok"] * 12
+    assert (host.token_asked, len(host.asked)) == (1, 13)
+
+
+async def test_tokens_that_expire_in_mid_run_are_renewed(tmp_path: Path) -> None:
+    async with fake_vertex(lifetime_s=0) as host, opened(spec(host.url), env_of(host, tmp_path)) as model:
+        for _ in range(3):
+            assert (await model.complete(HELLO)).text == "ok"
+            host.expire()
+    assert len(set(host.issued)) == 3
+    assert [asked.headers["Authorization"] for asked in host.asked] == [f"Bearer {t}" for t in host.issued]
+
+
+async def test_the_loop_goes_on_while_a_token_is_fetched(tmp_path: Path) -> None:
+    async with fake_vertex() as host, opened(spec(host.url), env_of(host, tmp_path)) as model:
+        host.token_gate.clear()
+        asking = asyncio.create_task(model.complete(HELLO))
+        await host.token_wanted.wait()  # the fake serves on this very loop: were it blocked, it never would
+        assert not asking.done()
+        host.token_gate.set()
+        assert (await asking).text == "ok"
+
+
+async def test_who_is_cancelled_while_waiting_leaves_the_renewal_to_the_others(tmp_path: Path) -> None:
+    async with fake_vertex() as host, opened(spec(host.url), env_of(host, tmp_path)) as model:
+        host.token_gate.clear()
+        first, second = (asyncio.create_task(model.complete(HELLO)) for _ in range(2))
+        await host.token_wanted.wait()
+        first.cancel()
+        host.token_gate.set()
+        assert (await second).text == "ok"
+        with pytest.raises(asyncio.CancelledError):
+            await first
+    assert host.token_asked == 1
+
+
+transport_error: Any = TransportError
+AWAY: Exception = transport_error("unreachable")
+
+
+class Account:
+    """Credentials in google-auth's shape, renewed by hand."""
+
+    def __init__(self, *expiries: Any) -> None:
+        self.expiries = list(expiries)
+        self.token: str | None = None
+        self.expiry: Any = None
+        self.renewals = 0
+
+    def refresh(self, request: Any, /) -> None:
+        self.renewals += 1
+        if not self.expiries:
+            raise AWAY
+        self.token, self.expiry = f"token-{self.renewals}", self.expiries.pop(0)
+
+
+async def test_a_renewal_that_fails_is_no_matter_while_the_token_is_good() -> None:
+    at = datetime(2100, 1, 1, 12, tzinfo=UTC)
+    account = Account(at.replace(tzinfo=None))  # as google-auth has it
+    tokens = AccessTokens(account)
+    expires = at.timestamp()
+    assert await tokens.token(expires - 3600) == "token-1"
+    assert await tokens.token(expires - 301) == "token-1"
+    assert account.renewals == 1
+    assert await tokens.token(expires - 299) == "token-1"
+    assert account.renewals == 2
+    with pytest.raises(ConnectionFailed, match="no access token: unreachable"):
+        await tokens.token(expires)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error", "words"),
+    [
+        (
+            400,
+            {"error": "invalid_grant", "error_description": "Invalid JWT Signature."},
+            AccessDenied,
+            "invalid_grant",
+        ),
+        (401, {"error": "unauthorized_client"}, AccessDenied, "gcloud auth application-default login"),
+    ],
+)
+async def test_a_token_that_is_refused_names_the_way_out(
+    status: int, body: dict[str, str], error: type[Exception], words: str, tmp_path: Path
+) -> None:
+    async with fake_vertex() as host:
+        host.token_script.append((status, body))
+        with pytest.raises(error, match=words):
+            await answer(spec(host.url), env_of(host, tmp_path), HELLO)
+    assert not host.asked
+
+
+async def test_a_token_endpoint_in_trouble_is_asked_again(tmp_path: Path) -> None:
+    async with fake_vertex() as host:
+        host.token_script.extend([(503, {"error": "temporarily_unavailable"})] * 2)
+        assert (await answer(spec(host.url), env_of(host, tmp_path), HELLO)).text == "ok"
+
+
+async def test_a_token_endpoint_that_is_away_is_a_connection_that_failed(tmp_path: Path) -> None:
+    async with fake_vertex() as host:
+        env = {"GOOGLE_APPLICATION_CREDENTIALS": str(key_file(tmp_path, "http://127.0.0.1:9/token"))}
+        with pytest.raises(ConnectionFailed, match="no access token"):
+            await answer(spec(host.url), env, HELLO)
+
+
+async def test_no_error_repeats_the_token_or_the_signed_request_for_it(tmp_path: Path) -> None:
+    async with fake_vertex() as host:
+        async with opened(spec(host.url), env_of(host, tmp_path)) as model:
+            await model.complete(HELLO)
+            host.script.append(Fault(400, f"you sent {host.issued[0]}, did you not"))
+            with pytest.raises(Exception, match="did you not") as raised:
+                await model.complete(HELLO)
+        assert host.issued[0] not in str(raised.value)
+
+
+# Credentials that are none
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"no json", "is not a JSON object"),
+        (b'{"type": "service_account", "private_key": "MIIEsecret"}', "holds no key that can be used"),
+        (b'{"type": "impersonated_service_account"}', "are taken from GOOGLE_APPLICATION_CREDENTIALS"),
+    ],
+)
+def test_a_file_that_holds_no_credentials_is_told_before_anything_is_asked(
+    content: bytes, words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "account.json"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=words) as raised:
+        address("gemini-2.5-flash", {"GOOGLE_APPLICATION_CREDENTIALS": str(path)})
+    assert "MIIEsecret" not in str(raised.value)
+    assert str(path) in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"account\.json, a service account's key, cannot be read: No such file"
+    ):
+        address("x", {"GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "account.json")})
+
+
+async def test_no_credentials_anywhere_names_every_way_to_give_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    async with fake_vertex() as host:
+        with pytest.raises(AccessDenied, match=r"service_account_key.*gcloud auth application-default login"):
+            await answer(spec(host.url, project="p"), {}, HELLO)
+
+
+def test_credentials_of_a_user_serve_and_name_the_project_that_is_billed(tmp_path: Path) -> None:
+    path = tmp_path / "user.json"
+    path.write_text(
+        '{"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r",'
+        ' "quota_project_id": "mine"}'
+    )
+    found = address("gemini-2.5-flash", {"GOOGLE_APPLICATION_CREDENTIALS": str(path)})
+    assert "/projects/mine/" in found.path
+    assert isinstance(found.signer, GoogleSigner)
+    assert found.signer.tokens.billed_to == "mine"
+
+
+WITHOUT = """
+import sys
+for name in list(sys.modules):
+    assert not name.startswith("google"), name
+sys.modules["google"] = None
+from coeval.core.errors import UsageError
+from coeval.models.hosts.google_signer import google_cloud
+try:
+    google_cloud(None)
+except UsageError as error:
+    print(error)
+"""
+
+
+def test_what_to_install_is_said_where_google_auth_is_missing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert INSTALL in done.stdout
+    assert "needs google-auth and requests" in done.stdout
