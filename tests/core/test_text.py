@@ -14,6 +14,7 @@ from coeval.core.text import (
     extract_json,
     fill,
     fold_name,
+    head_length,
     numbered,
     placeholders,
     split_reasoning,
@@ -42,6 +43,22 @@ json_objects = st.dictionaries(st.text(max_size=8), json_values, min_size=1, max
 )
 def test_fill(template: str, expected: str) -> None:
     assert fill(template, {"greeting": "hello"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("varying", "head"),
+    [
+        (("c",), "{A {b}-long-"),
+        (("a", "b"), "{A "),
+        (("none of it",), "{A {b}-long-C-{b}"),
+        ((), "{A {b}-long-C-{b}"),
+    ],
+)
+def test_the_head_of_a_filled_template_ends_where_its_values_begin_to_vary(
+    varying: tuple[str, ...], head: str
+) -> None:
+    template, values = "{{A {a}-{b}-{c}-{a}", {"a": "{b}", "b": "long", "c": "C"}
+    assert fill(template, values)[: head_length(template, values, varying)] == head
 
 
 def test_fill_leaves_braces_in_values_alone() -> None:

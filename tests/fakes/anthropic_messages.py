@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, assert_never
 import msgspec
 from aiohttp import web
 
-from fakes.anthropic_request import VERSIONS, misfit_of, passages
+from fakes.anthropic_request import VERSIONS, cache_floor, misfit_of, passages
 from fakes.openai_chat import Asked, Broken, Raw
 
 __all__ = ["AnthropicServer", "Error", "Spoken", "anthropic_fake"]
@@ -170,6 +170,8 @@ class AnthropicServer:
         for text, mark in passages(body):
             whole += text
             marked = whole if mark else marked
+        if len(marked) // CHARS_PER_TOKEN < cache_floor(body["model"]):
+            marked = ""
         known = max((len(kept) for kept in self._kept if marked.startswith(kept)), default=0)
         await asyncio.sleep(spoken.delay_s)
         if marked:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-__all__ = ["VERSIONS", "misfit_of", "passages"]
+__all__ = ["VERSIONS", "cache_floor", "misfit_of", "passages"]
 
 VERSIONS = ("2023-06-01", "2026-10-21")
 
@@ -33,6 +33,12 @@ _NO_EFFORT = ("claude-3", *_FOUR, "claude-sonnet-4-5", "claude-haiku-4-5")
 _NO_SCHEMA = ("claude-3", *_FOUR)
 _PREFILLED = ("claude-3", *_FOUR, *_FOUR_FIVE)
 _NOT_FORCED = ("claude-opus-5-5", "claude-fable", "claude-mythos")
+
+_FLOORS = {
+    4096: ("claude-opus-4-5", "claude-opus-4-6", "claude-haiku-4-5"),
+    2048: ("claude-opus-4-7", "claude-3-haiku", "claude-3-5-haiku"),
+    512: ("claude-opus-5", "claude-fable-5", "claude-mythos-5"),
+}
 
 _Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 
@@ -123,6 +129,14 @@ def misfit_of(body: Mapping[str, Any], version: str) -> str | None:
     if version != VERSIONS[0] and (name := next(iter(_drawn(asked)), None)) is not None:
         return f"{name}: Extra inputs are not permitted"
     return next((misfit for rule in rules if (misfit := rule(asked)) is not None), None)
+
+
+def cache_floor(model: str) -> int:
+    """The least number of tokens in a prefix that the cache keeps; a shorter one is priced as any other."""
+    for tokens, models in _FLOORS.items():
+        if model.startswith(models):
+            return tokens
+    return 1024
 
 
 def passages(body: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.models.keys import Keys
+from coeval.models.meter import Ledger
 from coeval.models.open import Models
 from coeval.models.transport.http import Http
 
@@ -23,7 +24,10 @@ def keys_of(env: Mapping[str, str]) -> Keys:
 
 @asynccontextmanager
 async def opened(
-    spec: ModelSpec, env: Mapping[str, str], waits: list[float] | None = None
+    spec: ModelSpec,
+    env: Mapping[str, str],
+    waits: list[float] | None = None,
+    ledger: Ledger | None = None,
 ) -> AsyncIterator[Model]:
     """Retries wait for nothing; what they would have waited for, in seconds, goes to ``waits``."""
 
@@ -31,7 +35,7 @@ async def opened(
         if waits is not None:
             waits.append(seconds)
 
-    async with Models([spec], keys_of(env), http=Http(sleep=no_wait)) as models:
+    async with Models([spec], keys_of(env), ledger=ledger, http=Http(sleep=no_wait)) as models:
         yield models[spec.name]
 
 

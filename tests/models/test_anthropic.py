@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from fakes.anthropic_messages import AnthropicServer, Error, Spoken, anthropic_fake
 from fakes.anthropic_request import VERSIONS, misfit_of
 from fakes.openai_chat import Raw
+from opened import opened as open_model
 
 from coeval.core.errors import (
     AccessDenied,
@@ -32,10 +32,7 @@ from coeval.models.dialects.anthropic import encode
 from coeval.models.dialects.anthropic_answer import decode
 from coeval.models.dialects.claude_families import family_of
 from coeval.models.dialects.dialect import FieldRejected
-from coeval.models.keys import Keys
 from coeval.models.meter import Ledger, Terms
-from coeval.models.open import Models
-from coeval.models.transport.http import Http
 
 KEY = "sk-ant-test-0123456789abcdef"
 HELLO = (Message("user", "Hello, as JSON"),)
@@ -71,18 +68,10 @@ def sent(request: Request, model: str = "claude-haiku-4-5", **fields: Any) -> di
     return body
 
 
-async def no_wait(seconds: float) -> None:
-    """A retry's wait, without the waiting."""
-
-
-@asynccontextmanager
-async def opened(server: AnthropicServer, **fields: Any) -> AsyncIterator[Model]:
-    nowhere = Path("/nonexistent")
-    keys = Keys.load(None, env={"ANTHROPIC_API_KEY": KEY}, cwd=nowhere, home=nowhere)
+def opened(server: AnthropicServer, **fields: Any) -> AbstractAsyncContextManager[Model]:
     ledger = fields.pop("ledger", None)
     asked = spec(**{"base_url": server.url, **fields})
-    async with Models([asked], keys, ledger=ledger, http=Http(sleep=no_wait)) as models:
-        yield models["m"]
+    return open_model(asked, {"ANTHROPIC_API_KEY": KEY}, ledger=ledger)
 
 
 async def complete(server: AnthropicServer, request: Request, **fields: Any) -> Completion:

@@ -79,9 +79,9 @@ class Ask(NamedTuple):
     """One judgment to be made.
 
     ``id`` is ``{item}__{what}``, unique in the task. ``request()`` builds the messages and what else the
-    judge needs (``top_logprobs``, ``schema``); the runner sets purpose, rank, seed and the judge's sampling.
-    ``parse`` gives the judgment's JSON-able value, or raises a `ReplyError` for the judge to be asked again:
-    never a default.
+    judge needs (``top_logprobs``, ``schema``; ``shared`` with the item's other judgments); the runner sets
+    purpose, rank, seed and the judge's sampling. ``parse`` gives the judgment's JSON-able value, or raises a
+    `ReplyError` for the judge to be asked again: never a default.
     """
 
     id: str

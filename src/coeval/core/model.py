@@ -29,7 +29,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     that share one use the largest ``max_concurrency`` and the largest ``start_concurrency``, which
     is how many requests go out before the limit adapts to the host. ``options`` are our own
     parameters that no provider sees and that only the interface knows (``skill`` of a simulated
-    model). Answers are cut to ``max_answer_bytes`` of UTF-8.
+    model). Answers are cut to ``max_answer_bytes`` of UTF-8. With ``prompt_caching`` a host that has to be
+    told what to keep in its cache is told, where requests begin alike.
     """
 
     name: str
@@ -44,6 +45,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_minute: float | None = None
     max_answer_bytes: int = MAX_ANSWER_BYTES
     structured_output: bool = True
+    prompt_caching: bool = True
     extra_body: dict[str, Any] = {}
     options: dict[str, Any] = {}
 

@@ -139,7 +139,9 @@ class Request(msgspec.Struct, frozen=True):
     one is asked without it. ``seed`` is the engine's own, and goes before that of ``sampling``. ``rank`` says
     how far downstream the work stands: where requests wait for the same endpoint, a larger rank is served
     first. ``labels`` are the attributes that the answer is compared on, with their declared values:
-    simulated models alone are told.
+    simulated models alone are told. ``shared`` is how many characters the last message begins with, after
+    all the messages before it, as other requests do that are asked about the same time: what a host's cache
+    may keep; 0 where nobody knows of any.
     """
 
     messages: tuple[Message, ...]
@@ -152,6 +154,7 @@ class Request(msgspec.Struct, frozen=True):
     top_logprobs: int | None = None
     droppable: tuple[str, ...] = ()
     labels: dict[str, list[str]] = {}
+    shared: int = 0
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
@@ -64,6 +64,17 @@ def fill(template: str, values: Mapping[str, str]) -> str:
             )
         pieces[at] = values[name]
     return "".join(pieces)
+
+
+def head_length(template: str, values: Mapping[str, str], varying: Collection[str]) -> int:
+    """How many characters of a filled template stand before the first of the variables ``varying``: with
+    these, prompts begin alike that differ in those alone."""
+    length = 0
+    for at, piece in enumerate(_pieces(template)):
+        if at % 2 and piece in varying:
+            break
+        length += len(values[piece] if at % 2 else piece)
+    return length
 
 
 @lru_cache(maxsize=256)  # a run fills few templates, each of them very often

@@ -7,7 +7,7 @@ timeouts, limits, batch): so that nothing is ever relabelled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import msgspec
 
 from coeval.core.model import ModelSpec
 from coeval.core.records import CallId, Message, Purpose, Request, Role, SamplingParameters, Schema
-from coeval.core.text import canonical, digest, fill
+from coeval.core.text import canonical, digest, fill, head_length
 from coeval.models.catalog import HOSTS
 
 RANK: dict[Role, int] = {"teacher": 0, "student": 1, "judge": 2}
@@ -83,10 +83,15 @@ class RoleModel:
     fields: Mapping[str, str] = field(default_factory=dict)
     labels: dict[str, list[str]] = field(default_factory=dict)
 
-    def prompt(self, values: Mapping[str, str], schema: Schema | None = None) -> Request:
-        """What is asked by the template, for one item."""
-        text = fill(self.template, {**self.fields, **values})
-        return Request((Message("user", text),), schema=schema, labels=self.labels)
+    def prompt(
+        self, values: Mapping[str, str], schema: Schema | None = None, varying: Collection[str] = ()
+    ) -> Request:
+        """What is asked by the template, for one item; ``varying`` are the values that differ in other
+        requests for the same item, if there are any."""
+        filled = {**self.fields, **values}
+        text = fill(self.template, filled)
+        shared = head_length(self.template, filled, varying) if varying else 0
+        return Request((Message("user", text),), schema=schema, labels=self.labels, shared=shared)
 
     def request(self, asked: Request, purpose: Purpose, key: str, attempt: int) -> Request:
         """``asked`` as this model is asked it, for the record ``key``: with its system prompt, sampling and

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Coroutine
+from typing import Any
 
 import msgspec
 
@@ -15,6 +17,7 @@ from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
 from coeval.models.hosts.address import ModelAddress
 from coeval.models.pacing.admission import Admission
+from coeval.models.pacing.shared_prefixes import SharedPrefixes
 from coeval.models.transport.call import Call
 from coeval.models.transport.http import Endpoint, Http
 from coeval.models.transport.reach import reach
@@ -41,12 +44,22 @@ class HostedModel(Model):
         self._unknown: set[str] = set()
         self._limit_renamed = False
         self._calls: dict[int, Call[Completion]] = {}
+        self._prefixes = SharedPrefixes()
 
     async def reach(self) -> None:
         if self._admission.refusal() is None:  # else nothing will be asked there
             await reach(self._endpoint, self._path)
 
-    async def complete(self, request: Request) -> Completion:
+    def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
+        if request.shared and self._dialect.keeps_prefix(request, self._spec):
+            return self._in_turn(request)
+        return self._ask(request)
+
+    async def _in_turn(self, request: Request) -> Completion:
+        async with self._prefixes.turn(request):
+            return await self._ask(request)
+
+    async def _ask(self, request: Request) -> Completion:
         schema = request.schema
         structured = schema is not None and schema.name not in self._rejected
         dropped: tuple[str, ...] = ()
@@ -63,7 +76,7 @@ class HostedModel(Model):
             if schema is None or not structured:
                 raise
             self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
-            return await self.complete(request)
+            return await self._ask(request)
         except LimitRenamed as error:
             # The name of a deployment does not tell its model: Azure's refusal is how one learns it.
             if self._host is host:
@@ -72,12 +85,12 @@ class HostedModel(Model):
                 self._limit_renamed = True
                 self._host = host.with_other_limit(self._spec.model)
                 _log.info("%s takes its limit on output by the other name: %s", self.name, error)
-            return await self.complete(request)
+            return await self._ask(request)
         except FieldRejected as error:
             if not self._may_go(error.field, sent):
                 raise
             self._learn(self._unknown, error.field, error.field, error)
-            return await self.complete(request)
+            return await self._ask(request)
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
 
     def _without_unknown(self, request: Request) -> tuple[Request, tuple[str, ...]]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from coeval.benchmarks.benchmark import Answer, Ask, Item, Judgment
 from coeval.core.records import Completion, Message, Request
 from coeval.core.text import digest
@@ -58,7 +60,7 @@ class AnswerWork(ModelWork[Answer]):
 
 @dataclass(slots=True)
 class JudgmentWork(ModelWork[Judgment]):
-    """Ask the judge for one judgment, until it can be read."""
+    """Ask the judge for one judgment, until it can be read; ``alone`` where no other is owed of its item."""
 
     phase: str
     role_model: RoleModel
@@ -67,13 +69,15 @@ class JudgmentWork(ModelWork[Judgment]):
     tried: int
     item: str
     wanted: Ask
+    alone: bool = False
     tally: Tally = field(default_factory=Tally)
 
     weight = 1
     record = Judgment
 
     def question(self, _: int) -> Request:
-        return self.wanted.request()
+        asked = self.wanted.request()
+        return msgspec.structs.replace(asked, shared=0) if self.alone and asked.shared else asked
 
     def read(self, completion: Completion) -> dict[str, Any]:
         spoken(completion, "the judge")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -108,9 +109,20 @@ class TaskRun:
         """The judgments of these items' answers that are owed; what does not stand is forgotten."""
         if self.judge is None:
             return []
+        owed = self._owed_judgments(self.judge, items)
+        owed_of = Counter(item.id for item, _, _ in owed)
         return [
-            JudgmentWork(self.judging, self.judge, asking, wanted.id, self._tried(record), item.id, wanted)
-            for item, wanted, record in self._owed_judgments(self.judge, items)
+            JudgmentWork(
+                phase=self.judging,
+                role_model=self.judge,
+                asking=asking,
+                key=wanted.id,
+                tried=self._tried(record),
+                item=item.id,
+                wanted=wanted,
+                alone=owed_of[item.id] == 1,
+            )
+            for item, wanted, record in owed
         ]
 
     def _owed_judgments(

@@ -71,9 +71,12 @@ class HealthBench(Benchmark):
         shown = f"[{rubric_item['points']}] {rubric_item['criterion']}"
         values = {"conversation": conversation, "rubric_item": shown}
 
+        def filled(template: str) -> str:
+            return _SLOT.sub(lambda slot: values[slot[1]], template)
+
         def request() -> Request:
-            prompt = _SLOT.sub(lambda slot: values[slot[1]], self._grader)
-            return Request((Message("user", prompt),))
+            head = self._grader.partition("<<rubric_item>>")[0]
+            return Request((Message("user", filled(self._grader)),), shared=len(filled(head)))
 
         def parse(completion: Completion) -> dict[str, Any]:
             verdict = parse_criteria_met(completion.text)

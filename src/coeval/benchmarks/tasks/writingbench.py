@@ -23,7 +23,7 @@ from coeval.benchmarks.run.judgment_outcomes import SCALES, Outcomes, mean_metri
 from coeval.benchmarks.task_registry import WRITE_EXCEL
 from coeval.core.ids import judgment_id
 from coeval.core.records import Completion, Message, Request, SamplingParameters
-from coeval.core.text import fill
+from coeval.core.text import fill, head_length
 from coeval.judging.criteria import parse_criterion_score
 
 REQUIREMENTS = ("style", "format", "length")
@@ -85,7 +85,8 @@ class WritingBench(Benchmark):
         def request() -> Request:
             # The criterion goes in as the official code formats it: as Python writes a dict.
             values = {"query": item.fields["query"], "response": response, "criteria": str(criterion)}
-            return Request((Message("system", self._system), Message("user", fill(self._prompt, values))))
+            messages = (Message("system", self._system), Message("user", fill(self._prompt, values)))
+            return Request(messages, shared=head_length(self._prompt, values, ("criteria",)))
 
         def parse(completion: Completion) -> dict[str, Any]:
             given = parse_criterion_score(completion.text)

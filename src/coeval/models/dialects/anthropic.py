@@ -27,6 +27,7 @@ __all__ = ["ANTHROPIC", "Anthropic", "encode"]
 
 _LEAST_BUDGET = 1024
 _LEAST_TOP_P_THINKING = 0.95
+_LEAST_BYTES_PER_TOKEN = 3
 
 
 class Anthropic(Dialect):
@@ -39,6 +40,9 @@ class Anthropic(Dialect):
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
         return encode(request, spec, host, structured=structured)
+
+    def keeps_prefix(self, request: Request, spec: ModelSpec) -> bool:
+        return keeps_prefix(request, spec)
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
         return decode(body, redactor)
@@ -67,7 +71,9 @@ def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = 
     body: dict[str, Any] = {"model": spec.model}
     thinking = _thinking(request.sampling, spec.model, family)
     body["max_tokens"] = _limit(request.sampling, family, thinking)
-    body["messages"] = _turns(request.messages, host.name)
+    body["messages"] = turns = _turns(request.messages, host.name)
+    if keeps_prefix(request, spec):
+        turns[-1] = _marked(request.messages[-1], request.shared)
     system = "\n\n".join(m.content for m in request.messages if m.role == "system" and m.content.strip())
     if system:
         body["system"] = system
@@ -87,10 +93,34 @@ def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = 
 _THINKS = ("enabled", "adaptive")
 
 
-def _turns(messages: Sequence[Message], host: str) -> list[Message]:
+def keeps_prefix(request: Request, spec: ModelSpec) -> bool:
+    """Whether the cache is told to keep what a request shares: where that may be long enough for it.
+
+    A token is taken for three bytes, which is more tokens than there are: a mark on too little does no harm.
+    """
+    if not (request.shared and spec.prompt_caching):
+        return False
+    *before, last = request.messages
+    head = last.content[: request.shared]
+    if not head.strip() or last.role != "user":
+        return False
+    size = sum(len(message.content.encode()) for message in before) + len(head.encode())
+    return size >= _LEAST_BYTES_PER_TOKEN * family_of(spec.model).cached_from
+
+
+def _marked(last: Message, shared: int) -> dict[str, Any]:
+    """A message in two blocks, of which the cache keeps the first and all before it."""
+    head, rest = last.content[:shared], last.content[shared:]
+    if not rest.strip():  # no block may be blank
+        head, rest = last.content, ""
+    kept = {"type": "text", "text": head, "cache_control": {"type": "ephemeral"}}
+    return {"role": last.role, "content": [kept, {"type": "text", "text": rest}] if rest else [kept]}
+
+
+def _turns(messages: Sequence[Message], host: str) -> list[Message | dict[str, Any]]:
     """The conversation without its system prompts, as the API takes it: it refuses a turn without text, and
     blanks at the end of an answer that the model is to go on with. Turns of one role in a row it joins."""
-    turns = []
+    turns: list[Message | dict[str, Any]] = []
     for message in messages:
         if message.role == "system":
             continue
@@ -100,8 +130,8 @@ def _turns(messages: Sequence[Message], host: str) -> list[Message]:
             raise BadRequest(f"{host} takes no empty message, and one of the user's is; leave it out")
     if not turns:
         raise BadRequest(f"{host} wants a message beside the system prompt, and there is none")
-    last = turns[-1]
-    if last.role == "assistant":
+    last = messages[-1]
+    if last.role == "assistant" and last is turns[-1]:
         turns[-1] = Message("assistant", last.content.rstrip())
     return turns
 

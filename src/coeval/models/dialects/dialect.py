@@ -98,6 +98,11 @@ class Dialect(Protocol):
             treated as the host's own: what nobody asked for is left out.
         """
 
+    def keeps_prefix(self, request: Request, spec: ModelSpec, /) -> bool:  # noqa: ARG002
+        """Whether the body of a request that shares its beginning with others tells the host to keep that in
+        its cache, so that these are worth holding back until it is there."""
+        return False
+
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
         """The answer in a 2xx body, without the credentials that the redactor knows.
 

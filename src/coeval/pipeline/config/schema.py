@@ -113,6 +113,7 @@ class ModelConfig(Section):
             tokens_per_minute=ours.get("tokens_per_minute"),
             max_answer_bytes=ours.get("max_answer_bytes", MAX_ANSWER_BYTES),
             structured_output=self.structured_output and ours.get("structured_output", True),
+            prompt_caching=ours.get("prompt_caching", True),
             extra_body=ours.get("extra_body", {}),
             options={key: value for key, value in ours.items() if key in known_here},
         )

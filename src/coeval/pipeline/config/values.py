@@ -270,6 +270,13 @@ class Parameters(UsualParameters, total=False):
     structured_output: Annotated[
         bool, Field(description="Whether to ask for JSON by schema where the provider can. Default: true.")
     ]
+    prompt_caching: Annotated[
+        bool,
+        Field(
+            description="Whether to let `anthropic` keep what prompts share, which makes them cheaper. "
+            "Default: true."
+        ),
+    ]
     device: Annotated[str, Field(description="Local models: where to run, for example auto or cuda:0.")]
 
 

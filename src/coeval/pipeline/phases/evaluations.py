@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,12 +128,13 @@ class EvaluationWork(ModelWork[Evaluation]):
             self.scores[factor] = parse_level(self._hear(completion, factor))
 
         key = judgment_id(self.key, factor)
-        await self.ask(key, lambda _: self._prompt(values, FACTOR_SCORE), read, tally)
+        varying = values if len(self.factors) > 1 else ()
+        await self.ask(key, lambda _: self._prompt(values, FACTOR_SCORE, varying), read, tally)
 
-    def _prompt(self, values: Mapping[str, str], schema: Schema) -> Request:
+    def _prompt(self, values: Mapping[str, str], schema: Schema, varying: Collection[str] = ()) -> Request:
         judged = self.judged
         shown = {**judged.prepared.values, "response": judged.response.response or "", **values}
-        return self.role_model.prompt(shown, schema)
+        return self.role_model.prompt(shown, schema, varying)
 
     def _hear(self, completion: Completion, factor: str = "") -> str:
         said = completion.text if completion.refusal is None else completion.refusal
