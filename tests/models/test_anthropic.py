@@ -28,11 +28,17 @@ from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.anthropic import encode
-from coeval.models.dialects.anthropic_answer import decode
-from coeval.models.dialects.claude_families import family_of
-from coeval.models.dialects.dialect import FieldRejected
+from coeval.models.dialects.anthropic.anthropic_answer import decode
+from coeval.models.dialects.anthropic.anthropic_messages import ANTHROPIC, encode
+from coeval.models.dialects.anthropic.anthropic_models import ANTHROPIC_MODELS
+from coeval.models.dialects.anthropic.claude_families import family_of
+from coeval.models.dialects.dialect import FieldRejected, ListedModel
+from coeval.models.hosts.signers import Signer
+from coeval.models.listing import list_models
 from coeval.models.meter import Ledger, Terms
+from coeval.models.pacing.limits import Limiter
+from coeval.models.transport.endpoint import Endpoint
+from coeval.models.transport.http import Http
 
 KEY = "sk-ant-test-0123456789abcdef"
 HELLO = (Message("user", "Hello, as JSON"),)
@@ -402,6 +408,33 @@ async def test_an_address_of_something_else_is_told_with_what_the_api_has_there(
     async with anthropic_fake(keys=[KEY]) as server:
         with pytest.raises(NotFound, match=r"has /v1/messages below .*/elsewhere"):
             await complete(server, ask(), base_url=f"{server.url}/elsewhere")
+
+
+# The list of models
+
+
+async def test_the_models_are_listed_page_by_page() -> None:
+    async with anthropic_fake(keys=[KEY], models=CLAUDES) as server:
+        http, signer = Http(), Signer({"x-api-key": KEY})
+        headers = HOSTS["anthropic"].headers
+        try:
+            found = await list_models(
+                http, Endpoint(server.url, signer, Limiter(), headers=headers), ANTHROPIC
+            )
+        finally:
+            await http.aclose()
+    assert found == [ListedModel(model, 200_000) for model in CLAUDES]
+    assert len(server.pages) == len(CLAUDES) / 2
+    assert server.pages[:2] == ["/v1/models?limit=1000", f"/v1/models?limit=1000&after_id={CLAUDES[1]}"]
+
+
+def test_a_retired_model_is_not_listed_and_an_id_may_hold_anything() -> None:
+    models = [{"id": "a b&c"}, {"id": "old", "lifecycle": "retired"}, {"id": "new", "max_input_tokens": None}]
+    page = ANTHROPIC_MODELS.decode(
+        json.dumps({"data": models, "has_more": True, "last_id": "a b&c"}).encode()
+    )
+    assert page.models == (ListedModel("a b&c"), ListedModel("new"))
+    assert ANTHROPIC_MODELS.path(page.next) == "/v1/models?limit=1000&after_id=a%20b%26c"
 
 
 # The table of families

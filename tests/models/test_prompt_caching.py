@@ -18,7 +18,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Usage
 from coeval.engine.role_model import recipe
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.anthropic import encode
+from coeval.models.dialects.anthropic.anthropic_messages import encode
 from coeval.models.dialects.of_host import dialect_of
 from coeval.models.pacing.shared_prefixes import SharedPrefixes
 

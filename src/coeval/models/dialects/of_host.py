@@ -8,7 +8,7 @@ from types import MappingProxyType
 from coeval.core.entry_points import loaded
 from coeval.core.errors import UsageError
 from coeval.models.catalog import Host
-from coeval.models.dialects.anthropic import ANTHROPIC
+from coeval.models.dialects.anthropic.anthropic_messages import ANTHROPIC
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.google.gemini import GEMINI
 from coeval.models.dialects.openai_chat import OPENAI_CHAT, OPENROUTER_CHAT

@@ -19,8 +19,9 @@ from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.connections.reply_parser import HttpReply
-from coeval.models.dialects.anthropic_answer import astray, decode, explain
-from coeval.models.dialects.claude_families import ClaudeFamily, family_of
+from coeval.models.dialects.anthropic.anthropic_answer import astray, decode, explain
+from coeval.models.dialects.anthropic.anthropic_models import ANTHROPIC_MODELS
+from coeval.models.dialects.anthropic.claude_families import ClaudeFamily, family_of
 from coeval.models.dialects.dialect import Dialect, FieldRejected
 
 __all__ = ["ANTHROPIC", "Anthropic", "encode"]
@@ -34,6 +35,7 @@ class Anthropic(Dialect):
     """Messages; see `Dialect`."""
 
     labels_field = None
+    model_list = ANTHROPIC_MODELS
 
     def path(self, _: ModelSpec) -> str:
         return "/v1/messages"
