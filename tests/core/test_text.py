@@ -11,6 +11,7 @@ from coeval.core.errors import Unparsable, UsageError
 from coeval.core.text import (
     canonical,
     digest,
+    dollars,
     extract_json,
     fill,
     fold_name,
@@ -218,3 +219,14 @@ def test_different_names_do_not_fold_to_one(one: str, other: str) -> None:
 @pytest.mark.parametrize(("number", "said"), [(0, "0 models"), (1, "1 model"), (1200, "1,200 models")])
 def test_numbers_have_their_nouns(number: int, said: str) -> None:
     assert numbered(number, "model") == said
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [
+        (0, "$0.00"), (1234.5, "$1,234.50"), (0.1, "$0.10"), (0.09999, "$0.1000"), (0.0123, "$0.0123"),
+        (0.0001, "$0.0001"), (0.00009, "<$0.0001"),
+    ],
+)  # fmt: skip
+def test_money_is_told_to_the_cent_or_finer(usd: float, text: str) -> None:
+    assert dollars(usd) == text

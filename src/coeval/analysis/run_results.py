@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from coeval.analysis.costs import ModelCost, bill
 from coeval.analysis.cut_off import CutOffAnswers, cut_off_sentence
 from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
@@ -109,6 +110,7 @@ class Results(msgspec.Struct, frozen=True):
     longer holds, and that therefore count nowhere; nor do the items ``beyond_total``. ``notes``: what of
     the records could not be counted. ``missing``: what of the plan is not there, one sentence each.
     ``metrics`` are those of an output folder of ``eval-framework``, which has no students or labels.
+    ``costs``: what its models were sent over the life of the folder, and what that cost, dearest first.
     """
 
     students: tuple[StudentScore, ...]
@@ -119,6 +121,7 @@ class Results(msgspec.Struct, frozen=True):
     beyond_total: tuple[BeyondTotal, ...] = ()
     metrics: tuple[MetricScore, ...] = ()
     missing: tuple[str, ...] = ()
+    costs: tuple[ModelCost, ...] = ()
 
     @property
     def only_labelled(self) -> frozenset[str]:
@@ -206,9 +209,15 @@ def _html(results: Results) -> str:
     if results.metrics:
         figures = [[getattr(metric, name) for name in _METRIC] for metric in results.metrics]
         parts.append(html_table("Metrics", _METRIC, figures))
+    if told := bill(results.costs):
+        parts.append(
+            html_table("Cost", _COST, [[getattr(cost, name) for name in _COST] for cost in results.costs])
+        )
+        parts.append(html_lines([f"Cost: {told}", *map("Prices: {}".format, told.sources)]))
     return "".join(parts) + html_lines([*_of_answers(results), *results.notes, *results.missing])
 
 
+_COST = ("model", "requests", "input_tokens", "output_tokens", "cost_usd")
 _LABEL = ("task", "label", "student", "accuracy", "n", "no label", "failed")
 _METRIC = ("task", "sample", "metric", "value", "low", "high", "n", "unit", "failed")
 

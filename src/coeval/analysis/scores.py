@@ -18,18 +18,25 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coeval.analysis.costs import model_costs
 from coeval.analysis.intervals import Floats, Interval, clustered_mean, mean_over_strata, wilson
 from coeval.analysis.planned_names import Planned, Removed, removed_names
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
+from coeval.core.errors import StoreError
 
 
 def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
     """The scores of what is read; ``notes``: what else is to be known of them."""
+    try:
+        costs = model_costs(reader.folder / "usage.json")
+    except StoreError as error:
+        costs, notes = (), (*notes, f"what it cost cannot be told: {error}")
     if isinstance(reader, OutputReader):
-        return Results((), (), simulated=False, notes=(*reader.notes(), *notes), metrics=reader.metrics)
+        told = (*reader.notes(), *notes)
+        return Results((), (), simulated=False, notes=told, metrics=reader.metrics, costs=costs)
     if not isinstance(reader, RunReader):
         raise TypeError(f"nobody scores what a {type(reader).__name__} reads")
     return Results(
@@ -39,6 +46,7 @@ def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
         notes=(*reader.notes(), *notes),
         left_out=reader.left_out,
         beyond_total=reader.beyond_total,
+        costs=costs,
     )
 
 

@@ -274,6 +274,13 @@ def listed(texts: Iterable[str], most: int = 8) -> str:
     return ", ".join(shown[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def dollars(usd: float) -> str:
+    """``$1,234.50``; below ten cents to a hundredth of one."""
+    if usd >= 0.1 or not usd:
+        return f"${usd:,.2f}"
+    return f"${usd:.4f}" if usd >= 0.0001 else "<$0.0001"
+
+
 def numbered(number: int, noun: str) -> str:
     """``1 model``, ``1,200 models``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

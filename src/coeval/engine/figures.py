@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from coeval.core.text import dollars
 from coeval.engine.progress import Board, PhaseCount
 
 
 class Figures(NamedTuple):
     """What there is to say of a phase, each as text; empty where there is nothing to say.
 
-    ``records``: good ones of those planned; ``calls``: so far, of those expected.
+    ``records``: good ones of those planned; ``calls``: so far, of those expected; ``cost``: with a + where
+    more was paid whose price is unknown, empty where nothing was.
     """
 
     records: str
@@ -18,11 +20,12 @@ class Figures(NamedTuple):
     failed: str
     not_asked: str
     tokens: str
+    cost: str
     calls_per_s: str
     eta: str
 
 
-HEADINGS = Figures("records", "calls", "failed", "not asked", "tokens", "calls/s", "ETA")
+HEADINGS = Figures("records", "calls", "failed", "not asked", "tokens", "cost", "calls/s", "ETA")
 
 
 def figures(board: Board, count: PhaseCount) -> Figures:
@@ -33,6 +36,7 @@ def figures(board: Board, count: PhaseCount) -> Figures:
         failed=f"{count.failed.total():,}",
         not_asked=f"{count.not_asked:,}" if count.not_asked else "",
         tokens=short(count.input_tokens + count.output_tokens),
+        cost=dollars(count.cost_usd) + "+" * bool(count.unpriced) if count.cost_usd else "",
         calls_per_s="" if rate is None else f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}",
         eta=clock(remaining) if remaining is not None else "",
     )

@@ -38,18 +38,20 @@ class PhaseCount:
     ``done`` were made (``lacking`` of them not whole), ``failed``, were not asked for (``gaps``), or
     cannot be made, since what they would be made from did not come (``cut_off``). ``expected`` is the
     number of calls that the owed records take, repeats aside; ``calls`` that of calls so far.
+    ``cost_usd`` is that of the records whose price is known; ``unpriced`` counts the others.
     """
 
     __slots__ = (
-        "_marks", "began", "calls", "cut_off", "done", "expected", "failed", "gaps", "input_tokens",
-        "lacking", "latest", "name", "output_tokens", "owed", "recorded",
+        "_marks", "began", "calls", "cost_usd", "cut_off", "done", "expected", "failed", "gaps",
+        "input_tokens", "lacking", "latest", "name", "output_tokens", "owed", "recorded", "unpriced",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.recorded = self.owed = self.done = self.lacking = self.cut_off = 0
         self.expected = Calls(0, 0)
-        self.calls = self.input_tokens = self.output_tokens = 0
+        self.calls = self.input_tokens = self.output_tokens = self.unpriced = 0
+        self.cost_usd = 0.0
         self.failed: Counter[str] = Counter()
         self.gaps: Counter[str] = Counter()
         self.began: float | None = None
@@ -160,6 +162,10 @@ class Board:
         if usage is not None:
             count.input_tokens += usage.input_tokens
             count.output_tokens += usage.output_tokens
+            if usage.cost_usd is None:
+                count.unpriced += 1
+            else:
+                count.cost_usd += usage.cost_usd
 
     def left(self, phase: str, gap: Gap) -> None:
         """A work was not asked for, and stays owed."""

@@ -21,7 +21,7 @@ from coeval.core.options import CONTINUE, max_calls
 from coeval.core.records import Usage
 from coeval.store.jsonl import read_json, write_json_atomic
 
-__all__ = ["Ledger", "Meter", "Terms"]
+__all__ = ["Ledger", "Meter", "ModelAccount", "Terms", "read_accounts"]
 
 
 class Terms(NamedTuple):
@@ -33,7 +33,7 @@ class Terms(NamedTuple):
     priced_by: str | None = None
 
 
-class _Row(msgspec.Struct):
+class ModelAccount(msgspec.Struct):
     """What a model has used; ``requests + reserved`` is never less than what was sent.
 
     ``cost_usd`` is that of the answers whose price was known, None while there is none; ``unpriced`` counts
@@ -63,7 +63,7 @@ class Meter:
 
     __slots__ = ("_ledger", "_name", "_row", "_terms")
 
-    def __init__(self, ledger: Ledger, name: str, row: _Row, terms: Terms) -> None:
+    def __init__(self, ledger: Ledger, name: str, row: ModelAccount, terms: Terms) -> None:
         self._ledger = ledger
         self._name = name
         self._row = row
@@ -166,7 +166,7 @@ class Ledger:
         self._terms = dict(terms)
         self._block = block
         self._file: dict[str, Any] = {}
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[str, ModelAccount] = {}
         self._set_aside = False
         try:
             self._load()
@@ -182,7 +182,7 @@ class Ledger:
             row.requests, row.reserved = row.requests + row.reserved, 0
 
     def meter(self, name: str) -> Meter:
-        row, terms = self._rows.setdefault(name, _Row()), self._terms.get(name, Terms())
+        row, terms = self._rows.setdefault(name, ModelAccount()), self._terms.get(name, Terms())
         row.priced_by = terms.priced_by
         return Meter(self, name, row, terms)
 
@@ -204,7 +204,7 @@ class Ledger:
         if self._path.exists() or any(row.requests for row in self._rows.values()):
             self.flush()
 
-    def write_ahead(self, row: _Row, requests: int, ceiling: int) -> None:
+    def write_ahead(self, row: ModelAccount, requests: int, ceiling: int) -> None:
         """Write that ``requests``, and the rest of a block, may be sent."""
         before = row.reserved
         row.reserved = min(max(requests, self._block), ceiling - row.requests)
@@ -214,19 +214,34 @@ class Ledger:
             row.reserved = before
             raise
 
-    def trim(self, row: _Row) -> None:
+    def trim(self, row: ModelAccount) -> None:
         """Reserve half a block, where permits that came back have made it more than a whole one."""
         if row.reserved > self._block:
             row.reserved = self._block // 2
             self.flush()
 
     def _load(self) -> None:
-        try:
-            content = read_json(self._path, dict[str, Any])
-        except FileNotFoundError:
-            return
-        try:
-            rows = convert(content.get("models", {}), dict[str, _Row])
-        except Misshapen as error:
-            raise StoreError(f"{self._path} is damaged: {error}") from error
-        self._file, self._rows = content, rows
+        self._file, self._rows = _read(self._path)
+
+
+def read_accounts(path: Path) -> dict[str, ModelAccount]:
+    """The accounts of a ``usage.json`` by model; none where there is no file.
+
+    Raises
+    ------
+    StoreError
+        it is damaged, or cannot be read.
+    """
+    return _read(path)[1]
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, ModelAccount]]:
+    """The file as it stands, and its accounts."""
+    try:
+        content = read_json(path, dict[str, Any])
+    except FileNotFoundError:
+        return {}, {}
+    try:
+        return content, convert(content.get("models", {}), dict[str, ModelAccount])
+    except Misshapen as error:
+        raise StoreError(f"{path} is damaged: {error}") from error

@@ -9,8 +9,9 @@ from statistics import fmean, stdev
 
 import msgspec
 
+from coeval.analysis.costs import ModelCost, model_costs
 from coeval.benchmarks.benchmark import Unit
-from coeval.benchmarks.run.runner import EndOfAsking, Prepared, error_file
+from coeval.benchmarks.run.runner import EndOfAsking, Prepared, error_file, usage_file
 from coeval.benchmarks.run.task_run import RecordCounts, TaskRun
 from coeval.benchmarks.run.task_summary import TaskSummary, summarise, write
 
@@ -34,13 +35,14 @@ class Outcome:
     """An evaluation's end; ``stopped`` and ``interrupted`` as in `EndOfAsking`.
 
     Without tasks it was interrupted before anything was asked. ``errors`` is the file that lists what failed,
-    if there is one.
+    if there is one; ``costs`` what the models of the folder cost so far.
     """
 
     tasks: list[TaskOutcome] = field(default_factory=list)
     stopped: Mapping[str, str] = field(default_factory=dict)
     interrupted: bool = False
     errors: Path | None = None
+    costs: Sequence[ModelCost] = ()
 
     @property
     def exit_code(self) -> int:
@@ -72,7 +74,8 @@ def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
         a file cannot be written; what was recorded stays.
     """
     errors = error_file(prepared.evaluation)
-    outcome = Outcome([], ended.stopped, ended.interrupted, errors if errors.exists() else None)
+    costs = model_costs(usage_file(prepared.evaluation))
+    outcome = Outcome([], ended.stopped, ended.interrupted, errors if errors.exists() else None, costs)
     for task_run in prepared.task_runs if ended.begun else ():
         # Stopped while models were asked: what is whole is scored. Stopped here: nothing more is.
         whole = task_run.is_all_there() if ended.interrupted else not outcome.interrupted

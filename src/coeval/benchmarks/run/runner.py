@@ -33,7 +33,7 @@ from coeval.engine.terms import terms_of
 from coeval.models.keys import Keys
 from coeval.pricing.price_book import PriceBook
 
-__all__ = ["EndOfAsking", "Prepared", "ask_owed", "error_file", "held", "prepare"]
+__all__ = ["EndOfAsking", "Prepared", "ask_owed", "error_file", "held", "prepare", "usage_file"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ async def ask_owed(
     context = SessionContext(keys, watcher, interrupt or asyncio.Event())
     output = evaluation.output
     accounts = Accounts(
-        output / "usage.json",
+        usage_file(evaluation),
         error_file(evaluation),
         output / "probe_results.json",
         lambda path: path.parent.name,
@@ -137,6 +137,11 @@ async def ask_owed(
 def error_file(evaluation: EvalSpec) -> Path:
     """Lists what failed, and what was cut off, of all tasks."""
     return evaluation.output / "run_errors.jsonl"
+
+
+def usage_file(evaluation: EvalSpec) -> Path:
+    """Counts what the models of the output folder were sent, and what that took."""
+    return evaluation.output / "usage.json"
 
 
 def _specs(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> list[ModelSpec]:

@@ -49,7 +49,20 @@ def status(
     look = quick_look(folder)
     _show_meta(folder, look.report, console)
     _show_phases(folder, look, console)
+    _show_costs(folder, console)
     _show_errors(folder, console)
+
+
+def _show_costs(folder: RunDir, console: Console) -> None:
+    from coeval.analysis.costs import model_costs
+    from coeval.cli.say import warn
+    from coeval.cli.views.cost_table import print_costs
+    from coeval.core.errors import StoreError
+
+    try:
+        print_costs(model_costs(folder.usage), console)
+    except StoreError as error:
+        warn(console, f"what it cost cannot be told: {error}")
 
 
 def _show_meta(folder: RunDir, report: Report | None, console: Console) -> None:

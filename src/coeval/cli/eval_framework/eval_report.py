@@ -82,6 +82,7 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
             for task in outcome.tasks
         },
         "over_runs": over_runs(outcome.tasks),
+        "costs": list(outcome.costs),
     }
 
 

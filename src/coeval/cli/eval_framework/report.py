@@ -15,6 +15,7 @@ from coeval.benchmarks.run.given_responses import GivenCounts
 from coeval.benchmarks.run.task_run import RecordCounts
 from coeval.benchmarks.run.task_summary import TaskSummary
 from coeval.cli.say import say, warn
+from coeval.cli.views.cost_table import print_costs
 from coeval.cli.views.metric_table import METRIC_COLUMNS, shown_interval, shown_value
 from coeval.cli.views.name_table import Column, NameRow, print_table
 
@@ -35,6 +36,7 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
     for task in outcome.tasks:
         _remark(task, results, messages)
     _tell_bad_answers(outcome, results)
+    print_costs(outcome.costs, results)
     for reason in outcome.stopped.values():
         warn(messages, reason)
     gaps = [task.summary for task in outcome.tasks if task.summary is not None and task.summary.missing]

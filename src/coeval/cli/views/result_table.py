@@ -17,6 +17,7 @@ from rich.text import Text
 
 from coeval.analysis.run_results import LABELS, SIMULATED, label_columns, with_interval
 from coeval.cli.say import say, warn
+from coeval.cli.views.cost_table import print_costs
 from coeval.cli.views.folding import folded_name
 from coeval.cli.views.metric_table import print_metrics
 from coeval.cli.views.result_notes import NO_LABEL, notes, warnings
@@ -65,6 +66,7 @@ def render(results: Results, console: Console) -> None:
         say(console, note, "dim")
     for warning in warnings(results):
         warn(console, warning)
+    print_costs(results.costs, console)
 
 
 def _print(table: Table, console: Console) -> None:

@@ -1,0 +1,63 @@
+"""What a folder's models cost, as a table; nothing where all of them are one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from coeval.analysis.costs import Bill, ModelCost, bill
+from coeval.cli.say import say
+from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.core.text import dollars
+from coeval.engine.figures import short
+
+__all__ = ["print_costs"]
+
+UNKNOWN = "unknown"
+_COLUMNS = [Column(heading) for heading in ("requests", "input", "output", "cost")]
+
+
+def print_costs(costs: Sequence[ModelCost], console: Console) -> None:
+    """A row for each model, the sum of them, and whose prices these are."""
+    of_all = bill(costs)
+    if not of_all:
+        return
+    console.print()
+    rows = [NameRow(cost.model, (*_figures([cost]), _cell(cost))) for cost in costs]
+    if len(costs) > 1:
+        rows.append(NameRow("total", (*_figures(costs), _total(of_all)), "bold"))
+    print_table(console, "Cost, in tokens and US dollars", "model", _COLUMNS, rows)
+    for sentence in _notes(of_all):
+        say(console, sentence, "dim")
+
+
+def _figures(costs: Sequence[ModelCost]) -> tuple[str, str, str]:
+    return (
+        f"{sum(cost.requests for cost in costs):,}",
+        short(sum(cost.input_tokens for cost in costs)),
+        short(sum(cost.output_tokens for cost in costs)),
+    )
+
+
+def _cell(cost: ModelCost) -> str:
+    if cost.cost_usd is None:
+        return UNKNOWN if cost.unpriced else ""
+    return dollars(cost.cost_usd) + "+" * bool(cost.unpriced)
+
+
+def _total(of_all: Bill) -> str:
+    return dollars(of_all.cost_usd) + "+" * bool(of_all.unknown) if of_all.cost_usd else UNKNOWN
+
+
+def _notes(of_all: Bill) -> list[str]:
+    notes = []
+    if of_all.unknown:
+        plus = "; +: and what these took" if of_all.cost_usd else ""
+        notes.append(
+            f"price unknown for {', '.join(of_all.unknown)}{plus}; overrides in Config/provider_pricing.yaml "
+            "can name one (docs/prices.md)"
+        )
+    if of_all.sources:
+        notes.append(f"Prices: {'; '.join(of_all.sources)}.")
+    return notes
