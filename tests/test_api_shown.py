@@ -122,7 +122,17 @@ async def test_lines_of_progress_are_plain(lab: Lab, capsys: pytest.CaptureFixtu
 def test_results_as_plain_data(run: coeval.Run) -> None:
     data = run.results().as_dict()
     assert data.keys() == {
-        *("students", "labels", "simulated", "notes", "left_out", "beyond_total", "metrics", "missing")
+        *(
+            "students",
+            "labels",
+            "simulated",
+            "notes",
+            "left_out",
+            "beyond_total",
+            "metrics",
+            "missing",
+            "costs",
+        )
     }
     assert data["students"][0].keys() == set(StudentScore.__struct_fields__)
     assert msgspec.json.decode(msgspec.json.encode(data), type=Results) == run.results()
