@@ -67,7 +67,10 @@ async def three_hosts(folder: Path, judge: str) -> AsyncIterator[Hosts]:
         ]
         config = {
             "models": [
-                {"name": name, "interface": host, "roles": [role], "parameters": {"model": model, "base_url": url}}
+                {
+                    "name": name, "interface": host, "roles": [role],
+                    "parameters": {"model": model, "base_url": url},
+                }
                 for name, host, model, url, role in models
             ],
             "tasks": [{
