@@ -34,6 +34,7 @@ SCENARIOS: dict[str, Callable[[Path], scenarios.Figures]] = {
     "throughput-256": lambda folder: scenarios.throughput(folder, 256, 1_000),
     "throughput-1024": lambda folder: scenarios.throughput(folder, 1_024, 1_000),
     "checkpoint": scenarios.checkpoint,
+    "dialects": scenarios.dialects,
     "memory": scenarios.memory,
     "resume-million": scenarios.resume_million,
     "settled-million": scenarios.settled_million,

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from perf.dialects import costs
 from perf.measure import Cost, coeval, experiment, run, serving
 
 RUN = ("run", "--config", "e.yaml", "--overwrite")
@@ -143,6 +144,17 @@ def checkpoint(folder: Path) -> Figures:
     ideal = 1_610 / 256 * 0.2
     told = f"1,610 calls of 200 ms in {cost.wall_s:.2f} s with start-up and scores, ideal {ideal:.2f} s"
     return Figures(cost.wall_s / ideal, told)
+
+
+def dialects(_: Path) -> Figures:
+    """What each dialect takes of the CPU for a call, beside OpenAI's chat completions."""
+    took = costs()
+    usual = took["openai"].whole_us
+    told = ", ".join(
+        f"{name} {cost.encode_us:.1f} + {cost.decode_us:.1f} µs ({cost.whole_us / usual:.2f})"
+        for name, cost in took.items()
+    )
+    return Figures(max(cost.whole_us for cost in took.values()) / usual, f"encode + decode: {told}")
 
 
 def memory(folder: Path) -> Figures:
