@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.interface import SECRET, Behaviour, Heard, Interface, Said
-from fakes.openai_chat import CONTENT_FILTER, Answer, Asked, Fault, Server, fake
+from conformance.interface import SECRET, Behaviour, Heard, Host, Interface, Said
+from fakes.openai_chat import CONTENT_FILTER, Answer, Asked, Fault, fake
 
 __all__ = ["OpenAIInterface"]
 
@@ -34,7 +34,7 @@ class OpenAIInterface(Interface):
     hosts_refusal: frozenset[str] = frozenset({"top_k"})
     logprobs: bool = True
 
-    def serve(self, *script: Behaviour) -> AbstractAsyncContextManager[Server]:
+    def serve(self, *script: Behaviour) -> AbstractAsyncContextManager[Host]:
         return fake(*script, keys=[SECRET])
 
     def heard(self, asked: Asked) -> Heard:

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from fakes.openai_request import misfit_of
 
-__all__ = ["Answer", "Asked", "Broken", "Fault", "Raw", "Server", "fake"]
+__all__ = ["Answer", "Asked", "Broken", "Fault", "Raw", "Server", "completion_of", "fake"]
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Server:
         match behaviour:
             case Answer():
                 await asyncio.sleep(behaviour.delay_s)
-                return web.json_response(_completion(body, behaviour), headers=behaviour.headers)
+                return web.json_response(completion_of(body, behaviour), headers=behaviour.headers)
             case Fault():
                 return _error(behaviour)
             case Raw():
@@ -147,7 +147,7 @@ class Server:
                 return torn
             case Broken.HANG:
                 await self._released.wait()
-                return web.json_response(_completion(body, Answer()))
+                return web.json_response(completion_of(body, Answer()))
             case _:
                 assert_never(behaviour)
 
@@ -165,7 +165,7 @@ class Server:
         return None
 
 
-def _completion(body: dict[str, Any], answer: Answer) -> dict[str, Any]:
+def completion_of(body: dict[str, Any], answer: Answer) -> dict[str, Any]:
     logprobs = None
     if body.get("logprobs"):
         logprobs = {

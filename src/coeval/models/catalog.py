@@ -260,8 +260,9 @@ _ROWS = (
     ),
     Host(
         name="cohere",
-        dialect="openai_chat",
-        url="https://api.cohere.ai/compatibility/v1",
+        dialect="cohere",
+        url="https://api.cohere.com",
+        placed="cohere",
         key_env=("CO_API_KEY", "COHERE_API_KEY"),
     ),
     Host(

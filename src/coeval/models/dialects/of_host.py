@@ -9,6 +9,7 @@ from coeval.core.entry_points import loaded
 from coeval.core.errors import UsageError
 from coeval.models.catalog import Host
 from coeval.models.dialects.anthropic.anthropic_messages import ANTHROPIC
+from coeval.models.dialects.cohere import COHERE
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.google.gemini import GEMINI
 from coeval.models.dialects.openai_chat import OPENAI_CHAT, OPENROUTER_CHAT
@@ -18,6 +19,7 @@ __all__ = ["dialect_of"]
 _DIALECTS: Mapping[str, Dialect] = MappingProxyType(
     {
         "anthropic": ANTHROPIC,
+        "cohere": COHERE,
         "gemini": GEMINI,
         "openai_chat": OPENAI_CHAT,
         "openrouter_chat": OPENROUTER_CHAT,

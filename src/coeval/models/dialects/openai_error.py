@@ -48,11 +48,9 @@ _NOT_TAKEN = re.compile(
 _ABOUT_SYSTEM = re.compile(
     r"system (?:role|message|prompt|instruction)|'messages\[0\]\.role'|role:? .?system"
 )
-_NAMED = re.compile(
-    r"(?:argument|parameter|field|property|key)s?(?: in the request| supplied)?"
-    r"(?::? ?[{\['\"`]+|: )([a-z]\w*)"
-    r"|\b([a-z]\w*): extra inputs"
-)
+_THINGS = r"(?:argument|parameter|field|property|key)s?(?: in the request| supplied)?"
+_QUOTED = re.compile(_THINGS + r":? ?[{\['\"`]+([a-z]\w*)")
+_PLAIN = re.compile(_THINGS + r": ([a-z]\w*)|\b([a-z]\w*): extra inputs")
 _WORD = re.compile(r"[a-z]\w*")
 _NO_PARAMETERS = frozenset({"messages", "model", "input", "prompt", "body"})
 
@@ -125,7 +123,7 @@ def _parameter(param: str, about: str) -> str | None:
         return "system_prompt"
     stated = [param] if _WORD.fullmatch(param) else []
     known = [word for word in _WORD.findall(about) if word in OUR_NAMES]
-    named = [found[1] or found[2] for found in _NAMED.finditer(about)]
+    named = [*_QUOTED.findall(about), *(found[1] or found[2] for found in _PLAIN.finditer(about))]
     name = next((name for name in (*stated, *known, *named) if name not in _NO_PARAMETERS), None)
     return name and OUR_NAMES.get(name, name)
 

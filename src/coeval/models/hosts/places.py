@@ -23,6 +23,7 @@ _DEPLOYMENT = re.compile(r"/openai(/deployments/[^/]*)?$")
 _UNDATED = ("", "v1", "preview", "latest")
 """Versions of Azure OpenAI's API that have no date; `v1` is asked where none is named."""
 _SERVERLESS = (".models.ai.azure.com", ".inference.ai.azure.com", ".inference.ml.azure.com")
+_COHERE_VERSION = re.compile(r"(/compatibility)?/v[12](/chat)?$")
 _OLLAMA_PORT = 11434
 _HERE = "127.0.0.1"
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  what a server listens at is no address to ask, and nothing is bound
@@ -65,6 +66,11 @@ def anthropic(given: GivenAddress) -> ApiPlace:
     return ApiPlace(address, "/v1/messages")
 
 
+def cohere(given: GivenAddress) -> ApiPlace:
+    """Cohere's chat, version 2; the base URL may name a version, or the endpoint of OpenAI's shape."""
+    return ApiPlace(_COHERE_VERSION.sub("", given.url.rstrip("/")), "/v2/chat")
+
+
 def ollama(given: GivenAddress) -> ApiPlace:
     """Ollama's address, read as Ollama reads `OLLAMA_HOST`: scheme, host, port and ``/v1`` may be missing."""
     scheme, found, rest = given.url.strip().rpartition("://")
@@ -99,6 +105,7 @@ PLACERS: Mapping[str, Placer] = MappingProxyType(
         "anthropic": anthropic,
         "azure_openai": azure_openai,
         "azure_ai": azure_ai,
+        "cohere": cohere,
         "gemini": gemini,
         "ollama": ollama,
         "vertex": vertex,

@@ -1,0 +1,236 @@
+"""Cohere's chat, version 2.
+
+Cohere has an endpoint of OpenAI's shape as well, but this one keeps more: `top_k`, a budget for thinking, the
+thinking itself, cached tokens and what is billed. Written against Cohere's reference for `POST /v2/chat`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from coeval.core import foreign
+from coeval.core.errors import ContentFiltered, ModelError, ServerFault, Undecodable
+from coeval.core.model import ModelSpec
+from coeval.core.records import Completion, Request, SamplingParameters, TokenLogprob, Usage
+from coeval.core.secrets.redaction import Redactor
+from coeval.core.text import split_reasoning
+from coeval.models.catalog import Host
+from coeval.models.connections.reply_parser import HttpReply
+from coeval.models.dialects.dialect import Dialect, FieldRejected, ListedModel, ModelList, ModelPage
+from coeval.models.dialects.openai_error import explain
+from coeval.models.dialects.token_counts import count, count_if_told
+from coeval.models.discreet import without_secrets
+from coeval.models.transport.faults import said
+
+__all__ = ["COHERE", "Cohere"]
+
+_MOST_STOPS = 5
+_TOP_P = (0.01, 0.99)
+_MOST_TOP_K = 500
+_DENIED = 498
+"""The status of a request or an answer that holds what Cohere's filter denies."""
+_PAGE_SIZE = 1000
+
+_FINISH = {
+    None: "stop",
+    "COMPLETE": "stop",
+    "STOP_SEQUENCE": "stop",
+    "MAX_TOKENS": "length",
+    "TOOL_CALL": "tool_calls",
+    "ERROR_TOXIC": "content_filter",
+}
+_BROKEN_OFF = frozenset({"ERROR", "TIMEOUT"})
+
+
+class _Part(msgspec.Struct):
+    text: str | None = None
+    thinking: str | None = None
+
+
+class _Message(msgspec.Struct):
+    content: list[_Part] | str | None = None
+
+
+class _Chunk(msgspec.Struct):
+    """A piece of the answer, mostly one token, and the log-probability of each of its tokens."""
+
+    text: str | None = None
+    logprobs: list[float] | None = None
+
+
+class _Counts(msgspec.Struct):
+    input_tokens: msgspec.Raw = msgspec.Raw()
+    output_tokens: msgspec.Raw = msgspec.Raw()
+
+
+class _Usage(msgspec.Struct):
+    billed_units: _Counts | None = None
+    tokens: _Counts | None = None
+    cached_tokens: msgspec.Raw = msgspec.Raw()
+
+
+class _Answer(msgspec.Struct):
+    message: _Message
+    finish_reason: str | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+    logprobs: list[_Chunk] | None = None
+
+
+class _Model(msgspec.Struct):
+    name: str
+    endpoints: list[str] = []
+    context_length: float | None = None
+    is_deprecated: bool | None = None
+
+
+class _Models(msgspec.Struct):
+    models: list[_Model]
+    next_page_token: str | None = None
+
+
+_read_answer = foreign.decoder(_Answer)
+_read_usage = foreign.decoder(_Usage)
+_read_models = foreign.decoder(_Models)
+
+
+def _models_path(page: str | None) -> str:
+    at = "" if page is None else f"&page_token={quote(page, safe='')}"
+    return f"/v1/models?endpoint=chat&page_size={_PAGE_SIZE}{at}"
+
+
+def _models_page(body: bytes) -> ModelPage:
+    page = _read_models(body)
+    listed = (
+        ListedModel(model.name, int(model.context_length) if model.context_length else None)
+        for model in page.models
+        if not model.is_deprecated and "chat" in (model.endpoints or ["chat"])
+    )
+    return ModelPage(tuple(listed), page.next_page_token or None)
+
+
+class Cohere(Dialect):
+    """Chat; see `Dialect`."""
+
+    labels_field = None
+    model_list = ModelList(_models_path, _models_page)
+
+    def path(self, _: ModelSpec) -> str:
+        return "/v2/chat"
+
+    def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
+        body: dict[str, Any] = {"model": spec.model, "messages": request.messages, "stream": False}
+        body |= _drawn(request.sampling, host.name)
+        seed = request.sampling.seed if request.seed is None else request.seed
+        if seed is not None:
+            body["seed"] = seed
+        if request.top_logprobs is not None:
+            if request.top_logprobs > 1:
+                raise FieldRejected(
+                    f"{host.name} tells the log-probabilities (logprobs) of the tokens that it chose, and of "
+                    "no others",
+                    field="logprobs",
+                )
+            body["logprobs"] = True
+        if structured and spec.structured_output and request.schema is not None:
+            body["response_format"] = {"type": "json_object", "json_schema": request.schema.body}
+        body.update(request.sampling.rest)
+        body.update(spec.extra_body)
+        return msgspec.json.encode(body)
+
+    def decode(self, body: bytes, redactor: Redactor) -> Completion:
+        return _decoded(body, redactor)
+
+    def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
+        if reply.status == _DENIED:
+            return ContentFiltered(said(reply.body, redactor), status=reply.status)
+        return explain(reply.status, reply.body, redactor)
+
+
+COHERE = Cohere()
+
+
+def _drawn(sampling: SamplingParameters, host: str) -> dict[str, Any]:
+    """The typed parameters by Cohere's names, those alone that are set."""
+    if sampling.stop is not None and len(sampling.stop) > _MOST_STOPS:
+        raise FieldRejected(f"{host} takes at most {_MOST_STOPS} texts in stop", field="stop")
+    if sampling.top_p is not None and not _TOP_P[0] <= sampling.top_p <= _TOP_P[1]:
+        raise FieldRejected(f"{host} takes a top_p from {_TOP_P[0]} to {_TOP_P[1]}", field="top_p")
+    if sampling.top_k is not None and not 0 <= sampling.top_k <= _MOST_TOP_K:
+        raise FieldRejected(f"{host} takes a top_k from 0 to {_MOST_TOP_K}", field="top_k")
+    drawn = {
+        "temperature": sampling.temperature,
+        "p": sampling.top_p,
+        "k": sampling.top_k,
+        "max_tokens": sampling.max_tokens,
+        "stop_sequences": sampling.stop,
+        "thinking": _thinking(sampling.reasoning_effort, sampling.thinking_budget, host),
+    }
+    return {name: value for name, value in drawn.items() if value is not None}
+
+
+def _thinking(effort: str | None, budget: int | None, host: str) -> dict[str, Any] | None:
+    """Cohere's switch: it knows a budget, and of efforts none or all."""
+    switch = {None: None, "none": "disabled", "high": "enabled"}
+    if effort not in switch:
+        raise FieldRejected(
+            f"{host} takes a reasoning_effort of none or high alone; set a thinking_budget instead",
+            field="reasoning_effort",
+        )
+    if budget:
+        if effort == "none":
+            raise FieldRejected(
+                f"{host} cannot spend a thinking_budget at reasoning_effort none", field="thinking_budget"
+            )
+        return {"type": "enabled", "token_budget": budget}
+    kind = "disabled" if budget == 0 else switch[effort]
+    return None if kind is None else {"type": kind}
+
+
+def _decoded(body: bytes, redactor: Redactor) -> Completion:
+    """The answer in a 200, without credentials; tokens are those that are billed, where that is told."""
+    answer = _read_answer(body)
+    usage = _booked(bytes(answer.usage))
+    reason = answer.finish_reason
+    finish = _FINISH.get(reason, (reason or "stop").lower())
+    if reason in _BROKEN_OFF:
+        raise ServerFault(f"the host broke off its answer (finish reason {reason})", usage=usage)
+    if finish == "content_filter":
+        raise ContentFiltered("the host's content filter withheld the answer", usage=usage)
+    content = answer.message.content
+    parts = [_Part(text=content)] if isinstance(content, str) else content or []
+    text = "".join(part.text or "" for part in parts)
+    reasoning: str | None = "".join(part.thinking or "" for part in parts) or None
+    unclosed = False
+    if reasoning is None:
+        text, reasoning, unclosed = split_reasoning(text)
+    completion = Completion(
+        text=text,
+        usage=usage,
+        finish_reason=finish,
+        reasoning=reasoning,
+        logprobs=tuple(_likelihood(chunk) for chunk in answer.logprobs or ()),
+        truncated=unclosed or finish == "length",
+    )
+    return without_secrets(completion, redactor)
+
+
+def _booked(told: bytes) -> Usage:
+    try:
+        usage = _read_usage(told)
+    except Undecodable:
+        return Usage()
+    billed, used = usage.billed_units or _Counts(), usage.tokens or _Counts()
+    return Usage(
+        count(billed.input_tokens or used.input_tokens),
+        count(billed.output_tokens or used.output_tokens),
+        cached_tokens=count_if_told(usage.cached_tokens),
+    )
+
+
+def _likelihood(chunk: _Chunk) -> TokenLogprob:
+    """What was chosen; a chunk of several tokens is as likely as all of them together."""
+    text, logprob = chunk.text or "", sum(chunk.logprobs or ())
+    return TokenLogprob(text, logprob, {text: logprob})

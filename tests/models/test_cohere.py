@@ -1,0 +1,139 @@
+"""Cohere's chat: what the conformance suite does not ask of every interface."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.cohere_chat import Replied, Trouble, cohere_fake
+
+from coeval.core.errors import BadRequest, ServerFault
+from coeval.core.model import ModelSpec
+from coeval.core.records import Message, Request, SamplingParameters, TokenLogprob, Usage
+from coeval.core.secrets.redaction import Redactor
+from coeval.models.catalog import HOSTS
+from coeval.models.dialects.cohere import COHERE
+from coeval.models.hosts.address import address_of
+from coeval.models.hosts.signers import Signer
+from coeval.models.keys import Keys
+from coeval.models.listing import list_models
+from coeval.models.open import Models
+from coeval.models.pacing.limits import Limiter
+from coeval.models.transport.http import Endpoint, Http
+
+HELLO = (Message("user", "Say hello."),)
+NOWHERE = Keys.load(None, env={}, cwd=Path("/nonexistent"), home=Path("/nonexistent"))
+SPEC = ModelSpec(name="m", interface="cohere", model="command-a")
+
+
+def sent(sampling: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    request = Request(messages=HELLO, sampling=SamplingParameters.of(sampling), **fields)
+    body: dict[str, Any] = json.loads(COHERE.encode(request, SPEC, HOSTS["cohere"]))
+    return body
+
+
+@pytest.mark.parametrize(
+    ("sampling", "thinking"),
+    [
+        ({}, None),
+        ({"reasoning_effort": "none"}, {"type": "disabled"}),
+        ({"reasoning_effort": "high"}, {"type": "enabled"}),
+        ({"thinking_budget": 0}, {"type": "disabled"}),
+        ({"thinking_budget": 500}, {"type": "enabled", "token_budget": 500}),
+        ({"thinking_budget": 500, "reasoning_effort": "high"}, {"type": "enabled", "token_budget": 500}),
+    ],
+)
+def test_thinking_is_switched_as_cohere_has_it(sampling: dict[str, Any], thinking: Any) -> None:
+    assert sent(sampling).get("thinking") == thinking
+
+
+@pytest.mark.parametrize(
+    ("sampling", "words"),
+    [
+        ({"reasoning_effort": "medium"}, "reasoning_effort of none or high"),
+        ({"reasoning_effort": "none", "thinking_budget": 5}, "thinking_budget at reasoning_effort none"),
+        ({"stop": list("abcdef")}, "at most 5 texts in stop"),
+        ({"top_p": 1.0}, "top_p from 0.01 to 0.99"),
+        ({"top_k": 501}, "top_k from 0 to 500"),
+    ],
+)
+def test_what_cohere_does_not_take_is_refused_by_name(sampling: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadRequest, match=f"cohere .*{words}"):
+        sent(sampling)
+
+
+async def test_what_was_chosen_comes_with_its_log_probability() -> None:
+    chunk = {"text": " New York", "token_ids": [1, 2], "logprobs": [-0.25, -0.5]}
+    answer = Replied("a New York", body={"logprobs": [chunk, {"token_ids": [3]}]})
+    spec = ModelSpec(name="m", interface="cohere", model="command-a", access_key="key")
+    async with cohere_fake(answer) as host:
+        at = ModelSpec(name="m", interface="cohere", model="command-a", access_key="k", base_url=host.url)
+        async with Models([at], NOWHERE) as models:
+            completion = await models["m"].complete(Request(messages=HELLO, top_logprobs=1))
+    assert completion.logprobs[0] == TokenLogprob(" New York", -0.75, {" New York": -0.75})
+    assert host.bodies[0]["logprobs"] is True
+    assert address_of(spec, HOSTS["cohere"], NOWHERE).path == "/v2/chat"
+
+
+@pytest.mark.parametrize(
+    "url", ["https://h", "https://h/", "https://h/v1", "https://h/v2", "https://h/v2/chat"]
+)
+@pytest.mark.parametrize("below", ["", "/team"])
+def test_a_base_url_may_name_a_version(url: str, below: str) -> None:
+    base = url.replace("https://h", f"https://h{below}")
+    spec = ModelSpec(name="m", interface="cohere", model="command-a", base_url=base)
+    at = address_of(spec, HOSTS["cohere"], NOWHERE)
+    assert at.url + at.path == f"https://h{below}/v2/chat"
+
+
+@pytest.mark.parametrize(
+    ("told", "usage"),
+    [
+        ({"tokens": {"input_tokens": 7.0, "output_tokens": 2.0}}, Usage(7, 2)),
+        (
+            {"billed_units": {"input_tokens": 5}, "tokens": {"input_tokens": 7, "output_tokens": 2}},
+            Usage(5, 2),
+        ),
+        ({"billed_units": {"input_tokens": -5, "output_tokens": 1.5}}, Usage(0, 0)),
+        ({"billed_units": "many", "tokens": None}, Usage()),
+        (None, Usage()),
+    ],
+)
+def test_tokens_are_those_that_are_billed_where_that_is_told(told: Any, usage: Usage) -> None:
+    body = {
+        "message": {"content": [{"type": "text", "text": "x"}]},
+        "finish_reason": "COMPLETE",
+        "usage": told,
+    }
+    assert COHERE.decode(json.dumps(body).encode(), Redactor()).usage == usage
+
+
+@pytest.mark.parametrize("reason", ["ERROR", "TIMEOUT"])
+def test_an_answer_that_was_broken_off_is_a_fault_of_the_host(reason: str) -> None:
+    body = {"message": {"content": []}, "finish_reason": reason, "usage": {"tokens": {"input_tokens": 4}}}
+    with pytest.raises(ServerFault, match=reason) as raised:
+        COHERE.decode(json.dumps(body).encode(), Redactor())
+    assert raised.value.usage == Usage(4, 0)
+
+
+async def test_a_field_that_cohere_does_not_know_is_named_with_the_way_out() -> None:
+    unknown = Trouble(422, "unknown field: parameter 'min_p' is not a valid field")
+    async with cohere_fake(unknown) as host:
+        spec = ModelSpec(name="m", interface="cohere", model="command-a", base_url=host.url)
+        async with Models([spec], NOWHERE) as models:
+            with pytest.raises(BadRequest, match="leave min_p out of the model's parameters"):
+                await models["m"].complete(Request(messages=HELLO))
+
+
+async def test_the_models_that_chat_are_listed_page_by_page() -> None:
+    async with cohere_fake() as host:
+        http = Http()
+        listed = await list_models(http, Endpoint(host.url, Signer({}), Limiter()), COHERE)
+        await http.aclose()
+    assert listed is not None
+    assert [(model.id, model.context_window) for model in listed] == [
+        ("command-a", 256_000),
+        ("command-r7b", 256_000),
+    ]
