@@ -45,55 +45,55 @@ _FINISH = {
 _BROKEN_OFF = frozenset({"ERROR", "TIMEOUT"})
 
 
-class _Part(msgspec.Struct):
+class _CoherePart(msgspec.Struct):
     text: str | None = None
     thinking: str | None = None
 
 
-class _Message(msgspec.Struct):
-    content: list[_Part] | str | None = None
+class _CohereMessage(msgspec.Struct):
+    content: list[_CoherePart] | str | None = None
 
 
-class _Chunk(msgspec.Struct):
+class _CohereChunk(msgspec.Struct):
     """A piece of the answer, mostly one token, and the log-probability of each of its tokens."""
 
     text: str | None = None
     logprobs: list[float] | None = None
 
 
-class _Counts(msgspec.Struct):
+class _CohereCounts(msgspec.Struct):
     input_tokens: msgspec.Raw = msgspec.Raw()
     output_tokens: msgspec.Raw = msgspec.Raw()
 
 
-class _Usage(msgspec.Struct):
-    billed_units: _Counts | None = None
-    tokens: _Counts | None = None
+class _CohereUsage(msgspec.Struct):
+    billed_units: _CohereCounts | None = None
+    tokens: _CohereCounts | None = None
     cached_tokens: msgspec.Raw = msgspec.Raw()
 
 
-class _Answer(msgspec.Struct):
-    message: _Message
+class _CohereAnswer(msgspec.Struct):
+    message: _CohereMessage
     finish_reason: str | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")
-    logprobs: list[_Chunk] | None = None
+    logprobs: list[_CohereChunk] | None = None
 
 
-class _Model(msgspec.Struct):
+class _CohereModel(msgspec.Struct):
     name: str
     endpoints: list[str] = []
     context_length: float | None = None
     is_deprecated: bool | None = None
 
 
-class _Models(msgspec.Struct):
-    models: list[_Model]
+class _CohereModels(msgspec.Struct):
+    models: list[_CohereModel]
     next_page_token: str | None = None
 
 
-_read_answer = foreign.decoder(_Answer)
-_read_usage = foreign.decoder(_Usage)
-_read_models = foreign.decoder(_Models)
+_read_answer = foreign.decoder(_CohereAnswer)
+_read_usage = foreign.decoder(_CohereUsage)
+_read_models = foreign.decoder(_CohereModels)
 
 
 def _models_path(page: str | None) -> str:
@@ -200,7 +200,7 @@ def _decoded(body: bytes, redactor: Redactor) -> Completion:
     if finish == "content_filter":
         raise ContentFiltered("the host's content filter withheld the answer", usage=usage)
     content = answer.message.content
-    parts = [_Part(text=content)] if isinstance(content, str) else content or []
+    parts = [_CoherePart(text=content)] if isinstance(content, str) else content or []
     text = "".join(part.text or "" for part in parts)
     reasoning: str | None = "".join(part.thinking or "" for part in parts) or None
     unclosed = False
@@ -222,7 +222,7 @@ def _booked(told: bytes) -> Usage:
         usage = _read_usage(told)
     except Undecodable:
         return Usage()
-    billed, used = usage.billed_units or _Counts(), usage.tokens or _Counts()
+    billed, used = usage.billed_units or _CohereCounts(), usage.tokens or _CohereCounts()
     return Usage(
         count(billed.input_tokens or used.input_tokens),
         count(billed.output_tokens or used.output_tokens),
@@ -230,7 +230,7 @@ def _booked(told: bytes) -> Usage:
     )
 
 
-def _likelihood(chunk: _Chunk) -> TokenLogprob:
+def _likelihood(chunk: _CohereChunk) -> TokenLogprob:
     """What was chosen; a chunk of several tokens is as likely as all of them together."""
     text, logprob = chunk.text or "", sum(chunk.logprobs or ())
     return TokenLogprob(text, logprob, {text: logprob})
