@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from coeval.core.errors import Unparsable, UsageError
 from coeval.core.foreign import whole_number
 
-_TEMPLATE_TOKEN = re.compile(r"\{\{|\}\}|\{([^\W\d]\w*)\}")
+_TEMPLATE_TOKEN = re.compile(r"\{\{|\}\}|%|\{([^\W\d]\w*)\}")
 
 _OPENING = re.compile(r"""\{(?=\s*["'}\w])|\[(?=\s*[\[{"\]\w-])""")
 _JSON_FENCE = re.compile(r"```[ \t]*json[0-9a-z]*\b", re.IGNORECASE)
@@ -52,18 +52,16 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     UsageError
         the template names a variable that ``values`` does not hold.
     """
-
-    pieces = list(_pieces(template))
-    for at in range(1, len(pieces), 2):
-        name = pieces[at]
-        if name not in values:
-            raise UsageError(
-                f"a prompt template uses {{{name}}}, which is not known here; "
-                f"known are {', '.join(sorted(values)) or 'no variables'}. "
-                f"Write {{{{{name}}}}} for literal braces."
-            )
-        pieces[at] = values[name]
-    return "".join(pieces)
+    text, names = _pattern(template)
+    try:
+        return text % tuple(map(values.__getitem__, names))
+    except KeyError as error:
+        (name,) = error.args
+        raise UsageError(
+            f"a prompt template uses {{{name}}}, which is not known here; "
+            f"known are {', '.join(sorted(values)) or 'no variables'}. "
+            f"Write {{{{{name}}}}} for literal braces."
+        ) from None
 
 
 def head_length(template: str, values: Mapping[str, str], varying: Collection[str]) -> int:
@@ -78,18 +76,19 @@ def head_length(template: str, values: Mapping[str, str], varying: Collection[st
 
 
 @lru_cache(maxsize=256)  # a run fills few templates, each of them very often
-def _pieces(template: str) -> tuple[str, ...]:
-    """The template's text and variable names in turn, beginning and ending with text."""
-    pieces, literal, end = [], "", 0
-    for token in _TEMPLATE_TOKEN.finditer(template):
-        literal += template[end : token.start()]
-        end = token.end()
-        if token.group(1) is None:
-            literal += token.group()[0]
-        else:
-            pieces += [literal, token.group(1)]
-            literal = ""
-    return (*pieces, literal + template[end:])
+def _pattern(template: str) -> tuple[str, tuple[str, ...]]:
+    """The template with ``%s`` for each variable, and the variables' names in order."""
+    names: list[str] = []
+
+    def percent(token: re.Match[str]) -> str:
+        match token.group():
+            case "{{" | "}}" | "%" as sign:
+                return "%%" if sign == "%" else sign[0]
+            case _:
+                names.append(token.group(1))
+                return "%s"
+
+    return _TEMPLATE_TOKEN.sub(percent, template), tuple(names)
 
 
 def placeholders(template: str) -> list[str]:

@@ -7,17 +7,17 @@ import msgspec
 from coeval.core.records import Completion
 from coeval.core.text import cut_to_bytes
 
-__all__ = ["bounded"]
+__all__ = ["LONGEST_REASON", "bounded"]
 
-_LONGEST_REASON = 200
+LONGEST_REASON = 200
 """Characters of a finish reason; the longest that hosts document has 24."""
 
 
 def bounded(completion: Completion, most: int) -> Completion:
     """The answer cut to ``most`` bytes of UTF-8: text, reasoning and refusal each."""
     said = len(completion.text) + len(completion.reasoning or "") + len(completion.refusal or "")
-    if said * 4 <= most and len(completion.finish_reason) <= _LONGEST_REASON:
-        return completion  # as nearly all are
+    if said * 4 <= most and len(completion.finish_reason) <= LONGEST_REASON:
+        return completion
     return _cut(completion, most)
 
 
@@ -29,6 +29,6 @@ def _cut(completion: Completion, most: int) -> Completion:
         text=text,
         reasoning=None if reasoning is None else cut_to_bytes(reasoning, most),
         refusal=None if refusal is None else cut_to_bytes(refusal, most),
-        finish_reason=completion.finish_reason[:_LONGEST_REASON],
+        finish_reason=completion.finish_reason[:LONGEST_REASON],
         truncated=completion.truncated or len(text) < len(completion.text),
     )

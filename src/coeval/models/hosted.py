@@ -12,7 +12,7 @@ from coeval.core.errors import ModelError
 from coeval.core.model import Model
 from coeval.core.records import Completion, Request
 from coeval.core.secrets.redaction import Redactor
-from coeval.models.bounded import bounded
+from coeval.models.bounded import LONGEST_REASON, bounded
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
 from coeval.models.hosts.address import ModelAddress
@@ -37,6 +37,7 @@ class HostedModel(Model):
         self._host = address.host
         self._dialect = address.dialect
         self._path = address.path
+        self._most = address.spec.max_answer_bytes
         self._http = http
         self._endpoint = endpoint
         self._admission = admission
@@ -138,7 +139,10 @@ class HostedModel(Model):
             if error.usage is not None:
                 error.usage = self._admission.settle(error.usage)
             raise
-        return bounded(self._admission.settled(completion), self._spec.max_answer_bytes)
+        completion = self._admission.settled(completion)
+        if len(body) * 2 <= self._most and len(completion.finish_reason) <= LONGEST_REASON:
+            return completion  # as nearly all are; a text is no longer than its JSON
+        return bounded(completion, self._most)
 
     def _explain(self, reply: HttpReply, redactor: Redactor) -> ModelError | None:
         return self._dialect.explain(reply, self._endpoint.url, redactor)

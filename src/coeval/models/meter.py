@@ -88,10 +88,10 @@ class Meter:
         StoreError
             the reservation could not be written, so nothing may be sent.
         """
-        if (refused := self._refused(requests)) is not None:
-            raise refused
         row, ceiling = self._row, self._terms.max_calls
         if ceiling is not None:
+            if (refused := self._refused(requests)) is not None:
+                raise refused
             if requests > row.reserved:
                 self._ledger.write_ahead(row, requests, ceiling)
             row.reserved -= requests

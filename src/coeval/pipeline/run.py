@@ -206,10 +206,13 @@ async def _flow(
 ) -> None:
     """Do what is owed in these phases; add the ids of what took the place of other records to ``renewed``."""
     run_flow = RunFlow(plan, found.open, running.folder, running.asking, phases)
+    builds_on_records = run_flow.builds_on_records or bool(plan.renewed)
     async for done in running.carry_out(run_flow.works(), run_flow.path, run_flow.follow):
         if done.record is None or not is_good(done.record):
             for phase, records in run_flow.cut_off(done.work).items():
                 running.board.cut_off(phase, records)
+            continue
+        if not builds_on_records:
             continue
         if renewed is not None and run_flow.replaces(done.work, done.record):
             renewed.add(done.record.id)

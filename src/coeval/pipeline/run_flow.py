@@ -143,11 +143,14 @@ class RunFlow:
 
     def spared(self, work: Work, record: Kept) -> Iterator[Spared]:
         """What was to follow anew from a new record, and is there already, made from the same content."""
-        recorded = self._recorded
-        if not recorded.responses and not recorded.evaluations:
-            return  # as in every run that begins
         if (origin := self._origin(work, record)) is not None:
             yield from spared_of(self._below(work, always), self._below(work, origin.anew))
+
+    @property
+    def builds_on_records(self) -> bool:
+        """Whether any record may be `spared`, or any that stands be replaced: not in a run that begins."""
+        recorded = self._recorded
+        return bool(recorded.responses) or bool(recorded.evaluations)
 
     def replaces(self, work: Work, record: Kept) -> bool:
         """Whether records stand that followed from what the new ``record`` stands in place of."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ from coeval.judging.verdict import parse_level, parse_levels
 from coeval.pipeline.phases.prepared_item import PreparedItem
 from coeval.pipeline.plan.recipes import judged_input, label_recipe
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.prompts import FACTOR_SCORE, evaluation_schema, render_rubric
+from coeval.pipeline.prompts import FACTOR_SCORE
 from coeval.store.rundir import now
 
 
@@ -94,9 +94,7 @@ class EvaluationWork(ModelWork[Evaluation]):
 
     def question(self, _: int) -> Request:
         """One for all factors; what its answer leaves out is asked again by itself."""
-        factors = self._left()
-        criteria = {factor: self.judged.setup.rubric[factor] for factor in factors}
-        return self._prompt({"rubric": render_rubric(criteria)}, evaluation_schema(tuple(factors)))
+        return self._prompt(*self.judged.setup.asked_about(tuple(self._left())))
 
     def read(self, completion: Completion) -> dict[str, Any]:
         levels = parse_levels(self._hear(completion), self._left())
@@ -148,24 +146,29 @@ class EvaluationWork(ModelWork[Evaluation]):
         return kept | self.scores
 
     def _scored(self) -> dict[str, Any]:
-        setup, known, earlier = self.judged.setup, self._known(), self.judged.earlier
+        now_asked, scores, earlier = self.judged.setup.criteria, self.scores, self.judged.earlier
+        raw = cut_to_bytes("\n".join(self._heard()), MAX_ANSWER_BYTES)
+        if earlier is None and len(scores) == len(now_asked):  # as nearly always
+            return {"scores": {f: scores[f] for f in now_asked}, "criteria": now_asked, "raw": raw}
+        known = self._known()
         criteria = dict(earlier.criteria or {}) if earlier else {}
-        criteria |= {factor: setup.criteria[factor] for factor in self.scores}
+        criteria |= {factor: now_asked[factor] for factor in scores}
         fields = {
-            "scores": {f: known[f] for f in (*setup.criteria, *known) if f in known},
-            "missing": tuple([f for f in setup.criteria if f not in known]),
+            "scores": {f: known[f] for f in (*now_asked, *known) if f in known},
+            "missing": tuple(f for f in now_asked if f not in known),
             "criteria": {f: criteria[f] for f in known if f in criteria},
-            "raw": cut_to_bytes("\n".join(self._heard()), MAX_ANSWER_BYTES),
+            "raw": raw,
         }
-        if earlier is not None and known.keys() - self.scores.keys():
+        if earlier is not None and known.keys() - scores.keys():
             # scores kept from it stay what they were: made by its recipe, of what it judged
             fields |= {"recipe": earlier.recipe, "input_hash": earlier.input_hash}
         return fields
 
-    def _heard(self) -> Iterator[str]:
+    def _heard(self) -> list[str]:
         """All that the judge said, whatever came of it."""
-        for factor in ("", *self.factors):
-            yield from self.said.get(factor, ())
+        if len(self.said) == 1:
+            return next(iter(self.said.values()))
+        return [said for factor in ("", *self.factors) for said in self.said.get(factor, ())]
 
     def identity(self) -> dict[str, Any]:
         return self.judged.identity(self.role_model.name, self.role_model.recipe.hash)

@@ -42,7 +42,7 @@ _mapping = decoder(dict[str, Any])
 def tried_before(index: Index[Entry] | Index[EvaluationEntry], key: str) -> int:
     """The askings that all records of an id count; the seed of the next one depends on it."""
     entry = index.get(key)
-    return max(index.asked_in_vain(key), entry.attempts if entry is not None else 0)
+    return 0 if entry is None else max(index.asked_in_vain(key), entry.attempts)
 
 
 class MadeFrom(Enum):

@@ -62,12 +62,9 @@ class Plan:
         }
         self._grain = {phase: Grain(phase, modes[phase], self._index[phase]) for phase in FLOWING}
         self._as_it_is = {phase for phase in FLOWING if modes[phase] in ("Keep", "Model")}
-        self._statuses: dict[tuple[Phase, str, str], RecordStatuses] = {}
-
-    @property
-    def selective(self) -> bool:
+        self.selective = only is not None or bool(self._as_it_is)
         """Whether work is left out by its models' names or by a mode, so that each id has to be asked for."""
-        return self._only is not None or bool(self._as_it_is)
+        self._statuses: dict[tuple[Phase, str, str], RecordStatuses] = {}
 
     def takes_part(self, *models: str) -> bool:
         return self._only is None or not self._only.isdisjoint(models)

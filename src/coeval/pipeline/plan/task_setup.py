@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from coeval.core.records import Role
+from coeval.core.records import Role, Schema
 from coeval.core.text import placeholders
 from coeval.engine.role_model import Recipe, RoleModel, own_seed, recipe
 from coeval.pipeline.config.schema import ModelConfig, TaskConfig
 from coeval.pipeline.plan.recipes import task_fields, template_parts
-from coeval.pipeline.prompts import find_template
+from coeval.pipeline.prompts import evaluation_schema, find_template, render_rubric
 from coeval.pipeline.sampling.samples import ItemSpace, clipping
 
 
@@ -35,6 +36,13 @@ def role_model(
     )
 
 
+class Asked(NamedTuple):
+    """What judges are shown of the rubric, and the shape of their answer."""
+
+    values: Mapping[str, str]
+    schema: Schema
+
+
 @dataclass(frozen=True, slots=True)
 class TaskSetup:
     """One task with its cast. ``rubric`` and ``space`` are known once phases 1–2 are done.
@@ -52,7 +60,16 @@ class TaskSetup:
     judges: tuple[RoleModel, ...]
     rubric: Mapping[str, str]
     space: ItemSpace
-    criteria: Mapping[str, str]
+    criteria: dict[str, str]
+    _asked_about: dict[tuple[str, ...], Asked] = field(default_factory=dict, repr=False, compare=False)
+
+    def asked_about(self, factors: tuple[str, ...]) -> Asked:
+        """How judges are asked for these factors at once; made once, for nearly all are asked for the same."""
+        asked = self._asked_about.get(factors)
+        if asked is None:
+            shown = render_rubric({factor: self.rubric[factor] for factor in factors})
+            asked = self._asked_about[factors] = Asked({"rubric": shown}, evaluation_schema(factors))
+        return asked
 
     @property
     def recipes(self) -> list[Recipe]:
