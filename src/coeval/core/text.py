@@ -234,6 +234,8 @@ def split_reasoning(text: str) -> tuple[str, str | None, bool]:
     An unclosed ``<think>`` is all reasoning: the answer is empty and ``unclosed`` is True. Text
     without reasoning is returned as it stands; blank reasoning is None.
     """
+    if "think>" not in text:
+        return text, None, False
     body = text.lstrip()
     opened = body.startswith("<think>")
     inside, closing, answer = body.removeprefix("<think>").partition("</think>")

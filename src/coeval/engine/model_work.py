@@ -75,24 +75,23 @@ class ModelWork(ABC, Generic[KeptT]):
         return self.made(await self.ask(self.key, self.question, self.read, self.tally))
 
     def made(self, fields: Mapping[str, Any]) -> KeptT:
-        making = self._making()
-        making.update(fields)
-        return self.record(**making)
+        return self.record(**{**self._making(), **fields})
 
     def failed(self, error: Exception) -> KeptT:
         return self.record(**self._making(), status="failed", error=reason(error))
 
     def _making(self) -> dict[str, Any]:
         """What the record is, what it took, and how the last answer came, whether it was good or not."""
-        fields, tally = self.identity(), self.tally
-        fields["usage"] = tally.usage
-        fields["attempts"] = self.tried + tally.attempts
+        tally = self.tally
+        fields = {**self.identity(), "usage": tally.usage, "attempts": self.tried + tally.attempts}
         if (last := tally.last) is not None:
-            fields["latency_s"] = round(last.latency_s, 4)
-            fields["finish_reason"] = last.finish_reason
-            fields["reasoning"] = last.reasoning
-            fields["truncated"] = last.truncated
-            fields["dropped"] = last.dropped
+            fields |= {
+                "latency_s": round(last.latency_s, 4),
+                "finish_reason": last.finish_reason,
+                "reasoning": last.reasoning,
+                "truncated": last.truncated,
+                "dropped": last.dropped,
+            }
         return fields
 
     def ask(

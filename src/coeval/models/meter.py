@@ -76,7 +76,7 @@ class Meter:
 
     def refusal(self) -> QuotaExhausted | None:
         """What `reserve` would raise for one more request, without counting one; None where it would not."""
-        return self._refused(1)
+        return None if self._terms.max_calls is None else self._refused(1)
 
     def reserve(self, requests: int = 1) -> None:
         """Count requests that are about to be sent: all of them, or none and raise.
@@ -116,15 +116,16 @@ class Meter:
 
     def settle(self, usage: Usage) -> Usage:
         """Book what an answer took; the same with its price, where that is known and the host told none."""
-        row, price = self._row, self._terms.price
-        if price is not None and usage.cost_usd is None:
-            usage = msgspec.structs.replace(usage, cost_usd=price(usage))
+        row, cost = self._row, usage.cost_usd
+        if cost is None and (price := self._terms.price) is not None:
+            cost = price(usage)
+            usage = msgspec.structs.replace(usage, cost_usd=cost)
         row.input_tokens += usage.input_tokens
         row.output_tokens += usage.output_tokens
-        if usage.cost_usd is not None:
-            row.cost_usd = (row.cost_usd or 0.0) + usage.cost_usd
-        else:
+        if cost is None:
             row.unpriced += 1
+        else:
+            row.cost_usd = (row.cost_usd or 0.0) + cost
         return usage
 
     def _refused(self, requests: int) -> QuotaExhausted | None:

@@ -98,7 +98,7 @@ class RunFlow:
         self._folder = folder
         self._asking = asking
         self._phases = frozenset(phases)
-        self._paths: dict[tuple[str, ...], Path] = {}
+        self._paths: dict[tuple[type[Kept], str, str, str], Path] = {}
         self._walks = {setup.task.name: Walk(plan, setup, each=True) for setup in plan.setups}
         self._nuance = {
             setup.task.name: KnownNuance(setup.task, setup.space.nuance)
@@ -212,7 +212,7 @@ class RunFlow:
             if maker is None:
                 yield LabelWork(judged, key)
                 continue
-            if self._plan.completes(node.entry, maker):
+            if node.entry is not None and self._plan.completes(node.entry, maker):
                 earlier = recorded.evaluations.load(key, Evaluation)
                 judged = Judged(setup, judged.prepared, judged.response, earlier)
             tried = tried_before(recorded.evaluations, key)
@@ -225,22 +225,21 @@ class RunFlow:
 
     def path(self, record: Kept) -> Path:
         """The file that a record belongs to."""
+        of: Callable[..., Path]
         match record:
             case Evaluation():
+                of = self._folder.evaluations
                 names = (record.task_id, record.teacher_model_id, record.judge_model_id)
-                return self._path(self._folder.evaluations, names)
             case Response():
-                return self._path(self._folder.responses, (record.task_id, record.student_model_id))
+                of, names = self._folder.responses, (record.task_id, record.student_model_id, "")
             case Datapoint():
-                return self._path(self._folder.datapoints, (record.task_id, record.teacher_model_id))
+                of, names = self._folder.datapoints, (record.task_id, record.teacher_model_id, "")
             case _:
                 raise TypeError(f"no file of a run keeps a {type(record).__name__}")
-
-    def _path(self, of: Callable[..., Path], names: tuple[str, ...]) -> Path:
-        """``of(*names)``, made once: there are few files and many records."""
-        path = self._paths.get((of.__name__, *names))
-        if path is None:
-            path = self._paths[of.__name__, *names] = of(*names)
+        place = (type(record), *names)
+        path = self._paths.get(place)
+        if path is None:  # made once: there are few files and many records
+            path = self._paths[place] = of(*filter(None, names))
         return path
 
 

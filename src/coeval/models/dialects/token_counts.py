@@ -13,7 +13,7 @@ __all__ = ["count", "count_if_told"]
 
 _MOST_TOKENS = 1 << 24
 """Of an answer or a prompt: the largest contexts hold 10 million. A body's size does not tell."""
-_MOST_DIGITS = 16
+_FEW_DIGITS, _MOST_DIGITS = 7, 16
 
 
 def count(told: msgspec.Raw) -> int:
@@ -21,6 +21,8 @@ def count(told: msgspec.Raw) -> int:
     holds."""
     text = bytes(told)
     if text.isdigit():  # as nearly all are; the length bounds what Python is asked to read
+        if len(text) <= _FEW_DIGITS:
+            return int(text)
         return _believable(int(text)) if len(text) <= _MOST_DIGITS else 0
     try:
         number = foreign.decode(text, float)

@@ -94,7 +94,7 @@ class EvaluationWork(ModelWork[Evaluation]):
 
     def question(self, _: int) -> Request:
         """One for all factors; what its answer leaves out is asked again by itself."""
-        return self._prompt(*self.judged.setup.asked_about(tuple(self._left())))
+        return self._prompt(*self.judged.setup.asked_about(self._left()))
 
     def read(self, completion: Completion) -> dict[str, Any]:
         levels = parse_levels(self._hear(completion), self._left())
@@ -103,8 +103,10 @@ class EvaluationWork(ModelWork[Evaluation]):
             raise Unparsable(f"no score for {', '.join(levels.missing)}", raw=completion.text)
         return {}
 
-    def _left(self) -> list[str]:
-        return [factor for factor in self.factors if factor not in self.scores]
+    def _left(self) -> tuple[str, ...]:
+        if not self.scores:
+            return self.factors
+        return tuple(factor for factor in self.factors if factor not in self.scores)
 
     async def _ask_each(self) -> None:
         """One call per factor, all at once; a factor that fails does not take the others with it."""

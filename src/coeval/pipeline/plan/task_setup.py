@@ -64,7 +64,7 @@ class TaskSetup:
     _asked_about: dict[tuple[str, ...], Asked] = field(default_factory=dict, repr=False, compare=False)
 
     def asked_about(self, factors: tuple[str, ...]) -> Asked:
-        """How judges are asked for these factors at once; made once, for nearly all are asked for the same."""
+        """How judges are asked for these factors at once; worked out once, for all who are asked the same."""
         asked = self._asked_about.get(factors)
         if asked is None:
             shown = render_rubric({factor: self.rubric[factor] for factor in factors})

@@ -201,10 +201,10 @@ class Walk:
                 if alike is not None:
                     alike.verdicts[place] += 1
                 continue
-            owed = status.owed and self._left("evaluation", key, *names, name)
+            owed = status.owed and (not plan.selective or self._left("evaluation", key, *names, name))
             if owed or (entry is not None and entry.good):
-                calls = self._calls(status) if owed else 0
-                yield Node("evaluation", key, teacher, name, part, status, owed, calls, waits, entry=entry)
+                calls = (len(status.factors) if self._per_factor else 1) if owed else 0
+                yield Node("evaluation", key, teacher, name, part, status, owed, calls, waits, 1, entry)
         if self._label_recipe:
             key = evaluation_id(response)
             entry = known = get(key)
