@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from coeval.core.errors import Unparsable, UsageError
 from coeval.core.foreign import whole_number
 
-_TEMPLATE_TOKEN = re.compile(r"\{\{|\}\}|%|\{([^\W\d]\w*)\}")
+_TEMPLATE_TOKEN = re.compile(r"\{\{|\}\}|\{([^\W\d]\w*)\}")
 
 _OPENING = re.compile(r"""\{(?=\s*["'}\w])|\[(?=\s*[\[{"\]\w-])""")
 _JSON_FENCE = re.compile(r"```[ \t]*json[0-9a-z]*\b", re.IGNORECASE)
@@ -78,17 +78,23 @@ def head_length(template: str, values: Mapping[str, str], varying: Collection[st
 @lru_cache(maxsize=256)  # a run fills few templates, each of them very often
 def _pattern(template: str) -> tuple[str, tuple[str, ...]]:
     """The template with ``%s`` for each variable, and the variables' names in order."""
-    names: list[str] = []
+    pieces = _pieces(template)
+    return "%s".join(text.replace("%", "%%") for text in pieces[::2]), pieces[1::2]
 
-    def percent(token: re.Match[str]) -> str:
-        match token.group():
-            case "{{" | "}}" | "%" as sign:
-                return "%%" if sign == "%" else sign[0]
-            case _:
-                names.append(token.group(1))
-                return "%s"
 
-    return _TEMPLATE_TOKEN.sub(percent, template), tuple(names)
+@lru_cache(maxsize=256)
+def _pieces(template: str) -> tuple[str, ...]:
+    """The template's text and variable names in turn, beginning and ending with text."""
+    pieces, literal, end = [], "", 0
+    for token in _TEMPLATE_TOKEN.finditer(template):
+        literal += template[end : token.start()]
+        end = token.end()
+        if token.group(1) is None:
+            literal += token.group()[0]
+        else:
+            pieces += [literal, token.group(1)]
+            literal = ""
+    return (*pieces, literal + template[end:])
 
 
 def placeholders(template: str) -> list[str]:
