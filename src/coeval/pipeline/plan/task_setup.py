@@ -36,7 +36,7 @@ def role_model(
     )
 
 
-class Asked(NamedTuple):
+class FactorsAsked(NamedTuple):
     """What judges are shown of the rubric, and the shape of their answer."""
 
     values: Mapping[str, str]
@@ -61,14 +61,14 @@ class TaskSetup:
     rubric: Mapping[str, str]
     space: ItemSpace
     criteria: dict[str, str]
-    _asked_about: dict[tuple[str, ...], Asked] = field(default_factory=dict, repr=False, compare=False)
+    _asked_about: dict[tuple[str, ...], FactorsAsked] = field(default_factory=dict, repr=False, compare=False)
 
-    def asked_about(self, factors: tuple[str, ...]) -> Asked:
+    def asked_about(self, factors: tuple[str, ...]) -> FactorsAsked:
         """How judges are asked for these factors at once; worked out once, for all who are asked the same."""
         asked = self._asked_about.get(factors)
         if asked is None:
             shown = render_rubric({factor: self.rubric[factor] for factor in factors})
-            asked = self._asked_about[factors] = Asked({"rubric": shown}, evaluation_schema(factors))
+            asked = self._asked_about[factors] = FactorsAsked({"rubric": shown}, evaluation_schema(factors))
         return asked
 
     @property
