@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.anthropic_messages import anthropic_fake
 from fakes.judged_tasks import JUDGE, MODEL, Panel, Shelf, hold_on_the_scale, lines_of
 from fakes.openai_chat import Answer, Behaviour, Fault, fake
 
@@ -19,6 +20,7 @@ from coeval.benchmarks.tasks.alpaca_eval import LONG_REPLY, AlpacaEval, chatml
 from coeval.core.errors import AccessDenied
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, TokenLogprob
+from coeval.engine.role_model import Recipe, RoleModel
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 
@@ -184,6 +186,34 @@ def told(*tokens: str, text: str, **message: Any) -> Answer:
         "finish_reason": "length",
     }
     return Answer(body={"choices": [choice]})
+
+
+async def test_a_claude_judges_in_words_and_without_a_temperature_where_it_takes_none(shelf: Shelf) -> None:
+    task = AlpacaEval(shelf.settings(judge=JudgeSettings(JUDGE)))
+    assert task.droppable_for_judge() == ("temperature", "max_tokens")
+    async with anthropic_fake() as server:
+        spec = ModelSpec(name=JUDGE, interface="anthropic", model="claude-opus-5", base_url=server.url)
+        async with Models([spec], NO_KEYS) as models:
+            await task.meet_judge(models[JUDGE])
+            assert task.manner == "words"
+            panel = Panel(task, ours)
+            (asked, *_) = panel.requests().values()
+            judging = RoleModel(
+                name=JUDGE,
+                model=JUDGE,
+                role="judge",
+                recipe=Recipe.of({}),
+                sampling=task.judged_with(),
+                droppable=task.droppable_for_judge(),
+            )
+            completion = await models[JUDGE].complete(judging.request(asked, "evaluation", "0", 0))
+    assert completion.dropped == ("temperature",)
+    assert [asked.body["max_tokens"] for asked in server.asked] == [LONG_REPLY]
+
+
+def test_what_the_user_asks_of_a_judge_is_not_left_out(shelf: Shelf) -> None:
+    wished = JudgeSettings(JUDGE, SamplingParameters(temperature=0.0))
+    assert AlpacaEval(shelf.settings(judge=wished)).droppable_for_judge() == ("max_tokens",)
 
 
 async def test_a_judge_with_log_probabilities_keeps_the_official_way(shelf: Shelf) -> None:

@@ -123,6 +123,22 @@ def test_a_known_host_is_asked_with_its_own_key_and_without_what_it_refuses() ->
     assert given["top_k"] == 3
 
 
+@pytest.mark.parametrize(
+    ("url", "interface"),
+    [
+        ("https://api.anthropic.com", "anthropic"),
+        ("https://api.anthropic.com/v1/", "anthropic"),
+        ("https://openrouter.ai/api/v1", "openrouter"),
+        ("https://api.mistral.ai/v1", "mistral"),
+        ("https://llm.example/v1", "vllm"),
+    ],
+)
+def test_an_address_says_whose_manners_it_has(url: str, interface: str) -> None:
+    tested = asked("--tasks", "ifeval", "--model", "m", "--base-url", url).tested
+    assert tested is not None
+    assert tested.interface == interface
+
+
 def test_local_models_are_loaded_here() -> None:
     tested = asked("--tasks", "ifeval", "--model", "q", "--local", "--device", "cpu").tested
     assert tested is not None

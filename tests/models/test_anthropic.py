@@ -271,6 +271,12 @@ async def test_a_model_without_schemas_is_made_to_call_a_tool_of_that_form() -> 
     assert (completion.finish_reason, completion.truncated) == ("tool_calls", False)
 
 
+def test_what_is_said_beside_the_call_of_a_tool_is_no_part_of_the_answer() -> None:
+    call = {"type": "tool_use", "id": "t", "name": "scores", "input": {"tone": "High"}}
+    body = {"content": [{"type": "text", "text": "I score it."}, call], "stop_reason": "tool_use"}
+    assert json.loads(decode(json.dumps(body).encode(), Redactor()).text) == {"tone": "High"}
+
+
 def test_a_tool_is_not_forced_on_who_thinks_nor_where_the_form_is_no_object() -> None:
     thinking = ask(sampling={"thinking_budget": 2048}, schema=LEVELS)
     listed = ask(schema=Schema("list", {"type": "array", "items": {"type": "string"}}))

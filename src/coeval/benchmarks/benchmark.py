@@ -204,6 +204,13 @@ class Benchmark(ABC):
         judge = self.settings.judge
         return self.judge_sampling() | judge.sampling if judge is not None else self.judge_sampling()
 
+    def droppable_for_judge(self) -> tuple[str, ...]:
+        """What of `judged_with` is the benchmark's and not the user's wish: a judge that does not take it is
+        asked without, which its judgments say."""
+        judge = self.settings.judge
+        own = judge.sampling.named() if judge is not None else {}
+        return tuple(name for name in self.judge_sampling().named() if name not in own)
+
     def judge_template(self) -> str:
         """Everything of the judge's prompt that is the same for all items: part of its recipe."""
         return ""

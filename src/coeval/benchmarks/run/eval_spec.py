@@ -199,7 +199,7 @@ def _role_model(
         recipe=recipe(spec, role, sampling, None, {**parts, **seeded}),
         seed=seed,
         sample=sample,
-        droppable=evaluation.droppable if role == "student" else (),
+        droppable=evaluation.droppable if role == "student" else task_run.benchmark.droppable_for_judge(),
     )
 
 

@@ -100,7 +100,12 @@ class AlpacaEval(Benchmark):
         is raised: every judgment would meet it too.
         """
         request = self._request("Greet me.", Shown("Hello!", "Goodbye."))
-        asked = msgspec.structs.replace(request, sampling=self.judged_with(), purpose="evaluation")
+        asked = msgspec.structs.replace(
+            request,
+            sampling=self.judged_with(),
+            purpose="evaluation",
+            droppable=self.droppable_for_judge(),
+        )
         try:
             completion = await judge.complete(asked)
         except (BadRequest, NotFound) as error:

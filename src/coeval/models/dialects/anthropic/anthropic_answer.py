@@ -128,10 +128,11 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
     if answer.stop_reason == "refusal":
         raise ContentFiltered(_withheld(answer.stop_details, redactor), usage=usage)
     finish = _FINISH.get(answer.stop_reason) or answer.stop_reason or "stop"
-    text = "".join(block.text for block in answer.content if block.type == "text")
-    if not text:
-        calls = (bytes(block.input) for block in answer.content if block.type == "tool_use")
+    calls = [bytes(block.input) for block in answer.content if block.type == "tool_use"]
+    if calls:  # what is said beside the call of a forced tool is no part of the answer
         text = "\n".join(call.decode(errors="replace") for call in calls)
+    else:
+        text = "".join(block.text for block in answer.content if block.type == "text")
     reasoning, unclosed = _reasoning(answer.content), False
     if reasoning is None:
         text, reasoning, unclosed = split_reasoning(text)
