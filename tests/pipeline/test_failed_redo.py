@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def redo_in_vain(lab: Lab, name: str) -> None:
 def read_back(lab: Lab) -> tuple[Results, list[Any]]:
     """The scores, without what was paid, and every record that counts."""
     run = coeval.open_run(lab.path)
-    return replace(run.results(), costs=()), [record for phase in PHASES for record in run.records(phase)]
+    return run.results()._replace(costs=()), [record for phase in PHASES for record in run.records(phase)]
 
 
 @pytest.mark.parametrize("name", ["tea", "ann", "jud"])
