@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pipeline.experiments import PHASES, Lab, listen, model, task
 
@@ -46,7 +47,9 @@ def redo_in_vain(lab: Lab, name: str) -> None:
 def read_back(lab: Lab) -> tuple[Results, list[Any]]:
     """The scores, without what was paid, and every record that counts."""
     run = coeval.open_run(lab.path)
-    return run.results()._replace(costs=()), [record for phase in PHASES for record in run.records(phase)]
+    return msgspec.structs.replace(run.results(), costs=()), [
+        record for phase in PHASES for record in run.records(phase)
+    ]
 
 
 @pytest.mark.parametrize("name", ["tea", "ann", "jud"])
