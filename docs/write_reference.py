@@ -18,6 +18,7 @@ from coeval.cli import main as cli
 from coeval.cli.eval_framework.command import make_app as eval_framework
 from coeval.core.records import LABELS_KEY
 from coeval.models.catalog import HOSTS, Host
+from coeval.models.dialects.anthropic.claude_families import family_of
 from coeval.pipeline.config import rules
 from coeval.pipeline.config.json_schema import schema_text
 from coeval.pipeline.prompts import VARIABLES
@@ -204,6 +205,25 @@ def _refusals() -> str:
     )
 
 
+_ANSWER, _THINKING_ANSWER = (family_of(f"claude-{name}").max_tokens for name in ("haiku-4-5", "opus-5"))
+_CLAUDE = (
+    "`anthropic` is asked by the Messages API, version 2023-06-01, at a `base_url` with or without `/v1`. "
+    "What a family of Claude takes stands in `src/coeval/models/dialects/anthropic/claude_families.py`; "
+    "what it does not take is refused by name, or left out where nobody asked for it. `temperature`, "
+    "`top_p` and `top_k` are for models up to Opus 4.6, Sonnet 4.6 and Haiku 4.5 (from 4.1 on not "
+    "`temperature` and `top_p` together), and not for one that thinks. `thinking_budget` (1,024 tokens or "
+    "more; 0 turns thinking off) is for models up to 4.6, `reasoning_effort` for Opus from 4.5, Sonnet "
+    f"from 4.6 and Haiku from 5 on. An answer without `max_tokens` gets {_ANSWER:,} tokens, and "
+    f"{_THINKING_ANSWER:,} from "
+    "Opus 4.7 and the models of 5 on, which think within them; a `thinking_budget` comes beside. There "
+    "are no seeds and no log-probabilities. A schema goes as `output_config.format`, and to models before "
+    "4.5 as a tool that they have to call. Where judgments of one answer begin alike (`per_factor`, "
+    "HealthBench), that beginning is kept in Anthropic's cache if it is long enough for the model, and "
+    "one request goes ahead of the others so that they find it; `prompt_caching: false` among a model's "
+    "parameters turns it off."
+)
+
+
 def _interfaces() -> str:
     told = " and ".join(f"`{host.name}`" for host in HOSTS.own.values() if host.takes_labels)
     simulated = ", ".join(f"`{name}` {lo:g}–{hi:g}" for name, (lo, hi) in RANGES.items())
@@ -216,6 +236,7 @@ def _interfaces() -> str:
         f"`simulated` models: {simulated}, and `family`, a name.\n\n"
         f"{_PLACES}\n\n"
         f"{_refusals()}\n\n"
+        f"{_CLAUDE}\n\n"
         f"Of a task with `label_attributes`, {told} are sent the values that its labels may have, in the "
         f"field `metadata.{LABELS_KEY}` of each request to a student (never which of them is right). "
         "Simulated models may stand behind these addresses, and answer with a label whatever the wording of "

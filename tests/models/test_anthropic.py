@@ -126,6 +126,8 @@ def test_whatever_is_asked_of_a_model_it_takes_or_the_parameter_is_named(model: 
         ("claude-sonnet-4-6", {"top_p": 0.9, "top_k": 3}, {"top_p": 0.9, "top_k": 3}),
         ("claude-sonnet-4-0", {"temperature": 0.2, "top_p": 0.9}, {"temperature": 0.2, "top_p": 0.9}),
         ("claude-opus-4-8", {"temperature": 1.0, "top_p": 1}, {}),
+        ("claude-haiku-4-5", {"temperature": 1.0, "top_p": 0.95}, {"top_p": 0.95}),
+        ("claude-haiku-4-5", {"temperature": 1.0}, {"temperature": 1.0}),
         ("MiniMax-M2", {"temperature": 0.2, "top_p": 0.9}, {"temperature": 0.2, "top_p": 0.9}),
     ],
 )

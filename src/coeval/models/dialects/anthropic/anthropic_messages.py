@@ -26,6 +26,7 @@ from coeval.models.dialects.dialect import Dialect, FieldRejected
 
 __all__ = ["ANTHROPIC", "Anthropic", "encode"]
 
+_THINKS = ("enabled", "adaptive")
 _LEAST_BUDGET = 1024
 _LEAST_TOP_P_THINKING = 0.95
 _LEAST_BYTES_PER_TOKEN = 3
@@ -90,9 +91,6 @@ def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = 
     body.update(request.sampling.rest)
     body.update(spec.extra_body)
     return msgspec.json.encode(body)
-
-
-_THINKS = ("enabled", "adaptive")
 
 
 def keeps_prefix(request: Request, spec: ModelSpec) -> bool:
@@ -182,7 +180,8 @@ def _drawing(request: Request, model: str, family: ClaudeFamily, *, thinks: bool
     drawing = {name: value for name, value in named if value is not None}
     if not drawing:
         return drawing
-    if thinks or family.drawing == "none":
+    crowded = family.drawing == "one of them" and {"temperature", "top_p"} <= drawing.keys()
+    if thinks or crowded or family.drawing == "none":
         drawing = {name: value for name, value in drawing.items() if not _is_default(name, value)}
     for name, value in drawing.items():
         if family.drawing == "none":
@@ -191,7 +190,7 @@ def _drawing(request: Request, model: str, family: ClaudeFamily, *, thinks: bool
             raise FieldRejected(
                 f"{model} takes no {name} of {value} while it thinks; leave it out", field=name
             )
-    if family.drawing == "one of them" and {"temperature", "top_p"} <= drawing.keys():
+    if crowded and {"temperature", "top_p"} <= drawing.keys():
         spare = next((name for name in request.droppable if name in ("temperature", "top_p")), "top_p")
         raise FieldRejected(f"{model} takes temperature or top_p, not both; leave {spare} out", field=spare)
     return drawing
