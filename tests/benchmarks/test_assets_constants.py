@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from coeval.benchmarks.assets.constants import string_constant
-from coeval.benchmarks.assets.manifest import SourceFailed
+from coeval.models.transport.download import SourceFailed
 
 SOURCE = '''
 raise SystemExit("this source must never run")

@@ -18,7 +18,6 @@ from aiohttp.test_utils import TestServer
 from cli.eval_process import COMMAND
 from cli.terminal import on_terminal
 
-from coeval.benchmarks.assets.manifest import SourceFailed
 from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.task_summary import TaskSummary
@@ -29,6 +28,7 @@ from coeval.cli.eval_framework.report import show
 from coeval.cli.eval_framework.spec_of_flags import evaluation_of
 from coeval.core.errors import UsageError
 from coeval.models.keys import Keys
+from coeval.models.transport.download import SourceFailed
 from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option

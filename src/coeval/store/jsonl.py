@@ -11,8 +11,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Container, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from glob import escape
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
 
@@ -50,20 +51,34 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
 
 def write_bytes_atomic(path: Path, data: bytes) -> None:
     """Replace a file whole: after a crash it holds the old content or the new, never a part."""
-    path = Path(path)
+    with replaced_whole(Path(path)) as file:
+        file.write(data)
+
+
+@contextmanager
+def replaced_whole(path: Path) -> Iterator[BufferedWriter]:
+    """A file beside ``path`` that takes its place, on disk, when this is left; what ends it otherwise, Ctrl-C
+    too, leaves ``path`` as it was and nothing beside it.
+
+    Raises
+    ------
+    StoreError
+        it cannot be written; so is any OSError that is raised while this is entered.
+    """
     temporary = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
         _sync_folder(path.parent)
     except OSError as error:
-        with suppress(OSError):  # the folder itself may refuse; the error below names it
-            temporary.unlink(missing_ok=True)
         raise store_error("write", path, error) from error
+    finally:
+        with suppress(OSError):  # the folder itself may refuse; the error names it
+            temporary.unlink(missing_ok=True)
 
 
 def _temporary(path: Path) -> Path:
@@ -221,27 +236,21 @@ def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
     Every other line stays byte for byte. Both files are whole on disk before ``path`` is replaced:
     a crash leaves it as it was, or mended.
     """
-    temporary = _temporary(path)
     try:
         aside.parent.mkdir(parents=True, exist_ok=True)
         with (
             open_file(path, buffering=_CHUNK) as source,
-            temporary.open("wb") as kept,
             aside.open("xb") as out,
+            replaced_whole(path) as kept,
         ):
             offset = 0
             for text in source:
                 (out if offset in offsets or is_torn(text) else kept).write(text)
                 offset += len(text)
-            for file in (out, kept):
-                file.flush()
-                os.fsync(file.fileno())
-        _sync_folder(aside.parent)
-        temporary.replace(path)
-        _sync_folder(path.parent)
+            out.flush()
+            os.fsync(out.fileno())
+            _sync_folder(aside.parent)
     except OSError as error:
-        with suppress(OSError):  # the folder itself may refuse; the error below names it
-            temporary.unlink(missing_ok=True)
         raise store_error("mend", path, error) from error
 
 

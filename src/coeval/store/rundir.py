@@ -101,6 +101,11 @@ class RunDir:
         return self.path / "recipes.json"
 
     @property
+    def sources(self) -> Path:
+        """Where items of one's own were taken from: see `coeval.tables.origin`."""
+        return self.path / "sources.json"
+
+    @property
     def inherited(self) -> Path:
         return self.path / "inherited.json"
 

@@ -22,6 +22,7 @@ from filelock import FileLock
 from coeval.benchmarks.assets.manifest import Asset, AssetFile
 from coeval.core.errors import StoreError
 from coeval.core.plain_file import open_file
+from coeval.store.cache_folder import cache_folder
 from coeval.store.jsonl import read_json, store_error, write_bytes_atomic, write_json_atomic
 
 __all__ = ["Cache", "Stamp", "cache_folder", "is_whole", "nltk_folders", "sha256_of", "stamp_of"]
@@ -29,10 +30,6 @@ __all__ = ["Cache", "Stamp", "cache_folder", "is_whole", "nltk_folders", "sha256
 _log = logging.getLogger(__name__)
 
 NLTK_DATA = "nltk_data"
-
-
-def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    return Path(environment.get("COEVAL_CACHE") or "~/.cache/coeval").expanduser()
 
 
 def nltk_folders(environment: Mapping[str, str] = os.environ) -> list[Path]:

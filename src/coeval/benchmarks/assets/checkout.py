@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coeval.benchmarks.assets.cache import cache_folder
-from coeval.benchmarks.assets.download import download
 from coeval.benchmarks.assets.fetch import HUBS
 from coeval.benchmarks.assets.library import Library, Presence
+from coeval.models.transport.download import download
 
 __all__ = ["checked_out", "fetched_from_hub"]
 

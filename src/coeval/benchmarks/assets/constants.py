@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from coeval.benchmarks.assets.manifest import SourceFailed
+from coeval.models.transport.download import SourceFailed
 
 __all__ = ["string_constant"]
 

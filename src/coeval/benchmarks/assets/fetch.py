@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from coeval.benchmarks.assets.cache import Cache, is_whole, sha256_of
 from coeval.benchmarks.assets.constants import string_constant
-from coeval.benchmarks.assets.download import download
 from coeval.benchmarks.assets.index import download_wheel
-from coeval.benchmarks.assets.manifest import Asset, AssetFile, AssetSource, Manifest, Parcel, SourceFailed
+from coeval.benchmarks.assets.manifest import Asset, AssetFile, AssetSource, Manifest, Parcel
+from coeval.models.transport.download import SourceFailed, download
 from coeval.store.jsonl import store_error
 
 __all__ = ["Fetcher", "Progress"]

@@ -21,11 +21,12 @@ from coeval.benchmarks.assets.cache import (
     stamp_of,
 )
 from coeval.benchmarks.assets.fetch import Fetcher, Progress
-from coeval.benchmarks.assets.manifest import Asset, AssetMissing, Manifest, SourceFailed, read_manifest
+from coeval.benchmarks.assets.manifest import Asset, AssetMissing, Manifest, read_manifest
 from coeval.benchmarks.assets.unreachable import Unreachable
 from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decode
 from coeval.core.plain_file import open_file
+from coeval.models.transport.download import SourceFailed
 
 __all__ = ["AssetOrigin", "Check", "Library", "Presence", "read_records"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from coeval.core.errors import CoevalError, UsageError
+from coeval.core.errors import UsageError
 from coeval.core.foreign import convert
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "AssetSource",
     "Manifest",
     "Parcel",
-    "SourceFailed",
     "read_manifest",
 ]
 
@@ -40,12 +39,6 @@ class AssetMissing(UsageError):
     def __init__(self, message: str, names: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.names = names
-
-
-class SourceFailed(CoevalError):
-    """One source does not give what it should; the next one is tried."""
-
-    kind = "source_failed"
 
 
 class Parcel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

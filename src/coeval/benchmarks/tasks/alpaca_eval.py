@@ -24,7 +24,6 @@ from coeval.analysis.pairwise.pairwise_models import (
 )
 from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.assets.checkout import fetched_from_hub
-from coeval.benchmarks.assets.manifest import SourceFailed
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import mean_metric, settle, with_responses, write_lines
 from coeval.benchmarks.run.task_folder import file_name
@@ -39,6 +38,7 @@ from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.core.text import fill
 from coeval.judging.logprobs import answer_logprobs, is_lost_in_reasoning
 from coeval.judging.pairwise import ORDERS, Order, Shown, parse_identifier, shown
+from coeval.models.transport.download import SourceFailed
 
 Manner: TypeAlias = Literal["logprobs", "logprobs after reasoning", "words"]
 """How the judge's preference is read."""

@@ -12,17 +12,23 @@ from urllib.error import HTTPError
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 from urllib.request import HTTPSHandler, Request, build_opener
 
-from coeval.benchmarks.assets.manifest import SourceFailed
+from coeval.core.errors import CoevalError
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.secrets.shown_url import shown_url, url_secrets
 from coeval.models.transport.network import trusted_certificates
 
-__all__ = ["download", "read_page"]
+__all__ = ["SourceFailed", "download", "read_page"]
 
 _TIMEOUT_S = 30
 _CHUNK = 1 << 16
 _LARGEST_PAGE = 32 << 20
 _LARGEST_FILE = 256 << 20
+
+
+class SourceFailed(CoevalError):
+    """One source does not give what it should; the next one is tried."""
+
+    kind = "source_failed"
 
 
 def download(
@@ -47,7 +53,7 @@ def download(
 
 
 def read_page(url: str, accept: str, patience_s: float | None = None) -> tuple[str, bytes]:
-    """``(media type, content)`` of a page of the package index; fails as `download` does."""
+    """``(media type, content)`` of a small page; fails as `download` does."""
     with _open(url, accept, patience_s) as response:
         return response.headers.get_content_type(), _read(response, _LARGEST_PAGE, url)
 
