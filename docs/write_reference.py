@@ -20,7 +20,7 @@ from coeval.core.records import LABELS_KEY
 from coeval.models.catalog import HOSTS, Host
 from coeval.models.dialects.anthropic.claude_families import family_of
 from coeval.pipeline.config import rules
-from coeval.pipeline.config.json_schema import schema_text
+from coeval.pipeline.config.json_schema import FOLLOWING, schema_text
 from coeval.pipeline.prompts import VARIABLES
 from coeval.simulation.traits import RANGES, SAMPLING
 
@@ -73,6 +73,7 @@ def configuration_page() -> str:
     """Every key of an experiment file, every rule it is held to, every interface and template."""
     schema = json.loads(schema_text())
     sections = schema["$defs"]
+    task = sections["TaskConfig"]
     parts = [
         MADE,
         "# The experiment file\n",
@@ -84,7 +85,8 @@ def configuration_page() -> str:
         ),
         _keys("`models[]`", sections["ModelConfig"]),
         _parameters(sections["Parameters"]),
-        _keys("`tasks[]`", sections["TaskConfig"]),
+        _keys("`tasks[]`", {**task, "required": [*task["required"], *FOLLOWING]}),
+        _keys("`tasks[].items`", sections["Items"]),
         _keys("`tasks[].sampling`", sections["Sampling"]),
         _keys("`experiment`", sections["Experiment"]),
         _keys("`experiment.quota.{model}`", sections["Quota"]),

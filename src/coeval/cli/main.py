@@ -9,6 +9,7 @@ import typer
 from coeval import __version__
 from coeval.cli.command_names import Commands
 from coeval.cli.commands import datasets, later
+from coeval.cli.commands.ingest_command import ingest
 from coeval.cli.commands.repair_command import repair
 from coeval.cli.commands.results import results
 from coeval.cli.commands.run_command import run
@@ -31,6 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run)
+app.command()(ingest)
 app.command()(status)
 app.command()(results)
 app.command()(show)

@@ -15,8 +15,6 @@ INSTEAD = {
     "analyze": "coeval results --run RUN, also with --by factor, attribute, judge or teacher",
     "describe": "coeval run --config FILE --dry-run shows models, tasks and modes, coeval status --run RUN "
     "what a run holds",
-    "ingest": "write the items yourself, one JSON line each with id, prompt and reference_response, to "
-    "phase3_datapoints/TASK.TEACHER.datapoints.jsonl in the run folder (docs/items.md)",
     "wizard": "begin with a copy of examples/quickstart.yaml, which explains each key",
     "view": "coeval results --run RUN and coeval show --run RUN",
     "compare": "coeval results --run RUN --csv for each run, side by side in a spreadsheet",

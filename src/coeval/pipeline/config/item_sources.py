@@ -13,8 +13,12 @@ BENCHMARK = "benchmark"
 """An interface whose teachers ask no model, and a category whose tasks no other teachers serve."""
 
 
+OWN_ITEMS = "items"
+"""What stands for a teacher where a task takes its items from a table; no model may be named so then."""
+
+
 class ItemSource(NamedTuple):
-    """A benchmark teacher of a task."""
+    """A benchmark teacher of a task, or `OWN_ITEMS`."""
 
     task: TaskConfig
     teacher: str
@@ -49,13 +53,18 @@ class Suppliers:
 
 
 def item_sources(config: Config, task: TaskConfig) -> tuple[str, ...]:
-    """The benchmark teachers that serve a task."""
-    return tuple(Suppliers.among(config).of(task.name, task.category))
+    """Who supplies a task's items: its own table, then the benchmark teachers that serve it."""
+    return _supplying(Suppliers.among(config), task)
+
+
+def _supplying(suppliers: Suppliers, task: TaskConfig) -> tuple[str, ...]:
+    own = (OWN_ITEMS,) if task.items is not None else ()
+    return (*own, *suppliers.of(task.name, task.category))
 
 
 def item_writers(config: Config, task: TaskConfig) -> tuple[str, ...]:
     """The models that write items for a task."""
-    if task.category == BENCHMARK:
+    if task.category == BENCHMARK or task.items is not None:
         return ()
     return tuple(model.name for model in config.with_role("teacher") if model.interface != BENCHMARK)
 
@@ -66,5 +75,5 @@ def item_files(config: Config, folder: RunDir) -> dict[Path, ItemSource]:
     return {
         folder.datapoints(task.name, teacher): ItemSource(task, teacher)
         for task in config.tasks
-        for teacher in suppliers.of(task.name, task.category)
+        for teacher in _supplying(suppliers, task)
     }

@@ -12,15 +12,21 @@ from pathlib import Path
 
 from coeval.pipeline.config.schema import Config
 
+FOLLOWING = ("target_attributes", "sampling", "rubric")
+"""What a task must say, unless it has ``items`` to follow them from."""
 SCHEMA_FILE = Path(__file__).with_name("experiment.schema.json")
 
 
 def schema_text() -> str:
     """The schema as the file holds it."""
+    schema = Config.model_json_schema()
+    task = schema["$defs"]["TaskConfig"]
+    task["required"] = [key for key in task["required"] if key not in FOLLOWING]
+    task["anyOf"] = [{"required": ["items"]}, {"required": list(FOLLOWING)}]
     body = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "CoEval experiment",
-        **{key: value for key, value in Config.model_json_schema().items() if key != "title"},
+        **{key: value for key, value in schema.items() if key != "title"},
         # resume_from can supply the other two sections.
         "required": ["experiment"],
     }

@@ -12,6 +12,7 @@ from coeval.core.secrets.shown_url import HIDDEN
 from coeval.pipeline.config.document import Document, read_document
 from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.findings import FindingLines, refused
+from coeval.pipeline.config.item_rules import complete_items
 from coeval.pipeline.config.python_config import given_document
 from coeval.pipeline.config.rules import broken_rules
 from coeval.pipeline.config.schema import Config
@@ -59,6 +60,7 @@ def read_config(source: Source, *, resume_from: str | None = None, start: Start 
         document.data["experiment"]["resume_from"] = resume_from
     _expand_home(document)
     document = _inherit(document)
+    complete_items(document.data)
     structure = check_structure(document.data)
     draft = Draft(document.data, structure.broken)
     findings = [*structure.findings, *broken_rules(draft)]
@@ -74,12 +76,13 @@ def read_config(source: Source, *, resume_from: str | None = None, start: Start 
 
 
 def _expand_home(document: Document) -> None:
-    """``~`` in the experiment's folders is the user's home, as in a shell; an unknown ``~name`` stays."""
-    experiment = document.data.get("experiment")
-    if isinstance(experiment, dict):
-        for key in ("storage_folder", "resume_from"):
-            if isinstance(value := experiment.get(key), str) and is_path(value):
-                experiment[key] = os.path.expanduser(value)  # noqa: PTH111  Path's raises for an unknown name
+    """``~`` in the file's paths is the user's home, as in a shell; an unknown ``~name`` stays."""
+    experiment, tasks = document.data.get("experiment"), document.data.get("tasks")
+    sections = [(experiment, "storage_folder"), (experiment, "resume_from")]
+    sections += [(task.get("items"), "path") for task in tasks or () if isinstance(task, dict)]
+    for section, key in sections:
+        if isinstance(section, dict) and isinstance(value := section.get(key), str) and is_path(value):
+            section[key] = os.path.expanduser(value)  # noqa: PTH111  Path's raises for an unknown name
 
 
 def _inherit(document: Document) -> Document:

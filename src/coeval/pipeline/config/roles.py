@@ -8,7 +8,7 @@ from typing import Any
 
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import Finding, WayOut
-from coeval.pipeline.config.item_sources import BENCHMARK, Suppliers
+from coeval.pipeline.config.item_sources import BENCHMARK, OWN_ITEMS, Suppliers
 from coeval.pipeline.config.schema import PHASES
 from coeval.store.rundir import RunDir
 
@@ -17,6 +17,7 @@ class Teachers:
     """The teachers of a draft, as far as they can be read. ``asked``: one of them is a model."""
 
     def __init__(self, draft: Draft) -> None:
+        self._draft = draft
         models = [("models", index) for index in draft.entries("models")]
         teachers = [model for model in models if "teacher" in (draft.get(*model, "roles") or ())]
         self.some = bool(teachers)
@@ -27,9 +28,13 @@ class Teachers:
             if draft.get(*model, "interface") == BENCHMARK
         )
 
-    def supplying(self, task: str | None, category: str | None) -> list[str]:
-        """The benchmarks that serve a task, by name."""
-        return self._suppliers.of(task, category)
+    def supplying(self, index: int, category: str | None = None) -> list[str]:
+        """Who supplies items of a task: its own table, and the benchmarks that serve it, by name.
+        ``category`` is what it has where it says none."""
+        task = ("tasks", index)
+        own = [OWN_ITEMS] if self._draft.raw(*task, "items") is not None else []
+        name = self._draft.get(*task, "name")
+        return own + self._suppliers.of(name, self._draft.get(*task, "category", default=category))
 
 
 def missing_roles(draft: Draft) -> Iterator[Finding]:
@@ -70,7 +75,8 @@ def _teachers(draft: Draft) -> Iterator[Finding]:
     teachers = Teachers(draft)
     writes = not _stands(draft, "data_generation")
     if not teachers.some:
-        if writes or _proposes(draft):
+        unsupplied = not all(teachers.supplying(index) for index in draft.entries("tasks"))
+        if (writes and unsupplied) or _proposes(draft):
             yield _missing("teacher", "the work of phases 1–3")
         return
     if not teachers.asked and _proposes(draft):
@@ -82,7 +88,7 @@ def _teachers(draft: Draft) -> Iterator[Finding]:
     for index in draft.entries("tasks") if writes else []:
         path = ("tasks", index, "category")
         name, category = draft.get("tasks", index, "name"), draft.get(*path, default="synthetic")
-        if not draft.sound(*path) or teachers.supplying(name, category):
+        if not draft.sound(*path) or teachers.supplying(index, "synthetic"):
             continue
         if category == BENCHMARK:
             message = (

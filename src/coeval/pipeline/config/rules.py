@@ -38,6 +38,9 @@ V-28  target_attributes_seed and nuanced_attributes_seed stand beside what teach
 V-29  a task has a rubric or label_attributes
 V-30  ``--only-models`` names models of the file (checked at the start)
 V-31  ``--overwrite`` leaves no records whose source it makes anew (checked at the start)
+V-32  ``items``: no model is named ``items`` then, each of its conditions is one, and ``all`` items are those
+      of a table
+V-33  the table of ``items`` can be read, and has the columns that are named (checked at the start)
 ====  ======================================================================================
 """
 
@@ -53,6 +56,7 @@ from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.credentials import credentials_in
 from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
+from coeval.pipeline.config.item_rules import item_rules
 from coeval.pipeline.config.names import name_rules
 from coeval.pipeline.config.roles import missing_roles
 from coeval.pipeline.config.schema import BATCH_INTERFACES, BATCH_PHASES, INTERFACES, OPTIONS
@@ -74,6 +78,7 @@ def broken_rules(draft: Draft) -> Iterator[Finding]:
     yield from _batch(draft)
     yield from _parameters(draft)
     yield from task_rules(draft)
+    yield from item_rules(draft)
 
 
 def _interfaces(draft: Draft) -> Iterator[Finding]:

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from coeval.core.html_table import html_table
 from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
 from coeval.core.records import Role, SamplingParameters
 from coeval.models.catalog import HOSTS
+from coeval.pipeline.config.items_schema import Items, Sampling, Section
 from coeval.pipeline.config.values import (
     ENDPOINT_KEYS,
     NAME_PATTERN,
     Attributes,
     FilledText,
     NuancedAttributes,
-    Pair,
-    PairOrAll,
     ParameterMap,
     PathText,
     Rubric,
     TargetAttributes,
-    Total,
 )
 from coeval.simulation.traits import RANGES
 
@@ -55,14 +53,6 @@ OPTIONS = {
 """Interface → the parameters that it alone knows and no provider sees."""
 
 Name: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": NAME_PATTERN})]
-
-
-class Section(BaseModel):
-    """A mapping of the file: unknown keys are errors, values do not change after loading."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=()
-    )
 
 
 class ModelConfig(Section):
@@ -130,18 +120,6 @@ class ModelConfig(Section):
         return prompt
 
 
-class Sampling(Section):
-    """How many items, and how many attributes each of them samples."""
-
-    target: Annotated[
-        PairOrAll,
-        Field(description="Target attributes per item: [lo, hi], or `all` to walk the full cross product."),
-    ] = (1, 1)
-    nuance: Annotated[Pair, Field(description="Nuanced attributes per item: [lo, hi].")] = (0, 0)
-    total: Annotated[Total, Field(description="Items per task and teacher; at most 10,000,000.")]
-    seed: Annotated[int, Field(description="Seed of the sampling plan.")] = 0
-
-
 class TaskConfig(Section):
     """What is evaluated: the task's words, its attributes, its rubric."""
 
@@ -154,6 +132,13 @@ class TaskConfig(Section):
             description="`benchmark`: items are supplied (docs/items.md); `synthetic`: teachers write them."
         ),
     ] = "synthetic"
+    items: Annotated[
+        Items | None,
+        Field(
+            description="Items of one's own (docs/items.md): no model writes any. `target_attributes` and "
+            "`sampling` may be left out then, and with a label `rubric` too."
+        ),
+    ] = None
     target_attributes: Annotated[
         TargetAttributes,
         Field(description="What items must cover; `auto`: teachers propose; `complete`: all combinations."),

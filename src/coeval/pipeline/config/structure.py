@@ -10,13 +10,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, closest, shown
+from coeval.pipeline.config.items_schema import Items, Sampling
 from coeval.pipeline.config.schema import (
     OPTIONS,
     Config,
     Experiment,
     ModelConfig,
     Quota,
-    Sampling,
     TaskConfig,
 )
 from coeval.pipeline.config.values import LIST, MAPPING, OUR_KEYS, WORD
@@ -99,6 +99,8 @@ def _known_keys(detail: ErrorDetails) -> list[str]:
             section = ModelConfig
         case ("tasks", _, "sampling"):
             section = Sampling
+        case ("tasks", _, "items"):
+            section = Items
         case ("tasks", _):
             section = TaskConfig
         case ("experiment",):

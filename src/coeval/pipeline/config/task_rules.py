@@ -38,6 +38,10 @@ def _labels(draft: Draft, index: int) -> Iterator[Finding]:
         otherwise = "with 'auto' or 'complete', declare it in target_attributes_seed"
     else:
         otherwise = "target attributes:"
+        if _is_supplied(draft, index, Teachers(draft)):
+            if (own := _columns_of_labels(draft, index)) is None:
+                return
+            declared = {**own, **declared}
     for position, label in enumerate(labels):
         if label not in declared:
             path: KeyPath = ("tasks", index, "label_attributes", position)
@@ -45,10 +49,22 @@ def _labels(draft: Draft, index: int) -> Iterator[Finding]:
             yield Finding(path, "V-17", f"'{label}' is not a target attribute", way)
 
 
+def _columns_of_labels(draft: Draft, index: int) -> dict[str, str] | None:
+    """The attributes that a table gives the items; None where others supply them too and none is declared:
+    what attributes they have, only they say."""
+    items = draft.get("tasks", index, "items", default={})
+    if not items and not draft.get("tasks", index, "target_attributes"):
+        return None
+    label = items.get("label")
+    return {**items.get("attributes", {}), **({label: label} if label is not None else {})}
+
+
 def _is_supplied(draft: Draft, index: int, teachers: Teachers) -> bool:
-    """Whether nobody samples attributes for the task: benchmarks alone serve it."""
-    name, category = draft.get("tasks", index, "name"), draft.get("tasks", index, "category")
-    return bool(teachers.supplying(name, category)) and (category == BENCHMARK or not teachers.asked)
+    """Whether nobody samples attributes for the task: its own table and benchmarks alone serve it."""
+    alone = (
+        draft.get("tasks", index, "category") == BENCHMARK or draft.raw("tasks", index, "items") is not None
+    )
+    return bool(teachers.supplying(index)) and (alone or not teachers.asked)
 
 
 def _sample_sizes(draft: Draft, index: int) -> Iterator[Finding]:

@@ -34,6 +34,7 @@ NAME_PATTERN = r"^(?!_)(?!.*__)(?!\.{1,2}$)[A-Za-z0-9._-]+(?<!_)$"
 
 
 _AttributesOrWord = Discriminator(lambda value: MAPPING if isinstance(value, dict) else WORD)
+_NumberOrAll = Discriminator(lambda value: WORD if value == "all" else LIST)
 _PairOrWord = Discriminator(lambda value: WORD if isinstance(value, str) else LIST)
 
 
@@ -149,6 +150,21 @@ def _plannable(total: int) -> int:
 
 Total: TypeAlias = Annotated[
     int, Field(ge=1, json_schema_extra={"maximum": MOST_ITEMS}), AfterValidator(_plannable)
+]
+TotalOrAll: TypeAlias = Annotated[
+    Annotated[Total, Tag(LIST)] | Annotated[Literal["all"], Tag(WORD)], _NumberOrAll
+]
+
+
+def _as_conditions(value: Any) -> Any:
+    """One condition may stand without a list."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+Conditions: TypeAlias = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_as_conditions),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 
 

@@ -239,7 +239,9 @@ class Blueprint:
             return value, value
         if kind == "rubric":
             return declared, {**declared, **{f: c for f, c in stored.items() if f not in declared}}
-        return declared, merge_attributes(declared, stored)
+        labels = task.label_attributes if kind == "target" else ()
+        found = {name: stored[name] for name in labels if name in stored}  # see `with_found_labels`
+        return {**found, **declared}, merge_attributes(declared, stored)
 
     def _proposed(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Iterator[Any]:
         """The teachers' proposals, in the order of the file, whenever they were made."""

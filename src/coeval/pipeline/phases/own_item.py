@@ -12,6 +12,7 @@ from coeval.core.foreign import decode, utf8
 from coeval.core.good import is_good
 from coeval.core.ids import item_prefix
 from coeval.core.records import Datapoint
+from coeval.tables.item_map import MappedItem
 
 BOM = b"\xef\xbb\xbf"
 """What some editors begin a file with; it is no part of the first item."""
@@ -29,6 +30,22 @@ class OwnItem(NamedTuple):
     item: Datapoint
     changed: bool
     unused: tuple[str, ...]
+
+
+def item_line(found: MappedItem, prefix: str, names: tuple[str, str], number: int) -> bytes:
+    """The line of an item that a row gave, of a (task, teacher) whose ids begin with ``prefix``; ``number``
+    stands for an id where the row has none."""
+    own = found.id if found.id is not None else f"{number:05d}"
+    task, teacher = names
+    item = Datapoint(
+        id=own if own.startswith(prefix) and own != prefix else prefix + own,
+        task_id=task,
+        teacher_model_id=teacher,
+        sampled_target_attributes=found.attributes,
+        prompt=found.prompt,
+        reference_response=found.reference,
+    )
+    return _ENCODER.encode(item) + b"\n"
 
 
 def read_item(text: bytes, task: str, teacher: str) -> OwnItem | str:

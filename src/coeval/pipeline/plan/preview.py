@@ -12,7 +12,7 @@ from coeval.core.ids import task_prefix
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, TaskBlueprint
 from coeval.pipeline.phases.proposals import MOST_NAMES
-from coeval.pipeline.phases.supplied import Supply, read_supply
+from coeval.pipeline.phases.supplied import Supply, read_supply, with_found_labels
 from coeval.pipeline.plan.changes import refuse_changed
 from coeval.pipeline.plan.count_plan import PlanCount, count_plan
 from coeval.pipeline.plan.recorded import Recorded, Stance
@@ -86,6 +86,7 @@ def preview_run(config: Config, options: RunOptions) -> Preview:
     source = None if options.continue_run else source_folder(config)
     supply = read_supply(config, folder, None if options.continue_run else phase_3_source(config))
     supply.refuse_flawed()
+    config = with_found_labels(config, supply)
     recorded = _records(config, options, folder, source, supply)
     blueprint = _Foreseen(config, options, folder, source)
     unsettled: set[str] = set()
@@ -148,7 +149,7 @@ def _records(
             recorded.read(_Taken(source.path, folder), inherited_phases(config), supplied=supply.rewritten)
         recorded.read(cleared(config, folder), FLOWING, supplied=supply.rewritten)
     for task, teacher in supply.absent.values():
-        recorded.assume_items(task.name, teacher, task.sampling.total)
+        recorded.assume_items(task.name, teacher, task.sampling.most or 0)
     return recorded
 
 

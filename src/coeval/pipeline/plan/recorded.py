@@ -121,11 +121,12 @@ class Recorded:
     ) -> Recorded:
         """Take in what the folder holds of these phases; ``without`` names lines to leave out, by offset.
 
-        ``supplied`` are items as they are to stand in files that do not hold them so yet.
+        ``supplied`` are items as they are to stand in files that do not hold them so yet, or are not there.
         """
         wanted = set(phases)
         if "data_generation" in wanted:
-            files = folder.files("data_generation")
+            there, place = folder.files("data_generation"), folder.folder("data_generation")
+            files = [*there, *(path for path in supplied if path not in there and path.parent == place)]
             self.items.read(files, ItemPart, self._note_item, without, supplied)
         if "response_collection" in wanted:
             answers = folder.files("response_collection")

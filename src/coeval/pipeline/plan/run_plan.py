@@ -73,22 +73,22 @@ class Plan:
 
     def slots(self, setup: TaskSetup) -> Iterator[Slot]:
         """The items of a task: its teachers take turns, so that all of them are busy."""
-        name, total = setup.task.name, setup.task.sampling.total
+        name, most = setup.task.name, setup.task.sampling.most
         status = self._standing_teachers(setup)
         for source in (*setup.sources, *status):
             ids = list(self.recorded.by_teacher.get((name, source), ()))
-            for n, key in enumerate(ids[:total] if source in setup.sources else ids, 1):
+            for n, key in enumerate(ids[:most] if source in setup.sources else ids, 1):
                 yield Slot(key, n, None, source)
         teachers = [teacher for teacher in setup.teachers if teacher.name not in status]
-        for n in range(1, total + 1):
+        for n in range(1, (most or 0) + 1):  # where models write items, there is a number
             for teacher in teachers:
                 yield Slot(item_id(name, teacher.name, n), n, teacher, teacher.name)
 
     def unsupplied(self, setup: TaskSetup) -> dict[str, int]:
         """How many items of a task each of its benchmark teachers has yet to supply."""
-        name, total = setup.task.name, setup.task.sampling.total
+        name, most = setup.task.name, setup.task.sampling.most or 0
         there = {s: len(self.recorded.by_teacher.get((name, s), ())) for s in setup.sources}
-        return {s: max(0, total - count) for s, count in there.items() if self.takes_part(s)}
+        return {s: max(0, most - count) for s, count in there.items() if self.takes_part(s)}
 
     def _standing_teachers(self, setup: TaskSetup) -> list[str]:
         """Teachers whose items are used as they lie on disk: where the mode says that the items are

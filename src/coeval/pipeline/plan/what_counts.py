@@ -63,7 +63,7 @@ def _planned_task(
         judges=_or_all(judges, _of(mine, "judge") | {EXACT_MATCH}),
         factors=factors,
         labels=frozenset(task.label_attributes) | _of(mine, "label"),
-        total=None if teachers is None or stays else task.sampling.total,
+        total=None if teachers is None or stays else task.sampling.most,
         supply=frozenset(item_sources(config, task)),
     )
 

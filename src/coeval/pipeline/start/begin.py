@@ -25,7 +25,7 @@ from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.resolve import Resolved, resolve_models, routes_of
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
-from coeval.pipeline.phases.supplied import Supply, read_supply
+from coeval.pipeline.phases.supplied import Supply, read_supply, with_found_labels
 from coeval.pipeline.plan.changes import known_recipes
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.plan.run_plan import FED_BY
@@ -151,6 +151,8 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
     with folder.locked():
         if not options.overwrite:
             known_recipes(folder)  # where they cannot be read, it is told before anything is asked
+        if supply.changes:
+            _unchanged_outlook(config, options)  # refused before any item gives way to another one
         supply.put(folder)
         ceilings = {name: quota.max_calls for name, quota in config.experiment.quota.items()}
         terms = terms_of(specs, ceilings, prices)
@@ -165,10 +167,11 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
                 probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
                 await probe_models(session, probing, _owing(preview))
                 meta = _put_in_place(config, options, folder, watcher)
+                settled = with_found_labels(config, supply)
                 blueprint = Blueprint(
-                    config, folder, follow_file=options.continue_run, inherited=source_folder(config)
+                    settled, folder, follow_file=options.continue_run, inherited=source_folder(config)
                 )
-                running = RunSession(config, options, folder, session)
+                running = RunSession(settled, options, folder, session)
                 yield Begun(running, blueprint, meta, preview if options.continue_run else None)
 
 

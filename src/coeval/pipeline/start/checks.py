@@ -1,5 +1,5 @@
 """Whether a run may start as asked: V-11 in a new folder, V-14 in one that goes on, V-30 with some models,
-V-31 over a run that is there."""
+V-31 over a run that is there, V-33 with tables of one's own."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from coeval.pipeline.config.findings import Finding, WayOut
 from coeval.pipeline.config.names import is_name
 from coeval.pipeline.config.roles import Teachers
 from coeval.pipeline.config.schema import PHASES, Config, Phase
+from coeval.pipeline.start.item_tables import table_findings
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
 
@@ -65,6 +66,7 @@ def start_findings(draft: Draft, start: Start) -> Iterator[Finding]:
         yield from _outlived(run, modes)
     elif not run.replacing.exists():  # what is being moved away is in no way
         yield from _occupied(run, draft)
+    yield from table_findings(draft, run)
 
 
 def _outlived(run: RunDir, modes: Mapping[Phase, str]) -> Iterator[Finding]:
@@ -138,5 +140,5 @@ def _item_files(run: RunDir, draft: Draft) -> list[Path]:
     return [
         run.datapoints(name, teacher)
         for index, name in draft.names("tasks").items()
-        for teacher in teachers.supplying(name, draft.get("tasks", index, "category"))
+        for teacher in teachers.supplying(index)
     ]

@@ -1,0 +1,269 @@
+"""`coeval ingest`: items of somebody's tables are put where the run of an experiment looks for them."""
+
+from __future__ import annotations
+
+import filecmp
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from enum import Enum
+from io import BufferedWriter
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from coeval.core.errors import ConfigError, UsageError
+from coeval.core.ids import item_number, item_prefix
+from coeval.core.plain_file import open_file
+from coeval.core.text import numbered
+from coeval.pipeline.config.schema import TaskConfig
+from coeval.pipeline.phases.item_file import ItemFile, refuse_flawed
+from coeval.pipeline.phases.own_item import item_line
+from coeval.pipeline.upkeep.item_place import ItemPlace
+from coeval.store.jsonl import replaced_whole
+from coeval.store.replacing import move_to_replaced
+from coeval.tables.harvest import Harvest, HarvestedItem, Selection, sampled
+from coeval.tables.item_map import ItemMap, MappedItem
+from coeval.tables.origin import ItemOrigin, remember_origin
+from coeval.tables.table import Table
+from coeval.tables.table_source import TableSource
+
+_MOST_VALUES = 1_000
+_SHOWN_VALUES = 6
+
+
+class Standing(Enum):
+    """What becomes of items that stand in the place already."""
+
+    REFUSE = "refuse"
+    APPEND = "append"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingestion:
+    """What is to be taken in. ``tables`` are those of ``source``, from the first on; ``skip_bad`` leaves rows
+    out that make no item."""
+
+    source: TableSource
+    tables: Iterator[Table]
+    map: ItemMap
+    wanted: Selection
+    standing: Standing = Standing.REFUSE
+    skip_bad: bool = False
+    dry_run: bool = False
+
+
+class FirstItems(NamedTuple):
+    """What is shown before anything is written."""
+
+    items: list[MappedItem]
+    problems: list[str]
+
+
+class Ingested(NamedTuple):
+    """What came of it. ``written``: the place holds these items now, and did not before; ``same``: it did.
+    ``replaced`` is where those are that stood there. ``items`` were taken of ``rows``; ``remarks`` are
+    sentences; ``values`` are those of the attributes, told where there is no place."""
+
+    written: bool
+    same: bool
+    rows: int
+    items: int
+    skipped: int
+    remarks: list[str]
+    replaced: Path | None = None
+    values: Mapping[str, Sequence[str]] = {}
+
+
+@dataclass(slots=True)
+class _Remarks:
+    """What is odd about the items, and no reason to refuse them."""
+
+    task: TaskConfig | None
+    undeclared: Counter[tuple[str, str]] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+
+    def note(self, item: MappedItem) -> None:
+        declared = self.task.target_attributes if self.task is not None else None
+        if not isinstance(declared, dict) or self.task is None:
+            return
+        for name, value in item.attributes.items():
+            values = declared.get(name)
+            if values is None:
+                self.unknown[name] += name not in self.task.label_attributes
+            elif value not in values and len(self.undeclared) < _MOST_VALUES:
+                self.undeclared[name, value] += 1
+
+    def sentences(self, harvest: Harvest, wanted: ItemMap) -> Iterator[str]:
+        if wanted.reference is not None and harvest.without_reference:
+            yield f"{numbered(harvest.without_reference, 'item')} without a reference"
+        for name, count in harvest.lacking.items():
+            yield f"{numbered(count, 'item')} without a value of {name}"
+        names = dict.fromkeys(name for name, _ in self.undeclared)
+        for name in names:
+            found = [(value, count) for (of, value), count in self.undeclared.most_common() if of == name]
+            shown = ", ".join(f"{value} ({count:,})" for value, count in found[:_SHOWN_VALUES])
+            more = ", …" if len(found) > _SHOWN_VALUES else ""
+            yield f"values of {name} that target_attributes does not declare: {shown}{more}"
+        for name in (name for name, count in self.unknown.items() if count):
+            yield f"{name} is no attribute that target_attributes declares; it is kept with the items"
+
+
+def ingest(
+    wanted: Ingestion, place: ItemPlace | None, go_on: Callable[[FirstItems], bool]
+) -> Ingested | None:
+    """Take the items in; None where ``go_on``, which is shown the first of them, says no. With ``dry_run``,
+    and where there is no ``place``, all is read and nothing written.
+
+    Raises
+    ------
+    ConfigError
+        rows make no item; it names them by file and line.
+    UsageError
+        there are no items, or others stand in the place, or somebody else writes there.
+    """
+    with ExitStack() as stack:
+        stays = wanted.dry_run or place is None
+        if place is not None and not stays:
+            stack.enter_context(place.folder.locked())
+        before = _standing(place, wanted)
+        known = _known(place, before) if place is not None and wanted.standing is Standing.APPEND else None
+        harvest = Harvest(wanted.tables, wanted.map, known)
+        items = harvest.items(wanted.wanted.limit)
+        head = list(islice(items, 3))
+        ours = before is None or wanted.standing is not Standing.REFUSE  # else nothing will be written
+        if ours and not go_on(FirstItems([found.item for found in head], harvest.problem_lines())):
+            return None
+        stream = sampled(chain(head, items), wanted.wanted)
+        if place is None:
+            return _counted(stream, harvest, wanted)
+        return _put(stream, harvest, wanted, place, before)
+
+
+def _standing(place: ItemPlace | None, wanted: Ingestion) -> ItemFile | None:
+    """What stands in the place already; read only where it is to be gone on from."""
+    if place is None or not place.path.exists():
+        return None
+    found = ItemFile(place.path, place.source)
+    return found.read() if wanted.standing is Standing.APPEND else found
+
+
+def _known(place: ItemPlace, before: ItemFile | None) -> Callable[[str], bool]:
+    ids, prefix = before.ids if before is not None else {}, item_prefix(place.task.name, place.teacher)
+    return lambda own: prefix + own in ids
+
+
+def _counted(stream: Iterator[HarvestedItem], harvest: Harvest, wanted: Ingestion) -> Ingested:
+    """Read all of it for somebody who writes nothing but an experiment file."""
+    items = 0
+    values: dict[str, dict[str, None]] = {name: {} for name in wanted.map.attributes}
+    for found in stream:
+        items += 1
+        for name, value in found.item.attributes.items():
+            if len(values[name]) < _MOST_VALUES:
+                values[name][value] = None
+    _refuse_flawed(harvest, wanted, items)
+    remarks = list(_Remarks(None).sentences(harvest, wanted.map))
+    found_values = {name: sorted(of) for name, of in values.items()}
+    return Ingested(False, False, harvest.rows, items, harvest.flawed, remarks, values=found_values)
+
+
+def _put(
+    stream: Iterator[HarvestedItem],
+    harvest: Harvest,
+    wanted: Ingestion,
+    place: ItemPlace,
+    before: ItemFile | None,
+) -> Ingested:
+    remarks = _Remarks(place.task)
+    if wanted.dry_run:
+        items = _written(stream, place, before, remarks, None)
+        _refuse_flawed(harvest, wanted, items)
+        return _outcome(harvest, wanted, remarks, items)
+    replaced = None
+    try:
+        with replaced_whole(place.path) as file:
+            if wanted.standing is Standing.APPEND and before is not None:
+                refuse_flawed([before])
+                _copy(place.path, file)
+            items = _written(stream, place, before, remarks, file)
+            _refuse_flawed(harvest, wanted, items)
+            file.flush()
+            if before is not None and wanted.standing is not Standing.APPEND:
+                _refuse_other(place, Path(file.name), wanted)
+                replaced = move_to_replaced(place.folder, [place.path])
+    except _SameAsBefore:
+        return _outcome(harvest, wanted, remarks, items)._replace(same=True)
+    remember_origin(
+        place.folder,
+        (place.task.name, place.teacher),
+        ItemOrigin.of(wanted.source, harvest, wanted.wanted, items),
+        more=wanted.standing is Standing.APPEND,
+    )
+    return _outcome(harvest, wanted, remarks, items)._replace(written=True, replaced=replaced)
+
+
+class _SameAsBefore(Exception):
+    """These very items stand in the place already, so that nothing is to be written."""
+
+
+def _refuse_other(place: ItemPlace, aside: Path, wanted: Ingestion) -> None:
+    if filecmp.cmp(place.path, aside, shallow=False):
+        raise _SameAsBefore
+    if wanted.standing is Standing.REFUSE:
+        raise UsageError(
+            f"{place.path} holds other items already. --append adds these to them; --replace puts these in "
+            "their place, and moves the old ones to replaced/ in the run folder. Nothing was written."
+        )
+
+
+def _written(
+    stream: Iterator[HarvestedItem],
+    place: ItemPlace,
+    before: ItemFile | None,
+    remarks: _Remarks,
+    file: BufferedWriter | None,
+) -> int:
+    """Write the items; how many there were."""
+    names = (place.task.name, place.teacher)
+    prefix, offset, items = item_prefix(*names), _last_number(before), 0
+    for found in stream:
+        items += 1
+        remarks.note(found.item)
+        if file is not None:
+            file.write(item_line(found.item, prefix, names, offset + found.place))
+    return items
+
+
+def _last_number(before: ItemFile | None) -> int:
+    """The largest number that an item has for an id: those that are added are counted on from there."""
+    return max((item_number(key) or 0 for key in before.ids), default=0) if before is not None else 0
+
+
+def _copy(path: Path, file: BufferedWriter) -> None:
+    with open_file(path) as old:
+        shutil.copyfileobj(old, file)
+        if old.tell() and (old.seek(-1, 2), old.read(1))[1] != b"\n":
+            file.write(b"\n")
+
+
+def _refuse_flawed(harvest: Harvest, wanted: Ingestion, items: int) -> None:
+    if harvest.flawed and not wanted.skip_bad:
+        rows = f"{numbered(harvest.flawed, 'row')} of {harvest.rows:,}"
+        raise ConfigError(
+            [
+                *harvest.problem_lines(),
+                f"{rows} make no item. Mend them, or leave them out by --skip-bad. Nothing was written.",
+            ]
+        )
+    if not items:
+        unwanted = f", {harvest.unwanted:,} of which do not meet --where" if harvest.unwanted else ""
+        raise UsageError(f"there are no items in {numbered(harvest.rows, 'row')}{unwanted}")
+
+
+def _outcome(harvest: Harvest, wanted: Ingestion, remarks: _Remarks, items: int) -> Ingested:
+    sentences = list(remarks.sentences(harvest, wanted.map))
+    return Ingested(False, False, harvest.rows, items, harvest.flawed, sentences)

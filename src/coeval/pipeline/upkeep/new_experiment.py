@@ -1,0 +1,112 @@
+"""An experiment file for somebody's table: short, and with simulated models, so that it runs at once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from coeval.tables.harvest import Selection
+from coeval.tables.item_map import ItemMap
+from coeval.tables.table_source import SourceChoice, TableSource
+
+_PLAIN = re.compile(r"[A-Za-z_./][\w ./-]*")
+_WORDS_OF_YAML = {"true", "false", "null", "yes", "no", "on", "off", "~"}
+_MOST_VALUES = 20
+
+_MODELS = """\
+# Written by `coeval ingest`; docs/configuration.md explains each key.
+
+models:
+  # Simulated models need neither key nor network. They cannot read: what they answer is a guess. Put yours in
+  # their place, such as
+  #   - {name: gpt-4o-mini, interface: openai, roles: [student], parameters: {model: gpt-4o-mini}}
+  - {name: sim-large, interface: simulated, roles: [student], parameters: {skill: 0.85}}
+  - {name: sim-small, interface: simulated, roles: [student], parameters: {skill: 0.35}}
+"""
+_JUDGE = "  - {name: sim-judge, interface: simulated, roles: [judge]}\n"
+
+
+def experiment_text(
+    name: str,
+    source: tuple[SourceChoice, TableSource],
+    wanted: ItemMap,
+    labels: Mapping[str, Sequence[str]],
+    chosen: Selection,
+) -> str:
+    """The text of an experiment file called ``name`` that takes its items from a source. ``labels`` are the
+    columns of right answers, each with the values that it has; without one a judge is asked."""
+    identifier = re.sub(r"_{2,}", "-", re.sub(r"[^A-Za-z0-9._-]+", "-", name)).strip("_-.") or "items"
+    description, output = _words(wanted, labels)
+    lines = [_MODELS, "" if labels else _JUDGE, "\ntasks:\n", f"  - name: {_yaml(identifier)}\n"]
+    lines += [f"    description: {_yaml(description)}\n"]
+    lines += [f"    output_description: {_yaml(output)}\n"] if output else []
+    lines += ["    items:\n"]
+    lines += [f"      {key}: {_yaml(value)}\n" for key, value in _items(source, wanted, labels, chosen)]
+    if not labels:
+        against = "agrees with the reference" if wanted.reference is not None else "is right and complete"
+        lines += ["    rubric:             # what High means; judges answer High, Medium or Low\n"]
+        lines += [f"      accuracy: The answer {against}.\n"]
+    lines += [f"\nexperiment:\n  id: {_yaml(identifier)}\n  storage_folder: ./runs\n"]
+    return "".join(lines)
+
+
+def _words(wanted: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, str]:
+    """Description and output description, for somebody to better."""
+    values = [value for of in labels.values() for value in of]
+    if not labels:
+        return "Answer the question.", ""
+    if wanted.choices is not None:
+        return "Answer the question with the letter of the right choice.", "The letter alone."
+    listed = ", ".join(values[:_MOST_VALUES]) + (", …" if len(values) > _MOST_VALUES else "")
+    return f"Say which {' and '.join(labels)} the text has.", f"One of: {listed}"
+
+
+def _items(
+    source: tuple[SourceChoice, TableSource],
+    wanted: ItemMap,
+    labels: Mapping[str, Sequence[str]],
+    chosen: Selection,
+) -> Iterator[tuple[str, Any]]:
+    """The keys of ``items`` that are set."""
+    choice, found = source
+    fetched = bool(found.url)
+    path = (
+        choice.name if not fetched else str(found.files[0].parent if len(found.files) > 1 else found.files[0])
+    )
+    label = next(iter(labels), None)
+    attributes = {name: column for name, column in wanted.attributes.items() if name != label}
+    yield from (
+        (key, value)
+        for key, value in (
+            ("path", path),
+            ("prompt", wanted.prompt),
+            ("reference", wanted.reference),
+            ("label", label),
+            ("attributes", attributes),
+            ("id", wanted.id),
+            ("choices", wanted.choices),
+            ("where", list(wanted.where)),
+            ("limit", chosen.limit),
+            ("sample", chosen.sample),
+            ("seed", chosen.seed if chosen.sample is not None else 0),
+            ("split", choice.split if not fetched else None),
+            ("encoding", choice.encoding),
+            ("delimiter", choice.delimiter),
+        )
+        if value
+    )
+
+
+def _yaml(value: Any) -> str:
+    """A value on one line; text in quotes where YAML would read something else."""
+    match value:
+        case str() if _PLAIN.fullmatch(value) and value.lower() not in _WORDS_OF_YAML and value[-1] != " ":
+            return value
+        case dict():
+            return "{" + ", ".join(f"{_yaml(key)}: {_yaml(part)}" for key, part in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(_yaml, value)) + "]"
+        case _:
+            return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,136 @@
+"""All items of one's tables, in order: made, counted, and what is wrong with rows told by file and line."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coeval.tables.field_path import Misfit
+from coeval.tables.item_map import ColumnsMissing, ItemMaker, ItemMap, MappedItem, unknown_columns
+from coeval.tables.source_bytes import SourceFile
+from coeval.tables.table import Table
+from coeval.tables.table_row import Told
+
+_LINE_BITS = 40
+"""Of a number that holds a file's place among the files and a line of it."""
+
+
+class HarvestedItem(NamedTuple):
+    """An item, the row it is made of and that row's place among all rows of all files, from 1."""
+
+    item: MappedItem
+    place: int
+    path: Path
+    line: int
+
+
+class Selection(NamedTuple):
+    """How many items are wanted: the first ``limit``, and a random ``sample`` of those."""
+
+    limit: int | None = None
+    sample: int | None = None
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class Harvest:
+    """``items`` goes once over the tables; the counts are whole when it ends. ``flawed`` rows make no item,
+    those ``unwanted`` do not meet the conditions. ``known`` are ids that stand already."""
+
+    tables: Iterable[Table]
+    wanted: ItemMap
+    known: Callable[[str], bool] | None = None
+    rows: int = 0
+    unwanted: int = 0
+    flawed: int = 0
+    made: int = 0
+    without_reference: int = 0
+    lacking: Counter[str] = field(default_factory=Counter)
+    problems: dict[Path, Told] = field(default_factory=dict)
+    files: list[SourceFile] = field(default_factory=list)
+    _ids: dict[int, int] = field(default_factory=dict)
+
+    def items(self, limit: int | None = None) -> Iterator[HarvestedItem]:
+        """
+        Raises
+        ------
+        ColumnsMissing
+            a table has not the columns that the map names.
+        UsageError
+            a file cannot be read on.
+        """
+        for table in self.tables:
+            try:
+                if limit is None or self.made < limit:
+                    for found in self._of_table(table):
+                        yield found
+                        if limit is not None and self.made >= limit:
+                            break
+                self.files.append(table.finish())
+            finally:
+                table.close()
+
+    def _of_table(self, table: Table) -> Iterator[HarvestedItem]:
+        if missing := list(unknown_columns(self.wanted, table.columns)):
+            raise ColumnsMissing(table.path, missing)
+        maker, told = ItemMaker(self.wanted, table.columns), self.problems.setdefault(table.path, Told())
+        for line, fields in table.rows:
+            self.rows += 1
+            try:
+                item = self._item(maker, fields)
+                if item is not None and item.id is not None:
+                    self._refuse_twice(item.id, line)
+            except Misfit as misfit:
+                self.flawed += 1
+                told.note(str(misfit), line)
+                continue
+            if item is not None:
+                self.made += 1
+                self.without_reference += item.reference is None
+                self.lacking.update(item.lacking)
+                yield HarvestedItem(item, self.rows, table.path, line)
+
+    def _item(self, maker: ItemMaker, fields: dict[str, Any] | str) -> MappedItem | None:
+        """None where the row is not wanted; raises Misfit where it makes no item."""
+        if isinstance(fields, str):
+            raise Misfit(fields)
+        if maker.wants(fields):
+            return maker.item(fields)
+        self.unwanted += 1
+        return None
+
+    def _refuse_twice(self, own: str, line: int) -> None:
+        """Ids are remembered by 8 bytes of their hash: with where they stood, about 150 bytes each."""
+        if self.known is not None and self.known(own):
+            raise Misfit(f"the id {own} stands among the items already")
+        key = int.from_bytes(blake2b(own.encode(), digest_size=8).digest())
+        here = (len(self.files) << _LINE_BITS) + line
+        first = self._ids.setdefault(key, here)
+        if first != here:
+            file, there = divmod(first, 1 << _LINE_BITS)
+            of = f" of {self.files[file].path.name}" if file < len(self.files) else ""
+            raise Misfit(f"the id {own} stood on line {there}{of} already")
+
+    def problem_lines(self) -> list[str]:
+        return [sentence for path, told in self.problems.items() for sentence in told.of(path)]
+
+
+def sampled(items: Iterator[HarvestedItem], wanted: Selection) -> Iterator[HarvestedItem]:
+    """Those of the sample, in their order. It is drawn in one pass (Vitter 1985, algorithm R) and held in
+    memory; every set of items is equally likely, and the same seed draws the same ones."""
+    if wanted.sample is None:
+        yield from items
+        return
+    drawn = random.Random(wanted.seed)
+    held: list[HarvestedItem] = []
+    for seen, item in enumerate(items):
+        if seen < wanted.sample:
+            held.append(item)
+        elif (place := drawn.randrange(seen + 1)) < wanted.sample:
+            held[place] = item
+    yield from sorted(held, key=lambda found: found.place)

@@ -1,0 +1,100 @@
+"""Where a task's items were taken from: ``sources.json`` in the run's folder, task → teacher → origins.
+
+Kept beside the items, so that a million of them do not each repeat it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from coeval.store.jsonl import read_json, write_json_atomic
+from coeval.store.rundir import RunDir, now
+from coeval.tables.harvest import Harvest, Selection
+from coeval.tables.item_map import ItemMap
+from coeval.tables.source_bytes import SourceFile
+from coeval.tables.table_source import TableSource
+
+
+class OriginFile(msgspec.Struct, frozen=True):
+    path: str
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, file: SourceFile) -> OriginFile:
+        return cls(str(file.path), file.size, file.sha256)
+
+
+class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One taking in of items. ``files`` are those that were read, with the SHA-256 of each; ``revision`` is
+    the hub's. ``rows`` were read, ``items`` made of them."""
+
+    source: str
+    files: list[OriginFile]
+    map: ItemMap
+    rows: int
+    items: int
+    taken_at: str
+    url: str = ""
+    revision: str = ""
+    subset: str = ""
+    split: str = ""
+    license: str = ""
+    citation: str = ""
+    limit: int | None = None
+    sample: int | None = None
+    seed: int | None = None
+
+    @classmethod
+    def of(cls, source: TableSource, harvest: Harvest, chosen: Selection, items: int) -> ItemOrigin:
+        """Of what was taken just now, to its end."""
+        return cls(
+            source=source.name,
+            files=[OriginFile.of(file) for file in harvest.files],
+            map=harvest.wanted,
+            rows=harvest.rows,
+            items=items,
+            taken_at=now(),
+            url=source.url,
+            revision=source.revision,
+            subset=source.subset,
+            split=source.split,
+            license=source.license,
+            citation=source.citation,
+            limit=chosen.limit,
+            sample=chosen.sample,
+            seed=chosen.seed if chosen.sample is not None else None,
+        )
+
+    def same_as(self, files: Sequence[SourceFile], wanted: ItemMap, chosen: Selection) -> bool:
+        """Whether these files, so used, give the same items again; their names do not matter."""
+        hashes = [file.sha256 for file in files]
+        used = (self.map, self.limit, self.sample, self.seed or 0)
+        return [file.sha256 for file in self.files] == hashes and used == (
+            wanted,
+            chosen.limit,
+            chosen.sample,
+            chosen.seed if chosen.sample is not None else 0,
+        )
+
+
+Origins = dict[str, dict[str, list[ItemOrigin]]]
+
+
+def read_origins(folder: RunDir) -> Origins:
+    """Empty where nothing was taken in; raises StoreError where the file is damaged."""
+    try:
+        return read_json(folder.sources, Origins)
+    except FileNotFoundError:
+        return {}
+
+
+def remember_origin(folder: RunDir, place: tuple[str, str], origin: ItemOrigin, *, more: bool) -> None:
+    """Write down where the items of a (task, teacher) are from; ``more``: they join those that were there."""
+    origins = read_origins(folder)
+    task, teacher = place
+    before = origins.get(task, {}).get(teacher, [])
+    origins.setdefault(task, {})[teacher] = [*before, origin] if more else [origin]
+    write_json_atomic(folder.sources, origins)

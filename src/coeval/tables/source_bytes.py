@@ -1,0 +1,201 @@
+"""The bytes of a file of somebody's, as UTF-8: hashed as they lie, unpacked, recoded, in bounded lines.
+
+What a file is follows from its first bytes, never from its name alone: a workbook called ``data.csv`` is told
+for what it is.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from gzip import GzipFile
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from coeval.core.errors import UsageError
+from coeval.core.plain_file import open_file
+
+LONGEST_LINE = 64 << 20
+"""Bytes. No prompt is that long: a longer line is a file of another kind, or a quote that nobody closed."""
+
+PARQUET, ARROW = b"PAR1", (b"\xff\xff\xff\xff", b"ARROW1")
+
+_CHUNK = 1 << 20
+_GZIP = b"\x1f\x8b"
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""The longer before the shorter that it begins with."""
+_OTHERS = {
+    b"PK\x03\x04": "an Excel workbook (or another ZIP archive); save it as CSV UTF-8, or unpack it",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook; save it as CSV UTF-8",
+    b"BZh": "packed by bzip2; unpack it, or pack it by gzip",
+    b"\xfd7zXZ": "packed by xz; unpack it, or pack it by gzip",
+    b"\x28\xb5\x2f\xfd": "packed by zstd; unpack it, or pack it by gzip",
+    b"%PDF": "a PDF; give the table that it was made from, as CSV or JSON lines",
+    b"SQLite format 3": "a database of SQLite; export the table as CSV",
+}
+
+
+class SourceFile(NamedTuple):
+    """A file as it was read: its size in bytes and the SHA-256 of all of it, in hex."""
+
+    path: Path
+    size: int
+    sha256: str
+
+
+class _Hashed(io.RawIOBase):
+    """A file that is hashed while it is read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._file = file
+        self.digest = hashlib.sha256()
+        self.size = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        self.digest.update(data)
+        self.size += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class SourceBytes:
+    """A text file open for reading once, from a pipe too. ``encoding``: None for UTF-8, or what its byte
+    order mark says.
+
+    Raises
+    ------
+    UsageError
+        it is not there, may not be read, is no file of text, or the encoding is unknown.
+    """
+
+    def __init__(self, path: Path, encoding: str | None = None) -> None:
+        self.path = path
+        try:
+            self._hashed = _Hashed(open_file(path, buffering=0))
+            self._packed = io.BufferedReader(self._hashed, _CHUNK)
+            start = self._packed.peek(16)
+        except OSError as error:
+            raise unreadable(path, error) from error
+        self._plain: IO[bytes] = self._packed
+        if start.startswith(_GZIP):
+            self._plain = io.BufferedReader(GzipFile(fileobj=self._packed), _CHUNK)
+            start = self._guarded(self._plain.peek, 16)
+        for magic, kind in _OTHERS.items():
+            if start.startswith(magic):
+                raise UsageError(f"{path} is {kind}")
+        self.start = start
+        if start.startswith(codecs.BOM_UTF8) and encoding is None:
+            self._guarded(self._plain.read, len(codecs.BOM_UTF8))
+        self._decode = self._decoder(encoding or _marked(start))
+
+    def _decoder(self, encoding: str | None) -> Callable[[bytes], str] | None:
+        if encoding is None:
+            return None
+        try:
+            b"".decode(encoding)  # some that the codecs know are of bytes
+            decoder = codecs.getincrementaldecoder(encoding)("strict")
+        except LookupError:
+            raise UsageError(
+                f"{self.path}: there is no encoding {encoding}; such as utf-8, cp1252, utf-16"
+            ) from None
+        self.encoding = encoding
+        return lambda data: decoder.decode(data, not data)
+
+    def read(self) -> bytes:
+        """The next part, UTF-8 unless nothing was said of it; empty at the end."""
+        while True:
+            data = self._guarded(self._plain.read, _CHUNK)
+            if self._decode is None:
+                return data
+            try:
+                text = self._decode(data)
+            except UnicodeDecodeError as error:
+                raise UsageError(
+                    f"{self.path} is not {self.encoding}: {error.reason}; name another encoding, or save "
+                    "it as UTF-8"
+                ) from error
+            if text or not data:
+                return text.encode()
+
+    def _guarded(self, read: Callable[[int], bytes], size: int) -> bytes:
+        try:
+            return read(size)
+        except (OSError, EOFError, zlib.error) as error:
+            raise unreadable(self.path, error) from error
+
+    def groups_of_lines(self) -> Iterator[list[bytes | None]]:
+        """All lines without their ``\\n``, about a megabyte at a time; None is one beyond `LONGEST_LINE`."""
+        held: list[bytes] = []
+        size = 0
+        while data := self.read():
+            *whole, last = data.split(b"\n")
+            if whole:
+                lines: list[bytes | None] = list(whole)
+                lines[0] = None if size + len(whole[0]) > LONGEST_LINE else b"".join([*held, whole[0]])
+                held, size = [], 0
+                yield lines
+            size += len(last)
+            held = [*held, last] if size <= LONGEST_LINE else []
+        if size:
+            yield [b"".join(held) if size <= LONGEST_LINE else None]
+
+    def finish(self) -> SourceFile:
+        """What the file is, once the rest of it has been read too; it is closed then."""
+        while self._guarded(self._packed.read, _CHUNK):
+            pass
+        found = SourceFile(self.path, self._hashed.size, self._hashed.digest.hexdigest())
+        self.close()
+        return found
+
+    def close(self) -> None:
+        self._packed.close()
+
+
+def _marked(start: bytes) -> str | None:
+    """The encoding that a byte order mark says; UTF-16 without one is known by the zeros of its ASCII."""
+    for mark, encoding in _MARKS.items():
+        if start.startswith(mark):
+            return encoding
+    if len(start) >= 4 and start[:4].count(0) == 2:
+        return "utf-16-le" if start[1] == 0 else "utf-16-be"
+    return None
+
+
+def file_of(path: Path) -> SourceFile:
+    """Size and hash of a file that is read in another way; raises UsageError as `SourceBytes`."""
+    try:
+        with open_file(path) as file:
+            digest = hashlib.file_digest(file, "sha256")
+            return SourceFile(path, file.tell(), digest.hexdigest())
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: Exception) -> UsageError:
+    """Why a file cannot be read, in a sentence that names it."""
+    match error:
+        case FileNotFoundError():
+            return UsageError(f"there is no file {path}")
+        case EOFError():
+            return UsageError(f"{path} is cut off; fetch or pack it again")
+        case OSError(strerror=str(reason)):
+            return UsageError(f"cannot read {path}: {reason}")
+        case _:
+            return UsageError(f"{path} is damaged: {error}")

@@ -1,0 +1,94 @@
+"""A table of somebody's, whatever its format: its columns, its rows one by one, and what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+
+from coeval.core.errors import UsageError
+from coeval.core.plain_file import open_file
+from coeval.tables.binary_rows import ParquetRows, arrow_rows
+from coeval.tables.source_bytes import ARROW, PARQUET, SourceBytes, SourceFile, file_of, unreadable
+from coeval.tables.table_row import TableRow
+from coeval.tables.text_rows import csv_rows, json_rows, listed_rows
+
+_LOOKED_AT = 100
+"""Rows of JSON whose keys are the columns; in later rows there may be others, which nobody can name here."""
+
+_OF_JSON = (".json", ".jsonl", ".ndjson")
+_OF_CSV = (".csv", ".tsv", ".tab")
+
+
+@dataclass(slots=True)
+class Table:
+    """``rows`` can be read once. ``finish`` says what the file was, when they have been; ``close`` lets go of
+    it."""
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: Iterator[TableRow]
+    finish: Callable[[], SourceFile]
+    close: Callable[[], None]
+
+
+def open_table(path: Path, encoding: str | None = None, delimiter: str | None = None) -> Table:
+    """
+    Raises
+    ------
+    UsageError
+        the file cannot be read, is no table, or one without rows.
+    """
+    kind = _binary(path)
+    if kind == "parquet":
+        parquet = ParquetRows(path)
+        return Table(path, parquet.columns, parquet.rows(), partial(file_of, path), _nothing)
+    if kind == "arrow":
+        return _looked_at(path, arrow_rows(path), partial(file_of, path), _nothing)
+    source = SourceBytes(path, encoding)
+    try:
+        return _looked_at(path, _text_rows(source, delimiter), source.finish, source.close)
+    except UsageError:
+        source.close()
+        raise
+
+
+def _looked_at(
+    path: Path, rows: Iterator[TableRow], finish: Callable[[], SourceFile], close: Callable[[], None]
+) -> Table:
+    head = list(islice(rows, _LOOKED_AT))
+    columns = dict.fromkeys(name for row in head if isinstance(row.fields, dict) for name in row.fields)
+    if not head:
+        raise UsageError(f"{path} holds no rows")
+    return Table(path, tuple(columns), chain(head, rows), finish, close)
+
+
+def _text_rows(source: SourceBytes, delimiter: str | None) -> Iterator[TableRow]:
+    suffixes = [suffix.lower() for suffix in source.path.suffixes if suffix.lower() != ".gz"]
+    suffix = suffixes[-1] if suffixes else ""
+    begin = source.start.lstrip(b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n")[:1]
+    if delimiter is None and suffix in (".tsv", ".tab"):
+        delimiter = "\t"
+    if delimiter is not None or suffix in _OF_CSV:
+        return csv_rows(source, delimiter)
+    if begin == b"[" and (suffix in _OF_JSON or not suffix):
+        return listed_rows(source)
+    return json_rows(source) if begin == b"{" or suffix in _OF_JSON else csv_rows(source, None)
+
+
+def _binary(path: Path) -> str | None:
+    """What a file is that is no text; a pipe is taken for text, since it can be read only once."""
+    try:
+        with open_file(path) as file:
+            start = file.read(6) if file.seekable() else b""
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if start.startswith(PARQUET):
+        return "parquet"
+    return "arrow" if start.startswith(ARROW) else None
+
+
+def _nothing() -> None:
+    """There is nothing to let go of."""

@@ -1,0 +1,159 @@
+"""What somebody names as the source of items: a file, a folder, a named benchmark, a data set of the hub."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from coeval.core.errors import UsageError
+from coeval.core.text import listed
+from coeval.tables.dataset_folder import folder_tables
+from coeval.tables.hub import HubDataset, Progress, fetch_dataset
+from coeval.tables.item_map import ItemMap
+from coeval.tables.named_benchmarks import named_benchmarks
+from coeval.tables.table import Table, open_table
+
+_REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_HUB_PREFIX = re.compile(r"(hf://datasets/|https://huggingface\.co/datasets/)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceChoice:
+    """What is asked for: ``name`` as somebody wrote it, ``local`` a copy of a benchmark's data on disk."""
+
+    name: str
+    local: Path | None = None
+    subset: str | None = None
+    split: str | None = None
+    encoding: str | None = None
+    delimiter: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSource:
+    """The files that were found. ``map`` is that of a named benchmark, else None."""
+
+    name: str
+    files: list[Path]
+    encoding: str | None = None
+    delimiter: str | None = None
+    url: str = ""
+    revision: str = ""
+    subset: str = ""
+    split: str = ""
+    license: str = ""
+    citation: str = ""
+    map: ItemMap | None = None
+
+    def tables(self) -> Iterator[Table]:
+        """The files opened one after the other; raises UsageError as `open_table`."""
+        for path in self.files:
+            yield open_table(path, self.encoding, self.delimiter)
+
+
+def find_source(choice: SourceChoice, progress: Progress | None = None) -> TableSource:
+    """
+    Raises
+    ------
+    UsageError
+        there is no such thing, or it cannot be fetched.
+    """
+    benchmark = named_benchmarks().get(choice.name.lower())
+    if benchmark is not None:
+        return _benchmark(choice, progress)
+    if choice.local is not None:
+        names = listed(named_benchmarks())
+        raise UsageError(f"--from is for a benchmark's data, and {choice.name} is none; there are {names}")
+    path = Path(choice.name).expanduser()
+    repo = _HUB_PREFIX.sub("", choice.name)
+    if path.exists() or not (repo != choice.name or (_REPO.fullmatch(repo) and not _looks_local(path))):
+        return local_source(choice)
+    found = fetch_dataset(HubDataset(repo, choice.subset, choice.split), progress)
+    return TableSource(
+        name=repo,
+        files=found.files,
+        url=found.url,
+        revision=found.revision,
+        subset=choice.subset or "",
+        split=found.split or "",
+        license=found.license,
+    )
+
+
+def local_source(choice: SourceChoice) -> TableSource:
+    """A file or a folder; raises UsageError where there is none, and names what may be meant."""
+    path = Path(choice.name).expanduser()
+    if path.is_dir():
+        return _folder(choice, path)
+    if not path.exists():
+        raise UsageError(_nothing_there(path))
+    for option, value in (("a subset", choice.subset), ("a split", choice.split)):
+        if value is not None:
+            raise UsageError(f"{option} is chosen of data sets, and {path} is a single file; leave it out")
+    return TableSource(name=choice.name, files=[path], encoding=choice.encoding, delimiter=choice.delimiter)
+
+
+def _benchmark(choice: SourceChoice, progress: Progress | None) -> TableSource:
+    name = choice.name.lower()
+    row = named_benchmarks()[name]
+    subset, split = choice.subset or row.config, choice.split or row.split
+    url, revision = f"https://huggingface.co/datasets/{row.repo}", ""
+    if choice.local is None:
+        fetched = fetch_dataset(HubDataset(row.repo, subset, split), progress)
+        files, revision = fetched.files, fetched.revision
+    elif choice.local.is_dir():
+        folder = choice.local / subset if (choice.local / subset).is_dir() else choice.local
+        files = folder_tables(folder, split).files
+    else:
+        files = [choice.local]
+    return TableSource(
+        name=name,
+        files=files,
+        url=url,
+        revision=revision,
+        subset=subset,
+        split=split,
+        license=row.license,
+        citation=row.citation,
+        map=row.map,
+        encoding=choice.encoding,
+        delimiter=choice.delimiter,
+    )
+
+
+def _folder(choice: SourceChoice, path: Path) -> TableSource:
+    found = folder_tables(path, choice.split)
+    return TableSource(
+        name=choice.name,
+        files=found.files,
+        encoding=choice.encoding,
+        delimiter=choice.delimiter,
+        split=found.split or "",
+        license=found.license,
+        citation=found.citation,
+    )
+
+
+def _looks_local(path: Path) -> bool:
+    """Whether a name with a slash means a file here rather than a data set of the hub."""
+    return (
+        bool(re.fullmatch(r"\.(jsonl?|ndjson|csv|tsv|txt|parquet|gz|xlsx?|arrow)", path.suffix))
+        or path.parent.is_dir()
+    )
+
+
+def _nothing_there(path: Path) -> str:
+    near: list[str] = []
+    if path.parent.is_dir():
+        near = get_close_matches(path.name, (entry.name for entry in path.parent.iterdir()), n=1)
+    if near:
+        return f"there is no file {path}; did you mean {path.with_name(near[0])}?"
+    if len(path.parts) == 1 and not path.suffix:
+        names = list(named_benchmarks())
+        near = get_close_matches(path.name.lower(), names, n=1)
+        meant = f"did you mean {near[0]}?" if near else f"there are {listed(names, len(names))}"
+        return f"there is no file {path}, and no benchmark of that name; {meant}"
+    return f"there is no file {path} (looked for in {Path.cwd() if not path.is_absolute() else path.parent})"

@@ -1,0 +1,165 @@
+"""Rows out of text: JSON lines, a JSON list, CSV and what is like it.
+
+A row that cannot be read is told by its line, and the next one is read; only what leaves nothing to go on
+from (an unknown encoding, a line of CSV beyond `LONGEST_LINE`) ends it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from coeval.core.errors import Misshapen, Undecodable, UsageError
+from coeval.core.foreign import decode, lines_decoder, utf8
+from coeval.core.text import listed, numbered
+from coeval.tables.source_bytes import LONGEST_LINE, SourceBytes
+from coeval.tables.table_row import TableRow
+
+_DELIMITERS = ",;\t|"
+_LARGEST_LIST = 512 << 20
+_TOO_LONG = f"it is longer than {LONGEST_LINE >> 20} MiB"
+_NOT_UTF8 = "save the file as UTF-8, or name its encoding (cp1252, as Excel writes, or latin-1)"
+
+
+def json_rows(source: SourceBytes) -> Iterator[TableRow]:
+    """An object a line; blank lines are passed over. Fractions stay as they are written."""
+    read = lines_decoder(dict[str, Any], fractions=str)
+    number = 0
+    for group in source.groups_of_lines():
+        found = read([line if line is not None else b"" for line in group])
+        for line, row in zip(group, found, strict=True):
+            number += 1
+            if not isinstance(row, Undecodable):
+                yield TableRow(number, row)
+            elif line is None:
+                yield TableRow(number, _TOO_LONG)
+            elif line.strip():
+                yield TableRow(number, _no_object(line, row))
+
+
+def _no_object(line: bytes, error: Undecodable) -> str:
+    try:
+        utf8(line)
+    except Undecodable as reason:
+        return f"{reason}; {_NOT_UTF8}"
+    return "it is no JSON object" if isinstance(error, Misshapen) else f"it is no JSON: {error}"
+
+
+def listed_rows(source: SourceBytes) -> Iterator[TableRow]:
+    """The objects of one JSON list, numbered from 1.
+
+    Raises
+    ------
+    UsageError
+        it is no list of JSON, or one too large to be held at once.
+    """
+    parts, size = [], 0
+    while part := source.read():
+        size += len(part)
+        if size > _LARGEST_LIST:
+            raise UsageError(
+                f"{source.path} is one JSON list of more than 512 MB; write an object a line instead"
+            )
+        parts.append(part)
+    try:
+        rows = decode(b"".join(parts), list[msgspec.Raw])
+    except Undecodable as error:
+        raise UsageError(f"{source.path} is no list of JSON objects: {error}") from error
+    read = lines_decoder(dict[str, Any], fractions=str)
+    for number, raw in enumerate(rows, 1):
+        text = bytes(raw)
+        [row] = read([text])
+        yield TableRow(number, _no_object(text, row) if isinstance(row, Undecodable) else row)
+
+
+class _TextLines(Iterator[str]):
+    """Lines for the reader of CSV. ``number`` is that of the last one, ``flaw`` what is wrong with one that
+    was given since it was last taken."""
+
+    def __init__(self, source: SourceBytes) -> None:
+        self.number = 0
+        self.flaw = ""
+        self._path = source.path
+        self._lines = (line for group in source.groups_of_lines() for line in group)
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.number += 1
+        if line is None:
+            raise UsageError(f"{self._path}:{self.number}: {_TOO_LONG}")
+        try:
+            return f"{utf8(line)}\n"
+        except Undecodable as error:
+            self.flaw = f"{error}; {_NOT_UTF8}"
+            return f"{line.decode(errors='replace')}\n"
+
+    def taken_flaw(self) -> str:
+        flaw, self.flaw = self.flaw, ""
+        return flaw
+
+
+def csv_rows(source: SourceBytes, delimiter: str | None) -> Iterator[TableRow]:
+    """The rows below a header; cells are text, empty ones None. ``delimiter``: None for the one that the
+    header has most of.
+
+    Raises
+    ------
+    UsageError
+        there is no header, or it names a column twice.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
+    lines = _TextLines(source)
+    first = next((line for line in lines if line.strip()), None)
+    if first is None:
+        raise UsageError(f"{source.path} is empty; a CSV begins with the names of its columns")
+    delimiter = delimiter or _delimiter(first)
+    reader = csv.reader(_after(first, lines), delimiter=delimiter, strict=True)
+    try:
+        header = [name.strip() for name in next(reader)]
+    except csv.Error as error:
+        raise UsageError(f"{source.path}:{lines.number}: {_said(error)}") from error
+    if twice := [name for name, count in Counter(header).items() if count > 1 and name]:
+        raise UsageError(f"{source.path} has more than one column {listed(twice)}; rename all but one")
+    if lines.flaw:
+        raise UsageError(f"{source.path}:{lines.number}: {lines.flaw}")
+    while True:
+        begin = lines.number + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            yield TableRow(begin, _said(error))
+            continue
+        if cells is None:
+            return
+        if flaw := lines.taken_flaw():
+            yield TableRow(begin, flaw)
+        elif len(cells) == len(header):
+            yield TableRow(begin, {name: cell or None for name, cell in zip(header, cells)})  # noqa: B905  they are equal
+        elif cells:
+            yield TableRow(begin, f"it has {numbered(len(cells), 'cell')}, and the header {len(header)}")
+
+
+def _after(first: str, lines: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from lines
+
+
+def _delimiter(header: str) -> str:
+    """The one of the usual ones that stands most often in a header, outside of quotes."""
+    outside = "".join(header.split('"')[::2])
+    return max(_DELIMITERS, key=outside.count)
+
+
+def _said(error: csv.Error) -> str:
+    said = str(error)
+    if "unexpected end of data" in said:
+        return "a quote is opened here that is never closed"
+    if "new-line character" in said:
+        return "its lines end in a carriage return alone; save the file with the line ends of today"
+    if "field larger" in said:
+        return f"a cell of it is longer than {LONGEST_LINE >> 20} MiB: a quote may be open"
+    return f"its quotes do not match: {said}; within a quoted cell, quotes are written twice"
