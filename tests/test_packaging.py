@@ -23,9 +23,9 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
 LOCKS = {"requirements.lock": ["build"], "requirements-dev.lock": ["build", "dev"]}
 PIN = re.compile(r"(?P<name>[a-z0-9][a-z0-9.-]*)==(?P<version>[^\s;]+)(?: ; (?P<marker>.+?))?")
 IMPORTED_AS = {"ruamel": "ruamel-yaml"}
-OF_THE_USERS_OWN = {"vllm", "IPython"}
-"""Taken where they are, and in no extra: vLLM's build has to fit the machine's CUDA, and in a notebook
-IPython is there."""
+OF_THE_USERS_OWN = {"vllm", "IPython", "pyarrow"}
+"""Taken where they are, and in no extra: vLLM's build has to fit the machine's CUDA, in a notebook IPython is
+there, and whoever wrote an Arrow file has pyarrow."""
 
 
 def entries(lock: str) -> Iterator[str]:

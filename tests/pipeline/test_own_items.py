@@ -248,7 +248,7 @@ def test_without_items_the_file_to_write_is_named(lab: Lab, written: str | None)
         lab.run()
     message = str(refused.value)
     assert f"{file_of(lab)} (exam for task story)" in message
-    assert "`id`, `prompt`, and `reference_response` if there is one (docs/items.md)" in message
+    assert "`id`, `prompt` and, if there is one, `reference_response` (docs/items.md)" in message
     assert "`coeval ingest TABLE --config FILE`" in message
     assert "overwrite" not in message
     assert not (lab.path / "meta.json").exists()

@@ -65,7 +65,7 @@ def replaced_whole(path: Path) -> Iterator[BufferedWriter]:
     StoreError
         it cannot be written; so is any OSError that is raised while this is entered.
     """
-    temporary = _temporary(path)
+    temporary, made = _temporary(path), not path.parent.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
@@ -79,6 +79,8 @@ def replaced_whole(path: Path) -> Iterator[BufferedWriter]:
     finally:
         with suppress(OSError):  # the folder itself may refuse; the error names it
             temporary.unlink(missing_ok=True)
+            if made:
+                path.parent.rmdir()  # unless the file is there now
 
 
 def _temporary(path: Path) -> Path:

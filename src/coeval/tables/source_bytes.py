@@ -89,21 +89,30 @@ class SourceBytes:
         self.path = path
         try:
             self._hashed = _Hashed(open_file(path, buffering=0))
-            self._packed = io.BufferedReader(self._hashed, _CHUNK)
-            start = self._packed.peek(16)
         except OSError as error:
             raise unreadable(path, error) from error
+        self._packed = io.BufferedReader(self._hashed, _CHUNK)
         self._plain: IO[bytes] = self._packed
+        try:
+            self.start = self._begin()
+            self._decode = self._decoder(encoding or _marked(self.start))
+            if encoding is None and self.start.startswith(codecs.BOM_UTF8):
+                self._guarded(self._plain.read, len(codecs.BOM_UTF8))
+        except UsageError:
+            self.close()
+            raise
+
+    def _begin(self) -> bytes:
+        """The first bytes, which say what the file is; what is packed is unpacked from here on."""
+        start = self._guarded(self._packed.peek, 16)
         if start.startswith(_GZIP):
-            self._plain = io.BufferedReader(GzipFile(fileobj=self._packed), _CHUNK)
-            start = self._guarded(self._plain.peek, 16)
+            unpacked = io.BufferedReader(GzipFile(fileobj=self._packed), _CHUNK)
+            self._plain = unpacked
+            start = self._guarded(unpacked.peek, 16)
         for magic, kind in _OTHERS.items():
             if start.startswith(magic):
-                raise UsageError(f"{path} is {kind}")
-        self.start = start
-        if start.startswith(codecs.BOM_UTF8) and encoding is None:
-            self._guarded(self._plain.read, len(codecs.BOM_UTF8))
-        self._decode = self._decoder(encoding or _marked(start))
+                raise UsageError(f"{self.path} is {kind}")
+        return start
 
     def _decoder(self, encoding: str | None) -> Callable[[bytes], str] | None:
         if encoding is None:
