@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from conformance.interface import SECRET, Behaviour, Heard, Host, Interface, Said
 from conformance.registered import NOT_ASKED_OVER_HTTP, REGISTERED, STILL_TO_COME
@@ -271,6 +272,22 @@ async def test_an_error_that_asking_again_cannot_mend_is_told_at_once(
             await it.complete(ask())
     assert raised.value.status == status
     assert len(it.host.asked) == 1
+
+
+@every_interface
+async def test_a_parameter_that_the_host_refuses_is_left_out_where_nobody_asked_for_it(
+    interface: Interface,
+) -> None:
+    refusal = interface.fails(400, "Unsupported parameter: 'temperature' is not supported with this model.")
+    request = ask(sampling=SamplingParameters(temperature=0.3, max_tokens=2000))
+    async with asking(interface, refusal) as it:
+        with pytest.raises(BadRequest, match="temperature"):
+            await it.complete(request)
+        assert len(it.host.asked) == 1
+    async with asking(interface, refusal, interface.says(Said("without"))) as it:
+        completion = await it.complete(msgspec.structs.replace(request, droppable=("temperature",)))
+    assert (completion.text, completion.dropped) == ("without", ("temperature",))
+    assert "temperature" not in it.heard[1].sampling
 
 
 @of_those(interface for interface in REGISTERED if SECRET in interface.env.values())

@@ -340,6 +340,7 @@ def test_every_stop_reason_has_its_meaning(stop_reason: str, finish: str, trunca
             {"input_tokens": -5, "output_tokens": 1e99, "cache_read_input_tokens": "many"},
             Usage(0, 0, cached_tokens=0),
         ),
+        ({"input_tokens": 5, "output_tokens": 2, "output_tokens_details": "none"}, Usage(5, 2)),
         (None, Usage()),
         ([], Usage()),
     ],
@@ -347,6 +348,13 @@ def test_every_stop_reason_has_its_meaning(stop_reason: str, finish: str, trunca
 def test_tokens_are_those_of_the_whole_prompt_and_no_answer_is_lost_for_them(told: Any, usage: Usage) -> None:
     body = {"content": [{"type": "text", "text": "x"}], "usage": told}
     assert decode(json.dumps(body).encode(), Redactor()).usage == usage
+
+
+@pytest.mark.parametrize("details", [None, "refusal", {"category": 1}, {"category": None}])
+def test_what_was_withheld_is_so_whatever_is_said_of_it(details: Any) -> None:
+    body = {"content": [{"type": "text", "text": None}], "stop_reason": "refusal", "stop_details": details}
+    with pytest.raises(ContentFiltered, match=r"withheld the answer$"):
+        decode(json.dumps(body).encode(), Redactor())
 
 
 async def test_what_was_withheld_has_been_paid_for(tmp_path: Path) -> None:

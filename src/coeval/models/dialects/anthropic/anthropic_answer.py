@@ -71,8 +71,8 @@ class _AnthropicBlock(msgspec.Struct):
     """A piece of content, of any type; what is not known here has none of these fields."""
 
     type: str
-    text: str = ""
-    thinking: str = ""
+    text: str | None = None
+    thinking: str | None = None
     input: msgspec.Raw = msgspec.Raw()
 
 
@@ -86,19 +86,19 @@ class _AnthropicOutputDetails(msgspec.Struct):
 
 
 class _AnthropicUsage(msgspec.Struct):
-    """Read apart from the answer, since no answer is lost for its sake."""
+    """Read apart from the answer, and its details apart from it: nothing else is lost for their sake."""
 
     input_tokens: msgspec.Raw = msgspec.Raw()
     output_tokens: msgspec.Raw = msgspec.Raw()
     cache_read_input_tokens: msgspec.Raw = msgspec.Raw()
     cache_creation_input_tokens: msgspec.Raw = msgspec.Raw()
-    output_tokens_details: _AnthropicOutputDetails | None = None
+    output_tokens_details: msgspec.Raw = msgspec.Raw()
 
 
 class _AnthropicAnswer(msgspec.Struct):
     content: list[_AnthropicBlock] | None = None
     stop_reason: str | None = None
-    stop_details: _AnthropicStopDetails | None = None
+    stop_details: msgspec.Raw = msgspec.Raw(b"null")
     usage: msgspec.Raw = msgspec.Raw(b"null")
     error: Any = None
 
@@ -126,13 +126,13 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         raise Misshapen("no content")
     usage = _booked(bytes(answer.usage))
     if answer.stop_reason == "refusal":
-        raise ContentFiltered(_withheld(answer.stop_details, redactor), usage=usage)
+        raise ContentFiltered(_withheld(bytes(answer.stop_details), redactor), usage=usage)
     finish = _FINISH.get(answer.stop_reason) or answer.stop_reason or "stop"
     calls = [bytes(block.input) for block in answer.content if block.type == "tool_use"]
     if calls:  # what is said beside the call of a forced tool is no part of the answer
         text = "\n".join(call.decode(errors="replace") for call in calls)
     else:
-        text = "".join(block.text for block in answer.content if block.type == "text")
+        text = "".join(block.text or "" for block in answer.content if block.type == "text")
     reasoning, unclosed = _reasoning(answer.content), False
     if reasoning is None:
         text, reasoning, unclosed = split_reasoning(text)
@@ -156,8 +156,12 @@ def _reasoning(content: list[_AnthropicBlock]) -> str | None:
     return "\n".join(part for part in parts if part) or None
 
 
-def _withheld(details: _AnthropicStopDetails | None, redactor: Redactor) -> str:
-    told = [part for part in (details.category, details.explanation) if part] if details is not None else []
+def _withheld(about: bytes, redactor: Redactor) -> str:
+    try:
+        details = foreign.decode(about, _AnthropicStopDetails)
+    except Undecodable:
+        details = _AnthropicStopDetails()
+    told = [part for part in (details.category, details.explanation) if part]
     why = f" ({': '.join(told)})" if told else ""
     return excerpt(f"the host's classifiers withheld the answer{why}", redactor, _LONGEST_MESSAGE)
 
@@ -171,14 +175,23 @@ def _booked(told: bytes) -> Usage:
         return Usage()
     read = count_if_told(usage.cache_read_input_tokens)
     written = count_if_told(usage.cache_creation_input_tokens)
-    details = usage.output_tokens_details
     return Usage(
         count(usage.input_tokens) + (read or 0) + (written or 0),
         count(usage.output_tokens),
         cached_tokens=read,
         cache_write_tokens=written,
-        reasoning_tokens=msgspec.UNSET if details is None else count_if_told(details.thinking_tokens),
+        reasoning_tokens=_thought(bytes(usage.output_tokens_details)),
     )
+
+
+def _thought(details: bytes) -> int | msgspec.UnsetType:
+    """The tokens of reasoning, where they are told."""
+    if not details or details == b"null":  # as in most answers
+        return msgspec.UNSET
+    try:
+        return count_if_told(foreign.decode(details, _AnthropicOutputDetails).thinking_tokens)
+    except Undecodable:
+        return msgspec.UNSET
 
 
 class _AnthropicDetails(msgspec.Struct):
