@@ -77,6 +77,19 @@ TYPICAL: Mapping[str, Typical] = {
             },
         },
     ),
+    "cohere": Typical(
+        "command-a-03-2025",
+        {
+            "id": "c-1",
+            "message": {"role": "assistant", "content": [{"type": "text", "text": SAID}]},
+            "finish_reason": "COMPLETE",
+            "usage": {
+                "billed_units": {"input_tokens": 500, "output_tokens": 20},
+                "tokens": {"input_tokens": 500, "output_tokens": 20},
+                "cached_tokens": 0,
+            },
+        },
+    ),
     "gemini": Typical(
         "gemini-2.5-flash",
         {
