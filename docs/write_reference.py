@@ -184,6 +184,26 @@ _PLACES = (
 )
 
 
+_CLOUDS = (
+    "`gemini` is asked by generateContent; its base URL may leave out `/v1beta`. `vertex` is asked by the "
+    "same below the project and the location (`global` and the multi-regions `us` and `eu` have hosts of "
+    "their own): a `model` is an id of Google's (`gemini-2.5-flash`), `publisher/id` for what another "
+    "publisher serves by generateContent (Claude is not, nor what has only an OpenAI-shaped address), "
+    "`endpoints/NUMBER` for one that was tuned, or a full name (`projects/…`). It needs `pip install "
+    "'.[vertex]'` and a service account's key (`service_account_key`), whose project is asked where no "
+    "other is set, or the application default credentials; tokens are renewed while a run goes on. An "
+    "`access_key` is an access token as `gcloud auth print-access-token` prints it. `bedrock` is asked by "
+    "Converse: `model` is a model's id, an inference profile's, or an ARN. It needs an API key of "
+    "Bedrock, or `access_key_id` and `secret_access_key` (and `session_token`) and `pip install "
+    "'.[bedrock]'`; profiles and roles of AWS are not looked for. What only Google knows "
+    "(`safetySettings`, `presencePenalty`) or a model on Bedrock goes through under its own name, into "
+    "`generationConfig` and `additionalModelRequestFields` where it belongs there, and `extra_body` is "
+    "laid over these field by field. Both read `reasoning_effort` in the words of the model's family: a "
+    "`thinkingBudget` before Gemini 3 and a `thinkingLevel` from it on, Claude's `effort`, Nova's "
+    "`reasoningConfig`; of Gemini, thoughts come with the answer where one of the two is set."
+)
+
+
 def _refusals() -> str:
     """Which host has nothing for which typed parameter, and which model."""
     hosts = list(HOSTS.own.values())
@@ -232,11 +252,11 @@ def _interfaces() -> str:
     about = (
         "Who serves a model. A key is looked for in the model's `access_key`, then in the key file "
         "(`--keys`, `COEVAL_KEYS_FILE`, `keys.yaml` in the working folder, `~/.coeval/keys.yaml`), then in "
-        "the environment. Every interface is accepted in a file and counted by `--dry-run`; one that is not "
-        "asked yet can be reached only through `parameters.base_url`, where an OpenAI-shaped server stands. "
-        "`auto` becomes the first host with a key in `Config/provider_pricing.yaml`. Parameters of "
+        "the environment. `auto` becomes the first host with a key in `Config/provider_pricing.yaml`. "
+        "Parameters of "
         f"`simulated` models: {simulated}, and `family`, a name.\n\n"
         f"{_PLACES}\n\n"
+        f"{_CLOUDS}\n\n"
         f"{_refusals()}\n\n"
         f"{_CLAUDE}\n\n"
         f"Of a task with `label_attributes`, {told} are sent the values that its labels may have, in the "
@@ -246,8 +266,8 @@ def _interfaces() -> str:
         "other interface is "
         "sent it."
     )
-    rows = [(f"`{h.name}`", _address(h), ", ".join(_variables(h)), _state(h)) for h in HOSTS.own.values()]
-    return f"## Interfaces\n\n{about}\n\n{_table(('interface', 'address', 'environment', 'asked'), rows)}"
+    rows = [(f"`{h.name}`", _address(h), ", ".join(_variables(h))) for h in HOSTS.own.values()]
+    return f"## Interfaces\n\n{about}\n\n{_table(('interface', 'address', 'environment'), rows)}"
 
 
 def _address(host: Host) -> str:
@@ -259,12 +279,6 @@ def _address(host: Host) -> str:
 def _variables(host: Host) -> Iterator[str]:
     for names in (host.key_env, *host.settings.values()):
         yield from (f"`{name}`" for name in names)
-
-
-def _state(host: Host) -> str:
-    if host.dialect == "benchmark":
-        return "its items are read"
-    return "yes" if host.built else "not yet"
 
 
 def _templates() -> str:

@@ -110,6 +110,21 @@ TYPICAL: Mapping[str, Typical] = {
             "responseId": "r-1",
         },
     ),
+    "bedrock": Typical(
+        "us.anthropic.claude-haiku-4-5-20251001-v1:0",
+        {
+            "output": {"message": {"role": "assistant", "content": [{"text": SAID}]}},
+            "stopReason": "end_turn",
+            "usage": {
+                "inputTokens": 500,
+                "outputTokens": 20,
+                "totalTokens": 520,
+                "cacheReadInputTokens": 0,
+                "cacheWriteInputTokens": 0,
+            },
+            "metrics": {"latencyMs": 700},
+        },
+    ),
 }
 """By interface: one for each dialect."""
 

@@ -179,7 +179,7 @@ async def test_googles_client_reads_the_fakes_answers_and_errors_as_we_do() -> N
         await client.aio.aclose()
 
 
-@pytest.mark.parametrize("path", ["", "/", "/v1beta", "/v1beta/", "/v1"])
+@pytest.mark.parametrize("path", ["", "/", "/v1beta", "/v1beta/", "/v1", "/v1beta/openai/"])
 async def test_a_base_url_may_name_the_version_or_leave_it_out(path: str) -> None:
     async with fake(keys=[KEY]) as host:
         assert (await answer(spec(host.url + path), ENV, ask())).text == "ok"
@@ -233,6 +233,8 @@ async def test_how_much_is_reasoned_is_said_in_the_words_of_the_models_family(
         ("gemini-3-pro-preview", {"reasoning_effort": "none"}, "cannot be kept from reasoning"),
         ("gemini-2.5-flash", {"reasoning_effort": "much"}, "may be none, minimal, low, medium, high"),
         ("gemini-2.5-flash", {"reasoning_effort": "low", "thinking_budget": 9}, "leave one of them out"),
+        ("gemini-3.6-flash", {"temperature": 0.0}, "takes no temperature, and would pass over it"),
+        ("gemini-3.5-flash-lite", {"top_k": 4}, "takes no top_k"),
     ],
 )
 async def test_what_a_family_has_nothing_for_is_refused_by_name_and_not_sent(
@@ -257,6 +259,14 @@ async def test_a_system_prompt_alone_is_what_is_asked() -> None:
     async with fake(keys=[KEY]) as host:
         await answer(spec(host.url), ENV, Request(messages=(Message("system", "Say hello."),)))
     assert host.bodies == [{"contents": [{"role": "user", "parts": [{"text": "Say hello."}]}]}]
+
+
+async def test_what_a_family_passes_over_is_left_out_where_nobody_asked_for_it() -> None:
+    async with fake(keys=[KEY]) as host:
+        request = ask({"temperature": 0.0, "max_tokens": 9}, droppable=("temperature",))
+        completion = await answer(spec(host.url, "gemini-3.8-flash"), ENV, request)
+    assert completion.dropped == ("temperature",)
+    assert host.bodies[0]["generationConfig"] == {"maxOutputTokens": 9}
 
 
 # What comes back

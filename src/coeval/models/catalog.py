@@ -73,7 +73,6 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     shares_keys_of: str | None = None
     signer: str = "bearer"
     needs_key: bool = True
-    built: bool = True
     seeds_by_default: bool = False
     takes_labels: bool = False
     seed_field: str = "seed"
@@ -180,6 +179,9 @@ _ROWS = (
     Host(
         name="bedrock",
         dialect="bedrock",
+        url="https://bedrock-runtime.{region}.amazonaws.com",
+        lists_models=False,  # another service does, Bedrock's control plane
+        signer="coeval.models.hosts.aws_signer:aws",
         priced_as="aws",
         key_env=("AWS_BEARER_TOKEN_BEDROCK",),
         settings={
@@ -188,7 +190,6 @@ _ROWS = (
             "session_token": ("AWS_SESSION_TOKEN",),
             "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
         },
-        built=False,
     ),
     Host(
         name="vertex",

@@ -168,7 +168,7 @@ def _address(url: str | None) -> Address:
     except ValueError:
         wanted = None  # what is wrong with it is said when it is opened
     for host in HOSTS.values():
-        if host.built and host.needs_key and "{" not in host.url and URL(host.url).host == wanted is not None:
+        if host.needs_key and "{" not in host.url and URL(host.url).host == wanted is not None:
             # Without an address of its own the host's key is asked for before anything is sent.
             return Address(host.name, None if url.rstrip("/") == host.url else url)
     return Address("vllm", url)

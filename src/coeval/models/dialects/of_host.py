@@ -9,6 +9,7 @@ from coeval.core.entry_points import loaded
 from coeval.core.errors import UsageError
 from coeval.models.catalog import Host
 from coeval.models.dialects.anthropic.anthropic_messages import ANTHROPIC
+from coeval.models.dialects.aws.bedrock import BEDROCK
 from coeval.models.dialects.cohere import COHERE
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.google.gemini import GEMINI
@@ -19,6 +20,7 @@ __all__ = ["dialect_of"]
 _DIALECTS: Mapping[str, Dialect] = MappingProxyType(
     {
         "anthropic": ANTHROPIC,
+        "bedrock": BEDROCK,
         "cohere": COHERE,
         "gemini": GEMINI,
         "openai_chat": OPENAI_CHAT,

@@ -61,13 +61,7 @@ def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
         a key, a setting or a usable URL is missing, or the model's key stands where it would be kept.
     """
     who = f'interface "{spec.interface}" (model {spec.name})'
-    if spec.base_url is None and not host.built:
-        raise UsageError(
-            f"{who} cannot be asked by this version; "
-            f"set {BASE_URL} to an OpenAI-shaped address that serves the model, "
-            "or take it from another interface."
-        )
-    credential = keys.credential(spec.interface, spec.access_key)
+    credential = _with_places(keys.credential(spec.interface, spec.access_key), spec, host)
     signer = signer_of(host, credential)
     if signer is None and host.needs_key and spec.base_url is None:
         raise UsageError(f"{who} needs a key and none was found. {keys.places(spec.interface)}")
@@ -76,7 +70,7 @@ def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
             f"{who}: parameters.extra_body holds the model's key, which would be kept with the results; "
             "take it out, as the key is sent without it."
         )
-    row = _FilledRow(host, _Settings(_settings(spec, host, credential, signer), host, who), who)
+    row = _FilledRow(host, _Settings(_settings(host, credential, signer), host, who), who)
     dialect = dialect_of(host)
     url, path = _place(row, spec, dialect)
     return ModelAddress(spec, host, dialect, url, path, credential, signer)
@@ -98,15 +92,20 @@ def _place(row: _FilledRow, spec: ModelSpec, dialect: Dialect) -> ApiPlace:
     return ApiPlace(_normalised(url, row.who, name), path)
 
 
-def _settings(
-    spec: ModelSpec, host: Host, credential: Credential | None, signer: Signer | None
-) -> dict[str, str]:
-    """What fills a row: the model's own parameters, else the key file and the environment, else what comes
-    with the credential, else defaults."""
-    found = credential.fields if credential is not None else {}
+def _with_places(credential: Credential | None, spec: ModelSpec, host: Host) -> Credential | None:
+    """A credential with the model's own settings in place of those of the key file and the environment: a
+    request is signed for the region that it goes to."""
     own = {name: str(value) for name, value in spec.options.items() if name in host.places}
+    if not own:
+        return credential
+    return Credential({**(credential.fields if credential is not None else {}), **own})
+
+
+def _settings(host: Host, credential: Credential | None, signer: Signer | None) -> dict[str, str]:
+    """What fills a row: what was set, else what comes with the credential, else defaults."""
+    found = credential.fields if credential is not None else {}
     brought = signer.brings if signer is not None else {}
-    return {**host.defaults, **brought, **{name: found[name] for name in host.places if name in found}, **own}
+    return {**host.defaults, **brought, **{name: found[name] for name in host.places if name in found}}
 
 
 class _Settings(dict[str, str]):

@@ -19,8 +19,10 @@ _MULTI_REGIONS = ("eu", "us")
 
 
 def gemini(given: GivenAddress) -> ApiPlace:
-    """The Gemini API; its version may be left out of the base URL."""
-    return ApiPlace(_versioned(given.url, "v1beta"), generate_path(given.model))
+    """The Gemini API; its version may be left out of the base URL, and `/openai` below it leads to the same
+    models."""
+    address = given.url.rstrip("/").removesuffix("/openai")
+    return ApiPlace(_versioned(address, "v1beta"), generate_path(given.model))
 
 
 def vertex(given: GivenAddress) -> ApiPlace:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
 
 from coeval.core.entry_points import loaded
 from coeval.core.errors import UsageError
+from coeval.core.secrets.credential_names import is_credential_name
 from coeval.models.catalog import Host
 from coeval.models.keys import Credential
 
@@ -40,6 +41,11 @@ class RequestSigner(Signer, ABC):
         ModelError
             there are no credentials to sign with any more.
         """
+
+    def shown(self, headers: Mapping[str, str]) -> Iterable[str]:
+        """What of these headers is taken out of all that the host says: all that have the name of a
+        credential."""
+        return (value for name, value in headers.items() if is_credential_name(name))
 
 
 SignerMaker: TypeAlias = Callable[[Credential | None], Signer | None]

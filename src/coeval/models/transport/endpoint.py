@@ -146,7 +146,7 @@ class Endpoint:
         if self._signer is None:
             return route
         headers = await self._signer.headers(route.method, str(route.url), body, now)
-        self._keep_out(value for name, value in headers.items() if is_credential_name(name))
+        self._keep_out(self._signer.shown(headers))
         signed = CIMultiDict(route.headers)
         signed.update({name: _printable(name, value) for name, value in headers.items()})
         return RequestRoute.to(route.method, route.url, signed, route.proxy)

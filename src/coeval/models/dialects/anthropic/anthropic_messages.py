@@ -24,7 +24,7 @@ from coeval.models.dialects.anthropic.anthropic_models import ANTHROPIC_MODELS
 from coeval.models.dialects.anthropic.claude_families import ClaudeFamily, family_of
 from coeval.models.dialects.dialect import Dialect, FieldRejected
 
-__all__ = ["ANTHROPIC", "Anthropic", "encode"]
+__all__ = ["ANTHROPIC", "Anthropic", "drawing_of", "encode", "keeps_prefix", "thinking_of"]
 
 _THINKS = ("enabled", "adaptive")
 _LEAST_BUDGET = 1024
@@ -72,7 +72,7 @@ def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = 
         raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
     family = family_of(spec.model)
     body: dict[str, Any] = {"model": spec.model}
-    thinking = _thinking(request.sampling, spec.model, family)
+    thinking = thinking_of(request.sampling, spec.model, family)
     body["max_tokens"] = _limit(request.sampling, family, thinking)
     body["messages"] = turns = _turns(request.messages, host.name)
     if keeps_prefix(request, spec):
@@ -80,7 +80,9 @@ def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = 
     system = "\n\n".join(m.content for m in request.messages if m.role == "system" and m.content.strip())
     if system:
         body["system"] = system
-    body |= _drawing(request, spec.model, family, thinks=thinking is not None and thinking["type"] in _THINKS)
+    body |= drawing_of(
+        request, spec.model, family, thinks=thinking is not None and thinking["type"] in _THINKS
+    )
     _set_rest(body, request, host.name)
     if thinking is not None:
         body["thinking"] = thinking
@@ -136,7 +138,7 @@ def _turns(messages: Sequence[Message], host: str) -> list[Message | dict[str, A
     return turns
 
 
-def _thinking(sampling: SamplingParameters, model: str, family: ClaudeFamily) -> dict[str, Any] | None:
+def thinking_of(sampling: SamplingParameters, model: str, family: ClaudeFamily) -> dict[str, Any] | None:
     """What says how the model thinks: none where its own default holds."""
     budget = sampling.thinking_budget
     if sampling.reasoning_effort is not None and not family.effort:
@@ -173,7 +175,7 @@ def _limit(sampling: SamplingParameters, family: ClaudeFamily, thinking: dict[st
     return sampling.max_tokens
 
 
-def _drawing(request: Request, model: str, family: ClaudeFamily, *, thinks: bool) -> dict[str, float]:
+def drawing_of(request: Request, model: str, family: ClaudeFamily, *, thinks: bool) -> dict[str, float]:
     """Temperature, top_p and top_k, as far as the model takes them together."""
     sampling = request.sampling
     named = (("temperature", sampling.temperature), ("top_p", sampling.top_p), ("top_k", sampling.top_k))

@@ -18,7 +18,7 @@ from coeval.core.records import Completion, Request, SamplingParameters
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.connections.reply_parser import HttpReply
-from coeval.models.dialects.dialect import Dialect
+from coeval.models.dialects.dialect import Dialect, FieldRejected
 from coeval.models.dialects.google.gemini_answer import decode
 from coeval.models.dialects.google.gemini_errors import explain
 from coeval.models.dialects.google.gemini_models import GEMINI_MODELS
@@ -39,11 +39,12 @@ _OF_THE_BODY = frozenset(
 
 class _GeminiFamily(NamedTuple):
     """What the models whose ids a pattern matches take. ``thinking``: `level` is a word, `budget` a number of
-    tokens."""
+    tokens. ``drawing``: temperature, top_p and top_k count; other models pass over them without a word."""
 
     ids: str
     thinking: Literal["none", "budget", "level"] = "level"
     always_thinks: bool = False
+    drawing: bool = True
     system: bool = True
     structured: bool = True
 
@@ -53,9 +54,10 @@ _FAMILIES = (
     _GeminiFamily(r"gemini-(1|2\.0)", thinking="none"),
     _GeminiFamily(r"gemini-2\.5-pro", thinking="budget", always_thinks=True),
     _GeminiFamily(r"gemini-2\.5", thinking="budget"),
+    _GeminiFamily(r"gemini-3\.5-flash-lite|gemini-(3\.[6-9]|[4-9])", always_thinks=True, drawing=False),
     _GeminiFamily(r"", always_thinks=True),
 )
-"""The first that matches counts; the last are Gemini 3 and what comes after it."""
+"""The first that matches counts; the last are Gemini 3 and what nobody knows."""
 
 _BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
 """What the words for effort come to in tokens: Google's table for its OpenAI-shaped endpoint."""
@@ -129,6 +131,8 @@ def _said(request: Request, family: _GeminiFamily) -> Body:
 def _drawn(request: Request, spec: ModelSpec, family: _GeminiFamily) -> Body:
     """The typed parameters by Google's names."""
     sampling = request.sampling
+    if not family.drawing:
+        _refuse_drawing(sampling, spec.model)
     config: Body = {
         "temperature": sampling.temperature,
         "topP": sampling.top_p,
@@ -139,6 +143,12 @@ def _drawn(request: Request, spec: ModelSpec, family: _GeminiFamily) -> Body:
         "thinkingConfig": _thinking(sampling, spec.model, family),
     }
     return {name: value for name, value in config.items() if value is not None}
+
+
+def _refuse_drawing(sampling: SamplingParameters, model: str) -> None:
+    for name in ("temperature", "top_p", "top_k"):
+        if getattr(sampling, name) is not None:
+            raise FieldRejected(f"{model} takes no {name}, and would pass over it; leave it out", field=name)
 
 
 def _thinking(sampling: SamplingParameters, model: str, family: _GeminiFamily) -> Body | None:

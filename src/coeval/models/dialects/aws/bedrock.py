@@ -1,0 +1,224 @@
+"""Amazon Bedrock's Converse, which speaks to the models of all makers in one way.
+
+Written against the service model that botocore carries (`bedrock-runtime`, 2023-09-30) and Bedrock's user
+guide, read in November 2026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import msgspec
+
+from coeval.core.errors import BadRequest, ModelError
+from coeval.core.model import ModelSpec
+from coeval.core.records import Completion, Message, Request, Schema
+from coeval.core.secrets.redaction import Redactor
+from coeval.models.catalog import Host
+from coeval.models.connections.reply_parser import HttpReply
+from coeval.models.dialects.anthropic.anthropic_messages import drawing_of, keeps_prefix, thinking_of
+from coeval.models.dialects.anthropic.claude_families import family_of
+from coeval.models.dialects.aws.bedrock_answer import decode
+from coeval.models.dialects.aws.bedrock_errors import explain
+from coeval.models.dialects.aws.bedrock_families import BedrockFamily, bedrock_family, nested
+from coeval.models.dialects.dialect import Dialect, FieldRejected
+
+__all__ = ["BEDROCK", "Bedrock"]
+
+Body: TypeAlias = dict[str, Any]
+
+_OF_THE_BODY = frozenset(
+    {
+        "additionalModelRequestFields", "additionalModelResponseFieldPaths", "guardrailConfig",
+        "inferenceConfig", "outputConfig", "performanceConfig", "promptVariables", "requestMetadata",
+        "serviceTier", "toolConfig",
+    }
+)  # fmt: skip
+"""Converse's own fields; every other parameter is the model's."""
+_OF_THE_MODEL = "additionalModelRequestFields"
+_LAID_OVER = (_OF_THE_MODEL, "inferenceConfig", "outputConfig")
+"""Of these, ``extra_body`` sets some fields and leaves the others."""
+
+
+class Bedrock(Dialect):
+    """Converse; see `Dialect`."""
+
+    labels_field = None
+
+    def path(self, spec: ModelSpec) -> str:
+        return f"/model/{quote(spec.model, safe='')}/converse"
+
+    def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
+        return encode(request, spec, host, structured=structured)
+
+    def keeps_prefix(self, request: Request, spec: ModelSpec) -> bool:
+        return _is_claude(spec.model) and keeps_prefix(request, spec)
+
+    def decode(self, body: bytes, redactor: Redactor) -> Completion:
+        return decode(body, redactor)
+
+    def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
+        return explain(reply, redactor)
+
+
+BEDROCK = Bedrock()
+
+
+def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
+    """The JSON body of a request; ``structured=False`` leaves its schema out.
+
+    Raises
+    ------
+    BadRequest
+        it asks for what Converse or the model's family has nothing for; `FieldRejected` where a parameter
+        that nobody asked for may be left out.
+    """
+    if request.top_logprobs is not None:
+        raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
+    if (request.sampling.seed if request.seed is None else request.seed) is not None:
+        raise FieldRejected(f"{host.name} has nothing for seed; leave it out", field="seed")
+    family = bedrock_family(spec.model)
+    body = _said(request, spec, family)
+    claude = _is_claude(spec.model)
+    drawn = _of_claude(request, spec.model) if claude else _of_others(request, spec.model, family)
+    sampling = request.sampling
+    body["inferenceConfig"] = _set(
+        maxTokens=sampling.max_tokens,
+        temperature=drawn.pop("temperature", None),
+        topP=drawn.pop("top_p", None),
+        stopSequences=sampling.stop,
+    )
+    body["outputConfig"] = _set(effort=drawn.pop("effort", None))
+    body[_OF_THE_MODEL] = drawn
+    if structured and spec.structured_output and request.schema is not None:
+        follows = _claude_follows(spec.model, drawn) if claude else family.follows
+        _follow(body, request.schema, follows)
+    for name, value in sampling.rest.items():
+        _lay(body, **({name: value} if name in _OF_THE_BODY else {_OF_THE_MODEL: {name: value}}))
+    _lay(body, **spec.extra_body)
+    return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
+
+
+def _lay(body: Body, **fields: Any) -> None:
+    """Lay fields over a body; of some of them those within, beside what stands there."""
+    for name, value in fields.items():
+        body[name] = body[name] | value if name in _LAID_OVER and isinstance(value, dict) else value
+
+
+def _is_claude(model: str) -> bool:
+    return "anthropic.claude" in model.lower()
+
+
+def _set(**fields: Any) -> Body:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _said(request: Request, spec: ModelSpec, family: BedrockFamily) -> Body:
+    """Turns that alternate, as Converse wants them, and the system prompt: where the model takes none, it
+    stands in the first turn."""
+    system = [{"text": m.content} for m in request.messages if m.role == "system" and m.content.strip()]
+    turns: list[Body] = []
+    for message in request.messages:
+        if message.role != "system":
+            _add(turns, message.role, _blocks(message, spec))
+    if system and (not family.system or not turns):
+        if not turns or turns[0]["role"] != "user":
+            turns.insert(0, {"role": "user", "content": []})
+        turns[0]["content"] = [*system, *turns[0]["content"]]
+        system = []
+    if request.shared and _is_claude(spec.model) and keeps_prefix(request, spec):
+        _mark(turns[-1]["content"], request.shared)
+    return {"messages": turns, "system": system} if system else {"messages": turns}
+
+
+def _add(turns: list[Body], role: str, blocks: Sequence[Body]) -> None:
+    if turns and turns[-1]["role"] == role:
+        turns[-1]["content"] += blocks
+    elif blocks:
+        turns.append({"role": role, "content": [*blocks]})
+
+
+def _blocks(message: Message, spec: ModelSpec) -> list[Body]:
+    """A message's text, as blocks may not be blank."""
+    if message.content.strip():
+        return [{"text": message.content}]
+    if message.role == "user":
+        raise BadRequest(f"{spec.interface} takes no empty message, and one of the user's is; leave it out")
+    return []
+
+
+def _mark(content: list[Body], shared: int) -> None:
+    """End what the cache is to keep within the last text: a point after its first ``shared`` characters."""
+    text = content.pop()["text"]
+    head, rest = text[:shared], text[shared:]
+    if not rest.strip():  # no block may be blank
+        head, rest = text, ""
+    content += [{"text": head}, {"cachePoint": {"type": "default"}}]
+    if rest:
+        content.append({"text": rest})
+
+
+def _of_claude(request: Request, model: str) -> Body:
+    """What Claude's families take, by the names of Anthropic's API; ``effort`` is Converse's."""
+    claude = family_of(model)
+    thinking = thinking_of(request.sampling, model, claude)
+    thinks = thinking is not None and thinking["type"] in ("enabled", "adaptive")
+    drawn: Body = dict(drawing_of(request, model, claude, thinks=thinks))
+    return drawn | _set(thinking=thinking, effort=request.sampling.reasoning_effort)
+
+
+def _of_others(request: Request, model: str, family: BedrockFamily) -> Body:
+    sampling = request.sampling
+    drawn = _set(temperature=sampling.temperature, top_p=sampling.top_p)
+    if sampling.thinking_budget is not None:
+        raise BadRequest(f"{model} has nothing for thinking_budget; leave it out")
+    if sampling.top_k is not None:
+        if not family.top_k:
+            raise FieldRejected(f"{model} has nothing for top_k; leave it out", field="top_k")
+        drawn |= nested(family.top_k, sampling.top_k)
+    if sampling.reasoning_effort is not None:
+        if not family.effort:
+            raise BadRequest(
+                f"{model} has nothing for reasoning_effort; leave it out, or set what it has in "
+                "parameters.extra_body, within additionalModelRequestFields"
+            )
+        said = nested(family.effort, sampling.reasoning_effort)
+        if family.beside_effort:
+            said[family.effort[0]] |= dict(family.beside_effort)
+        drawn |= said
+    return drawn
+
+
+def _claude_follows(model: str, drawn: Body) -> str:
+    if family_of(model).schemas:
+        return "format"
+    return "none" if "thinking" in drawn else "tool"  # who thinks is not forced
+
+
+def _follow(body: Body, schema: Schema, how: str) -> None:
+    """Have the answer follow a schema."""
+    encoded = msgspec.json.encode(schema.body)
+    if how == "format":
+        body["outputConfig"]["textFormat"] = _format(schema.name, encoded)
+    elif how == "tool" and schema.body.get("type") == "object":
+        body["toolConfig"] = {
+            "tools": [_tool(schema.name, encoded)],
+            "toolChoice": {"tool": {"name": schema.name}},
+        }
+
+
+@lru_cache(maxsize=256)
+def _format(name: str, schema: bytes) -> msgspec.Raw:
+    """Encoded once, as a run asks for few schemas many times; Converse takes a schema as a text."""
+    structure = {"jsonSchema": {"schema": schema.decode(), "name": name}}
+    return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "structure": structure}))
+
+
+@lru_cache(maxsize=256)
+def _tool(name: str, schema: bytes) -> msgspec.Raw:
+    said = "Give the answer, in the form that is asked for."
+    tool = {"name": name, "description": said, "inputSchema": {"json": msgspec.Raw(schema)}}
+    return msgspec.Raw(msgspec.json.encode({"toolSpec": tool}))
