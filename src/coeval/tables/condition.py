@@ -81,6 +81,15 @@ class Condition:
         return equal if self.sign == "=" else different if self.sign == "!=" else ordered
 
 
+def is_condition(text: str) -> bool:
+    """Whether `Condition.of` takes it."""
+    try:
+        Condition.of(text)
+    except UsageError:
+        return False
+    return True
+
+
 def _number(text: str) -> float | None:
     try:
         found = float(text)

@@ -11,6 +11,7 @@ from coeval.pipeline.config.item_sources import OWN_ITEMS
 from coeval.pipeline.config.items_schema import Items
 from coeval.pipeline.phases.table_items import item_map, source_of
 from coeval.store.rundir import RunDir
+from coeval.tables.condition import is_condition
 from coeval.tables.item_map import unknown_columns
 
 
@@ -21,12 +22,17 @@ def table_findings(draft: Draft, run: RunDir) -> Iterator[Finding]:
         section = draft.get(*path)
         if section is None:
             continue
-        items = Items.model_validate(section)
+        items = _with_sound_conditions(Items.model_validate(section))
         try:
             yield from _columns(items, path)
         except UsageError as error:
             if not run.datapoints(name, OWN_ITEMS).exists():
                 yield Finding((*path, "path"), "V-33", str(error))
+
+
+def _with_sound_conditions(items: Items) -> Items:
+    """Without those that V-32 refuses: of what stands in them no column can be told."""
+    return items.model_copy(update={"where": tuple(filter(is_condition, items.where))})
 
 
 def _columns(items: Items, path: KeyPath) -> Iterator[Finding]:

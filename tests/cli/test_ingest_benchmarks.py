@@ -1,0 +1,205 @@
+"""Named benchmarks and the hub: each row of the table maps invented rows of the data set's own shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from cli.invoked import Command
+from fakes.hub import FakeHub, HubFile, serving_hub
+from pipeline.experiments import Lab, model, task
+
+from coeval.tables.named_benchmarks import named_benchmarks
+
+TEACHER = {"name": "own", "interface": "benchmark", "roles": ["teacher"], "parameters": {"task": "story"}}
+
+ARC = {
+    "id": "Mercury_1",
+    "question": "What falls down?",
+    "choices": {"text": ["a stone", "smoke", "light"], "label": ["1", "2", "3"]},
+    "answerKey": "1",
+}
+ROWS: dict[str, dict[str, Any]] = {
+    "arc-challenge": ARC,
+    "arc-easy": {**ARC, "choices": {"text": ["a stone", "smoke"], "label": ["A", "B"]}, "answerKey": "A"},
+    "mmlu": {"question": "1 + 1?", "subject": "sums", "choices": ["1", "2", "3", "4"], "answer": 1},
+    "gsm8k": {"question": "Two and two?", "answer": "2 + 2 = 4\n#### 4"},
+    "hellaswag": {
+        "ind": 4, "activity_label": "Cooking", "ctx_a": "She stirs.", "ctx_b": "the", "ctx": "She stirs. the",
+        "endings": ["soup is hot", "car drives", "moon sings", "end"], "source_id": "x", "split": "val",
+        "split_type": "indomain", "label": "0",
+    },
+    "truthfulqa": {
+        "type": "Adversarial", "category": "Myths", "question": "Do cats fly?", "best_answer": "No",
+        "correct_answers": ["No"], "incorrect_answers": ["Yes"], "source": "nobody",
+    },
+    "humaneval": {
+        "task_id": "HumanEval/0", "prompt": "def one() -> int:\n", "canonical_solution": "    return 1\n",
+        "test": "assert one() == 1", "entry_point": "one",
+    },
+    "medqa": {
+        "question": "What hurts?", "answer": "the knee", "options": {"A": "the ear", "B": "the knee"},
+        "meta_info": "step1", "answer_idx": "B", "metamap_phrases": ["knee"],
+    },
+}  # fmt: skip
+ITEMS: dict[str, dict[str, Any]] = {
+    "arc-challenge": {
+        "id": "story__own__Mercury_1",
+        "prompt": "What falls down?\n\nA. a stone\nB. smoke\nC. light",
+        "reference_response": "A. a stone",
+        "sampled_target_attributes": {"answer": "A"},
+    },
+    "arc-easy": {"reference_response": "A. a stone", "sampled_target_attributes": {"answer": "A"}},
+    "mmlu": {
+        "prompt": "1 + 1?\n\nA. 1\nB. 2\nC. 3\nD. 4",
+        "reference_response": "B. 2",
+        "sampled_target_attributes": {"subject": "sums", "answer": "B"},
+    },
+    "gsm8k": {"prompt": "Two and two?", "reference_response": "2 + 2 = 4\n#### 4"},
+    "hellaswag": {
+        "prompt": "Which ending goes on best with this text?\n\nShe stirs. the\n\n"
+        "A. soup is hot\nB. car drives\nC. moon sings\nD. end",
+        "reference_response": "A. soup is hot",
+        "sampled_target_attributes": {"activity": "Cooking", "answer": "A"},
+    },
+    "truthfulqa": {"prompt": "Do cats fly?", "reference_response": "No"},
+    "humaneval": {
+        "id": "story__own__HumanEval/0",
+        "prompt": "Complete this Python function.\n\ndef one() -> int:\n",
+        "reference_response": "    return 1\n",
+    },
+    "medqa": {
+        "prompt": "What hurts?\n\nA. the ear\nB. the knee",
+        "reference_response": "B. the knee",
+        "sampled_target_attributes": {"step": "step1", "answer": "B"},
+    },
+}
+
+
+def parquet(path: Path, *rows: dict[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path)
+    return path
+
+
+@pytest.fixture
+def lab(here: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.setenv("COEVAL_CACHE", str(here / "cache"))
+    return Lab(here, [TEACHER, model("ann", "student", "judge")], [task(total=1)])
+
+
+@pytest.fixture
+def hub(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    files = []
+    for name, row in ROWS.items():
+        known = named_benchmarks()[name]
+        path = parquet(here / "hub" / name / "0.parquet", row)
+        files.append(HubFile(known.repo, known.config, known.split, path))
+    many = [parquet(here / "hub" / f"lab-{n}.parquet", {"text": f"Part {n}?"}) for n in range(2)]
+    files += [HubFile("lab/parts", "default", "train", path) for path in many]
+    files.append(HubFile("lab/parts", "default", "test", many[1]))
+    with serving_hub(files) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        yield server
+
+
+def test_every_named_benchmark_is_tried() -> None:
+    assert set(named_benchmarks()) == set(ROWS) == set(ITEMS)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_named_benchmark_comes_from_the_hub(name: str, hub: FakeHub, lab: Lab, coeval: Command) -> None:
+    ended = coeval("ingest", name, "--config", lab.file)
+    assert ended.code == 0, ended.err
+    [item] = lab.lines("data_generation")
+    assert item == item | ITEMS[name]
+    origin = json.loads((lab.path / "sources.json").read_text())["story"]["own"][0]
+    known = named_benchmarks()[name]
+    assert (origin["source"], origin["license"], origin["revision"]) == (name, known.license, "c0ffee")
+    assert origin["url"] == f"https://huggingface.co/datasets/{known.repo}"
+    assert (origin["subset"], origin["split"]) == (known.config, known.split)
+    assert origin["citation"]
+    assert coeval("ingest", name, "--config", lab.file).code == 0
+    assert sum("/parquet/" in path for path in hub.asked) == 1, "what is in the cache is not fetched again"
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_it_comes_from_a_copy_on_disk_too(name: str, here: Path, lab: Lab, coeval: Command) -> None:
+    known = named_benchmarks()[name]
+    parquet(here / "copy" / known.config / f"{known.split}-00000-of-00001.parquet", ROWS[name])
+    parquet(here / "copy" / known.config / "train-00000-of-00001.parquet", {"question": "not this"})
+    ended = coeval("ingest", name, "--from", "copy", "--config", lab.file)
+    assert ended.code == 0, ended.err
+    [item] = lab.lines("data_generation")
+    assert item == item | ITEMS[name]
+
+
+@pytest.mark.usefixtures("hub")
+def test_any_data_set_of_the_hub(lab: Lab, coeval: Command) -> None:
+    ended = coeval("ingest", "lab/parts", "--config", lab.file)
+    assert ended.code == 1
+    assert "lab/parts (default) has the splits train, test; choose a split" in ended.err
+    ended = coeval("ingest", "lab/parts", "--config", lab.file, "--split", "tran")
+    assert "has no split tran; did you mean train?" in ended.err
+    ended = coeval("ingest", "lab/parts", "--config", lab.file, "--subset", "defalt")
+    assert "has no subset defalt; did you mean default?" in ended.err
+    ended = coeval("ingest", "lab/parts", "--config", lab.file, "--split", "train")
+    assert ended.code == 0, ended.err
+    assert [item["prompt"] for item in lab.lines("data_generation")] == ["Part 0?", "Part 1?"]
+    origin = json.loads((lab.path / "sources.json").read_text())["story"]["own"][0]
+    assert (origin["license"], len(origin["files"])) == ("cc-by-4.0", 2)
+    ended = coeval("ingest", "lab/nothing", "--config", lab.file)
+    assert (ended.code, "the hub has no data set lab/nothing" in ended.err) == (1, True)
+
+
+def test_what_is_cut_off_is_told_and_not_kept(hub: FakeHub, here: Path, lab: Lab, coeval: Command) -> None:
+    hub.cut = True
+    ended = coeval("ingest", "gsm8k", "--config", lab.file)
+    assert ended.code == 1
+    assert "was cut off after" in ended.err
+    assert not lab.path.exists()
+    assert [path for path in (here / "cache").rglob("*") if path.is_file()] == []
+    hub.cut = False
+    assert coeval("ingest", "gsm8k", "--config", lab.file).code == 0
+
+
+def test_without_a_network_it_is_said_what_to_do(
+    lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    ended = coeval("ingest", "gsm8k", "--config", lab.file)
+    assert ended.code == 1
+    assert "openai/gsm8k cannot be fetched (http://127.0.0.1:9/" in ended.err
+    assert "bring the folder here and name it in its place" in ended.err
+    assert not lab.path.exists()
+
+
+def test_they_are_listed_with_their_licences(here: Path, coeval: Command) -> None:
+    ended = coeval("ingest", "--list")
+    assert ended.code == 0
+    for name, row in named_benchmarks().items():
+        assert f"{name} " in ended.out
+        assert row.license in ended.out
+    assert list(here.iterdir()) == []
+
+
+def test_what_save_to_disk_leaves_is_read(here: Path, lab: Lab, coeval: Command) -> None:
+    for split, text in (("train", "not this"), ("test", "This?")):
+        table = pyarrow.Table.from_pylist([{"text": text}])
+        folder = here / "saved" / split
+        folder.mkdir(parents=True)
+        with pyarrow.ipc.new_stream(str(folder / "data-00000-of-00001.arrow"), table.schema) as out:
+            out.write_table(table)
+        (folder / "state.json").write_text('{"_data_files": []}')
+        (folder / "dataset_info.json").write_text('{"license": "mit", "citation": "Me 2026"}')
+    (here / "saved" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    ended = coeval("ingest", "saved", "--config", lab.file, "--split", "test")
+    assert ended.code == 0, ended.err
+    assert [item["prompt"] for item in lab.lines("data_generation")] == ["This?"]
+    origin = json.loads((lab.path / "sources.json").read_text())["story"]["own"][0]
+    assert (origin["license"], origin["citation"], origin["split"]) == ("mit", "Me 2026", "test")

@@ -1,0 +1,224 @@
+"""`tasks[].items`: a table of one's own in the experiment file, whose rows are the items."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pipeline.experiments import Lab, listen, model
+
+from coeval.api import load_config
+from coeval.core.errors import ConfigError, UsageError
+from coeval.pipeline.plan.forecast import forecast
+from coeval.pipeline.run_session import RunOptions
+from coeval.store.rundir import RunDir
+
+STUDENTS = [model("ann", "student"), model("ben", "student")]
+JUDGED = [*STUDENTS, model("cat", "judge")]
+ROWS = [("Great!", "good"), ("Awful.", "bad"), ("Fine, really", "good"), ("It broke", "bad")]
+
+
+def reviews(folder: Path, rows: list[tuple[str, str]] | None = None) -> Path:
+    path = folder / "reviews.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "mood"), *(ROWS if rows is None else rows)])
+    return path
+
+
+def sentiment(**changes: Any) -> dict[str, Any]:
+    """As short as a task can be."""
+    items = {"path": "reviews.csv", "prompt": "text", "label": "mood"}
+    return {"name": "sentiment", "description": "Name the mood.", "items": items, **changes}
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.chdir(tmp_path)
+    reviews(tmp_path)
+    return Lab(tmp_path, STUDENTS, [sentiment()])
+
+
+def refused(lab: Lab, **how: Any) -> str:
+    with pytest.raises(UsageError) as error:
+        lab.run(**how)
+    return str(error.value)
+
+
+def prompts(lab: Lab) -> list[str]:
+    return [item["prompt"] for item in lab.lines("data_generation")]
+
+
+def test_a_table_with_a_label_needs_nothing_else(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = forecast(load_config(lab.file), RunOptions())
+    assert (planned.total.low, planned.total.high) == (8, 8)
+    assert not lab.path.exists()
+    asked = listen(monkeypatch)
+    run = lab.run()
+    assert run.exit_code == 0
+    assert asked.phases() == (0, 0, 0, 8, 0)
+    assert prompts(lab) == [text for text, _ in ROWS]
+    scored = lab.records("evaluation").values()
+    assert {score["label_scores"]["mood"]["expected"] for score in scored} == {"good", "bad"}
+    accuracies = run.results().labels
+    assert [(each.attribute, each.n) for each in accuracies] == [("mood", 4), ("mood", 4)]
+    assert lab.meta()["status"] == "completed"
+    asked = listen(monkeypatch)
+    assert lab.run(continue_run=True).exit_code == 0
+    assert sum(asked.phases()) == 0
+
+
+def test_a_reference_is_judged_by_a_rubric(lab: Lab) -> None:
+    items = {"path": "reviews.csv", "prompt": "{text} ({mood})", "reference": "mood", "where": "mood = good"}
+    lab.models, lab.tasks = JUDGED, [sentiment(items=items, rubric={"accuracy": "Agrees."})]
+    assert lab.run().exit_code == 0
+    assert [(i["prompt"], i["reference_response"]) for i in lab.lines("data_generation")] == [
+        ("Great! (good)", "good"),
+        ("Fine, really (good)", "good"),
+    ]
+    assert lab.counts() == (2, 4, 4)
+
+
+def test_a_total_uses_the_first_rows_and_a_larger_one_more(lab: Lab) -> None:
+    lab.tasks[0]["sampling"] = {"total": 2}
+    assert lab.run().exit_code == 0
+    assert lab.counts()[1] == 4
+    lab.tasks[0]["sampling"] = {"total": 3}
+    assert lab.run(continue_run=True).exit_code == 0
+    assert lab.counts()[1] == 6
+    lab.tasks[0]["sampling"] = {"total": 9}
+    assert lab.run(continue_run=True).exit_code == 3
+    assert lab.counts()[1] == 8
+
+
+def test_rows_that_are_added_are_answered_by_continue(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert lab.run().exit_code == 0
+    reviews(lab.folder, [*ROWS, ("Superb", "great")])
+    asked = listen(monkeypatch)
+    with caplog.at_level("WARNING"):
+        assert lab.run(continue_run=True).exit_code == 0
+    assert "reviews.csv, or what is taken out of it, has changed since" in (lab.path / "run.log").read_text()
+    assert asked.phases() == (0, 0, 0, 2, 0)
+    [before] = (lab.path / "replaced").rglob("*.jsonl")
+    assert len(before.read_bytes().splitlines()) == 4
+    found = {record["label_scores"]["mood"]["expected"] for record in lab.records("evaluation").values()}
+    assert found == {"good", "bad", "great"}
+
+
+def test_a_row_that_has_changed_is_asked_about_before_it_is_replaced(lab: Lab) -> None:
+    assert lab.run().exit_code == 0
+    place = RunDir(lab.path).datapoints("sentiment", "items")
+    before = place.read_bytes()
+    reviews(lab.folder, [("Great!!", "good"), *ROWS[1:]])
+    said = refused(lab, continue_run=True)
+    assert 'changed="redo"' in said
+    assert place.read_bytes() == before
+    assert not (lab.path / "replaced").exists()
+    assert lab.run(continue_run=True, changed="redo").exit_code == 0
+    assert prompts(lab)[0] == "Great!!"
+    assert lab.counts()[1] == 8 + 2
+
+
+def test_a_table_that_is_gone_leaves_the_items_that_were_taken(lab: Lab) -> None:
+    assert lab.run().exit_code == 0
+    (lab.folder / "reviews.csv").unlink()
+    lab.models.append(model("dan", "student"))
+    assert lab.run(continue_run=True).exit_code == 0
+    assert lab.counts()[1] == 12
+    assert "the items that were taken out of it on" in (lab.path / "run.log").read_text()
+
+
+def test_a_new_run_takes_over_answers_to_the_same_rows(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lab.run().exit_code == 0
+    modes = dict.fromkeys(("data_generation", "response_collection", "evaluation"), "Extend")
+    later = Lab(
+        lab.folder,
+        [*STUDENTS, model("dan", "student")],
+        lab.tasks,
+        {"resume_from": "exp", "phases": modes},
+        "v2",
+    )
+    asked = listen(monkeypatch)
+    assert later.run().exit_code == 0
+    assert asked.phases() == (0, 0, 0, 4, 0)
+    assert later.counts()[1] == 12
+
+
+def test_overwrite_leaves_the_items_and_answers_them_anew(lab: Lab) -> None:
+    assert lab.run().exit_code == 0
+    assert lab.run(overwrite=True).exit_code == 0
+    assert lab.counts() == (4, 8, 8)
+
+
+MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"path": "review.csv"}, "items.path  V-33  there is no file review.csv; did you mean reviews.csv?"),
+    ({"prompt": "txt"}, "items.prompt  V-33  reviews.csv has no column 'txt'; did you mean 'text'?"),
+    ({"label": "moot"}, "items.label  V-33  reviews.csv has no column 'moot'; did you mean 'mood'?"),
+    (
+        {"attributes": {"length": "len"}},
+        "items.attributes.length  V-33  reviews.csv has no column 'len'; columns: ",
+    ),
+    ({"promt": "text"}, "items.promt  V-18  the key 'promt' is unknown; did you mean 'prompt'?"),
+    ({"where": ["mood = 'good"]}, "items.where  V-32  'mood = 'good' is not one condition"),
+    ({"sample": 0}, "items.sample  V-21  is 0; use at least 1"),
+    ({"prompt": None}, "items.prompt  V-20  is empty, not text; write text"),
+]
+
+
+@pytest.mark.parametrize(("changes", "told"), MISTAKES, ids=[next(iter(changes)) for changes, _ in MISTAKES])
+def test_a_mistake_is_told_with_its_line(changes: dict[str, Any], told: str, lab: Lab) -> None:
+    lab.tasks[0]["items"] |= changes
+    said = refused(lab)
+    assert told in said
+    line = int(said.split(":")[1].split()[0])
+    assert next(iter(changes)) in lab.file.read_text().splitlines()[line - 1]
+    assert not lab.path.exists()
+
+
+def test_a_task_without_label_or_rubric_is_told_what_it_lacks(lab: Lab) -> None:
+    del lab.tasks[0]["items"]["label"]
+    assert "V-20  the required key 'rubric' is missing; add it" in refused(lab)
+    lab.tasks[0]["label_attributes"] = ["moot"]
+    lab.tasks[0]["items"]["attributes"] = {"mood": "mood"}
+    assert "V-17  'moot' is not a target attribute; did you mean 'mood'?" in refused(lab)
+    lab.tasks[0]["label_attributes"] = ["mood"]
+    assert lab.run().exit_code == 0
+
+
+def test_all_items_are_those_of_a_table(lab: Lab) -> None:
+    lab.models = [*JUDGED, model("eve", "teacher")]
+    lab.tasks = [
+        {
+            **sentiment(rubric={"a": "Good."}),
+            "items": None,
+            "target_attributes": {},
+            "sampling": {"total": "all"},
+        }
+    ]
+    assert "V-32  is all, and only a task with `items` has a table whose rows these are" in refused(lab)
+    lab.tasks = [sentiment()]
+    lab.models = [model("items", "student")]
+    assert "V-32  'items' stands for the teacher of a task with items" in refused(lab)
+
+
+def test_rows_that_make_no_item_are_told_by_line(lab: Lab) -> None:
+    reviews(lab.folder, [("Great!", "good"), ("", "bad")])
+    assert "reviews.csv:3: its `text` is empty" in refused(lab)
+    with pytest.raises(ConfigError):
+        forecast(load_config(lab.file), RunOptions())
+    assert not lab.path.exists()
+
+
+def test_it_stands_beside_a_task_that_models_write(lab: Lab) -> None:
+    lab.models = [*JUDGED, model("eve", "teacher")]
+    written = {
+        "name": "story", "description": "Tell.", "target_attributes": {"mood": ["glad"]},
+        "sampling": {"total": 2}, "rubric": {"plot": "Good."},
+    }  # fmt: skip
+    lab.tasks.append(written)
+    assert lab.run().exit_code == 0
+    ids = {key.rpartition("__")[0] for key in lab.records("data_generation")}
+    assert ids == {"sentiment__items", "story__eve"}
