@@ -135,7 +135,7 @@ class RunFlow:
         if isinstance(record, Evaluation) or not is_good(record):
             return ()  # most records are the last of their line
         origin = self._origin(work, record)
-        return () if origin is None else self._begun(self._below(work, origin.anew), origin)
+        return () if origin is None else self._begun(self._below(work, origin.anew, waiting=False), origin)
 
     def cut_off(self, work: Work) -> Counter[Phase]:
         """How many owed records, by phase, cannot be made since that of ``work`` was not."""
@@ -186,11 +186,13 @@ class RunFlow:
             case _:
                 return None
 
-    def _below(self, work: Work, anew: Anew) -> Iterable[Node]:
-        """What follows from the record that ``work`` makes."""
+    def _below(self, work: Work, anew: Anew, *, waiting: bool = True) -> Iterable[Node]:
+        """What follows from the record that ``work`` makes; see `Walk.below_item`."""
         match work:
             case ItemWork():
-                return self._walks[work.setup.task.name].below_item(work.key, work.model, anew)
+                return self._walks[work.setup.task.name].below_item(
+                    work.key, work.model, anew, waiting=waiting
+                )
             case ResponseWork():
                 names = (work.prepared.item.teacher_model_id, work.model)
                 return self._walks[work.setup.task.name].below_response(work.key, names, anew)

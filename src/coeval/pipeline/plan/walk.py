@@ -148,9 +148,17 @@ class Walk:
     # --- responses and evaluations -----------------------------------------------------------
 
     def below_item(
-        self, item: str, teacher: str, anew: Anew, *, waits: bool = False, alike: _Alike | None = None
+        self,
+        item: str,
+        teacher: str,
+        anew: Anew,
+        *,
+        waits: bool = False,
+        alike: _Alike | None = None,
+        waiting: bool = True,
     ) -> Iterator[Node]:
-        """What is owed, or to be told, of the answers to an item and of what follows from them."""
+        """What is owed, or to be told, of the answers to an item and of what follows from them; without
+        ``waiting``, not what follows from answers that are themselves owed."""
         plan, get = self._plan, self._recorded.responses.get
         for place, student in enumerate(self._students):
             key, names = item + student.suffix, (teacher, student.name)
@@ -176,7 +184,7 @@ class Walk:
                 self._spare(key, names, student)
             if alike is not None and self._gathers:
                 alike.fresh_answers += 1
-            else:
+            elif waiting:
                 yield from self.below_response(key, names, always, waits=True)
 
     def below_response(
