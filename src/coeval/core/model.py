@@ -75,6 +75,17 @@ class Model(ABC):
         """
         return
 
+    async def is_listed(self) -> bool:
+        """Whether its host names it among the models that may be asked, as far as that can be found out
+        without asking any. False says nothing.
+
+        Raises
+        ------
+        Gap
+            the run is being interrupted.
+        """
+        return False
+
     @abstractmethod
     async def complete(self, request: Request) -> Completion:
         """Answer one request.

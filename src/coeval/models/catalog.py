@@ -43,7 +43,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     variables, and ``defaults`` what they are where nothing is set; those that are no credential can be
     parameters of a model as well. ``models_url`` is the base URL of its list of models where that is another,
     and not used where the user sets one; without ``lists_models`` the list is not asked for, or does not name
-    what can be asked.
+    what can be asked. ``public_list``: who has no key sees the list, too.
     ``priced_as`` is the provider of the price library whose prices are the host's, where its name is not the
     interface's; a host of another package may bring ``prices``, the place of a function from a model's id to
     its `Rates` (None: unknown). ``local``: it is for servers that their users run, whose tokens cost nothing.
@@ -67,6 +67,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     defaults: Mapping[str, str] = {}
     models_url: str = ""
     lists_models: bool = True
+    public_list: bool = False
     priced_as: str = ""
     prices: str = ""
     local: bool = False
@@ -211,6 +212,7 @@ _ROWS = (
         name="openrouter",
         dialect="openrouter_chat",
         url="https://openrouter.ai/api/v1",
+        public_list=True,
         key_env=("OPENROUTER_API_KEY",),
         reasons_by="reasoning",
         most_stops=4,
@@ -246,6 +248,7 @@ _ROWS = (
         name="deepinfra",
         dialect="openai_chat",
         url="https://api.deepinfra.com/v1/openai",
+        public_list=True,
         key_env=("DEEPINFRA_API_KEY", "DEEPINFRA_API_TOKEN"),
         structured="json_object",
         most_stops=16,
@@ -271,6 +274,7 @@ _ROWS = (
         dialect="openai_chat",
         priced_as="huggingface_",
         url="https://router.huggingface.co/v1",
+        public_list=True,
         key_env=("HF_TOKEN", "HUGGINGFACE_API_KEY"),
         shares_keys_of="huggingface",
         lacks=_NO_TOP_K,

@@ -16,6 +16,7 @@ from coeval.models.bounded import LONGEST_REASON, bounded
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
 from coeval.models.hosts.address import ModelAddress
+from coeval.models.listing import HostModels
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.shared_prefixes import SharedPrefixes
 from coeval.models.transport.call import Call
@@ -28,9 +29,17 @@ _log = logging.getLogger(__name__)
 
 
 class HostedModel(Model):
-    """Asks by a dialect, and remembers what the host refused of it."""
+    """Asks by a dialect, and remembers what the host refused of it. ``host_models``: what its host lists,
+    None where that says nothing of what may be asked."""
 
-    def __init__(self, address: ModelAddress, http: Http, endpoint: Endpoint, admission: Admission) -> None:
+    def __init__(
+        self,
+        address: ModelAddress,
+        http: Http,
+        endpoint: Endpoint,
+        admission: Admission,
+        host_models: HostModels | None = None,
+    ) -> None:
         self.name = address.spec.name
         self.interface = address.spec.interface
         self._spec = address.spec
@@ -41,6 +50,7 @@ class HostedModel(Model):
         self._http = http
         self._endpoint = endpoint
         self._admission = admission
+        self._host_models = host_models
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
         self._limit_renamed = False
@@ -50,6 +60,11 @@ class HostedModel(Model):
     async def reach(self) -> None:
         if self._admission.refusal() is None:  # else nothing will be asked there
             await reach(self._endpoint, self._path)
+
+    async def is_listed(self) -> bool:
+        if self._host_models is None or self._admission.refusal() is not None:
+            return False
+        return await self._host_models.name(self._spec.model)
 
     def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
         if request.shared and self._dialect.keeps_prefix(request, self._spec):

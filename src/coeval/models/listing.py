@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from coeval.core.errors import ModelError, Unreadable
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.connections.reply_parser import HttpReply
@@ -10,11 +12,46 @@ from coeval.models.transport.call import Call
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.http import Http
 
-__all__ = ["list_models"]
+__all__ = ["HostModels", "list_models"]
 
 MOST_PAGES = 100
 """Of a list; the longest that are known have some ten."""
 _TIMEOUT_S = 30.0
+_PATIENCE_S = 10.0
+"""How long whoever could ask the model itself waits for a list."""
+
+
+class HostModels:
+    """The models of one endpoint: asked for once, however many want to know whether theirs is there."""
+
+    def __init__(self, http: Http, endpoint: Endpoint, dialect: Dialect) -> None:
+        self._http = http
+        self._endpoint = endpoint
+        self._dialect = dialect
+        self._asking = asyncio.Lock()
+        self._ids: frozenset[str] | None = None
+
+    async def name(self, model: str) -> bool:
+        """Whether the list names a model. False says nothing of it: many go by names that are in no list,
+        and the list may not be had.
+
+        Raises
+        ------
+        Gap
+            the run is being interrupted.
+        """
+        async with self._asking:
+            if self._ids is None:
+                self._ids = await self._listed()
+            return model in self._ids
+
+    async def _listed(self) -> frozenset[str]:
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                models = await list_models(self._http, self._endpoint, self._dialect)
+        except (ModelError, TimeoutError):
+            return frozenset()
+        return frozenset(model.id for model in models or ())
 
 
 async def list_models(http: Http, endpoint: Endpoint, dialect: Dialect) -> list[ListedModel] | None:

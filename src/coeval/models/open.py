@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Self
 
 import msgspec
 from yarl import URL
@@ -18,6 +18,7 @@ from coeval.models.hosted import HostedModel
 from coeval.models.hosts.address import EndpointKey, ModelAddress, address_of
 from coeval.models.in_process import InProcess
 from coeval.models.keys import Keys
+from coeval.models.listing import HostModels
 from coeval.models.local.local_model import LocalModel, find_runtime
 from coeval.models.meter import Ledger
 from coeval.models.pacing.admission import REFUSALS_TO_STOP, Admission
@@ -82,13 +83,16 @@ class Models(Mapping[str, Model]):
     async def __aenter__(self) -> Self:
         reached = _reach(self._specs, self._keys)
         endpoints = _endpoints(reached)
+        lists = _lists(reached, endpoints, self.http)
         async with AsyncExitStack() as opened:
             opened.push_async_callback(self.http.aclose)
             for spec in self._specs:
                 if _is_local(spec):
                     model = await self._open_local(spec, opened)
+                elif (address := reached.get(spec.name)) is None:
+                    model = self._open_simulated(spec)
                 else:
-                    model = self._open(spec, reached.get(spec.name), endpoints)
+                    model = self._open_hosted(address, endpoints[address.key], lists.get(address.key))
                 self._models[spec.name] = model
             self._closing = opened.pop_all()
         return self
@@ -113,12 +117,15 @@ class Models(Mapping[str, Model]):
         for model in self._in_process:
             model.drain()
 
-    def _open(self, spec: ModelSpec, address: ModelAddress | None, endpoints: _Endpoints) -> Model:
-        if address is None:
-            limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
-            free = all(limit is None for limit in limits)
-            return self._here(spec, SimulatedModel(spec), None if free else _limiter([spec]))
-        return HostedModel(address, self.http, endpoints[address.key], self._admission(spec))
+    def _open_simulated(self, spec: ModelSpec) -> Model:
+        limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
+        free = all(limit is None for limit in limits)
+        return self._here(spec, SimulatedModel(spec), None if free else _limiter([spec]))
+
+    def _open_hosted(
+        self, address: ModelAddress, endpoint: Endpoint, host_models: HostModels | None
+    ) -> HostedModel:
+        return HostedModel(address, self.http, endpoint, self._admission(address.spec), host_models)
 
     def _here(self, spec: ModelSpec, model: Model, limiter: Limiter | None = None) -> Model:
         here = InProcess(model, self._admission(spec), limiter, spec.max_answer_bytes)
@@ -136,9 +143,6 @@ class Models(Mapping[str, Model]):
         opened.push_async_callback(model.aclose)
         await model.open()
         return self._here(spec, model)
-
-
-_Endpoints: TypeAlias = Mapping[EndpointKey, Endpoint]
 
 
 def _asked(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
@@ -184,6 +188,26 @@ def _endpoints(reached: Mapping[str, ModelAddress]) -> dict[EndpointKey, Endpoin
         )
         for key, addresses in sharing.items()
     }
+
+
+def _lists(
+    reached: Mapping[str, ModelAddress], endpoints: Mapping[EndpointKey, Endpoint], http: Http
+) -> dict[EndpointKey, HostModels]:
+    """The lists of models of those endpoints whose hosts show each key what it may ask."""
+    return {
+        address.key: HostModels(http, list_endpoint(address, endpoints[address.key]), address.dialect)
+        for address in reached.values()
+        if address.host.lists_models and not address.host.public_list
+    }
+
+
+def list_endpoint(address: ModelAddress, endpoint: Endpoint) -> Endpoint:
+    """Where the models are listed of a host that is asked at an endpoint: there, at nearly all."""
+    if address.models_url == address.url:
+        return endpoint
+    return Endpoint(
+        address.models_url, address.signer, _limiter([address.spec]), address.secrets, address.host.headers
+    )
 
 
 def _limiter(specs: list[ModelSpec]) -> Limiter:

@@ -8,37 +8,37 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from coeval.core.errors import AskError, CoevalError, ModelStopped, QuotaExhausted
+from coeval.core.errors import AskError, BadRequest, CoevalError, ModelStopped, QuotaExhausted
 from coeval.core.model import Model
 from coeval.core.records import Failure, Message, Request, SamplingParameters
 
 __all__ = ["ProbeResult", "probe"]
 
-PROBE = Request(
-    messages=(Message("user", "Reply with the single word: ok"),),
-    # Enough for a model that reasons first; the others stop after a word.
-    sampling=SamplingParameters(max_tokens=256),
-    purpose="probe",
-)
+_QUESTION = (Message("user", "Reply with the single word: ok"),)
+_LIMITS = (1, 256)
+"""Tokens of an answer. One is enough to know that a model is there; some that reason first refuse so few."""
 
 
 class ProbeResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether a model answered, in how many seconds, and if not, why."""
+    """Whether a model may be asked, in how many seconds that was known, and if not, why. ``listed``: its host
+    names it among its models, and it was not asked itself."""
 
     name: str
     ok: bool
     latency_s: float
     error: Failure | None = None
+    listed: bool = False
 
 
 async def probe(
     models: Mapping[str, Model], *, clock: Callable[[], float] = time.perf_counter
 ) -> list[ProbeResult]:
-    """Ask every model one tiny question, all at once; results in the order of ``models``.
+    """Find out of every model whether it can be asked, all at once; results in the order of ``models``.
 
-    Any answer will do, an empty one included: a model that reasons may have spent its tokens.
-    The requests count against the models' quota. A host that takes no connection is not asked, and told in
-    seconds: at the start that is a mistake more often than an outage that passes.
+    One that its host lists is. Any other is asked for a single token: many are served under names that
+    stand in no list. Any answer will do, an empty one included. These requests count against the model's
+    quota, those for lists do not: they ask no model. A host that takes no connection is not asked, and told
+    in seconds: at the start that is a mistake more often than an outage that passes.
     """
     return list(await asyncio.gather(*(_probe_one(name, model, clock) for name, model in models.items())))
 
@@ -47,10 +47,20 @@ async def _probe_one(name: str, model: Model, clock: Callable[[], float]) -> Pro
     began = clock()
     try:
         await model.reach()
-        completion = await model.complete(PROBE)
+        listed = await model.is_listed()
+        if not listed:
+            await _ask(model)
     except (AskError, ModelStopped, QuotaExhausted) as error:
         return ProbeResult(name, ok=False, latency_s=clock() - began, error=_failure(error))
-    return ProbeResult(name, ok=True, latency_s=completion.latency_s)
+    return ProbeResult(name, ok=True, latency_s=clock() - began, listed=listed)
+
+
+async def _ask(model: Model) -> None:
+    few, more = (Request(_QUESTION, SamplingParameters(max_tokens=limit)) for limit in _LIMITS)
+    try:
+        await model.complete(few)
+    except BadRequest:
+        await model.complete(more)
 
 
 def _failure(error: CoevalError) -> Failure:

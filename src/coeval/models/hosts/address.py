@@ -31,13 +31,15 @@ _SETTING = re.compile(r"\{(\w+)\}")
 
 
 class ModelAddress(NamedTuple):
-    """``url`` is the base URL, to which ``path`` is appended."""
+    """``url`` is the base URL, to which ``path`` is appended; ``models_url`` that of the host's list of
+    models."""
 
     spec: ModelSpec
     host: Host
     dialect: Dialect
     url: str
     path: str
+    models_url: str
     credential: Credential | None
     signer: Signer | None
 
@@ -73,7 +75,9 @@ def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
     row = _FilledRow(host, _Settings(_settings(host, credential, signer), host, who), who)
     dialect = dialect_of(host)
     url, path = _place(row, spec, dialect)
-    return ModelAddress(spec, host, dialect, url, path, credential, signer)
+    elsewhere = host.models_url and spec.base_url is None
+    models_url = row.filled(host.models_url) if elsewhere else url
+    return ModelAddress(spec, host, dialect, url, path, models_url, credential, signer)
 
 
 def _place(row: _FilledRow, spec: ModelSpec, dialect: Dialect) -> ApiPlace:
