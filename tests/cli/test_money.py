@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +10,7 @@ from typing import Any, NamedTuple
 
 import genai_prices
 import pytest
-from cli.eval_process import surroundings
+from cli.coeval_process import called
 from cli.invoked import Ended
 from fakes import gemini, openai_chat
 from fakes.anthropic_messages import Spoken, anthropic_fake
@@ -38,15 +34,7 @@ class Hosts(NamedTuple):
     folder: Path
 
     async def call(self, *words: str) -> Ended:
-        def run() -> Ended:
-            done = subprocess.run(
-                [sys.executable, "-m", "coeval", *words],
-                cwd=self.folder, env={**os.environ, **surroundings(self.folder), **KEYS},
-                capture_output=True, text=True, timeout=120,
-            )  # fmt: skip
-            return Ended(done.returncode, done.stdout, done.stderr)
-
-        return await asyncio.to_thread(run)
+        return await called(self.folder, *words, env=KEYS)
 
 
 @asynccontextmanager

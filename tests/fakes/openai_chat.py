@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -82,7 +82,8 @@ class Asked(NamedTuple):
 
 @dataclass
 class Server:
-    """A running fake; ``asked`` holds every request in order of arrival, refused ones included."""
+    """A running fake; ``asked`` holds every request for an answer in order of arrival, refused ones included,
+    and ``lists`` counts those for its list of models."""
 
     url: str
     reply: Reply
@@ -91,6 +92,8 @@ class Server:
     models: frozenset[str] | None
     extra_fields: frozenset[str]
     asked: list[Asked] = field(default_factory=list)
+    listed: Sequence[Mapping[str, Any]] | None = None
+    lists: int = 0
     _released: asyncio.Event = field(default_factory=asyncio.Event)
     _arrival: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -107,6 +110,15 @@ class Server:
         while len(self.asked) < count:
             self._arrival.clear()
             await self._arrival.wait()
+
+    async def list_models(self, request: web.Request) -> web.StreamResponse:
+        self.lists += 1
+        if (denial := self._denial(request)) is not None:
+            return _error(denial)
+        if self.listed is None:
+            return _error(Fault(404, f"Invalid URL (GET {request.path})"))
+        usual = {"object": "model", "created": 1_700_000_000, "owned_by": "system"}
+        return web.json_response({"object": "list", "data": [{**usual, **model} for model in self.listed]})
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         content = await request.read()
@@ -153,15 +165,20 @@ class Server:
 
     def _refusal(self, request: web.Request, body: dict[str, Any]) -> Fault | None:
         """Why this request is not answered: its key, its fields, its model."""
-        key = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if self.keys is not None and key not in self.keys:
-            return Fault(401, f"Incorrect API key provided: {key}.", code="invalid_api_key")
+        if (denial := self._denial(request)) is not None:
+            return denial
         plain = {name: value for name, value in body.items() if name not in self.extra_fields}
         misfit = misfit_of(plain)
         if misfit is not None:
             return Fault(400, misfit.message, misfit.code, misfit.param)
         if self.models is not None and body["model"] not in self.models:
             return Fault(404, f"The model `{body['model']}` does not exist.", code="model_not_found")
+        return None
+
+    def _denial(self, request: web.Request) -> Fault | None:
+        key = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self.keys is not None and key not in self.keys:
+            return Fault(401, f"Incorrect API key provided: {key}.", code="invalid_api_key")
         return None
 
 
@@ -233,8 +250,10 @@ async def fake(
     keys: Iterable[str] | None = None,
     models: Iterable[str] | None = None,
     extra_fields: Iterable[str] = (),
+    listed: Sequence[Mapping[str, Any]] | None = None,
 ) -> AsyncIterator[Server]:
-    """Serve on loopback; ``keys`` and ``models`` are those that are known (None: any)."""
+    """Serve on loopback; ``keys`` and ``models`` are those that are known (None: any). ``listed`` are the
+    entries of its list of models (None: it has none)."""
     server = Server(
         url="",
         reply=reply,
@@ -242,9 +261,11 @@ async def fake(
         keys=None if keys is None else frozenset(keys),
         models=None if models is None else frozenset(models),
         extra_fields=frozenset(extra_fields),
+        listed=listed,
     )
     app = web.Application()
     app.router.add_post("/v1/chat/completions", server.handle)
+    app.router.add_get("/v1/models", server.list_models)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:

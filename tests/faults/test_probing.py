@@ -78,7 +78,7 @@ async def test_one_that_does_not_answer_is_only_told_where_that_is_wanted(
     product: str, tmp_path: Path
 ) -> None:
     """A host that refuses the first request alone is used all the same."""
-    async with fake(Fault(400, "not yet"), reply=good, extra_fields=["top_k"]) as server:
+    async with fake(Fault(403, "not yet"), reply=good, extra_fields=["top_k"]) as server:
         program = Product(product, tmp_path, server.url)
         done = await in_thread(program.run, "--probe-on-fail", "warn")
         assert done.code == 0

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import raw_server
 import uvloop
-from fakes.openai_chat import Answer, Broken, fake
+from fakes.openai_chat import Answer, Broken, Fault, fake
 
 from coeval.core.errors import CoevalError, Draining, QuotaExhausted, RateLimited
 from coeval.core.model import Model, ModelSpec
@@ -60,6 +60,66 @@ async def test_each_model_is_asked_once_and_any_answer_will_do() -> None:
     written = msgspec.json.encode(good + bad)
     assert b"sk-wrong" not in written
     assert msgspec.json.decode(written, type=list[ProbeResult]) == good + bad
+
+
+def at_openai(url: str, *models: str, interface: str = "openai", key: str = KEY) -> Models:
+    specs = [
+        ModelSpec(name=f"m{n}", interface=interface, model=model, base_url=url, access_key=key)
+        for n, model in enumerate(models)
+    ]
+    return Models(specs, NO_KEYS)
+
+
+async def test_what_a_host_lists_is_not_asked_and_the_list_is_had_once() -> None:
+    listed = [{"id": "gpt-4.1"}, {"id": "gpt-4.1-mini"}]
+    async with fake(keys=[KEY], listed=listed) as server:
+        async with at_openai(server.url, "gpt-4.1", "gpt-4.1-mini", "gpt-4.1") as models:
+            results = await probe(models)
+        assert [(result.ok, result.listed) for result in results] == [(True, True)] * 3
+        assert (server.asked, server.lists) == ([], 1)
+
+
+async def test_what_no_list_names_is_asked_for_one_token_before_it_is_called_bad() -> None:
+    """Aliases and deployments stand in no list."""
+    async with fake(models=["gpt-4.1", "an-alias"], listed=[{"id": "gpt-4.1"}]) as server:
+        async with at_openai(server.url, "gpt-4.1", "an-alias", "gpt-4.9") as models:
+            results = await probe(models)
+        assert [(result.ok, result.listed) for result in results] == [
+            (True, True),
+            (True, False),
+            (False, False),
+        ]
+        assert [(body["model"], body["max_tokens"]) for body in server.bodies] == [
+            ("an-alias", 1),
+            ("gpt-4.9", 1),
+        ]
+    assert results[2].error is not None
+    assert results[2].error.kind == "not_found"
+
+
+async def test_a_model_that_takes_no_single_token_is_given_more() -> None:
+    refusal = Fault(400, "Could not finish the message because max_tokens or model output limit was reached.")
+    async with fake(refusal) as server:
+        async with at_openai(server.url, "reasons") as models:
+            (result,) = await probe(models)
+        assert (result.ok, [body["max_tokens"] for body in server.bodies]) == (True, [1, 256])
+
+
+async def test_a_list_that_anybody_sees_proves_no_key_good() -> None:
+    async with fake(keys=[KEY], listed=[{"id": "openai/gpt-4.1"}]) as server:
+        wrong = "sk-wrong-0123456789"
+        async with at_openai(server.url, "openai/gpt-4.1", interface="openrouter", key=wrong) as models:
+            (result,) = await probe(models)
+        assert (result.ok, server.lists, len(server.asked)) == (False, 0, 1)
+
+
+async def test_a_list_is_no_request_of_a_models_ceiling(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "usage.json", {"m0": Terms(1)})
+    async with fake(listed=[{"id": "gpt-4.1"}]) as server:
+        specs = [ModelSpec(name="m0", interface="openai", model="gpt-4.1", base_url=server.url)]
+        async with Models(specs, NO_KEYS, ledger=ledger) as models:
+            (result,) = await probe(models)
+        assert (result.ok, server.lists, ledger.meter("m0").requests) == (True, 1, 0)
 
 
 async def test_all_models_are_asked_at_the_same_time_and_told_in_their_order() -> None:
@@ -170,7 +230,7 @@ async def test_a_host_that_comes_up_in_the_meantime_is_asked() -> None:
             await asyncio.sleep(0.2)
             async with raw_server.server(raw_server.reply(400), on=bound) as server:
                 (result,) = await probing
-                assert len(server.asked) == 1
+                assert [asked.line.split()[0] for asked in server.asked] == ["GET", "POST", "POST"]
     assert result.error is not None
     assert result.error.kind == "bad_request"
 

@@ -16,7 +16,7 @@ from coeval.models.probe import ProbeResult, probe
 from coeval.store.jsonl import write_json_atomic
 from coeval.store.rundir import now
 
-__all__ = ["Probing", "probe_models"]
+__all__ = ["Probing", "probe_models", "silent", "try_models"]
 
 
 class Probing(NamedTuple):
@@ -27,10 +27,29 @@ class Probing(NamedTuple):
     on_fail: Literal["abort", "warn"] = "abort"
 
 
-async def probe_models(session: Session, probing: Probing, owing: Collection[str] | None) -> None:
-    """Ask each model one tiny question, and write ``probe_results.json``.
+async def try_models(session: Session, probing: Probing, owing: Collection[str] | None) -> list[ProbeResult]:
+    """Find out which models can be asked, and write ``probe_results.json``.
 
-    ``owing`` are the models that have work; None while all may have some. Where none has, none is asked.
+    ``owing`` are the models that have work; None while all may have some. Where none has, none is tried.
+
+    Raises
+    ------
+    Draining
+        somebody interrupted it meanwhile.
+    """
+    asked = _asked(session.models, probing, owing)
+    if not asked:
+        return []
+    session.context.watcher.note(f"probing {numbered(len(asked), 'model')}")
+    results = await unless_interrupted(
+        probe(asked), session.context.interrupt, "stopped while the models were being probed; nothing was run"
+    )
+    write_json_atomic(session.accounts.probes, {"at": now(), "models": results})
+    return results
+
+
+async def probe_models(session: Session, probing: Probing, owing: Collection[str] | None) -> None:
+    """`try_models` before a start.
 
     Raises
     ------
@@ -40,19 +59,12 @@ async def probe_models(session: Session, probing: Probing, owing: Collection[str
         somebody interrupted it meanwhile.
     """
     watcher = session.context.watcher
-    asked = _asked(session.models, probing, owing)
-    if not asked:
-        return
-    watcher.note(f"probing {numbered(len(asked), 'model')}")
-    results = await unless_interrupted(
-        probe(asked), session.context.interrupt, "stopped while the models were being probed; nothing was run"
-    )
-    write_json_atomic(session.accounts.probes, {"at": now(), "models": results})
-    reasons = list(_silent(results, watcher.warn))
+    results = await try_models(session, probing, owing)
+    reasons = list(silent(results, watcher.warn))
     if not reasons:
         return
     verb = "does" if len(reasons) == 1 else "do"
-    message = f"{len(reasons)} of {len(asked)} models {verb} not answer:"
+    message = f"{len(reasons)} of {len(results)} models {verb} not answer:"
     if probing.on_fail == "abort":
         listed = "".join(f"\n  {plain(reason)}" for reason in reasons)
         raise ModelUnavailable(
@@ -74,7 +86,7 @@ def _asked(
             return {name: model for name, model in models.items() if owing is None or name in owing}
 
 
-def _silent(results: Iterable[ProbeResult], warn: Callable[[str], None]) -> Iterable[str]:
+def silent(results: Iterable[ProbeResult], warn: Callable[[str], None]) -> Iterable[str]:
     """A line for each model that does not answer, with the reason.
 
     One that has used up its ceiling is not probed. That is no reason to stop the others, for its work will

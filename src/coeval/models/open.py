@@ -203,7 +203,7 @@ def _lists(
 
 def list_endpoint(address: ModelAddress, endpoint: Endpoint) -> Endpoint:
     """Where the models are listed of a host that is asked at an endpoint: there, at nearly all."""
-    if address.models_url == address.url:
+    if not address.models_url:
         return endpoint
     return Endpoint(
         address.models_url, address.signer, _limiter([address.spec]), address.secrets, address.host.headers

@@ -7,8 +7,7 @@ import typer
 from coeval.core.errors import UsageError
 
 INSTEAD = {
-    "plan": "coeval run --config FILE --dry-run counts records and calls, without prices",
-    "probe": "coeval run --config FILE tries the models before anything is asked of them",
+    "plan": "coeval run --config FILE --dry-run counts records and calls",
     "generate": "write the file yourself, beginning with a copy of examples/quickstart.yaml; with "
     "target_attributes: auto and rubric: auto the teachers propose the rest",
     "models": "docs/configuration.md lists the interfaces; a provider's own pages list its models",
@@ -22,7 +21,7 @@ INSTEAD = {
 }
 """Command → what there is in its place."""
 
-ESTIMATE = "this version knows no prices; --dry-run counts records and calls"
+ESTIMATE = "--dry-run counts records and calls, and docs/prices.md says what an answer costs"
 FETCH_BATCHES = "this version submits no batch jobs, so that there are none to fetch"
 
 

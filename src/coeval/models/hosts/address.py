@@ -32,16 +32,16 @@ _SETTING = re.compile(r"\{(\w+)\}")
 
 class ModelAddress(NamedTuple):
     """``url`` is the base URL, to which ``path`` is appended; ``models_url`` that of the host's list of
-    models."""
+    models, empty where it is the same."""
 
     spec: ModelSpec
     host: Host
     dialect: Dialect
     url: str
     path: str
-    models_url: str
     credential: Credential | None
     signer: Signer | None
+    models_url: str = ""
 
     @property
     def key(self) -> EndpointKey:
@@ -75,9 +75,8 @@ def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
     row = _FilledRow(host, _Settings(_settings(host, credential, signer), host, who), who)
     dialect = dialect_of(host)
     url, path = _place(row, spec, dialect)
-    elsewhere = host.models_url and spec.base_url is None
-    models_url = row.filled(host.models_url) if elsewhere else url
-    return ModelAddress(spec, host, dialect, url, path, models_url, credential, signer)
+    models_url = row.filled(host.models_url) if host.models_url and spec.base_url is None else ""
+    return ModelAddress(spec, host, dialect, url, path, credential, signer, models_url)
 
 
 def _place(row: _FilledRow, spec: ModelSpec, dialect: Dialect) -> ApiPlace:

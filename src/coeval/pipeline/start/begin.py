@@ -18,6 +18,7 @@ from coeval.engine.run_log import logged
 from coeval.engine.session import Accounts, SessionContext, opened
 from coeval.engine.terms import terms_of
 from coeval.models.keys import Keys
+from coeval.models.meter import Terms
 from coeval.models.open import can_be_asked, check_askable
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import render_path
@@ -104,7 +105,7 @@ def _refuse_unbuilt(config: Config) -> None:
     ]
     if budgets:
         raise UsageError(
-            f"{', '.join(budgets)}: this version knows no prices and could not keep to a budget; "
+            f"{', '.join(budgets)}: this version tells what a run costs and does not keep to a budget; "
             "use experiment.quota.MODEL.max_calls"
         )
 
@@ -148,16 +149,14 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
     supply = _checked_supply(config, options)
     specs = [model.spec() for model in config.models]
     check_askable(specs, keys)
+    terms = terms_for(config, prices)
     with folder.locked():
         if not options.overwrite:
             known_recipes(folder)  # where they cannot be read, it is told before anything is asked
         if supply.changes:
             _unchanged_outlook(config, options)  # refused before any item gives way to another one
         supply.put(folder)
-        ceilings = {name: quota.max_calls for name, quota in config.experiment.quota.items()}
-        terms = terms_of(specs, ceilings, prices)
-        accounts = Accounts(folder.usage, folder.errors, folder.probe_results, _phase_of)
-        async with opened(accounts, specs, Board(PHASES, FED_BY), context, terms) as session:
+        async with opened(accounts_of(folder), specs, Board(PHASES, FED_BY), context, terms) as session:
             with logged(folder.log, config.experiment.log_level):
                 for choice in choices:
                     log.info("%s", choice)
@@ -165,7 +164,7 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
                     watcher.warn(remark)
                 preview = _unchanged_outlook(config, options)
                 probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
-                await probe_models(session, probing, _owing(preview))
+                await probe_models(session, probing, owing(preview))
                 meta = _put_in_place(config, options, folder, watcher)
                 settled = with_found_labels(config, supply)
                 blueprint = Blueprint(
@@ -175,7 +174,18 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
                 yield Begun(running, blueprint, meta, preview if options.continue_run else None)
 
 
-def _owing(preview: Preview | None) -> set[str] | None:
+def terms_for(config: Config, prices: PriceBook) -> dict[str, Terms]:
+    """On what terms a configuration's models are asked; raises UsageError where prices cannot be read."""
+    ceilings = {name: quota.max_calls for name, quota in config.experiment.quota.items()}
+    return terms_of([model.spec() for model in config.models], ceilings, prices)
+
+
+def accounts_of(folder: RunDir) -> Accounts:
+    """Where a run keeps its account."""
+    return Accounts(folder.usage, folder.errors, folder.probe_results, _phase_of)
+
+
+def owing(preview: Preview | None) -> set[str] | None:
     """The models that have work; None where all may have some, as while phases 1–2 are open."""
     if preview is None or preview.unsettled:
         return None

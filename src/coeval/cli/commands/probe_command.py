@@ -1,0 +1,113 @@
+"""`coeval probe`: whether each model of an experiment can be asked, before anything depends on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coeval.cli.probe_flags import OnFail, ProbeMode
+from coeval.cli.starting import nothing_begun
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from coeval.models.probe import ProbeResult
+    from coeval.pipeline.config.schema import Config
+
+
+@nothing_begun()
+def probe(
+    config: Annotated[Path, typer.Option("--config", help="The experiment file. Example: --config my.yaml")],
+    mode: Annotated[
+        ProbeMode | None,
+        typer.Option("--probe", help="All models, those with work left in the run, or none."),
+    ] = None,
+    on_fail: Annotated[
+        OnFail | None, typer.Option("--on-fail", help="End with exit code 2, or only tell.")
+    ] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="Key file, read first. Example: --keys ~/work.keys.yaml")
+    ] = None,
+) -> None:
+    """Find out whether each model of an experiment can be asked.
+
+    A model that its host lists is good, and costs nothing; any other is asked for one token. All are tried
+    at once. What is found stands in probe_results.json of the run's folder. Without --probe and --on-fail
+    the file decides (probe_mode, probe_on_fail), else: full, abort.
+
+    \b
+    Examples:
+      coeval probe --config my.yaml
+      coeval probe --config my.yaml --probe resume
+      coeval probe --config my.yaml --on-fail warn
+
+    \b
+    Exit codes: 0 all can be asked, 1 wrong request, 2 a model is unavailable, 130 interrupted.
+    """
+    from coeval.api import find_keys
+    from coeval.cli import streams
+    from coeval.cli.loop import interruptible, run_async
+    from coeval.cli.say import say, warn
+    from coeval.cli.views.progress_view import Terminal
+    from coeval.core.errors import Draining, ModelUnavailable
+    from coeval.core.text import numbered
+    from coeval.engine.probing import Probing, silent
+    from coeval.engine.session import SessionContext
+    from coeval.pipeline.config.load_file import load_config
+    from coeval.pipeline.start.probe_only import probe_only
+
+    settled = load_config(config)
+    experiment = settled.experiment
+    probing = Probing(
+        mode.value if mode is not None else experiment.probe_mode,
+        on_fail.value if on_fail is not None else experiment.probe_on_fail,
+    )
+    found_keys, messages = find_keys(keys), streams.messages()
+    try:
+        with Terminal(messages) as terminal:
+            resolved, results = run_async(
+                interruptible(
+                    lambda event: probe_only(settled, probing, SessionContext(found_keys, terminal, event)),
+                    terminal.note,
+                )
+            )
+    except Draining as stopped:
+        say(messages, str(stopped))
+        raise typer.Exit(130) from None
+    if not results:
+        say(messages, "no model was probed")
+        return
+    _show(resolved, results, streams.results())
+    reasons = list(silent(results, lambda sentence: warn(messages, sentence)))
+    for reason in reasons:
+        warn(messages, reason)
+    if reasons and probing.on_fail == "abort":
+        raise ModelUnavailable(f"{len(reasons)} of {numbered(len(results), 'model')} cannot be asked.")
+
+
+def _show(config: Config, results: list[ProbeResult], console: Console) -> None:
+    from coeval.cli.views.name_table import Column, NameRow, print_table
+
+    models = {model.name: model for model in config.models}
+    rows = [
+        NameRow(
+            result.name,
+            (models[result.name].interface, _found(result), models[result.name].spec().model),
+            "" if result.ok else "red",
+        )
+        for result in results
+    ]
+    columns = (
+        Column("interface", words=True),
+        Column("found", words=True),
+        Column("asked as", words=True, free=True),
+    )
+    print_table(console, "", "model", columns, rows)
+
+
+def _found(result: ProbeResult) -> str:
+    if result.error is not None:
+        return result.error.kind.replace("_", " ")
+    return "listed" if result.listed else f"answered in {result.latency_s:.1f} s"
