@@ -194,16 +194,12 @@ def _thought(details: bytes) -> int | msgspec.UnsetType:
         return msgspec.UNSET
 
 
-class _AnthropicDetails(msgspec.Struct):
-    error_code: Any = None
-
-
 class _AnthropicProblem(msgspec.Struct):
     """The parts of an error that decide what it is."""
 
     type: Any = None
     message: Any = None
-    details: _AnthropicDetails | None = None
+    details: Any = None
 
 
 class _AnthropicTrouble(msgspec.Struct):
@@ -227,8 +223,8 @@ def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     told = problem.message if isinstance(problem.message, str) else body
     message = excerpt(told, redactor, _LONGEST_MESSAGE)
     about = message.lower()
-    code = problem.details.error_code if problem.details is not None else None
-    if _SPENT.search(about) or (isinstance(code, str) and _SPENT.search(code)):
+    code = problem.details.get("error_code") if isinstance(problem.details, dict) else None
+    if _SPENT.search(f"{about} {code}"):
         if status == 429:
             return RateLimited(message, status=status, retry_advised=False)
         if status == 400:
