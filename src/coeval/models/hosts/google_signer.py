@@ -103,7 +103,8 @@ class AccessTokens:
         return self._token
 
     def _fetch(self) -> _AccessToken:
-        """Ask the token endpoint; in a thread. Foreign errors become ours here."""
+        """Ask the token endpoint; in a thread. Foreign errors become ours here, and are left behind: they may
+        hold what the endpoint was sent."""
         import google.auth
         from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
 
@@ -111,20 +112,20 @@ class AccessTokens:
             if self._credentials is None:
                 self._credentials, _ = google.auth.default(scopes=[_SCOPE])
             return _fetched(self._credentials)
-        except DefaultCredentialsError as error:
+        except DefaultCredentialsError:
             raise AccessDenied(
                 "no credentials of Google Cloud were found: set `providers.vertex.service_account_key` in a "
                 f"key file or {_VARIABLE} to a service account's key, or run `{_LOGIN}`"
-            ) from error
+            ) from None
         except TransportError as error:
-            raise ConnectionFailed(f"no access token: {_words(error)}") from error
+            raise ConnectionFailed(f"no access token: {_words(error)}") from None
         except GoogleAuthError as error:
             if error.retryable:
-                raise ServerFault(f"no access token: {_words(error)}") from error
+                raise ServerFault(f"no access token: {_words(error)}") from None
             raise AccessDenied(
                 f"no access token: {_words(error)}; check the service account's key, or renew your own "
                 f"credentials with `{_LOGIN}`"
-            ) from error
+            ) from None
 
 
 def _fetched(credentials: _Credentials) -> _AccessToken:

@@ -28,13 +28,14 @@ __all__ = ["GEMINI", "Gemini", "generate_path"]
 Body: TypeAlias = dict[str, Any]
 
 _ROLES = {"user": "user", "assistant": "model"}
+_CONFIG = "generationConfig"
 _OF_THE_BODY = frozenset(
     {
-        "cachedContent", "contents", "labels", "modelArmorConfig", "safetySettings", "serviceTier", "store",
-        "systemInstruction", "toolConfig", "tools",
+        _CONFIG, "cachedContent", "contents", "labels", "modelArmorConfig", "safetySettings", "serviceTier",
+        "store", "systemInstruction", "toolConfig", "tools",
     }
 )  # fmt: skip
-"""Fields of a request that stand beside `generationConfig`; all other parameters stand in it."""
+"""Fields of a request; all other parameters stand within `generationConfig`."""
 
 
 class _GeminiFamily(NamedTuple):
@@ -84,13 +85,11 @@ class Gemini(Dialect):
         if structured and spec.structured_output and family.structured and request.schema is not None:
             config["responseMimeType"] = "application/json"
             config["responseJsonSchema"] = request.schema.body
+        body[_CONFIG] = config
         for name, value in request.sampling.rest.items():
-            (body if name in _OF_THE_BODY else config)[name] = value
-        extra = dict(spec.extra_body)
-        config |= extra.pop("generationConfig", {})
-        if config:
-            body["generationConfig"] = config
-        return msgspec.json.encode(body | extra)
+            _lay(body, **({name: value} if name in _OF_THE_BODY else {_CONFIG: {name: value}}))
+        _lay(body, **spec.extra_body)
+        return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
         return decode(body, redactor)
@@ -105,6 +104,12 @@ GEMINI = Gemini()
 def generate_path(model: str) -> str:
     """Where a model is asked, by its id or its name as a resource (``models/…``, ``tunedModels/…``)."""
     return f"/{quote(model if '/' in model else f'models/{model}')}:generateContent"
+
+
+def _lay(body: Body, **fields: Any) -> None:
+    """Lay fields over a body; over `generationConfig` those within it."""
+    for name, value in fields.items():
+        body[name] = body[name] | value if name == _CONFIG and isinstance(value, dict) else value
 
 
 def _family_of(model: str) -> _GeminiFamily:
