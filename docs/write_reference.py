@@ -250,10 +250,12 @@ def _interfaces() -> str:
     told = " and ".join(f"`{host.name}`" for host in HOSTS.own.values() if host.takes_labels)
     simulated = ", ".join(f"`{name}` {lo:g}–{hi:g}" for name, (lo, hi) in RANGES.items())
     about = (
-        "Who serves a model. A key is looked for in the model's `access_key`, then in the key file "
-        "(`--keys`, `COEVAL_KEYS_FILE`, `keys.yaml` in the working folder, `~/.coeval/keys.yaml`), then in "
-        "the environment. `auto` becomes the first host with a key in `Config/provider_pricing.yaml`. "
-        "Parameters of "
+        "Who serves a model. A key is looked for in the model's `access_key`, then in the key files "
+        "(`--keys`, `COEVAL_KEYS_FILE`, `keys.yaml` in the working folder, `~/.coeval/keys.yaml`; the first "
+        "that has the provider is its), then in the environment. A key file reads `providers:` and, below "
+        "it, `NAME: KEY` or `NAME: {api_key: KEY, ...}` for each; an entry `NAME: {interface: openai, "
+        "api_key: KEY}` is a further account, which a model names as `account: NAME`. "
+        "`auto` becomes the first host with a key in `Config/provider_pricing.yaml`. Parameters of "
         f"`simulated` models: {simulated}, and `family`, a name.\n\n"
         f"{_PLACES}\n\n"
         f"{_CLOUDS}\n\n"

@@ -41,17 +41,80 @@ def places(tmp_path: Path) -> Places:
     return Places(tmp_path)
 
 
-def test_only_the_first_key_file_that_exists_is_read(places: Places) -> None:
+def test_a_provider_is_looked_for_in_one_key_file_after_the_other(places: Places) -> None:
     env = {"COEVAL_KEYS_FILE": "env.yaml"}
     places.write(places.home / ".coeval" / "keys.yaml", "providers: {openai: from-home, groq: home-only}")
     assert places.key("openai") == "from-home"
     places.write(places.cwd / "keys.yaml", "providers: {openai: from-project}")
     assert places.key("openai") == "from-project"
-    assert places.key("groq") is None
+    assert places.key("groq") == "home-only"
     places.write(places.cwd / "env.yaml", "providers: {openai: from-variable}")
     assert places.key("openai", env=env) == "from-variable"
     named = places.write(places.cwd / "named.yaml", "providers: {openai: from-flag}")
     assert places.key("openai", named, env) == "from-flag"
+    assert places.key("groq", named, env) == "home-only"
+
+
+def test_an_entry_is_taken_whole_from_the_first_file_that_has_it(places: Places) -> None:
+    places.write(places.home / ".coeval" / "keys.yaml", "providers: {bedrock: {api_key: a, region: b}}")
+    places.write(places.cwd / "keys.yaml", "providers: {bedrock: {access_key_id: c, secret_access_key: d}}")
+    credential = places.load().credential("bedrock")
+    assert credential is not None
+    assert credential.fields == {"access_key_id": "c", "secret_access_key": "d"}
+
+
+ACCOUNTS = """
+providers:
+  openai: own
+  team-b: {interface: openai, api_key: theirs}
+  azure_openai: {api_key: own, endpoint: 'https://own', api_version: v1}
+  azure.eu: {interface: azure_openai, api_key: theirs, endpoint: 'https://eu'}
+"""
+
+
+def test_two_accounts_of_a_provider_stand_side_by_side(places: Places) -> None:
+    places.write(places.cwd / "keys.yaml", ACCOUNTS)
+    keys = places.load(env={"OPENAI_API_KEY": "from-environment"})
+    assert _key(keys.credential("openai")) == "own"
+    assert _key(keys.credential("openai", account="team-b")) == "theirs"
+    azure = keys.credential("azure_openai", account="azure.eu")
+    assert azure is not None
+    assert azure.fields == {"api_key": "theirs", "endpoint": "https://eu", "api_version": "v1"}
+    assert azure.secrets == ("theirs",)
+
+
+def test_an_account_is_looked_for_in_one_key_file_after_the_other(places: Places) -> None:
+    places.write(places.home / ".coeval" / "keys.yaml", ACCOUNTS)
+    places.write(places.cwd / "keys.yaml", "providers: {mine: {interface: openai, api_key: nearer}}")
+    keys = places.load()
+    assert _key(keys.credential("openai", account="team-b")) == "theirs"
+    assert _key(keys.credential("openai", account="mine")) == "nearer"
+    places.write(places.cwd / "keys.yaml", "providers: {team-b: {interface: openai, api_key: nearer}}")
+    assert _key(places.load().credential("openai", account="team-b")) == "nearer"
+
+
+@pytest.mark.parametrize(
+    ("interface", "account", "words"),
+    [
+        ("openai", "team-c", "the account `team-c` does not stand in {path}; did you mean `team-b`?"),
+        ("openai", "else", "known are: azure.eu, team-b."),
+        ("groq", "team-b", "the account `team-b` is one of the interface `openai`, not of `groq`"),
+        ("openai", SECRET, "the account that the model names does not stand"),
+    ],
+)
+def test_an_account_that_is_not_there_is_told(
+    places: Places, interface: str, account: str, words: str
+) -> None:
+    path = places.write(places.cwd / "keys.yaml", ACCOUNTS)
+    with pytest.raises(UsageError) as raised:
+        places.load().credential(interface, account=account)
+    assert words.format(path=path) in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
+def test_an_account_without_any_key_file_is_told_where_one_may_stand(places: Places) -> None:
+    with pytest.raises(UsageError, match=r"a key file \(keys, .*none of these exists\); none is named there"):
+        places.load().credential("openai", account="team-b")
 
 
 def test_the_models_own_key_goes_before_the_file_and_the_file_before_the_environment(places: Places) -> None:
@@ -143,6 +206,13 @@ def test_a_models_own_key_keeps_the_address_of_the_file(places: Places) -> None:
         (f"providers: {{openai: {{{SECRET}: x}}}}", "it may have: api_key"),
         (f"providers: {{openai: [{SECRET}]}}", "api_key must be text"),
         ("providers: {openai: 1234567890}", "put it in quotes"),
+        (f"providers: {{team-b: {SECRET}}}", "An account of your own says its `interface:`"),
+        (f"providers: {{team-b: {{interface: opnai, api_key: {SECRET}}}}}", "did you mean `openai`?"),
+        (f"providers: {{team-b: {{interface: [x], api_key: {SECRET}}}}}", "names no interface"),
+        (f"providers: {{team-b: {{interface: openai, key: {SECRET}}}}}", "it may have: api_key"),
+        (f"providers: {{{SECRET}: {{interface: openai, api_key: x}}}}", "with a name that it cannot have"),
+        (f"providers: {{a b: {{interface: openai, api_key: {SECRET}}}}}", "with a name that it cannot have"),
+        (f"providers: {{groq: {{interface: openai, api_key: {SECRET}}}}}", "with a name that it cannot have"),
         ("providers: {openai: ''}", "must be text"),
         (f"providers: {SECRET}", "a key file reads"),
         (f"openai: {SECRET}", "a key file reads"),

@@ -48,6 +48,27 @@ async def test_a_model_at_a_base_url_is_asked_there_with_its_key() -> None:
     assert server.bodies == [{"model": "m-id", "messages": [{"role": "user", "content": "hello"}]}]
 
 
+async def test_two_accounts_of_one_provider_ask_side_by_side(tmp_path: Path) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_text("providers: {openai: own, team-b: {interface: openai, api_key: theirs}}")
+    file.chmod(0o600)
+    both = Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)
+    async with fake(keys=["own", "theirs", "third"]) as server:
+        specs = [
+            spec("a", base_url=server.url),
+            spec("b", base_url=server.url, account="team-b"),
+            spec("c", base_url=server.url, access_key="third"),
+        ]
+        async with Models(specs, both) as models:
+            for name in "abc":
+                await models[name].complete(HELLO)
+        shown = [asked.headers["Authorization"] for asked in server.asked]
+        assert shown == ["Bearer own", "Bearer theirs", "Bearer third"]
+        with pytest.raises(UsageError, match=r"\(model d\): the account `team-c` .* did you mean `team-b`"):
+            async with Models([spec("d", base_url=server.url, account="team-c")], both):
+                pass
+
+
 async def test_a_spent_limit_of_one_model_holds_no_other_of_its_url_and_key() -> None:
     spent = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1h"}
     async with (

@@ -140,6 +140,7 @@ def test_only_the_changed_criterion_is_asked_for_again(
 
 def test_what_shapes_no_answer_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = finished(tmp_path)
+    lab.models[0]["account"] = "team-b"
     lab.models[1]["access_key"] = "sk-another"
     limits = {"timeout_s": 5, "max_concurrency": 3, "requests_per_minute": 99, "latency_s": 0}
     lab.models[1]["parameters"] |= limits

@@ -25,12 +25,13 @@ Price: TypeAlias = Callable[[Usage], float | None]
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A model as an experiment names it.
 
-    ``model`` is the provider's identifier. Limits are per endpoint (base URL and key): models
-    that share one use the largest ``max_concurrency`` and the largest ``start_concurrency``, which
-    is how many requests go out before the limit adapts to the host. ``options`` are our own
-    parameters that no provider sees and that only the interface knows (``skill`` of a simulated
-    model). Answers are cut to ``max_answer_bytes`` of UTF-8. With ``prompt_caching`` a host that has to be
-    told what to keep in its cache is told, where requests begin alike.
+    ``model`` is the provider's identifier. ``account`` names the entry of a key file that it is asked with,
+    in place of its interface's. Limits are per endpoint (base URL and key): models that share one use the
+    largest ``max_concurrency`` and the largest ``start_concurrency``, which is how many requests go out
+    before the limit adapts to the host. ``options`` are our own parameters that no provider sees and that
+    only the interface knows (``skill`` of a simulated model). Answers are cut to ``max_answer_bytes`` of
+    UTF-8. With ``prompt_caching`` a host that has to be told what to keep in its cache is told, where
+    requests begin alike.
     """
 
     name: str
@@ -38,6 +39,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     base_url: str | None = None
     access_key: str | None = None
+    account: str | None = None
     timeout_s: float = 600.0
     max_concurrency: int | None = None
     start_concurrency: int | None = None

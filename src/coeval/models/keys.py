@@ -1,8 +1,9 @@
 """Credentials: where they are looked for, and how they are kept out of every message.
 
-A model's own ``access_key`` comes first, then its host's entry in a key file, then the
-environment. Only the first key file that exists is read: ``--keys``, ``COEVAL_KEYS_FILE``,
-``keys.yaml`` in the working folder, ``~/.coeval/keys.yaml``. No message made here holds a value.
+A model's own ``access_key`` comes first, then its host's entry in a key file, or the account that the model
+names there, then the environment. Key files are looked into in the order of ``--keys``, ``COEVAL_KEYS_FILE``,
+``keys.yaml`` in the working folder, ``~/.coeval/keys.yaml``: the first that has a provider is its. No message
+made here holds a value.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,12 +28,13 @@ from coeval.core.secrets.shown_url import HIDDEN
 from coeval.core.yaml_text import yaml_reader
 from coeval.models.catalog import HOSTS, IDENTITY_FIELDS, SECRET_FIELDS, Host
 
-__all__ = ["Credential", "Keys"]
+__all__ = ["Credential", "Keys", "is_account_name"]
 
 Entries = dict[str, dict[str, str]]
 """Host → field of its entry → value."""
 
 _PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]{0,23}")
+_ACCOUNT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _log = logging.getLogger(__name__)
 
@@ -57,38 +59,56 @@ class Credential:
         return f"Credential({', '.join(f'{field}=…' for field in self.fields)})"
 
 
-class _Source(NamedTuple):
-    path: Path | None
+class _Account(NamedTuple):
+    """An entry with a name of its own, for an interface that has another one, or none."""
+
+    interface: str
+    fields: dict[str, str]
+
+
+class _KeyFile(NamedTuple):
+    path: Path
     entries: Entries
+    accounts: dict[str, _Account]
 
 
 class Keys:
     """The credentials of all hosts, read once."""
 
-    def __init__(self, source: _Source, env: Mapping[str, str]) -> None:
-        self._source = source
+    def __init__(self, files: Sequence[_KeyFile], env: Mapping[str, str]) -> None:
+        self._files = files
         self._env = env
 
     @classmethod
     def load(cls, path: Path | None, *, env: Mapping[str, str], cwd: Path, home: Path) -> Keys:
-        """Read the first key file there is; ``path`` is what ``--keys`` named.
+        """Read the key files that there are; ``path`` is what ``--keys`` named.
 
         Raises
         ------
         UsageError
             a file that was named is not there, or a file is not a key file.
         """
-        found = _find(path, env, cwd, home)
-        return cls(_Source(found, _read(found) if found is not None else {}), env)
+        return cls([_read(file) for file in _find(path, env, cwd, home)], env)
 
-    def credential(self, interface: str, access_key: str | None = None) -> Credential | None:
-        """What an interface's models are asked with, or None where no place holds anything."""
+    def credential(
+        self, interface: str, access_key: str | None = None, account: str | None = None
+    ) -> Credential | None:
+        """What an interface's models are asked with, or None where no place holds anything.
+
+        ``account`` names an entry of a key file, which is asked with in place of the interface's own; where
+        that one says no address, the interface's holds.
+
+        Raises
+        ------
+        UsageError
+            there is no such account, or it is one of another interface.
+        """
         host = HOSTS[interface]
         fields = self._from_env(host)
-        entry = self._from_file(host)
-        if entry.keys() & IDENTITY_FIELDS:
-            fields = _without_identity(fields)
-        fields |= entry
+        for entry in (self._from_files(host), self._of_account(account, interface) if account else {}):
+            if entry.keys() & IDENTITY_FIELDS:
+                fields = _without_identity(fields)
+            fields |= entry
         if access_key:
             fields = _without_identity(fields) | {"api_key": access_key}
         return Credential(fields) if fields else None
@@ -96,17 +116,32 @@ class Keys:
     def places(self, interface: str) -> str:
         """The sentence that names every place where this interface's key may stand."""
         host = HOSTS[interface]
-        file = (
-            f"`providers.{interface}` in {self._source.path}"
-            if self._source.path is not None
-            else f"`providers.{interface}` in a key file ({KEYS}, COEVAL_KEYS_FILE, "
-            "./keys.yaml or ~/.coeval/keys.yaml; none of these exists)"
-        )
+        paths = self._paths() or f"a key file ({_usual_files()}; none of these exists)"
         variables = host.key_env or tuple(name for names in host.settings.values() for name in names)
-        places = ["`access_key` of the model", file]
+        places = ["`access_key` of the model", f"`providers.{interface}` in {paths}"]
         if variables:
             places.append(f"{' or '.join(variables)} in the environment")
         return f"A key is looked for in: {'; '.join(places)}."
+
+    def _paths(self) -> str:
+        return ", ".join(str(file.path) for file in self._files)
+
+    def _of_account(self, name: str, interface: str) -> dict[str, str]:
+        accounts: dict[str, _Account] = {}
+        for file in reversed(self._files):
+            accounts.update(file.accounts)
+        if (found := accounts.get(name)) is None:
+            close = get_close_matches(name, accounts, n=1)
+            known = f"known are: {', '.join(sorted(accounts))}" if accounts else "none is named there"
+            hint = f"did you mean `{close[0]}`?" if close else f"{known}."
+            where = self._paths() or f"a key file ({_usual_files()}; none of these exists)"
+            raise UsageError(f"the account {_shown_account(name)} does not stand in {where}; {hint}")
+        if found.interface != interface:
+            raise UsageError(
+                f"the account {_shown_account(name)} is one of the interface `{found.interface}`, not of "
+                f"`{interface}`; correct the model's account or its interface."
+            )
+        return found.fields
 
     def _from_env(self, host: Host) -> dict[str, str]:
         wanted = {"api_key": host.key_env, **host.settings}
@@ -117,29 +152,32 @@ class Keys:
                 found[field] = value
         return found
 
-    def _from_file(self, host: Host) -> dict[str, str]:
-        entries = self._source.entries
-        own = entries.get(host.name)
-        if own is None and host.shares_keys_of is not None:
-            own = entries.get(host.shares_keys_of)
-        return own or {}
+    def _from_files(self, host: Host) -> dict[str, str]:
+        """The entry of the first file that has one."""
+        for file in self._files:
+            for name in (host.name, host.shares_keys_of):
+                if name in file.entries:
+                    return file.entries[name]
+        return {}
 
 
 def _without_identity(fields: Mapping[str, str]) -> dict[str, str]:
     return {field: value for field, value in fields.items() if field not in IDENTITY_FIELDS}
 
 
-def _find(path: Path | None, env: Mapping[str, str], cwd: Path, home: Path) -> Path | None:
+def _find(path: Path | None, env: Mapping[str, str], cwd: Path, home: Path) -> list[Path]:
+    """The key files that there are, in the order in which they are looked into."""
     named = env.get("COEVAL_KEYS_FILE", "").strip()
+    files: list[Path] = []
     for given, origin in ((path, str(KEYS)), (Path(named) if named else None, "COEVAL_KEYS_FILE")):
         if given is None:
             continue
         asked = home.joinpath(*given.parts[1:]) if given.parts[:1] == ("~",) else cwd / given
         if not asked.exists():
             raise UsageError(f"{_shown(given, asked)}, the key file that {origin} names, is not there.")
-        return asked
+        files.append(asked)
     usual = (cwd / "keys.yaml", home / ".coeval" / "keys.yaml")
-    return next((file for file in usual if file.exists()), None)
+    return list(dict.fromkeys([*files, *(file for file in usual if file.exists())]))
 
 
 def _shown(given: Path, asked: Path) -> str:
@@ -149,7 +187,7 @@ def _shown(given: Path, asked: Path) -> str:
     return Redactor().message(str(asked))
 
 
-def _read(path: Path) -> Entries:
+def _read(path: Path) -> _KeyFile:
     try:
         if path.stat().st_mode & stat.S_IROTH:
             _log.warning("%s can be read by every user of this machine; `chmod 600` it.", path)
@@ -177,26 +215,42 @@ def _fault(error: Exception) -> str:
             return "the key file is not valid YAML"
 
 
-def _entries(path: Path, content: Any) -> Entries:
+def _entries(path: Path, content: Any) -> _KeyFile:
     shape = "a key file reads `providers:` and, below it, one `name: key` per provider"
+    read = _KeyFile(path, {}, {})
     if content is None:
-        return {}
+        return read
     if not isinstance(content, dict) or set(content) - {"providers"}:
         raise UsageError(f"{path}: {shape}.")
     providers = content.get("providers")
     if providers is None:
-        return {}
+        return read
     if not isinstance(providers, dict):
         raise UsageError(f"{path}: {shape}.")
     problems: list[str] = []
-    entries = {
-        name: _entry(name, value, problems)
-        for name, value in providers.items()
-        if _known(name, problems) and value is not None
-    }
+    for name, value in providers.items():
+        if isinstance(value, dict) and "interface" in value:
+            _take_account(name, dict(value), read, problems)
+        elif _known(name, problems) and value is not None:
+            read.entries[name] = _fields(name, name, value, problems)
     if problems:
         raise UsageError("\n".join(f"{path}: {problem}" for problem in problems))
-    return entries
+    return read
+
+
+def _take_account(name: Any, value: dict[Any, Any], read: _KeyFile, problems: list[str]) -> None:
+    interface = value.pop("interface")
+    if not isinstance(name, str) or not is_account_name(name) or name in HOSTS:
+        problems.append(
+            "`providers` holds an account with a name that it cannot have: letters, digits and - _ . alone, "
+            "at most 64 of them, no interface, and nothing that looks like a key."
+        )
+    elif not isinstance(interface, str) or interface not in HOSTS:
+        close = get_close_matches(interface, HOSTS, n=1) if isinstance(interface, str) else []
+        hint = f"did you mean `{close[0]}`?" if close else f"known are: {', '.join(sorted(HOSTS))}."
+        problems.append(f"`providers.{name}` names no interface that there is; {hint}")
+    else:
+        read.accounts[name] = _Account(interface, _fields(name, interface, value, problems))
 
 
 def _known(name: Any, problems: list[str]) -> bool:
@@ -206,12 +260,15 @@ def _known(name: Any, problems: list[str]) -> bool:
     shown = f"`{name}`" if isinstance(name, str) and _PLAIN_NAME.fullmatch(name) else "a name"
     close = get_close_matches(name, HOSTS, n=1) if isinstance(name, str) else []
     hint = f"did you mean `{close[0]}`?" if close else f"known are: {', '.join(sorted(HOSTS))}."
-    problems.append(f"`providers` holds {shown} that is no provider; {hint}")
+    problems.append(
+        f"`providers` holds {shown} that is no provider; {hint} An account of your own says its `interface:`."
+    )
     return False
 
 
-def _entry(name: str, value: Any, problems: list[str]) -> dict[str, str]:
-    allowed = {"api_key", *HOSTS[name].settings}
+def _fields(name: str, interface: str, value: Any, problems: list[str]) -> dict[str, str]:
+    """The fields of an entry called ``name``, as a host has them."""
+    allowed = {"api_key", *HOSTS[interface].settings}
     fields = value if isinstance(value, dict) else {"api_key": value}
     given = {field: content for field, content in fields.items() if content is not None}
     if not given.keys() <= allowed:
@@ -224,3 +281,16 @@ def _entry(name: str, value: Any, problems: list[str]) -> dict[str, str]:
             problems.append(f"`providers.{name}`: {field} must be text; put it in quotes.")
             return {}
     return {field: content.strip() for field, content in given.items()}
+
+
+def is_account_name(name: str) -> bool:
+    """Whether an account may be called so. It is shown in messages and kept with a run: no key may be."""
+    return _ACCOUNT_NAME.fullmatch(name) is not None and not is_key_like(name)
+
+
+def _usual_files() -> str:
+    return f"{KEYS}, COEVAL_KEYS_FILE, ./keys.yaml or ~/.coeval/keys.yaml"
+
+
+def _shown_account(name: str) -> str:
+    return f"`{name}`" if is_account_name(name) else "that the model names"

@@ -137,7 +137,7 @@ class Models(Mapping[str, Model]):
 
     async def _open_local(self, spec: ModelSpec, opened: AsyncExitStack) -> Model:
         """A model in this process, its weights loaded; freed with the others."""
-        credential = self._keys.credential(spec.interface, spec.access_key)
+        credential = self._keys.credential(spec.interface, spec.access_key, spec.account)
         key = credential.api_key if credential is not None else None
         model = LocalModel(msgspec.structs.replace(spec, access_key=key))
         opened.push_async_callback(model.aclose)

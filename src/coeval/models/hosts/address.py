@@ -63,7 +63,11 @@ def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
         a key, a setting or a usable URL is missing, or the model's key stands where it would be kept.
     """
     who = f'interface "{spec.interface}" (model {spec.name})'
-    credential = _with_places(keys.credential(spec.interface, spec.access_key), spec, host)
+    try:
+        found = keys.credential(spec.interface, spec.access_key, spec.account)
+    except UsageError as error:
+        raise UsageError(f"{who}: {error}") from None
+    credential = _with_places(found, spec, host)
     signer = signer_of(host, credential)
     if signer is None and host.needs_key and spec.base_url is None:
         raise UsageError(f"{who} needs a key and none was found. {keys.places(spec.interface)}")

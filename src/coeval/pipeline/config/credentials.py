@@ -1,4 +1,8 @@
-"""V-26: parameters are sent with every request and kept with what it makes, so they hold no credential."""
+"""Where credentials stand, and where not.
+
+V-26: parameters are sent with every request and kept with what it makes, so they hold none. V-32: a model is
+asked with one.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,29 @@ from coeval.core.secrets.credential_names import credential_fields
 from coeval.core.secrets.key_shapes import KNOWN_KEY
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.secrets.shown_url import HIDDEN
+from coeval.models.keys import is_account_name
 from coeval.pipeline.config.findings import Finding, KeyPath
 
-__all__ = ["credentials_in"]
+__all__ = ["account_of", "credentials_in"]
 
 _WAY_OUT = "use access_key of the model, a key file, or the environment"
 _PROSE = frozenset({"system_prompt", "stop", "stop_sequences"})
 """What may mention a key without being one."""
+
+
+def account_of(model: KeyPath, account: Any, access_key: Any) -> Iterator[Finding]:
+    """What is wrong with the account that a model names: a run keeps its name and messages show it."""
+    if not isinstance(account, str):
+        return
+    if not is_account_name(account):
+        message = (
+            "is no name of an account: letters, digits and - _ . alone, and nothing that looks like a key, "
+            "which belongs into access_key or a key file"
+        )
+        yield Finding((*model, "account"), "V-26", message)
+    elif access_key is not None:
+        message = "access_key is set too, and would be asked with; leave out one of the two"
+        yield Finding((*model, "account"), "V-32", message)
 
 
 def credentials_in(path: KeyPath, parameters: dict[str, Any], access_key: Any) -> Iterator[Finding]:

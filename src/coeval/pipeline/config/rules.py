@@ -41,6 +41,7 @@ V-31  ``--overwrite`` leaves no records whose source it makes anew (checked at t
 V-32  ``items``: no model is named ``items`` then, each of its conditions is one, and ``all`` items are those
       of a table
 V-33  the table of ``items`` can be read, and has the columns that are named (checked at the start)
+V-32  a model is asked with an ``account`` of a key file or an ``access_key``, not with both
 ====  ======================================================================================
 """
 
@@ -53,7 +54,7 @@ from typing import Any
 from coeval.core.options import CONTINUE
 from coeval.core.secrets.credential_names import is_credential_name
 from coeval.models.catalog import HOSTS
-from coeval.pipeline.config.credentials import credentials_in
+from coeval.pipeline.config.credentials import account_of, credentials_in
 from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
 from coeval.pipeline.config.item_rules import item_rules
@@ -156,6 +157,7 @@ def _parameters(draft: Draft) -> Iterator[Finding]:
         common = _mapping(draft.raw(*model, "parameters"))
         roles = _mapping(draft.raw(*model, "role_parameters"))
         parts = [((*model, "role_parameters", role), _mapping(own)) for role, own in roles.items()]
+        yield from account_of(model, draft.raw(*model, "account"), draft.raw(*model, "access_key"))
         for path, own in (((*model, "parameters"), common), *parts):
             yield from credentials_in(path, own, draft.raw(*model, "access_key"))
             # Behind a base_url somebody else may know what no simulated model does.

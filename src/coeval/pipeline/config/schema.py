@@ -80,6 +80,13 @@ class ModelConfig(Section):
     access_key: Annotated[
         str | None, Field(repr=False, description="Credential of this model alone; prefer a key file.")
     ] = None
+    account: Annotated[
+        str | None,
+        Field(
+            description="Entry of a key file to ask with in place of the interface's own: a second account "
+            "of a provider is one like `team-b: {interface: openai, api_key: ...}`."
+        ),
+    ] = None
     batch_enabled: Annotated[
         bool | None, Field(description="Force (true) or forbid (false) the Batch API for this model.")
     ] = None
@@ -97,6 +104,7 @@ class ModelConfig(Section):
             model=ours.get("model", self.name),
             base_url=ours.get("base_url"),
             access_key=self.access_key,
+            account=self.account,
             timeout_s=ours.get("timeout_s", 600.0),
             max_concurrency=ours.get("max_concurrency"),
             requests_per_minute=ours.get("requests_per_minute"),

@@ -214,4 +214,4 @@ def _put_right(value: Any, wanted: str) -> str:
 
 def _shown(value: Any, path: KeyPath) -> str:
     """The value as a message may show it: short, and never a credential."""
-    return "something else" if path[-1] == "access_key" else shown(value)
+    return "something else" if path[-1] in ("access_key", "account") else shown(value)
