@@ -240,8 +240,9 @@ class Blueprint:
         if kind == "rubric":
             return declared, {**declared, **{f: c for f, c in stored.items() if f not in declared}}
         labels = task.label_attributes if kind == "target" else ()
-        found = {name: stored[name] for name in labels if name in stored}  # see `with_found_labels`
-        return {**found, **declared}, merge_attributes(declared, stored)
+        # see `with_found_labels`; what is declared keeps its order, in which items draw their values
+        found = {name: stored[name] for name in labels if name in stored and name not in declared}
+        return {**declared, **found}, merge_attributes(declared, stored)
 
     def _proposed(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Iterator[Any]:
         """The teachers' proposals, in the order of the file, whenever they were made."""
