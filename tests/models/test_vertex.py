@@ -187,6 +187,19 @@ async def test_tokens_that_expire_in_mid_run_are_renewed(tmp_path: Path) -> None
     assert [asked.headers["Authorization"] for asked in host.asked] == [f"Bearer {t}" for t in host.issued]
 
 
+async def test_a_token_that_is_refused_before_its_time_is_renewed_once(tmp_path: Path) -> None:
+    async with fake_vertex() as host, opened(spec(host.url), env_of(host, tmp_path)) as model:
+        assert (await model.complete(HELLO)).attempts == 1
+        host.expire()
+        together = await asyncio.gather(*(model.complete(HELLO) for _ in range(6)))
+        assert [completion.text for completion in together] == ["ok"] * 6
+        assert host.token_asked == 2
+        host.script.extend([Fault(401, "Request had invalid authentication credentials.")] * 8)
+        with pytest.raises(AccessDenied, match="invalid authentication credentials"):
+            await model.complete(HELLO)
+    assert len(host.script) == 6
+
+
 async def test_the_loop_goes_on_while_a_token_is_fetched(tmp_path: Path) -> None:
     async with fake_vertex() as host, opened(spec(host.url), env_of(host, tmp_path)) as model:
         host.token_gate.clear()

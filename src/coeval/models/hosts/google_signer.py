@@ -85,6 +85,11 @@ class AccessTokens:
                     raise
         return token.value
 
+    def refused(self, token: str) -> None:
+        """Renew a token that the host does not take, whatever was said of its life."""
+        if self._token is not None and self._token.value == token:
+            self._token = None
+
     @property
     def billed_to(self) -> str | None:
         """The project that a user's credentials name for quotas."""
@@ -164,6 +169,10 @@ class GoogleSigner(RequestSigner):
         shown = {"Authorization": f"Bearer {await self.tokens.token(now)}"}
         billed_to = self.tokens.billed_to
         return shown if billed_to is None else {**shown, "x-goog-user-project": billed_to}
+
+    def refused(self, headers: Mapping[str, str]) -> bool:
+        self.tokens.refused(headers["Authorization"].removeprefix("Bearer "))
+        return True
 
 
 def google_cloud(credential: Credential | None) -> Signer:

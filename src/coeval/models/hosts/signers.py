@@ -42,6 +42,10 @@ class RequestSigner(Signer, ABC):
             there are no credentials to sign with any more.
         """
 
+    def refused(self, headers: Mapping[str, str]) -> bool:  # noqa: ARG002
+        """Take it that the host answered these headers with 401; whether the next ones will be others."""
+        return False
+
     def shown(self, headers: Mapping[str, str]) -> Iterable[str]:
         """What of these headers is taken out of all that the host says: all that have the name of a
         credential."""

@@ -151,6 +151,10 @@ class Endpoint:
         signed.update({name: _printable(name, value) for name, value in headers.items()})
         return RequestRoute.to(route.method, route.url, signed, route.proxy)
 
+    def refused(self, route: RequestRoute) -> bool:
+        """A signed route was answered with 401; whether another signature may fare better."""
+        return self._signer is not None and self._signer.refused(route.headers)
+
     def _keep_out(self, shown: Iterable[str]) -> None:
         """Know what was just shown as a credential, and what was shown shortly before it."""
         fresh = [secret for value in shown if (secret := value.strip().rpartition(" ")[2]) not in self._shown]

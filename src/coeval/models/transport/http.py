@@ -222,7 +222,9 @@ class Http:
         if hold_s:
             endpoint.limiter.hold(hold_s, call.lane)
         if not 200 <= reply.status < 300:
-            return self._refused(ask, reply, sent_at)
+            fault = self._refused(ask, reply, sent_at)
+            renewed = reply.status == 401 and endpoint.refused(route)
+            return fault._replace(again=True) if renewed else fault
         try:
             value = call.decode(reply.body, endpoint.redactor)
         except ModelError as error:

@@ -7,15 +7,16 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from coeval.core.errors import ModelError, RequestTimeout, Unreadable
+from coeval.core.errors import AccessDenied, ModelError, RequestTimeout, Unreadable
 
 __all__ = ["ATTEMPTS", "BACKOFF_S", "FEWER_ATTEMPTS", "TURNED_AWAY", "Fault", "Tries"]
 
 BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 28.0)
 """Longest wait before each further attempt; 59.5 s in all."""
 ATTEMPTS = len(BACKOFF_S) + 1
-FEWER_ATTEMPTS: Mapping[type[ModelError], int] = {RequestTimeout: 2, Unreadable: 2}
-"""Of these, so many end a request, whatever else it met with: another try gains little and may cost a lot."""
+FEWER_ATTEMPTS: Mapping[type[ModelError], int] = {AccessDenied: 2, RequestTimeout: 2, Unreadable: 2}
+"""Of these, so many end a request, whatever else it met with: another try gains little and may cost a lot.
+Without access there is one more only where the credential has been renewed."""
 TURNED_AWAY = 64
 """Times that a request is turned away because of others, before it is taken to be itself the reason."""
 _TURNED_AWAY_WAIT_S = 4.0
