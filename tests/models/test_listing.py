@@ -76,6 +76,35 @@ async def test_each_host_tells_of_its_models_in_its_own_words() -> None:
     ]
 
 
+HUGGING_FACE = {
+    "id": "openai/gpt-oss-20b",
+    "providers": [
+        {"provider": "groq", "status": "live", "context_length": 131072},
+        {"provider": "together", "status": "live", "context_length": 65536},
+        {"provider": "other", "status": "staging", "context_length": 1024},
+    ],
+}
+
+
+async def test_what_is_not_served_or_makes_no_text_is_left_out() -> None:
+    entries = [
+        GROQ | {"active": False},
+        MISTRAL | {"id": "mistral-embed", "capabilities": {"completion_chat": False}},
+        OPENROUTER | {"id": "painter", "architecture": {"output_modalities": ["image"]}},
+        OPENROUTER
+        | {"id": "speaker", "architecture": {"output_modalities": ["text", "audio"]}, "pricing": 3},
+        {"id": "gone", "providers": [{"provider": "groq", "status": "error"}]},
+        HUGGING_FACE,
+        {"id": "odd", "providers": ["groq"], "capabilities": [], "architecture": "x", "active": "no"},
+    ]
+    found, _ = await listed(json_reply({"object": "list", "data": entries}))
+    assert found == [
+        ListedModel("speaker", 1047576),
+        ListedModel("openai/gpt-oss-20b", 65536),
+        ListedModel("odd"),
+    ]
+
+
 async def test_a_bare_list_is_a_list_and_what_cannot_be_is_not_told() -> None:
     odd = {"id": "m", "context_length": -3, "pricing": {"prompt": "much", "completion": None}, "metadata": 7}
     found, _ = await listed(json_reply([odd, {"id": "n", "context_window": True}, odd]))

@@ -57,12 +57,12 @@ def test_a_date_without_the_servers_clock_is_held_against_ours() -> None:
         ("", 0.0),
     ],
 )
-@pytest.mark.parametrize("kind", ["requests", "tokens"])
+@pytest.mark.parametrize("kind", ["-requests", "-tokens", "-requests-day", "-tokens-minute", ""])
 def test_a_spent_limit_holds_until_its_reset(kind: str, reset: str, seconds: float) -> None:
-    headers = CIMultiDict({"Date": DATE, f"X-RateLimit-Reset-{kind}": reset})
-    headers[f"X-RateLimit-Remaining-{kind}"] = "1"
+    headers = CIMultiDict({"Date": DATE, f"X-RateLimit-Reset{kind}": reset})
+    headers[f"X-RateLimit-Remaining{kind}"] = "1"
     assert asked_hold_s(headers) == 0.0
-    headers[f"X-RateLimit-Remaining-{kind}"] = "0"
+    headers[f"X-RateLimit-Remaining{kind}"] = "0"
     assert asked_hold_s(headers) == pytest.approx(seconds)
 
 

@@ -1,8 +1,9 @@
 """OpenAI's list of models, `GET /models`, as its hosts answer it.
 
 Written against OpenAI's reference and what others add to it: the context window under several names
-(Groq, Mistral, OpenRouter, vLLM; DeepInfra within `metadata`), and prices (OpenRouter's are texts, US dollars
-per token; DeepInfra's are numbers, US dollars per million).
+(Groq, Mistral, OpenRouter, vLLM; DeepInfra within `metadata`; Hugging Face for each provider behind it),
+prices (OpenRouter's are texts, US dollars per token; DeepInfra's are numbers, US dollars per million), and
+what is not served or makes no text (Groq, Mistral, OpenRouter, Hugging Face).
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ class _Model(msgspec.Struct):
     max_model_len: Any = None
     pricing: Any = None
     metadata: Any = None
+    active: Any = None
+    capabilities: Any = None
+    architecture: Any = None
+    providers: Any = None
 
 
 class _List(msgspec.Struct):
@@ -54,13 +59,39 @@ def _page(body: bytes) -> ModelPage:
             models = _read_bare_list(body)
         except Undecodable:
             raise error from None
-    return ModelPage(tuple(_listed(model) for model in models))
+    return ModelPage(tuple(_listed(model) for model in models if _answers(model)))
+
+
+def _answers(model: _Model) -> bool:
+    """Not where the host says that it is not served, or answers no messages with text."""
+    capabilities = model.capabilities if isinstance(model.capabilities, dict) else {}
+    architecture = model.architecture if isinstance(model.architecture, dict) else {}
+    made = architecture.get("output_modalities")
+    return (
+        model.active is not False
+        and capabilities.get("completion_chat") is not False
+        and (not isinstance(made, list) or "text" in made)
+        and (not _behind(model) or any(_is_live(provider) for provider in _behind(model)))
+    )
+
+
+def _behind(model: _Model) -> list[dict[str, Any]]:
+    """What a router says of those that serve the model for it."""
+    listed = model.providers if isinstance(model.providers, list) else []
+    return [provider for provider in listed if isinstance(provider, dict)]
+
+
+def _is_live(provider: dict[str, Any]) -> bool:
+    return provider.get("status") in ("live", None)
 
 
 def _listed(model: _Model) -> ListedModel:
     about = model.metadata if isinstance(model.metadata, dict) else {}
+    behind = [provider.get("context_length") for provider in _behind(model) if _is_live(provider)]
     told = (*(getattr(model, name) for name in _WINDOWS), about.get("context_length"))
-    window = next((number for number in told if _is_count(number)), None)
+    # A router may take any of its providers: the least of their windows is there in any case.
+    least = min((number for number in behind if isinstance(number, int) and _is_count(number)), default=None)
+    window = next((number for number in told if _is_count(number)), least)
     return ListedModel(model.id, window, *_prices(model.pricing, about.get("pricing")))
 
 

@@ -1,7 +1,8 @@
 """What a provider says about time: when to ask again, and until when to ask a model nothing.
 
 ``Retry-After`` is RFC 9110 §10.2.3 (seconds or a date); the ``…-remaining-…`` and ``…-reset-…``
-headers are OpenAI's, which most hosts copy, and Anthropic's; they are about the model that was asked.
+headers are OpenAI's, which most hosts copy, Cerebras's (by day and minute), OpenRouter's (one limit) and
+Anthropic's; they are about the model that was asked.
 Names are asked for in lower case.
 """
 
@@ -22,6 +23,9 @@ _DATE = "date"
 _LIMITS = (
     ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
     ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+    ("x-ratelimit-remaining-requests-day", "x-ratelimit-reset-requests-day"),
+    ("x-ratelimit-remaining-tokens-minute", "x-ratelimit-reset-tokens-minute"),
+    ("x-ratelimit-remaining", "x-ratelimit-reset"),
     ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
     ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
     ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-reset"),
