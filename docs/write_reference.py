@@ -200,7 +200,11 @@ _CLOUDS = (
     "`generationConfig` and `additionalModelRequestFields` where it belongs there, and `extra_body` is "
     "laid over these field by field. Both read `reasoning_effort` in the words of the model's family: a "
     "`thinkingBudget` before Gemini 3 and a `thinkingLevel` from it on, Claude's `effort`, Nova's "
-    "`reasoningConfig`; of Gemini, thoughts come with the answer where one of the two is set."
+    "`reasoningConfig`; of Gemini, thoughts come with the answer where one of the two is set. `bedrock` "
+    "has nothing for `seed` and log-probabilities; Gemini from 3.6 on, and 3.5 Flash-Lite, would pass "
+    "over `temperature`, `top_p` and `top_k`: these are refused by name, or left out where nobody asked "
+    "for them. Gemma 3 and Mixtral, which take no system prompt, are told it at the beginning of the "
+    "first turn."
 )
 
 

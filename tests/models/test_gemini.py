@@ -203,6 +203,7 @@ async def test_parameters_that_only_google_knows_stand_where_google_reads_them()
     [
         ("gemini-2.5-flash", {"reasoning_effort": "none"}, {"thinkingBudget": 0}),
         ("gemini-2.5-flash", {"thinking_budget": 0}, {"thinkingBudget": 0}),
+        ("my-tuned-model", {"reasoning_effort": "none"}, {"thinkingBudget": 0}),
         ("gemini-2.5-flash", {"thinking_budget": -1}, {"includeThoughts": True, "thinkingBudget": -1}),
         (
             "gemini-2.5-flash-lite",

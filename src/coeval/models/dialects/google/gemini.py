@@ -56,9 +56,10 @@ _FAMILIES = (
     _GeminiFamily(r"gemini-2\.5-pro", thinking="budget", always_thinks=True),
     _GeminiFamily(r"gemini-2\.5", thinking="budget"),
     _GeminiFamily(r"gemini-3\.5-flash-lite|gemini-(3\.[6-9]|[4-9])", always_thinks=True, drawing=False),
-    _GeminiFamily(r"", always_thinks=True),
+    _GeminiFamily(r"gemini-3", always_thinks=True),
+    _GeminiFamily(r""),
 )
-"""The first that matches counts; the last are Gemini 3 and what nobody knows."""
+"""The first that matches counts; the last is what nobody knows, such as an endpoint of one's own."""
 
 _BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
 """What the words for effort come to in tokens: Google's table for its OpenAI-shaped endpoint."""
