@@ -123,6 +123,15 @@ def test_a_known_host_is_asked_with_its_own_key_and_without_what_it_refuses() ->
     assert given["top_k"] == 3
 
 
+def test_sampling_that_nobody_asked_for_may_go_where_a_host_refuses_it() -> None:
+    usual = asked("--tasks", "ifeval", "--model", "m")
+    assert usual.sampling.named() == {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "max_tokens": 2048}
+    assert set(usual.droppable) == {"temperature", "top_p", "top_k"}
+    wished = asked("--tasks", "ifeval", "--model", "m", "--temperature", "0.7", "--top-k", "0")
+    assert wished.sampling.named() == usual.sampling.named() | {"top_k": 0}
+    assert wished.droppable == ("top_p",)
+
+
 @pytest.mark.parametrize(
     ("url", "interface"),
     [

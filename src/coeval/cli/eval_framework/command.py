@@ -94,8 +94,10 @@ def evaluate(
     num_threads: Annotated[
         int, typer.Option(min=1, help="Requests in flight to the model, from the start.")
     ] = 64,
-    temperature: Annotated[float, typer.Option(min=0, help="Sampling of the model.")] = 0.7,
-    top_p: Annotated[float, typer.Option(min=0, max=1, help="Likewise.")] = 0.8,
+    temperature: Annotated[
+        float | None, typer.Option(min=0, help="Sampling of the model.", show_default="0.7")
+    ] = None,
+    top_p: Annotated[float | None, typer.Option(min=0, max=1, help="Likewise.", show_default="0.8")] = None,
     top_k: Annotated[
         int | None,
         typer.Option(

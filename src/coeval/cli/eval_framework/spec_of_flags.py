@@ -25,7 +25,8 @@ Flags = Mapping[str, Any]
 """Option → value, by the names of the command's parameters."""
 
 LOCAL = "huggingface"
-TOP_K = 20
+USUAL: Mapping[str, Any] = {"temperature": 0.7, "top_p": 0.8, "top_k": 20}
+"""What the tested model is sampled with where nobody says; it goes where its host refuses it."""
 _SAMPLING = ("temperature", "top_p", "top_k", "max_tokens")
 _TAKES_TOP_K = frozenset({"vllm", LOCAL, "simulated", "openrouter", "deepinfra"})
 
@@ -54,7 +55,7 @@ def evaluation_of(flags: Flags, keys: Keys) -> EvalSpec:
         tested=tested,
         judge=_judge(flags, tested, keys),
         sampling=_sampling(flags, tested),
-        droppable=("top_k",) if flags["top_k"] is None else (),
+        droppable=tuple(name for name in USUAL if flags[name] is None),
         judge_sampling=SamplingParameters.of({name: flags[f"judge_{name}"] for name in _SAMPLING}),
         mode="inference" if flags["inference_only"] else "judge" if flags["judge_only"] else "all",
         seed=flags["seed"],
@@ -175,10 +176,10 @@ def _address(url: str | None) -> Address:
 
 
 def _sampling(flags: Flags, tested: ModelSpec | None) -> SamplingParameters:
-    top_k = flags["top_k"]
-    if top_k is None and tested is not None and tested.interface in _TAKES_TOP_K:
-        top_k = TOP_K
-    return SamplingParameters.of({name: flags[name] for name in _SAMPLING} | {"top_k": top_k})
+    takes_top_k = tested is not None and tested.interface in _TAKES_TOP_K
+    usual = {name: value for name, value in USUAL.items() if takes_top_k or name != "top_k"}
+    wished = {name: flags[name] for name in _SAMPLING if flags[name] is not None}
+    return SamplingParameters.of(usual | wished)
 
 
 def _request(name: str, flags: Flags) -> TaskRequest:
