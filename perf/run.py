@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from perf import scenarios
+from perf import scenarios, tables
 from perf.measure import ROOT
 
 BASELINE = ROOT / "perf" / "baseline.json"
@@ -36,6 +36,7 @@ SCENARIOS: dict[str, Callable[[Path], scenarios.Figures]] = {
     "checkpoint": scenarios.checkpoint,
     "dialects": scenarios.dialects,
     "memory": scenarios.memory,
+    "ingest-million": tables.ingest_million,
     "resume-million": scenarios.resume_million,
     "settled-million": scenarios.settled_million,
     "status-million": scenarios.status_million,

@@ -95,7 +95,13 @@ def test_teachers_add_to_a_rubric_in_a_run_that_extends_it(proposed: Lab, tmp_pa
 def test_the_items_of_the_page_are_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = (DOCS / "items.md").read_text(encoding="utf-8")
-    [config], [items] = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("yaml", "json"))
+    (table, config), [items] = (
+        re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("yaml", "json")
+    )
+    Path("reviews.yaml").write_text(table)
+    Path("reviews.csv").write_text("text,label\nGreat!,positive\nAwful.,negative\n")
+    taken = coeval.run("reviews.yaml")
+    assert [(found.attribute, found.n) for found in taken.results().labels] == [("label", 2)]
     Path("own.yaml").write_text(config)
     path = Path(re.findall(r"`(runs/\S+\.jsonl)`", page)[0])
     path.parent.mkdir(parents=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from cli.invoked import Command
 
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config
@@ -70,6 +72,42 @@ def test_the_commented_block_of_the_smoke_test_works(tmp_path: Path) -> None:
     (tmp_path / "e.yaml").write_text("\n".join(lines))
     model = load_config(tmp_path / "e.yaml").models[-1]
     assert (model.interface, model.spec().options) == ("huggingface", {"device": "auto"})
+
+
+def test_the_education_example_runs_on_items_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coeval: Command
+) -> None:
+    """Example 3 of the configuration guide, with simulated models in the place of OpenAI's."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "examples" / "education.yaml").read_text(encoding="utf-8")
+    [command] = [line for line in text.splitlines() if line.startswith("#   coeval ingest science.jsonl")]
+    flags = [*command.removesuffix("\\").split()[4:], *text.splitlines()[5].removeprefix("#").split()]
+    (tmp_path / "education.yaml").write_text(text.replace("interface: openai", "interface: simulated"))
+    bands, kinds = ("grade_3_5", "grade_6_8", "grade_9_10"), ("factual", "conceptual", "procedural")
+    rows = [
+        {
+            "question": f"Question {n}?",
+            "choices": ["ice", "steam", "sand", "salt"],
+            "key": "ABCD"[n % 4],
+            "grade_band": bands[n % 3],
+            "knowledge_type": kinds[n // 3 % 3],
+        }
+        for n in range(40)
+    ]
+    (tmp_path / "science.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    place = flags.index("--config") + 1
+    assert flags[place] == "examples/education.yaml"
+    flags[place] = "education.yaml"
+    taken = coeval("ingest", "science.jsonl", *flags)
+    assert taken.code == 0, taken.err
+    assert "sampling.total of arc_science_reasoning is 30: the first 30 are used." in taken.out
+    ended = coeval("run", "--config", "education.yaml")
+    assert ended.code == 0, ended.err
+    for student in ("gpt-4o-mini", "gpt-4o"):
+        [row] = [line.split() for line in ended.out.splitlines() if line.split()[:1] == [student]]
+        assert row[-2:] == ["60", "0"]
+    lines = (tmp_path / "eval_runs" / "education-benchmark-v1" / "phase4_responses").glob("arc_*.jsonl")
+    assert [len(path.read_text().splitlines()) for path in lines] == [30, 30]
 
 
 def test_the_medium_benchmark_makes_12_400_calls() -> None:

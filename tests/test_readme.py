@@ -36,10 +36,13 @@ def command_lines() -> list[list[str]]:
 
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the examples and ``first.yaml`` of the README, to work in."""
+    """A folder with the examples, ``first.yaml`` and 1,000 reviews of the README, to work in."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     [first] = blocks("yaml")
     (tmp_path / "first.yaml").write_text(first, encoding="utf-8")
+    values = ("good", "bad", "neither")
+    rows = "".join(f'"Review {n}, with a comma",{values[n % 3]}\n' for n in range(1_000))
+    (tmp_path / "reviews.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -94,6 +97,22 @@ def test_the_first_experiment_makes_as_many_calls_as_it_says() -> None:
     assert f"{promised} calls, without probes" in coeval("run", "--config", "first.yaml", "--dry-run")
 
 
+def written_by_commands() -> set[str]:
+    return {words[words.index("--new") + 1] for words in command_lines() if "--new" in words}
+
+
+@pytest.mark.usefixtures("workplace")
+def test_a_thousand_reviews_become_a_table_in_three_commands() -> None:
+    [start] = [at for at, words in enumerate(command_lines()) if words[:2] == ["coeval", "ingest"]]
+    taken, scored, shown = (coeval(*words[1:]) for words in command_lines()[start : start + 3])
+    assert "1 prompt: Review 0, with a comma" in taken
+    assert "1,000 items of 1,000 rows" in taken
+    rows = re.findall(r"^ reviews +label +sim-\w+ +0\.\d\d \[.*\] +\d+ of 1000$", scored, re.MULTILINE)
+    assert len(rows) == 2, scored
+    assert "simulated models: numbers show the tool, not any real model" in scored
+    assert shown.count("exact_match: label: expected") >= 3
+
+
 @pytest.mark.usefixtures("workplace")
 @pytest.mark.parametrize(
     "words", [words for words in command_lines() if words[0] == "coeval"], ids=lambda words: " ".join(words)
@@ -104,7 +123,7 @@ def test_a_command_of_the_readme_is_understood(words: list[str]) -> None:
     command = group.commands[name]
     context = command.make_context(name, arguments, parent=group.make_context("coeval", [name]))
     config = context.params.get("config")
-    assert config is None or config.is_file()
+    assert config is None or config.is_file() or str(config) in written_by_commands()
 
 
 @pytest.mark.parametrize(

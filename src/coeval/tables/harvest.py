@@ -92,7 +92,8 @@ class Harvest:
             if item is not None:
                 self.made += 1
                 self.without_reference += item.reference is None
-                self.lacking.update(item.lacking)
+                if item.lacking:
+                    self.lacking.update(item.lacking)
                 yield HarvestedItem(item, self.rows, table.path, line)
 
     def _item(self, maker: ItemMaker, fields: dict[str, Any] | str) -> MappedItem | None:

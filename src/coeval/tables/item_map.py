@@ -121,7 +121,7 @@ class ItemMaker:
 
     def wants(self, row: Row) -> bool:
         """Whether all conditions hold; raises Misfit where one cannot be asked of the row."""
-        return all(holds(row) for holds in self._conditions)
+        return not self._conditions or all(holds(row) for holds in self._conditions)
 
     def item(self, row: Row) -> MappedItem:
         """

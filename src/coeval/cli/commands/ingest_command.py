@@ -12,7 +12,7 @@ def ingest(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SOURCE]",
+            metavar="SOURCE",
             help="A file (CSV, JSON lines, Parquet, plain or .gz), a folder of them, a benchmark (--list), "
             "or a data set of the Hugging Face hub (OWNER/NAME).",
         ),
