@@ -43,7 +43,8 @@ class PhaseCount:
 
     __slots__ = (
         "_marks", "began", "calls", "cost_usd", "cut_off", "done", "expected", "failed", "gaps",
-        "input_tokens", "lacking", "latest", "name", "output_tokens", "owed", "recorded", "unpriced",
+        "input_tokens", "lacking", "latest", "name", "next_mark", "output_tokens", "owed", "recorded",
+        "unpriced",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -55,6 +56,7 @@ class PhaseCount:
         self.failed: Counter[str] = Counter()
         self.gaps: Counter[str] = Counter()
         self.began: float | None = None
+        self.next_mark = float("-inf")
         self.latest = 0.0
         self._marks: deque[tuple[float, int]] = deque(maxlen=PACE_S)
 
@@ -79,9 +81,9 @@ class PhaseCount:
         return self.calls / (self.latest - self.began)
 
     def mark(self, now: float) -> None:
-        """Remember, once a second, how far the phase had come."""
-        if not self._marks or now - self._marks[-1][0] >= 1.0:
-            self._marks.append((now, self._made))
+        """Remember how far the phase had come: told once a second, from ``next_mark`` on."""
+        self._marks.append((now, self._made))
+        self.next_mark = now + 1.0
 
     @property
     def _made(self) -> int:
@@ -151,8 +153,9 @@ class Board:
         and stays owed.
         """
         count = self.phases[phase]
-        count.latest = self.clock()
-        count.mark(count.latest)
+        count.latest = now = self.clock()
+        if now >= count.next_mark:
+            count.mark(now)
         count.calls += calls
         count.lacking += lacking
         if failed is None:

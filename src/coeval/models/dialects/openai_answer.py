@@ -16,7 +16,7 @@ from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.dialects.openai_error import inner_error
-from coeval.models.dialects.token_counts import count, count_if_told
+from coeval.models.dialects.token_counts import Count, count, count_if_told
 from coeval.models.discreet import without_secrets
 
 __all__ = ["decode"]
@@ -86,8 +86,24 @@ class _Choice(msgspec.Struct):
     error: Any = None
 
 
+class _SoundDetails(msgspec.Struct):
+    cached_tokens: Count | msgspec.UnsetType = msgspec.UNSET
+    cache_write_tokens: Count | msgspec.UnsetType = msgspec.UNSET
+    reasoning_tokens: Count | msgspec.UnsetType = msgspec.UNSET
+
+
+class _SoundUsage(msgspec.Struct):
+    """Usage as hosts should tell it, read at once; that of any other is read as `_Usage`."""
+
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+    prompt_tokens_details: _SoundDetails | None = None
+    completion_tokens_details: _SoundDetails | None = None
+    prompt_cache_hit_tokens: Count | msgspec.UnsetType = msgspec.UNSET
+
+
 class _Usage(msgspec.Struct):
-    """Read apart, see `token_counts`."""
+    """Read count by count, see `token_counts`."""
 
     prompt_tokens: msgspec.Raw = msgspec.Raw()
     completion_tokens: msgspec.Raw = msgspec.Raw()
@@ -122,6 +138,8 @@ class _Answer(msgspec.Struct):
     error: Any = None
 
 
+_read_sound = foreign.decoder(_SoundUsage)
+_NO_SOUND_DETAILS = _SoundDetails()
 _read_usage = foreign.decoder(_Usage)
 _read_details = foreign.decoder(_Details)
 _NO_DETAILS = _Details()
@@ -176,6 +194,25 @@ def decode(body: bytes, redactor: Redactor, *, charged: bool = False) -> Complet
 
 def _booked(told: bytes) -> Usage:
     """The token counts of an answer; one that is left out, or cannot be, counts as zero."""
+    try:
+        sound = _read_sound(told)
+    except Undecodable:
+        return _booked_with_care(told)
+    prompt, made = sound.prompt_tokens_details, sound.completion_tokens_details
+    if prompt is None and made is None and sound.prompt_cache_hit_tokens is msgspec.UNSET:
+        return Usage(sound.prompt_tokens, sound.completion_tokens)
+    prompt, made = prompt or _NO_SOUND_DETAILS, made or _NO_SOUND_DETAILS
+    told_cached = prompt.cached_tokens is not msgspec.UNSET
+    return Usage(
+        sound.prompt_tokens,
+        sound.completion_tokens,
+        cached_tokens=prompt.cached_tokens if told_cached else sound.prompt_cache_hit_tokens,
+        cache_write_tokens=prompt.cache_write_tokens,
+        reasoning_tokens=made.reasoning_tokens,
+    )
+
+
+def _booked_with_care(told: bytes) -> Usage:
     try:
         usage = _read_usage(told)
     except Undecodable:

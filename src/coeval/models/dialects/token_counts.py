@@ -4,16 +4,21 @@ their sake.
 
 from __future__ import annotations
 
+from typing import Annotated, TypeAlias
+
 import msgspec
 
 from coeval.core import foreign
 from coeval.core.errors import Undecodable
 
-__all__ = ["count", "count_if_told"]
+__all__ = ["Count", "count", "count_if_told"]
 
 _MOST_TOKENS = 1 << 24
 """Of an answer or a prompt: the largest contexts hold 10 million. A body's size does not tell."""
-_FEW_DIGITS, _MOST_DIGITS = 7, 16
+_MOST_DIGITS = 16
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_MOST_TOKENS)]
+"""A count as it should be: what is none is refused where it is decoded, and read by `count` then."""
 
 
 def count(told: msgspec.Raw) -> int:
@@ -21,8 +26,6 @@ def count(told: msgspec.Raw) -> int:
     holds."""
     text = bytes(told)
     if text.isdigit():  # as nearly all are; the length bounds what Python is asked to read
-        if len(text) <= _FEW_DIGITS:
-            return int(text)
         return _believable(int(text)) if len(text) <= _MOST_DIGITS else 0
     try:
         number = foreign.decode(text, float)

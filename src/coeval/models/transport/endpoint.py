@@ -79,6 +79,8 @@ class Endpoint:
             {"Content-Type": "application/json", "User-Agent": f"coeval/{__version__}", **headers}
         )
         self._signer = signer if isinstance(signer, RequestSigner) else None
+        self.signs_each = self._signer is not None
+        """Whether every request has headers of its own; see `signed`."""
         for name, value in (signer.fixed if signer is not None else {}).items():
             self.headers[name] = _printable(name, value)
         self.url = self._take_credentials(url).rstrip("/")
@@ -129,11 +131,6 @@ class Endpoint:
             route = RequestRoute.to(method, URL(self.url + path, encoded=True), self.headers, self.proxy)
             self._routes[method, path] = route
         return route
-
-    @property
-    def signs_each(self) -> bool:
-        """Whether every request has headers of its own; see `signed`."""
-        return self._signer is not None
 
     async def signed(self, route: RequestRoute, body: bytes | None, now: float) -> RequestRoute:
         """The route with the headers that this one request is signed with; ``now`` in seconds since 1970.
