@@ -24,8 +24,9 @@ _AGAIN_AFTER_S = 0.5
 """A host may be starting, a name service stumble; each further pause is twice as long."""
 
 
-async def reach(endpoint: Endpoint, path: str) -> None:
-    """Connect to the endpoint, or to the proxy on the way there, and hang up.
+async def reach(endpoint: Endpoint, path: str, method: str = "POST") -> None:
+    """Connect to the endpoint, or to the proxy on the way there, and hang up; ``path`` and ``method`` are those
+    of the request that is to follow, for the error.
 
     Raises
     ------
@@ -44,7 +45,7 @@ async def reach(endpoint: Endpoint, path: str) -> None:
                 caller = await dialler.dial(origin, _Caller, deadline - loop.time())
             except (NoConnection, ConnectTimeout, socket.gaierror) as error:
                 if loop.time() + pause_s > deadline:
-                    told = _told(endpoint, path, error)
+                    told = _told(endpoint, place(method, URL(endpoint.url + path)), error)
                     told.args = (endpoint.redactor.known(str(told)),)
                     raise told from None
             else:
@@ -76,9 +77,8 @@ class _Caller(asyncio.Protocol):
 
 
 def _told(
-    endpoint: Endpoint, path: str, error: NoConnection | ConnectTimeout | socket.gaierror
+    endpoint: Endpoint, where: str, error: NoConnection | ConnectTimeout | socket.gaierror
 ) -> ModelError:
-    where = place("POST", URL(endpoint.url + path))
     if endpoint.proxy is None:
         return from_exception(error, where, REACH_S)
     match error:

@@ -1,0 +1,153 @@
+"""`coeval models`: what the credentials at hand reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coeval.cli.starting import nothing_begun
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from coeval.core.model import ModelSpec
+    from coeval.engine.host_survey import HostReport
+    from coeval.models.keys import Keys
+    from coeval.pricing.price_book import PriceBook
+
+
+@nothing_begun()
+def models(
+    config: Annotated[
+        Path | None, typer.Option("--config", help="The hosts of an experiment file. Example: --config my.yaml")
+    ] = None,
+    interface: Annotated[
+        str | None, typer.Option("--interface", help="One interface. Example: --interface groq")
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option("--base-url", help="Where that is served. Example: --base-url http://localhost:8000/v1"),
+    ] = None,
+    providers: Annotated[
+        bool, typer.Option("--providers", help="Which credentials were found, and where; nobody is asked.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also prices of cached input, and whose the prices are.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    keys: Annotated[
+        Path | None, typer.Option(help="Key file, read first. Example: --keys ~/work.keys.yaml")
+    ] = None,
+) -> None:
+    """List the models that your credentials reach, with context window and price where known.
+
+    Each host is asked for its list; no model is asked, and nothing is spent. Without --config and
+    --interface these are all hosts that a credential was found for.
+
+    \b
+    Examples:
+      coeval models
+      coeval models --config my.yaml
+      coeval models --interface groq --verbose
+      coeval models --interface vllm --base-url http://localhost:8000/v1
+      coeval models --providers
+      coeval models --json > models.json
+
+    \b
+    Exit codes: 0 done (hosts that fail are told), 1 wrong request, 2 no host could be reached.
+    """
+    from coeval.api import find_keys
+    from coeval.core.errors import ModelUnavailable, UsageError
+    from coeval.pricing.price_book import PriceBook
+
+    if config is not None and interface is not None:
+        raise UsageError("--config and --interface exclude each other; give one of them")
+    if base_url is not None and interface is None:
+        raise UsageError("--base-url needs --interface: what is spoken there (openai, vllm, …)")
+    found_keys, prices = find_keys(keys), PriceBook()
+    specs = _specs(config, interface, base_url, found_keys, prices)
+    if providers:
+        _show_providers(specs if config is not None else (), interface, found_keys, as_json)
+        return
+    asked = _survey(specs, found_keys, prices)
+    _show(asked, specs if config is not None else [], verbose, as_json)
+    if all(report.problem is not None for report in asked):
+        raise ModelUnavailable("no host has told its models; coeval models --providers shows what was found")
+
+
+def _specs(
+    config: Path | None, interface: str | None, base_url: str | None, keys: Keys, prices: PriceBook
+) -> list[ModelSpec]:
+    """Whom to ask: the models of a file, or one for each interface."""
+    from coeval.core.errors import UsageError
+    from coeval.core.model import ModelSpec
+    from coeval.engine.host_survey import at_hosts, interfaces_reached
+    from coeval.models.catalog import HOSTS
+    from coeval.pipeline.config.load_file import load_config
+    from coeval.pipeline.run_session import RunOptions
+    from coeval.pipeline.start.begin import resolved_models
+    from coeval.pipeline.start.checks import run_folder
+
+    if config is not None:
+        settled = load_config(config)
+        options = RunOptions(continue_run=run_folder(settled).meta.exists())
+        resolved = resolved_models(settled, options, keys, prices).config
+        return at_hosts(model.spec() for model in resolved.models)
+    if interface is not None:
+        if interface not in HOSTS:
+            raise UsageError(f"--interface: there is no {interface}; there are {', '.join(sorted(HOSTS))}")
+        found = at_hosts([ModelSpec(name=interface, interface=interface, model=interface, base_url=base_url)])
+        if not found:
+            raise UsageError(f"--interface {interface}: these models are in this process; no host lists them")
+        return found
+    return [ModelSpec(name=name, interface=name, model=name) for name in interfaces_reached(keys)]
+
+
+def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
+    from coeval.cli import streams
+    from coeval.cli.loop import interruptible, run_async
+    from coeval.cli.say import say
+    from coeval.core.errors import Draining, UsageError
+    from coeval.engine.host_survey import survey
+    from coeval.engine.waiting import unless_interrupted
+
+    if not specs:
+        raise UsageError(
+            "no credential was found that reaches a host; coeval models --providers shows where they are looked "
+            "for, and coeval models --interface ollama asks a server that needs none"
+        )
+
+    async def asking(interrupt: asyncio.Event) -> list[HostReport]:
+        return await unless_interrupted(
+            survey(specs, keys, prices), interrupt, "stopped while hosts were asked for their models"
+        )
+
+    messages = streams.messages()
+    try:
+        return run_async(interruptible(asking, lambda note: say(messages, note, "dim")))
+    except Draining as stopped:
+        say(messages, str(stopped))
+        raise typer.Exit(130) from None
+
+
+def _show(reports: list[HostReport], named: list[ModelSpec], verbose: bool, as_json: bool) -> None:
+    import sys
+
+    from coeval.cli import streams
+    from coeval.cli.say import warn
+    from coeval.cli.views.host_view import hosts_as_data, print_hosts
+    from coeval.cli.views.json_text import json_text
+
+    asked: dict[str, list[str]] = {}
+    for spec in named:
+        asked.setdefault(spec.model, []).append(spec.name)
+    if as_json:
+        sys.stdout.write(json_text({"hosts": hosts_as_data(reports, asked)}, indent=2) + "\n")
+    else:
+        print_hosts(reports, asked, verbose, streams.results())
+    messages = streams.messages()
+    for report in reports:
+        if report.problem is not None:
+            warn(messages, f"{report.interface} {report.base_url}: {report.problem}")

@@ -1,0 +1,87 @@
+"""What hosts serve, and which credentials were found, as tables and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from coeval.cli.say import say
+from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.core.text import numbered
+from coeval.engine.host_survey import HostReport, OfferedModel
+
+__all__ = ["hosts_as_data", "print_hosts"]
+
+NOTHING = "–"
+_COLUMNS = [Column(heading) for heading in ("context", "input", "output")]
+_MORE_COLUMNS = [*_COLUMNS, Column("cached"), Column("price by", words=True, free=True)]
+
+
+def print_hosts(
+    reports: Sequence[HostReport], asked: Mapping[str, Sequence[str]], verbose: bool, console: Console
+) -> None:
+    """A table for each host that has a list. ``asked`` are the names that an experiment has for models, by
+    their ids: those are marked."""
+    priced: dict[str, None] = {}
+    for report in reports:
+        if report.problem is not None:
+            continue
+        rows = []
+        for model in report.models:
+            names = asked.get(model.id, ())
+            shown = f"{model.id} ({', '.join(names)})" if names else model.id
+            rows.append(NameRow(shown, _cells(model, verbose), "bold" if names else ""))
+            priced |= dict.fromkeys(_sources(model))
+        title = f"{report.interface} at {report.base_url}: {numbered(len(rows), 'model')}"
+        if rows:
+            print_table(console, title, "model", _MORE_COLUMNS if verbose else _COLUMNS, rows)
+        else:
+            say(console, title)
+        console.print()
+    if any(report.models for report in reports):
+        by = f", by {'; '.join(priced)}" if priced else ""
+        say(console, f"Prices in US dollars per million tokens{by}; {NOTHING}: not known.", "dim")
+
+
+def _cells(model: OfferedModel, verbose: bool) -> tuple[str, ...]:
+    window = NOTHING if model.context_window is None else f"{model.context_window:,}"
+    if model.tariff is None:
+        return (window, NOTHING, NOTHING, *([NOTHING, ""] if verbose else []))
+    rates, longer = model.tariff.rates, "+" if model.tariff.tiers else ""
+    told = [window, f"{rates.input_usd_per_mtok:g}{longer}", f"{rates.output_usd_per_mtok:g}{longer}"]
+    if verbose:
+        cached = rates.cached_usd_per_mtok
+        told += [NOTHING if cached is None else f"{cached:g}{longer}", model.tariff.source]
+    return tuple(told)
+
+
+def _sources(model: OfferedModel) -> Iterator[str]:
+    if model.tariff is not None:
+        yield model.tariff.source.partition(":")[0]
+
+
+def hosts_as_data(reports: Sequence[HostReport], asked: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """The same for JSON; what is not known is null."""
+    return [
+        {
+            "interface": report.interface,
+            "base_url": report.base_url,
+            "problem": report.problem,
+            "models": [_model_as_data(model, asked) for model in report.models],
+        }
+        for report in reports
+    ]
+
+
+def _model_as_data(model: OfferedModel, asked: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    tariff = model.tariff
+    return {
+        "id": model.id,
+        "names": list(asked.get(model.id, ())),
+        "context_window": model.context_window,
+        "price": None
+        if tariff is None
+        else {"rates": tariff.rates, "tiers": tariff.tiers, "source": tariff.source},
+    }

@@ -1,0 +1,136 @@
+"""What hosts say they serve: their models, each with its context window and price where these are known."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from coeval.core.errors import ModelError, UsageError
+from coeval.core.model import ModelSpec
+from coeval.core.secrets.shown_url import shown_url
+from coeval.engine.terms import offer_of, tariff_of
+from coeval.models.catalog import HOSTS
+from coeval.models.dialects.dialect import ListedModel
+from coeval.models.hosts.address import ModelAddress, address_of
+from coeval.models.keys import Keys
+from coeval.models.listing import list_models
+from coeval.models.open import can_be_asked, list_endpoint
+from coeval.models.pacing.limits import Limiter
+from coeval.models.transport.endpoint import Endpoint
+from coeval.models.transport.http import Http
+from coeval.models.transport.reach import reach
+from coeval.pricing.price_book import PriceBook
+from coeval.pricing.pricing_file import LOCAL_FILE
+from coeval.pricing.tariff import Rates, Tariff
+
+__all__ = ["HostReport", "OfferedModel", "at_hosts", "interfaces_reached", "survey"]
+
+_IN_PROCESS = frozenset({"local", "simulated", "benchmark"})
+"""Dialects of models that no host serves."""
+_PATIENCE_S = 30.0
+"""For a list, with all that is tried again to have it."""
+
+
+class OfferedModel(NamedTuple):
+    """A model by the id that it is asked by; ``context_window`` in tokens, None where nobody tells."""
+
+    id: str
+    context_window: int | None
+    tariff: Tariff | None
+
+
+class HostReport(NamedTuple):
+    """A host as one credential sees it. ``models`` in the order of their ids, or the ``problem`` in their
+    place, in a line."""
+
+    interface: str
+    base_url: str
+    models: tuple[OfferedModel, ...] = ()
+    problem: str | None = None
+
+
+def interfaces_reached(keys: Keys) -> list[str]:
+    """The interfaces whose hosts can be asked with a credential that was found."""
+    return [
+        name
+        for name, host in HOSTS.items()
+        if host.dialect not in _IN_PROCESS and keys.credential(name) is not None and can_be_asked(name, keys)
+    ]
+
+
+def at_hosts(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
+    """Those of models that are asked over HTTP."""
+    return [
+        spec
+        for spec in specs
+        if spec.base_url is not None or HOSTS[spec.interface].dialect not in _IN_PROCESS
+    ]
+
+
+async def survey(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
+    """A report on each host and credential that models are asked with, all at once, in the order of the
+    models; no model is asked.
+
+    Raises
+    ------
+    UsageError
+        the pricing file cannot be used.
+    """
+    prices.refuse_strangers(HOSTS, HOSTS.own)
+    reports: list[HostReport | ModelAddress] = []
+    seen = set()
+    for spec in specs:
+        try:
+            address = address_of(spec, HOSTS[spec.interface], keys)
+        except UsageError as error:
+            reports.append(HostReport(spec.interface, shown_url(spec.base_url or ""), problem=_line(error)))
+            continue
+        if address.key not in seen:
+            seen.add(address.key)
+            reports.append(address)
+    http = Http()
+    try:
+        return await asyncio.gather(
+            *(_report(http, each, prices) for each in reports),
+        )
+    finally:
+        await http.aclose()
+
+
+async def _report(http: Http, told: HostReport | ModelAddress, prices: PriceBook) -> HostReport:
+    if isinstance(told, HostReport):
+        return told
+    address = told
+    report = HostReport(address.spec.interface, shown_url(address.models_url or address.url))
+    if address.dialect.model_list is None or not address.host.lists_models:
+        return report._replace(problem="it has no list of the models that can be asked")
+    own = Endpoint(address.url, address.signer, Limiter(), address.secrets, address.host.headers)
+    endpoint = list_endpoint(address, own)
+    try:
+        await reach(endpoint, address.dialect.model_list.path(None), "GET")
+        async with asyncio.timeout(_PATIENCE_S):
+            listed = await list_models(http, endpoint, address.dialect)
+    except ModelError as error:
+        return report._replace(problem=_line(error))
+    except TimeoutError:
+        return report._replace(problem=f"it gave no list of its models within {_PATIENCE_S:.0f} s")
+    offered = (_offered(model, address.spec, prices) for model in listed or ())
+    return report._replace(models=tuple(sorted(offered, key=lambda model: model.id)))
+
+
+def _offered(model: ListedModel, spec: ModelSpec, prices: PriceBook) -> OfferedModel:
+    """The user's own price, else what the host lists, else what is known of it."""
+    offer = offer_of(spec)._replace(model=model.id)
+    tariff = tariff_of(offer, prices)
+    own = tariff is not None and tariff.source == str(LOCAL_FILE)
+    if not own and model.input_usd_per_mtok is not None and model.output_usd_per_mtok is not None:
+        rates = Rates(
+            input_usd_per_mtok=model.input_usd_per_mtok, output_usd_per_mtok=model.output_usd_per_mtok
+        )
+        tariff = Tariff(rates=rates, source="the host's list")
+    return OfferedModel(model.id, model.context_window or prices.context_window(offer), tariff)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
