@@ -37,8 +37,14 @@ def test_the_help_does_not_list_them(coeval: Command) -> None:
         (("statsu", "--run", "x"), "did you mean status?"),
         (("result",), "did you mean results?"),
         (("fetch", "ifeval"), "did you mean datasets fetch?"),
-        (("plans",), "there are run, ingest, probe, status, results, show, repair, simulate, datasets"),
-        (("frobnicate",), "there are run, ingest, probe, status, results, show, repair, simulate, datasets"),
+        (
+            ("plans",),
+            "there are run, ingest, probe, models, status, results, show, repair, simulate, datasets",
+        ),
+        (
+            ("frobnicate",),
+            "there are run, ingest, probe, models, status, results, show, repair, simulate, datasets",
+        ),
         (("datasets", "lst"), "did you mean list?"),
     ],
 )

@@ -10,6 +10,7 @@ from coeval import __version__
 from coeval.cli.command_names import Commands
 from coeval.cli.commands import datasets, later
 from coeval.cli.commands.ingest_command import ingest
+from coeval.cli.commands.models_command import models
 from coeval.cli.commands.probe_command import probe
 from coeval.cli.commands.repair_command import repair
 from coeval.cli.commands.results import results
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.command()(run)
 app.command()(ingest)
 app.command()(probe)
+app.command()(models)
 app.command()(status)
 app.command()(results)
 app.command()(show)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from coeval.core.errors import ModelError, UsageError
@@ -15,7 +15,7 @@ from coeval.models.dialects.dialect import ListedModel
 from coeval.models.hosts.address import ModelAddress, address_of
 from coeval.models.keys import Keys
 from coeval.models.listing import list_models
-from coeval.models.open import can_be_asked, list_endpoint
+from coeval.models.open import can_be_asked
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.http import Http
@@ -24,7 +24,7 @@ from coeval.pricing.price_book import PriceBook
 from coeval.pricing.pricing_file import LOCAL_FILE
 from coeval.pricing.tariff import Rates, Tariff
 
-__all__ = ["HostReport", "OfferedModel", "at_hosts", "interfaces_reached", "survey"]
+__all__ = ["HostReport", "OfferedModel", "at_hosts", "everywhere", "survey"]
 
 _IN_PROCESS = frozenset({"local", "simulated", "benchmark"})
 """Dialects of models that no host serves."""
@@ -45,17 +45,24 @@ class HostReport(NamedTuple):
     place, in a line."""
 
     interface: str
+    account: str | None
     base_url: str
     models: tuple[OfferedModel, ...] = ()
     problem: str | None = None
 
 
-def interfaces_reached(keys: Keys) -> list[str]:
-    """The interfaces whose hosts can be asked with a credential that was found."""
-    return [
-        name
+def everywhere(keys: Keys) -> list[ModelSpec]:
+    """A model of no name for each interface that can be asked with a credential that was found, and for each
+    account of the key files."""
+    found = [
+        ModelSpec(name=name, interface=name, model=name)
         for name, host in HOSTS.items()
-        if host.dialect not in _IN_PROCESS and keys.credential(name) is not None and can_be_asked(name, keys)
+        if host.dialect not in _IN_PROCESS and keys.sources(name) and can_be_asked(name, keys)
+    ]
+    accounts = sorted((name, interface) for name, (interface, _) in keys.accounts().items())
+    return found + [
+        ModelSpec(name=name, interface=interface, model=interface, account=name)
+        for name, interface in accounts
     ]
 
 
@@ -84,38 +91,48 @@ async def survey(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> l
         try:
             address = address_of(spec, HOSTS[spec.interface], keys)
         except UsageError as error:
-            reports.append(HostReport(spec.interface, shown_url(spec.base_url or ""), problem=_line(error)))
+            reports.append(
+                HostReport(spec.interface, spec.account, shown_url(spec.base_url or ""), problem=_line(error))
+            )
             continue
         if address.key not in seen:
             seen.add(address.key)
             reports.append(address)
+    secrets = [secret for each in reports if isinstance(each, ModelAddress) for secret in each.secrets]
     http = Http()
     try:
-        return await asyncio.gather(
-            *(_report(http, each, prices) for each in reports),
-        )
+        return await asyncio.gather(*(_report(_Asking(http, secrets, prices), each) for each in reports))
     finally:
         await http.aclose()
 
 
-async def _report(http: Http, told: HostReport | ModelAddress, prices: PriceBook) -> HostReport:
+class _Asking(NamedTuple):
+    """What all hosts are asked with. ``secrets`` are those of all: hosts may repeat what others sent them."""
+
+    http: Http
+    secrets: Sequence[str]
+    prices: PriceBook
+
+
+async def _report(asking: _Asking, told: HostReport | ModelAddress) -> HostReport:
     if isinstance(told, HostReport):
         return told
     address = told
-    report = HostReport(address.spec.interface, shown_url(address.models_url or address.url))
+    spec = address.spec
+    url = address.models_url or address.url
+    report = HostReport(spec.interface, spec.account, shown_url(url))
     if address.dialect.model_list is None or not address.host.lists_models:
         return report._replace(problem="it has no list of the models that can be asked")
-    own = Endpoint(address.url, address.signer, Limiter(), address.secrets, address.host.headers)
-    endpoint = list_endpoint(address, own)
+    endpoint = Endpoint(url, address.signer, Limiter(), asking.secrets, address.host.headers)
     try:
         await reach(endpoint, address.dialect.model_list.path(None), "GET")
         async with asyncio.timeout(_PATIENCE_S):
-            listed = await list_models(http, endpoint, address.dialect)
+            listed = await list_models(asking.http, endpoint, address.dialect)
     except ModelError as error:
         return report._replace(problem=_line(error))
     except TimeoutError:
         return report._replace(problem=f"it gave no list of its models within {_PATIENCE_S:.0f} s")
-    offered = (_offered(model, address.spec, prices) for model in listed or ())
+    offered = (_offered(model, spec, asking.prices) for model in listed or ())
     return report._replace(models=tuple(sorted(offered, key=lambda model: model.id)))
 
 

@@ -105,7 +105,7 @@ class Keys:
         """
         host = HOSTS[interface]
         fields = self._from_env(host)
-        for entry in (self._from_files(host), self._of_account(account, interface) if account else {}):
+        for entry in (self._entry(host)[1], self._of_account(account, interface) if account else {}):
             if entry.keys() & IDENTITY_FIELDS:
                 fields = _without_identity(fields)
             fields |= entry
@@ -143,22 +143,45 @@ class Keys:
             )
         return found.fields
 
-    def _from_env(self, host: Host) -> dict[str, str]:
-        wanted = {"api_key": host.key_env, **host.settings}
+    def sources(self, interface: str) -> dict[str, str]:
+        """Where each field of an interface's credential was found, in words without any value."""
+        host = HOSTS[interface]
+        found = {field: f"{name} in the environment" for field, name in self._variables(host).items()}
+        place, entry = self._entry(host)
+        if entry.keys() & IDENTITY_FIELDS:
+            found = _without_identity(found)
+        return found | dict.fromkeys(entry, place)
+
+    def accounts(self) -> dict[str, tuple[str, Path]]:
+        """The accounts of the key files: name → its interface, and the file."""
+        named = (
+            (name, account.interface, file.path)
+            for file in self._files
+            for name, account in file.accounts.items()
+        )
+        accounts: dict[str, tuple[str, Path]] = {}
+        for name, interface, path in named:
+            accounts.setdefault(name, (interface, path))
+        return accounts
+
+    def _variables(self, host: Host) -> dict[str, str]:
+        """Field → the variable that it is set by."""
         found: dict[str, str] = {}
-        for field, names in wanted.items():
-            value = next((value for name in names if (value := self._env.get(name, "").strip())), "")
-            if value:
-                found[field] = value
+        for field, names in {"api_key": host.key_env, **host.settings}.items():
+            if (name := next((name for name in names if self._env.get(name, "").strip()), None)) is not None:
+                found[field] = name
         return found
 
-    def _from_files(self, host: Host) -> dict[str, str]:
-        """The entry of the first file that has one."""
+    def _from_env(self, host: Host) -> dict[str, str]:
+        return {field: self._env[name].strip() for field, name in self._variables(host).items()}
+
+    def _entry(self, host: Host) -> tuple[str, dict[str, str]]:
+        """The entry of the first file that has one, after its place in words."""
         for file in self._files:
             for name in (host.name, host.shares_keys_of):
                 if name in file.entries:
-                    return file.entries[name]
-        return {}
+                    return f"`providers.{name}` in {file.path}", file.entries[name]
+        return "", {}
 
 
 def _without_identity(fields: Mapping[str, str]) -> dict[str, str]:

@@ -195,13 +195,13 @@ def _lists(
 ) -> dict[EndpointKey, HostModels]:
     """The lists of models of those endpoints whose hosts show each key what it may ask."""
     return {
-        address.key: HostModels(http, list_endpoint(address, endpoints[address.key]), address.dialect)
+        address.key: HostModels(http, _list_endpoint(address, endpoints[address.key]), address.dialect)
         for address in reached.values()
         if address.host.lists_models and not address.host.public_list
     }
 
 
-def list_endpoint(address: ModelAddress, endpoint: Endpoint) -> Endpoint:
+def _list_endpoint(address: ModelAddress, endpoint: Endpoint) -> Endpoint:
     """Where the models are listed of a host that is asked at an endpoint: there, at nearly all."""
     if not address.models_url:
         return endpoint

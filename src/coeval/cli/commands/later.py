@@ -10,7 +10,6 @@ INSTEAD = {
     "plan": "coeval run --config FILE --dry-run counts records and calls",
     "generate": "write the file yourself, beginning with a copy of examples/quickstart.yaml; with "
     "target_attributes: auto and rubric: auto the teachers propose the rest",
-    "models": "docs/configuration.md lists the interfaces; a provider's own pages list its models",
     "analyze": "coeval results --run RUN, also with --by factor, attribute, judge or teacher",
     "describe": "coeval run --config FILE --dry-run shows models, tasks and modes, coeval status --run RUN "
     "what a run holds",

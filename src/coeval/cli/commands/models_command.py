@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 @nothing_begun()
 def models(
     config: Annotated[
-        Path | None, typer.Option("--config", help="The hosts of an experiment file. Example: --config my.yaml")
+        Path | None,
+        typer.Option("--config", help="The hosts of an experiment file. Example: --config my.yaml"),
     ] = None,
     interface: Annotated[
         str | None, typer.Option("--interface", help="One interface. Example: --interface groq")
@@ -67,10 +68,10 @@ def models(
     if base_url is not None and interface is None:
         raise UsageError("--base-url needs --interface: what is spoken there (openai, vllm, …)")
     found_keys, prices = find_keys(keys), PriceBook()
-    specs = _specs(config, interface, base_url, found_keys, prices)
     if providers:
-        _show_providers(specs if config is not None else (), interface, found_keys, as_json)
+        _show_providers(found_keys, config, interface, as_json)
         return
+    specs = _specs(config, interface, base_url, found_keys, prices)
     asked = _survey(specs, found_keys, prices)
     _show(asked, specs if config is not None else [], verbose, as_json)
     if all(report.problem is not None for report in asked):
@@ -83,7 +84,7 @@ def _specs(
     """Whom to ask: the models of a file, or one for each interface."""
     from coeval.core.errors import UsageError
     from coeval.core.model import ModelSpec
-    from coeval.engine.host_survey import at_hosts, interfaces_reached
+    from coeval.engine.host_survey import at_hosts, everywhere
     from coeval.models.catalog import HOSTS
     from coeval.pipeline.config.load_file import load_config
     from coeval.pipeline.run_session import RunOptions
@@ -102,7 +103,7 @@ def _specs(
         if not found:
             raise UsageError(f"--interface {interface}: these models are in this process; no host lists them")
         return found
-    return [ModelSpec(name=name, interface=name, model=name) for name in interfaces_reached(keys)]
+    return everywhere(keys)
 
 
 def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
@@ -115,8 +116,8 @@ def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostR
 
     if not specs:
         raise UsageError(
-            "no credential was found that reaches a host; coeval models --providers shows where they are looked "
-            "for, and coeval models --interface ollama asks a server that needs none"
+            "no credential was found that reaches a host; coeval models --providers shows where they are "
+            "looked for, and coeval models --interface ollama asks a server that needs none"
         )
 
     async def asking(interrupt: asyncio.Event) -> list[HostReport]:
@@ -137,7 +138,7 @@ def _show(reports: list[HostReport], named: list[ModelSpec], verbose: bool, as_j
 
     from coeval.cli import streams
     from coeval.cli.say import warn
-    from coeval.cli.views.host_view import hosts_as_data, print_hosts
+    from coeval.cli.views.host_view import hosts_as_data, print_hosts, served_by
     from coeval.cli.views.json_text import json_text
 
     asked: dict[str, list[str]] = {}
@@ -150,4 +151,20 @@ def _show(reports: list[HostReport], named: list[ModelSpec], verbose: bool, as_j
     messages = streams.messages()
     for report in reports:
         if report.problem is not None:
-            warn(messages, f"{report.interface} {report.base_url}: {report.problem}")
+            warn(messages, f"{served_by(report)}: {report.problem}")
+
+
+def _show_providers(keys: Keys, config: Path | None, interface: str | None, as_json: bool) -> None:
+    import sys
+
+    from coeval.cli import streams
+    from coeval.cli.views.credential_view import credentials, print_credentials
+    from coeval.cli.views.json_text import json_text
+    from coeval.pipeline.config.load_file import load_config
+
+    named = load_config(config).models if config is not None else []
+    found = credentials(keys, [model.spec() for model in named], interface)
+    if as_json:
+        sys.stdout.write(json_text({"providers": found}, indent=2) + "\n")
+    else:
+        print_credentials(found, streams.results())

@@ -1,4 +1,4 @@
-"""What hosts serve, and which credentials were found, as tables and as JSON."""
+"""What hosts serve, as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.text import numbered
 from coeval.engine.host_survey import HostReport, OfferedModel
 
-__all__ = ["hosts_as_data", "print_hosts"]
+__all__ = ["hosts_as_data", "print_hosts", "served_by"]
 
 NOTHING = "–"
 _COLUMNS = [Column(heading) for heading in ("context", "input", "output")]
@@ -34,7 +34,7 @@ def print_hosts(
             shown = f"{model.id} ({', '.join(names)})" if names else model.id
             rows.append(NameRow(shown, _cells(model, verbose), "bold" if names else ""))
             priced |= dict.fromkeys(_sources(model))
-        title = f"{report.interface} at {report.base_url}: {numbered(len(rows), 'model')}"
+        title = f"{served_by(report)}: {numbered(len(rows), 'model')}"
         if rows:
             print_table(console, title, "model", _MORE_COLUMNS if verbose else _COLUMNS, rows)
         else:
@@ -42,7 +42,14 @@ def print_hosts(
         console.print()
     if any(report.models for report in reports):
         by = f", by {'; '.join(priced)}" if priced else ""
-        say(console, f"Prices in US dollars per million tokens{by}; {NOTHING}: not known.", "dim")
+        longer = "; +: more for long prompts" if any(map(_is_tiered, reports)) else ""
+        say(console, f"Prices in US dollars per million tokens{by}; {NOTHING}: not known{longer}.", "dim")
+
+
+def served_by(report: HostReport) -> str:
+    """``openai (account lab) at https://…``"""
+    account = f" (account {report.account})" if report.account is not None else ""
+    return f"{report.interface}{account}" + (f" at {report.base_url}" if report.base_url else "")
 
 
 def _cells(model: OfferedModel, verbose: bool) -> tuple[str, ...]:
@@ -57,6 +64,10 @@ def _cells(model: OfferedModel, verbose: bool) -> tuple[str, ...]:
     return tuple(told)
 
 
+def _is_tiered(report: HostReport) -> bool:
+    return any(model.tariff is not None and model.tariff.tiers for model in report.models)
+
+
 def _sources(model: OfferedModel) -> Iterator[str]:
     if model.tariff is not None:
         yield model.tariff.source.partition(":")[0]
@@ -67,6 +78,7 @@ def hosts_as_data(reports: Sequence[HostReport], asked: Mapping[str, Sequence[st
     return [
         {
             "interface": report.interface,
+            "account": report.account,
             "base_url": report.base_url,
             "problem": report.problem,
             "models": [_model_as_data(model, asked) for model in report.models],

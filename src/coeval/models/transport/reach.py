@@ -25,8 +25,8 @@ _AGAIN_AFTER_S = 0.5
 
 
 async def reach(endpoint: Endpoint, path: str, method: str = "POST") -> None:
-    """Connect to the endpoint, or to the proxy on the way there, and hang up; ``path`` and ``method`` are those
-    of the request that is to follow, for the error.
+    """Connect to the endpoint, or to the proxy on the way there, and hang up; ``path`` and ``method`` are
+    those of the request that is to follow, for the error.
 
     Raises
     ------

@@ -1,0 +1,225 @@
+"""``coeval models``: what credentials reach, and which were found, from hosts on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.coeval_process import called
+from cli.eval_process import surroundings
+from cli.invoked import Command
+from cli.terminal import Seen, on_terminal
+from fakes import gemini
+from fakes.anthropic_messages import anthropic_fake
+from fakes.openai_chat import fake
+from ruamel.yaml import YAML
+
+KEY = "sk-planted-4f8Kq2Zr7Lw9Xb3T"
+OTHER = "sk-planted-9Zt5Rm1Qc6Yh3Nd8"
+THIRD = "sk-planted-2Bw7Kx4Vg9Ls5Pj6"
+LISTED = [
+    {"id": "gpt-4o-mini"},
+    {"id": "gpt-4.1", "context_window": 1_047_576},
+    {"id": "model-of-a-friend", "pricing": {"prompt": "0.000002", "completion": "0.000008"}},
+    {"id": "nobody-knows"},
+]
+
+
+def table(out: str) -> dict[str, list[str]]:
+    """The rows of a table by their first word."""
+    return {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.strip()}
+
+
+async def test_a_host_tells_its_models_with_what_is_known_of_them(tmp_path: Path) -> None:
+    async with fake(keys=[KEY], listed=LISTED) as server:
+        at = ("--interface", "openai", "--base-url", server.url)
+        done = await called(tmp_path, "models", *at, env={"OPENAI_API_KEY": KEY})
+        told = await called(tmp_path, "models", *at, "--json", env={"OPENAI_API_KEY": KEY})
+        more = await seen(tmp_path, "models", *at, "--verbose", OPENAI_API_KEY=KEY)
+        assert (server.asked, server.lists) == ([], 3)
+    assert (done.code, done.err) == (0, "")
+    rows = table(done.out)
+    assert rows["gpt-4.1"][0] == "1,047,576"
+    assert rows["gpt-4o-mini"] == ["128,000", "0.15", "0.6"]
+    assert rows["model-of-a-friend"] == ["–", "2", "8"]
+    assert rows["nobody-knows"] == ["–", "–", "–"]
+    assert "genai-prices" in done.out
+    assert "the host's list" in done.out
+    assert more.code == 0
+    assert any("0.075" in line and "genai-prices" in line for line in more.screen)
+    [host] = json.loads(told.out)["hosts"]
+    assert (host["interface"], host["base_url"], host["problem"]) == ("openai", server.url, None)
+    by_id = {model["id"]: model for model in host["models"]}
+    assert list(by_id) == sorted(by_id)
+    assert by_id["nobody-knows"]["price"] is None
+    assert by_id["model-of-a-friend"]["price"]["rates"]["output_usd_per_mtok"] == 8.0
+    assert by_id["gpt-4o-mini"]["price"]["source"].endswith(": openai gpt-4o-mini")
+
+
+async def seen(folder: Path, *words: object, **env: str) -> Seen:
+    """What stands on a terminal of 80 columns, which nothing overruns but a path that cannot be folded."""
+    command = (sys.executable, "-m", "coeval", *words)
+    around = {**surroundings(folder), **env}
+    shown = await asyncio.to_thread(lambda: on_terminal(command, 80, cwd=folder, **around))
+    assert [line for line in shown.written if len(line) > 80 and str(folder) not in line] == []
+    return shown
+
+
+def experiment(folder: Path, *models: dict[str, Any], **settings: Any) -> Path:
+    task = {
+        "name": "t", "description": "Say a word.", "target_attributes": {"mood": ["glad"]},
+        "sampling": {"total": 2}, "rubric": {"f": "It is good."},
+    }  # fmt: skip
+    roles = {"roles": ["teacher", "student", "judge"]}
+    config = {
+        "models": [{**roles, **model} for model in models],
+        "tasks": [task],
+        "experiment": {"id": "e", "storage_folder": "runs", **settings},
+    }
+    file = folder / "e.yaml"
+    with file.open("w") as text:
+        YAML(typ="safe", pure=True).dump(config, text)
+    return file
+
+
+def at(name: str, interface: str, url: str, model: str) -> dict[str, Any]:
+    return {"name": name, "interface": interface, "parameters": {"base_url": url, "model": model}}
+
+
+async def test_the_hosts_of_a_file_are_asked_once_each_and_those_that_fail_are_told(tmp_path: Path) -> None:
+    google = [{"name": "models/gemini-2.5-flash", "supportedGenerationMethods": ["generateContent"]}]
+    async with (
+        fake(keys=[KEY], listed=LISTED) as openai,
+        anthropic_fake(
+            keys=[KEY], models=["claude-3-5-haiku-20241022", "claude-sonnet-4-6", "claude-9"]
+        ) as claude,
+        gemini.fake(keys=[OTHER], listed=google) as wrong_key,
+    ):
+        file = experiment(
+            tmp_path,
+            at("a", "openai", openai.url, "gpt-4.1"),
+            at("b", "openai", openai.url, "gpt-4.1"),
+            at("c", "anthropic", claude.url, "claude-sonnet-4-6"),
+            at("d", "gemini", wrong_key.url, "gemini-2.5-flash"),
+            {"name": "e", "interface": "simulated"},
+        )
+        env = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"), KEY)
+        done = await called(tmp_path, "models", "--config", file, env=env)
+        assert (openai.lists, openai.asked, claude.asked, wrong_key.asked) == (1, [], [], [])
+    assert done.code == 0
+    assert "gpt-4.1 (a, b)" in done.out
+    assert "claude-sonnet-4-6 (c)" in done.out
+    assert "claude-9" in done.out
+    assert "gemini-2.5-flash" not in done.out
+    [failure] = done.err.splitlines()
+    assert failure.startswith(f"warning: gemini at {wrong_key.url}")
+    assert "API key not valid" in failure
+    assert not (tmp_path / "runs").exists()
+
+
+async def test_without_a_word_all_are_asked_that_a_credential_was_found_for(tmp_path: Path) -> None:
+    async with fake(keys=[KEY], listed=[{"id": "llama3:8b"}]) as server:
+        env = {
+            "OLLAMA_HOST": server.url.removesuffix("/v1"),
+            "OLLAMA_API_KEY": KEY,
+            "AZURE_AI_API_KEY": OTHER,
+        }
+        env["AZURE_AI_ENDPOINT"] = "https://nowhere.invalid"
+        done = await called(tmp_path, "models", env=env)
+    assert done.code == 0
+    assert table(done.out)["llama3:8b"] == ["–", "0", "0"]
+    assert done.err.startswith("warning: azure_ai at https://nowhere.invalid")
+    assert "it has no list of the models that can be asked" in done.err
+
+
+async def test_where_no_host_answers_the_exit_code_says_so(tmp_path: Path) -> None:
+    done = await called(tmp_path, "models", "--interface", "vllm", "--base-url", "http://127.0.0.1:9/v1")
+    assert (done.code, done.out) == (2, "")
+    assert "GET 127.0.0.1:9/v1/models: no connection (Connection refused)" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "no credential was found that reaches a host"),
+        (("--interface", "openia"), "there is no openia; there are anthropic, azure_ai"),
+        (("--interface", "simulated"), "these models are in this process"),
+        (("--base-url", "http://127.0.0.1:9/v1"), "--base-url needs --interface"),
+        (("--interface", "openai", "--config", "e.yaml"), "exclude each other"),
+    ],
+)
+def test_what_cannot_be_asked_is_a_wrong_request(
+    words: tuple[str, ...], says: str, here: Path, coeval: Command
+) -> None:
+    done = coeval("models", *words)
+    assert (done.code, done.out) == (1, "")
+    assert says in done.err
+
+
+def plant(folder: Path) -> dict[str, str]:
+    """Keys in a key file, the environment and a configuration; the environment's is returned."""
+    keys = folder / "keys.yaml"
+    keys.write_text(
+        f"providers:\n  groq: {KEY}\n  openai:\n    api_key: {OTHER}\n"
+        f"  lab:\n    interface: anthropic\n    api_key: {THIRD}\n"
+    )
+    keys.chmod(0o600)
+    return {"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": THIRD, "AWS_REGION": "eu-central-1"}
+
+
+async def test_which_credentials_were_found_is_told_by_place_and_never_by_value(tmp_path: Path) -> None:
+    env = plant(tmp_path)
+    done = await called(tmp_path, "models", "--providers", env=env)
+    assert (await seen(tmp_path, "models", "--providers", **env)).code == 0
+    told = await called(tmp_path, "models", "--providers", "--json", env=env)
+    assert (done.code, done.err) == (0, "")
+    found = {(each["interface"], each["account"]): each for each in json.loads(told.out)["providers"]}
+    file = tmp_path / "keys.yaml"
+    assert found["groq", None]["found"] == {"api_key": f"`providers.groq` in {file}"}
+    assert found["openai", None]["found"] == {"api_key": f"`providers.openai` in {file}"}, (
+        "before the environment"
+    )
+    assert found["anthropic", None]["found"] == {"api_key": "ANTHROPIC_API_KEY in the environment"}
+    assert found["anthropic", "lab"]["found"] == {"account": f"`providers.lab` in {file}"}
+    assert found["bedrock", None]["found"] == {"region": "AWS_REGION in the environment"}
+    assert not found["bedrock", None]["usable"]
+    assert not found["mistral", None]["usable"]
+    assert "MISTRAL_API_KEY" in found["mistral", None]["missing"]
+    assert found["vllm", None]["usable"]
+    for text in (done.out, told.out):
+        assert not any(key in text for key in (KEY, OTHER, THIRD))
+
+
+async def test_no_planted_key_is_in_any_output_or_file_of_models_and_probe(tmp_path: Path) -> None:
+    """Key file, environment and configuration each hold one; hosts repeat what they were shown."""
+    env, own = plant(tmp_path), "sk-planted-own-6Tg2Hq8Wn4"
+    repeating = [{"id": f"tuned-for-{key}"} for key in (KEY, own)]
+    async with fake(keys=["nobody's"]) as refusing, fake(listed=repeating) as open_to_all:
+        file = experiment(
+            tmp_path,
+            at("a", "openai", refusing.url, "m"),
+            at("b", "groq", open_to_all.url, "m"),
+            at("c", "vllm", open_to_all.url, "m") | {"access_key": own},
+            log_level="DEBUG",
+        )
+        planted = (KEY, OTHER, THIRD, own)
+        ends = [
+            await called(tmp_path, *words, env=env)
+            for words in (
+                ("models", "--config", file, "--verbose"),
+                ("models", "--config", file, "--json"),
+                ("models", "--config", file, "--providers"),
+                ("probe", "--config", file),
+                ("probe", "--config", file, "--on-fail", "warn"),
+            )
+        ]
+    assert [ended.code for ended in ends] == [0, 0, 0, 2, 0], ends[0].err
+    assert "Incorrect API key provided: [redacted]" in ends[3].err
+    written = [path.read_text() for path in (tmp_path / "runs").rglob("*") if path.is_file()]
+    assert len(written) >= 2
+    for text in (*(ended.out + ended.err for ended in ends), *written):
+        assert [key for key in planted if key in text] == []
