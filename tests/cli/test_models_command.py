@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 KEY = "sk-planted-4f8Kq2Zr7Lw9Xb3T"
 OTHER = "sk-planted-9Zt5Rm1Qc6Yh3Nd8"
 THIRD = "sk-planted-2Bw7Kx4Vg9Ls5Pj6"
-LISTED = [
+LISTED: list[dict[str, Any]] = [
     {"id": "gpt-4o-mini"},
     {"id": "gpt-4.1", "context_window": 1_047_576},
     {"id": "model-of-a-friend", "pricing": {"prompt": "0.000002", "completion": "0.000008"}},
@@ -62,9 +62,9 @@ async def test_a_host_tells_its_models_with_what_is_known_of_them(tmp_path: Path
 
 async def seen(folder: Path, *words: object, **env: str) -> Seen:
     """What stands on a terminal of 80 columns, which nothing overruns but a path that cannot be folded."""
-    command = (sys.executable, "-m", "coeval", *words)
-    around = {**surroundings(folder), **env}
-    shown = await asyncio.to_thread(lambda: on_terminal(command, 80, cwd=folder, **around))
+    around = [f"{name}={value}" for name, value in {**surroundings(folder), **env}.items()]
+    command = ("env", *around, sys.executable, "-m", "coeval", *words)
+    shown = await asyncio.to_thread(on_terminal, command, 80, cwd=folder)
     assert [line for line in shown.written if len(line) > 80 and str(folder) not in line] == []
     return shown
 
@@ -91,7 +91,9 @@ def at(name: str, interface: str, url: str, model: str) -> dict[str, Any]:
 
 
 async def test_the_hosts_of_a_file_are_asked_once_each_and_those_that_fail_are_told(tmp_path: Path) -> None:
-    google = [{"name": "models/gemini-2.5-flash", "supportedGenerationMethods": ["generateContent"]}]
+    google: list[dict[str, Any]] = [
+        {"name": "models/gemini-2.5-flash", "supportedGenerationMethods": ["generateContent"]}
+    ]
     async with (
         fake(keys=[KEY], listed=LISTED) as openai,
         anthropic_fake(
