@@ -227,7 +227,7 @@ async def test_turns_of_one_role_are_joined_and_empty_answers_left_out() -> None
 async def test_a_model_without_system_prompts_is_told_in_its_first_turn() -> None:
     body = await body_for(ask(), "mistral.mixtral-8x7b-instruct-v0:1")
     assert "system" not in body
-    assert body["messages"][0]["content"] == [{"text": "Be brief."}, {"text": "Grüß Gott"}]
+    assert body["messages"][0]["content"] == [{"text": "Be brief.\n\nGrüß Gott"}]
 
 
 async def test_what_requests_share_ends_at_a_cache_point_where_claude_may_keep_it() -> None:

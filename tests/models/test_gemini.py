@@ -251,7 +251,7 @@ async def test_a_family_without_system_prompts_is_told_in_its_first_turn_and_sen
     async with fake(keys=[KEY]) as host:
         await answer(spec(host.url, "gemma-3-27b-it"), ENV, ask(schema=LEVELS))
     [body] = host.bodies
-    assert body["contents"][0] == {"role": "user", "parts": [{"text": "Be brief."}, {"text": "Grüß Gott"}]}
+    assert body["contents"][0] == {"role": "user", "parts": [{"text": "Be brief.\n\nGrüß Gott"}]}
     assert "systemInstruction" not in body
     assert "generationConfig" not in body
 

@@ -11,6 +11,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import FieldRejected
+from coeval.models.dialects.first_turn import in_first_turn
 from coeval.models.dialects.openai_families import NOT_AT_ALL, ModelTraits, SystemRole
 
 __all__ = ["OUR_NAMES", "draw", "said_by"]
@@ -125,8 +126,4 @@ def said_by(messages: Sequence[Message], system: SystemRole) -> Sequence[Any]:
             {"role": "developer", "content": message.content} if message.role == "system" else message
             for message in messages
         ]
-    prompt = "\n\n".join(message.content for message in messages if message.role == "system")
-    turns = [message for message in messages if message.role != "system"]
-    if turns and turns[0].role == "user":
-        prompt = f"{prompt}\n\n{turns.pop(0).content}"
-    return [Message("user", prompt), *turns]
+    return in_first_turn(messages)

@@ -25,6 +25,8 @@ from coeval.models.dialects.aws.bedrock_answer import decode
 from coeval.models.dialects.aws.bedrock_errors import explain
 from coeval.models.dialects.aws.bedrock_families import BedrockFamily, bedrock_family, nested
 from coeval.models.dialects.dialect import Dialect, FieldRejected
+from coeval.models.dialects.first_turn import in_first_turn
+from coeval.models.dialects.laid_over import lay_over
 
 __all__ = ["BEDROCK", "Bedrock"]
 
@@ -39,8 +41,8 @@ _OF_THE_BODY = frozenset(
 )  # fmt: skip
 """Converse's own fields; every other parameter is the model's."""
 _OF_THE_MODEL = "additionalModelRequestFields"
-_LAID_OVER = (_OF_THE_MODEL, "inferenceConfig", "outputConfig")
-"""Of these, ``extra_body`` sets some fields and leaves the others."""
+_GROUPS = (_OF_THE_MODEL, "inferenceConfig", "outputConfig")
+"""Of these, users set some fields and leave ours."""
 
 
 class Bedrock(Dialect):
@@ -97,15 +99,9 @@ def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = 
         follows = _claude_follows(spec.model, drawn) if claude else family.follows
         _follow(body, request.schema, follows)
     for name, value in sampling.rest.items():
-        _lay(body, **({name: value} if name in _OF_THE_BODY else {_OF_THE_MODEL: {name: value}}))
-    _lay(body, **spec.extra_body)
+        lay_over(body, {name: value} if name in _OF_THE_BODY else {_OF_THE_MODEL: {name: value}}, _GROUPS)
+    lay_over(body, spec.extra_body, _GROUPS)
     return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
-
-
-def _lay(body: Body, **fields: Any) -> None:
-    """Lay fields over a body; of some of them those within, beside what stands there."""
-    for name, value in fields.items():
-        body[name] = body[name] | value if name in _LAID_OVER and isinstance(value, dict) else value
 
 
 def _is_claude(model: str) -> bool:
@@ -117,18 +113,16 @@ def _set(**fields: Any) -> Body:
 
 
 def _said(request: Request, spec: ModelSpec, family: BedrockFamily) -> Body:
-    """Turns that alternate, as Converse wants them, and the system prompt: where the model takes none, it
-    stands in the first turn."""
-    system = [{"text": m.content} for m in request.messages if m.role == "system" and m.content.strip()]
+    """Turns that alternate, as Converse wants them, and the system prompt where the model takes one; one that
+    stands alone is what is asked."""
+    messages: Sequence[Message] = request.messages
+    if not family.system or all(message.role == "system" for message in messages):
+        messages = in_first_turn(messages)
+    system = [{"text": m.content} for m in messages if m.role == "system" and m.content.strip()]
     turns: list[Body] = []
-    for message in request.messages:
+    for message in messages:
         if message.role != "system":
             _add(turns, message.role, _blocks(message, spec))
-    if system and (not family.system or not turns):
-        if not turns or turns[0]["role"] != "user":
-            turns.insert(0, {"role": "user", "content": []})
-        turns[0]["content"] = [*system, *turns[0]["content"]]
-        system = []
     if request.shared and _is_claude(spec.model) and keeps_prefix(request, spec):
         _mark(turns[-1]["content"], request.shared)
     return {"messages": turns, "system": system} if system else {"messages": turns}
@@ -174,16 +168,17 @@ def _of_others(request: Request, model: str, family: BedrockFamily) -> Body:
     sampling = request.sampling
     drawn = _set(temperature=sampling.temperature, top_p=sampling.top_p)
     if sampling.thinking_budget is not None:
-        raise BadRequest(f"{model} has nothing for thinking_budget; leave it out")
+        raise FieldRejected(f"{model} has nothing for thinking_budget; leave it out", field="thinking_budget")
     if sampling.top_k is not None:
         if not family.top_k:
             raise FieldRejected(f"{model} has nothing for top_k; leave it out", field="top_k")
         drawn |= nested(family.top_k, sampling.top_k)
     if sampling.reasoning_effort is not None:
         if not family.effort:
-            raise BadRequest(
+            raise FieldRejected(
                 f"{model} has nothing for reasoning_effort; leave it out, or set what it has in "
-                "parameters.extra_body, within additionalModelRequestFields"
+                "parameters.extra_body, within additionalModelRequestFields",
+                field="reasoning_effort",
             )
         said = nested(family.effort, sampling.reasoning_effort)
         if family.beside_effort:

@@ -7,6 +7,7 @@ Written against Google's API reference and its guides on thinking, structured ou
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote
 
@@ -14,14 +15,16 @@ import msgspec
 
 from coeval.core.errors import BadRequest, ModelError
 from coeval.core.model import ModelSpec
-from coeval.core.records import Completion, Request, SamplingParameters
+from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import Dialect, FieldRejected
+from coeval.models.dialects.first_turn import in_first_turn
 from coeval.models.dialects.google.gemini_answer import decode
 from coeval.models.dialects.google.gemini_errors import explain
 from coeval.models.dialects.google.gemini_models import GEMINI_MODELS
+from coeval.models.dialects.laid_over import lay_over
 
 __all__ = ["GEMINI", "Gemini", "generate_path"]
 
@@ -88,8 +91,8 @@ class Gemini(Dialect):
             config["responseJsonSchema"] = request.schema.body
         body[_CONFIG] = config
         for name, value in request.sampling.rest.items():
-            _lay(body, **({name: value} if name in _OF_THE_BODY else {_CONFIG: {name: value}}))
-        _lay(body, **spec.extra_body)
+            lay_over(body, {name: value} if name in _OF_THE_BODY else {_CONFIG: {name: value}}, (_CONFIG,))
+        lay_over(body, spec.extra_body, (_CONFIG,))
         return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
@@ -107,30 +110,22 @@ def generate_path(model: str) -> str:
     return f"/{quote(model if '/' in model else f'models/{model}')}:generateContent"
 
 
-def _lay(body: Body, **fields: Any) -> None:
-    """Lay fields over a body; over `generationConfig` those within it."""
-    for name, value in fields.items():
-        body[name] = body[name] | value if name == _CONFIG and isinstance(value, dict) else value
-
-
 def _family_of(model: str) -> _GeminiFamily:
     name = model.rpartition("/")[2].lower()
     return next(family for family in _FAMILIES if re.match(family.ids, name))
 
 
 def _said(request: Request, family: _GeminiFamily) -> Body:
-    """The turns, and the system prompt: a family that has none is told in the first turn."""
-    system = [{"text": message.content} for message in request.messages if message.role == "system"]
-    turns: list[Body] = [
+    """The turns, and the system prompt where the family takes one; one that stands alone is what is asked."""
+    messages: Sequence[Message] = request.messages
+    if not family.system or all(message.role == "system" for message in messages):
+        messages = in_first_turn(messages)
+    system = [{"text": message.content} for message in messages if message.role == "system"]
+    turns = [
         {"role": _ROLES[message.role], "parts": [{"text": message.content}]}
-        for message in request.messages
+        for message in messages
         if message.role != "system"
     ]
-    if system and (not family.system or not turns):
-        if not turns or turns[0]["role"] != "user":
-            turns.insert(0, {"role": "user", "parts": []})
-        turns[0]["parts"] = [*system, *turns[0]["parts"]]
-        system = []
     return {"systemInstruction": {"parts": system}, "contents": turns} if system else {"contents": turns}
 
 
@@ -170,20 +165,20 @@ def _thinking(sampling: SamplingParameters, model: str, family: _GeminiFamily) -
         return None
     if effort is not None and budget is not None:
         raise BadRequest("reasoning_effort and thinking_budget say the same to Gemini; leave one of them out")
+    name = "thinking_budget" if effort is None else "reasoning_effort"
     if family.thinking == "none":
-        name = "thinking_budget" if effort is None else "reasoning_effort"
-        raise BadRequest(f"{model} has nothing for {name}; leave it out")
+        raise FieldRejected(f"{model} has nothing for {name}; leave it out", field=name)
     if effort is not None and family.thinking == "level" and effort != "none":
         return {"includeThoughts": True, "thinkingLevel": effort.upper()}
     if effort is not None:
         budget = _BUDGETS.get(effort)
         if budget is None:
-            raise BadRequest(
-                f"{model} has nothing for the reasoning_effort {effort!r}; it may be {', '.join(_BUDGETS)}"
-            )
+            words = ", ".join(_BUDGETS)
+            raise FieldRejected(f"{model} has no {name} of {effort}; it may be {words}", field=name)
     if budget == 0:
         if family.always_thinks:
-            name = "thinking_budget" if effort is None else "reasoning_effort"
-            raise BadRequest(f"{model} cannot be kept from reasoning; raise {name} or leave it out")
+            raise FieldRejected(
+                f"{model} cannot be kept from reasoning; raise {name} or leave it out", field=name
+            )
         return {"thinkingBudget": 0}
     return {"includeThoughts": True, "thinkingBudget": budget}
