@@ -66,6 +66,12 @@ def test_a_deployment_of_azure_is_asked_where_its_endpoint_and_version_say(
     assert place("azure_openai", {"OPENAI_API_VERSION": version}, base_url=endpoint) == asked
 
 
+def test_a_version_that_is_set_goes_before_that_of_a_target_uri() -> None:
+    uri = "https://r.services.ai.azure.com/models/chat/completions?api-version=2025-04-01"
+    env = {"AZURE_AI_ENDPOINT": uri, "AZURE_AI_API_VERSION": "2026-01-01"}
+    assert place("azure_ai", env).endswith("/models/chat/completions?api-version=2026-01-01")
+
+
 def test_the_name_of_a_deployment_is_quoted_in_the_path() -> None:
     at = address("azure_openai", base_url=RESOURCE, model="my model/2", options={"api_version": "2024-10-21"})
     assert at.path.startswith("/openai/deployments/my%20model%2F2/chat/completions")

@@ -174,7 +174,6 @@ _ROWS = (
         headers={"extra-parameters": "pass-through"},
         key_env=("AZURE_AI_API_KEY",),
         settings={"endpoint": ("AZURE_AI_ENDPOINT",), "api_version": ("AZURE_AI_API_VERSION",)},
-        defaults={"api_version": "2024-05-01-preview"},
         lists_models=False,
     ),
     Host(

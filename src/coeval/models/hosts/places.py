@@ -22,6 +22,7 @@ _CHAT = "/chat/completions"
 _DEPLOYMENT = re.compile(r"/openai(/deployments/[^/]*)?$")
 _UNDATED = ("", "v1", "preview", "latest")
 """Versions of Azure OpenAI's API that have no date; `v1` is asked where none is named."""
+_AI_VERSION = "2024-05-01-preview"
 _SERVERLESS = (".models.ai.azure.com", ".inference.ai.azure.com", ".inference.ml.azure.com")
 _COHERE_VERSION = re.compile(r"(/compatibility)?/v[12](/chat)?$")
 _OLLAMA_PORT = 11434
@@ -57,7 +58,8 @@ def azure_ai(given: GivenAddress) -> ApiPlace:
         return ApiPlace(address, _CHAT)
     single = (URL(address).host or "").endswith(_SERVERLESS)
     below = address if single or address.endswith("/models") else f"{address}/models"
-    return ApiPlace(below, _CHAT + _api_version(shown or given.settings["api_version"]))
+    version = given.settings.get("api_version") or shown or _AI_VERSION
+    return ApiPlace(below, _CHAT + _api_version(version))
 
 
 def anthropic(given: GivenAddress) -> ApiPlace:
