@@ -22,7 +22,7 @@ from coeval.core.secrets.redaction import Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
-from coeval.models.dialects.token_counts import count, count_if_told
+from coeval.models.dialects.token_counts import Count, count, count_if_told
 from coeval.models.discreet import without_secrets
 from coeval.models.transport.faults import excerpt, from_status, said
 
@@ -81,12 +81,26 @@ class _AnthropicStopDetails(msgspec.Struct):
     explanation: str | None = None
 
 
+class _SoundThinking(msgspec.Struct):
+    thinking_tokens: Count | None = None
+
+
+class _SoundAnthropicUsage(msgspec.Struct):
+    """Usage as the API tells it, read at once; that of any other host is read as `_AnthropicUsage`."""
+
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cache_read_input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
+    output_tokens_details: _SoundThinking | None = None
+
+
 class _AnthropicOutputDetails(msgspec.Struct):
     thinking_tokens: msgspec.Raw = msgspec.Raw()
 
 
 class _AnthropicUsage(msgspec.Struct):
-    """Read apart from the answer, and its details apart from it: nothing else is lost for their sake."""
+    """Read count by count, its details apart: nothing else is lost for their sake."""
 
     input_tokens: msgspec.Raw = msgspec.Raw()
     output_tokens: msgspec.Raw = msgspec.Raw()
@@ -104,6 +118,7 @@ class _AnthropicAnswer(msgspec.Struct):
 
 
 _read_answer = foreign.decoder(_AnthropicAnswer)
+_read_sound = foreign.decoder(_SoundAnthropicUsage)
 _read_usage = foreign.decoder(_AnthropicUsage)
 
 
@@ -169,6 +184,22 @@ def _withheld(about: bytes, redactor: Redactor) -> str:
 def _booked(told: bytes) -> Usage:
     """The token counts of an answer. The API tells the parts of the prompt apart that its cache has to do
     with; ours are of the whole prompt."""
+    try:
+        sound = _read_sound(told)
+    except Undecodable:
+        return _booked_with_care(told)
+    read, written = sound.cache_read_input_tokens, sound.cache_creation_input_tokens
+    thought = sound.output_tokens_details.thinking_tokens if sound.output_tokens_details is not None else None
+    return Usage(
+        sound.input_tokens + (read or 0) + (written or 0),
+        sound.output_tokens,
+        cached_tokens=msgspec.UNSET if read is None else read,
+        cache_write_tokens=msgspec.UNSET if written is None else written,
+        reasoning_tokens=msgspec.UNSET if thought is None else thought,
+    )
+
+
+def _booked_with_care(told: bytes) -> Usage:
     try:
         usage = _read_usage(told)
     except Undecodable:
