@@ -79,6 +79,16 @@ class ParleyHost:
     tokens: set[str] = field(default_factory=set)
     refused: int = 0
     models: set[str] = field(default_factory=set)
+    heard: int = 0
+    spoken: int = 0
+
+    async def minds(self, request: web.Request) -> web.Response:
+        """A page holds one of them; `answerer` is not listed."""
+        shown = request.headers.get("X-Parley-Token", "")
+        self.tokens.add(shown)
+        if "after" in request.query:
+            return web.json_response({"minds": [{"called": "preview-mind", "remembers": 512}]})
+        return web.json_response({"minds": [{"called": "writer", "remembers": 8192}], "more": "writer"})
 
     async def say(self, request: web.Request) -> web.Response:
         shown = request.headers.get("X-Parley-Token", "")
@@ -97,6 +107,8 @@ class ParleyHost:
         await asyncio.sleep(ANSWER_S)
         ended = "limit" if said.truncated else "done"
         usage = {"heard": said.usage.input_tokens, "spoken": said.usage.output_tokens}
+        self.heard += usage["heard"]
+        self.spoken += usage["spoken"]
         return web.json_response({"said": said.text, "ended": ended, **usage})
 
 
@@ -105,6 +117,7 @@ async def parley_host(plugin: Any) -> AsyncIterator[ParleyHost]:
     host = ParleyHost(plugin)
     app = web.Application()
     app.router.add_post("/v1/say", host.say)
+    app.router.add_get("/v1/minds", host.minds)
     async with TestServer(app) as server:
         host.url = str(server.make_url("/v1"))
         yield host
@@ -163,6 +176,28 @@ async def test_a_host_of_another_package_plays_every_role(
     assert len(records) == 4
     assert all(record["scores"]["clarity"] for record in records)
     assert_nothing_secret(ended, tmp_path, {KEY, *host.tokens})
+    used = json.loads((run / "usage.json").read_text())["models"]
+    paid = sum(row["cost_usd"] for row in used.values())
+    assert paid == pytest.approx((host.heard * 1000 + host.spoken * 5000) / 1e6)
+    assert used["writer"]["priced_by"] == "coeval_parley.prices"
+    probes = json.loads((run / "probe_results.json").read_text())["models"]
+    assert {probe["name"] for probe in probes if probe.get("listed")} == {"writer"}
+
+
+async def test_what_a_host_of_another_package_serves_is_listed_with_its_prices(
+    installed: Path, plugin: Any, tmp_path: Path
+) -> None:
+    async with parley_host(plugin) as host:
+        how = ["models", "--interface", "parley", "--base-url", host.url]
+        env = {"PARLEY_API_KEY": KEY}
+        ended = await call("coeval", *how, folder=tmp_path, site=installed, **env)
+        found = await call("coeval", "models", "--providers", folder=tmp_path, site=installed, **env)
+    assert ended.code == found.code == 0, ended
+    rows = {line.split()[0]: line.split()[1:] for line in ended.out.splitlines() if line}
+    assert (rows["writer"], rows["preview-mind"]) == (["8,192", "1000", "5000"], ["512", "–", "–"])
+    assert "by coeval_parley.prices" in ended.out
+    assert "api_key: PARLEY_API_KEY in the environment" in found.out
+    assert all(key not in text for key in (KEY, *host.tokens) for text in (*ended[1:], *found[1:]))
 
 
 async def test_a_token_that_the_host_refuses_ends_the_run_in_the_hosts_words(

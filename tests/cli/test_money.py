@@ -16,7 +16,10 @@ from fakes import gemini, openai_chat
 from fakes.anthropic_messages import Spoken, anthropic_fake
 from ruamel.yaml import YAML
 
-KEYS = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"), "sk-planted-4f8Kq2Zr7Lw9Xb3T")
+KEYS = dict.fromkeys(
+    ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"),
+    "sk-planted-4f8Kq2Zr7Lw9Xb3T",
+)
 ITEM = json.dumps({"prompt": "Tell of a cat.", "response": "A cat sat."})
 SCORES = json.dumps({"plot": "High", "style": "Low"})
 N = 5
@@ -38,9 +41,17 @@ class Hosts(NamedTuple):
 
 
 @asynccontextmanager
-async def three_hosts(folder: Path, judge: str) -> AsyncIterator[Hosts]:
-    """A teacher at Gemini, a student at Anthropic, a judge at OpenAI; each answer takes the same tokens."""
-    usage = {"prompt_tokens": 40_000, "completion_tokens": 2_000}
+async def three_hosts(
+    folder: Path, judge: str, interface: str = "openai", **told: float
+) -> AsyncIterator[Hosts]:
+    """A teacher at Gemini, a student at Anthropic, a judge at OpenAI or the like; each answer takes the same
+    tokens. ``told`` is what the judge's host says besides of what an answer took."""
+    usage = {
+        **told,
+        "prompt_tokens": 40_000,
+        "completion_tokens": 2_000,
+        "prompt_tokens_details": {"cached_tokens": 10_000},
+    }
     spent = {"input_tokens": 10_000, "cache_read_input_tokens": 30_000, "cache_creation_input_tokens": 5_000}
     judging = openai_chat.Answer(SCORES, body={"usage": usage})
     async with (
@@ -51,7 +62,7 @@ async def three_hosts(folder: Path, judge: str) -> AsyncIterator[Hosts]:
         models = [
             ("tea", "gemini", "gemini-2.5-pro", teacher.url, "teacher"),
             ("ann", "anthropic", "claude-3-5-haiku-20241022", student.url, "student"),
-            ("ivy", "openai", judge, grader.url, "judge"),
+            ("ivy", interface, judge, grader.url, "judge"),
         ]
         config = {
             "models": [
@@ -90,7 +101,7 @@ def by_hand() -> dict[str, float]:
             "anthropic", "claude-3-5-haiku-20241022",
             input_tokens=45_000, cache_read_tokens=30_000, cache_write_tokens=5_000, output_tokens=20_000,
         ),
-        "ivy": (40_000 * 2.0 + 2_000 * 10.0) / 1e6,
+        "ivy": (30_000 * 2.0 + 10_000 * 0.5 + 2_000 * 10.0) / 1e6,
     }  # fmt: skip
 
 
@@ -150,3 +161,14 @@ async def test_a_price_that_nobody_knows_is_never_made_up(tmp_path: Path) -> Non
         assert rows["ivy"] == "unknown"
         assert rows["total"] == f"${known:,.2f}+"
         assert "price unknown for ivy" in text
+
+
+async def test_what_a_host_says_that_an_answer_cost_goes_before_all_other_prices(tmp_path: Path) -> None:
+    """OpenRouter tells; the model has a price in the library as well."""
+    async with three_hosts(tmp_path, "openai/gpt-4o", "openrouter", cost=0.03125) as hosts:
+        done = await hosts.call("run", "--config", "e.yaml")
+    assert done.code == 0, done.err
+    used = json.loads((tmp_path / "runs/e/usage.json").read_text())["models"]["ivy"]
+    assert used["cost_usd"] == len(hosts.asked["ivy"]) * 0.03125
+    judged = [record for record in records(tmp_path) if "judge_model_id" in record]
+    assert [record["usage"]["cost_usd"] for record in judged] == [0.03125] * N

@@ -3,9 +3,12 @@
 POST /say  {"model": "m", "turns": [{"by": "user", "text": "Hello"}], "settings": {"temperature": 0.7}}
 200        {"said": "Good day.", "heard": 2, "spoken": 3, "ended": "done"}
 401        {"wrong": "this token is not valid now"}
+GET /minds 200  {"minds": [{"called": "m", "remembers": 8192}], "more": "m"}  and so on: /minds?after=m
 """
 
 from __future__ import annotations
+
+from urllib.parse import quote
 
 import msgspec
 
@@ -16,7 +19,7 @@ from coeval.core.records import Completion, Request, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.connections.reply_parser import HttpReply
-from coeval.models.dialects.dialect import Dialect
+from coeval.models.dialects.dialect import Dialect, ListedModel, ModelList, ModelPage
 from coeval.models.discreet import without_secrets
 from coeval.models.transport.faults import excerpt
 
@@ -34,10 +37,30 @@ class _Wrong(msgspec.Struct):
     wrong: str
 
 
+class _Mind(msgspec.Struct):
+    called: str
+    remembers: int | None = None
+
+
+class _Minds(msgspec.Struct):
+    minds: tuple[_Mind, ...]
+    more: str | None = None
+
+
+def _page_of(page: str | None) -> str:
+    return "/minds" if page is None else f"/minds?after={quote(page, safe='')}"
+
+
+def _read_page(body: bytes) -> ModelPage:
+    listed = decode(body, _Minds)
+    return ModelPage(tuple(ListedModel(mind.called, mind.remembers) for mind in listed.minds), listed.more)
+
+
 class ParleyDialect(Dialect):
     """See `Dialect`; the format has no schemas, and no field that tells of labels."""
 
     labels_field = None
+    model_list = ModelList(_page_of, _read_page)
 
     def path(self, _: ModelSpec) -> str:
         return "/say"

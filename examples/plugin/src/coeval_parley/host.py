@@ -1,4 +1,4 @@
-"""The host's row: where it is, how it is spoken to, who asks, and where its key is looked for."""
+"""The host's row: where it is, how it is spoken to, who asks, where its key is looked for, what it costs."""
 
 from __future__ import annotations
 
@@ -14,4 +14,5 @@ PARLEY = Host(
     key_env=("PARLEY_API_KEY",),
     settings={"period_s": ("PARLEY_PERIOD_S",)},
     seeds_by_default=True,
+    prices="coeval_parley.prices:rates_of",
 )
