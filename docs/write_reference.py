@@ -180,7 +180,8 @@ _PLACES = (
     "`{endpoint}/openai/v1/chat/completions`. `azure_ai` asks at `{endpoint}/models/chat/completions`, or, "
     "where the endpoint ends in `/v1` or serves a single model, at `{endpoint}/chat/completions`. Both take "
     "the target URI that Azure's portal shows for an endpoint. "
-    "`OLLAMA_HOST` may leave out the scheme, the port and `/v1`."
+    "`OLLAMA_HOST` may leave out the scheme, the port and `/v1`; a `base_url` of `groq`, `mistral`, "
+    "`cerebras`, `huggingface_api` and `cohere` may leave out the path of the API, as for their own clients."
 )
 
 

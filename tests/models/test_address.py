@@ -147,6 +147,25 @@ def test_ollamas_address_is_read_as_ollama_reads_it(host: str, url: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("interface", "base_url", "asked"),
+    [
+        ("mistral", "http://h:1", "http://h:1/v1/chat/completions"),
+        ("mistral", "http://h:1/v1/", "http://h:1/v1/chat/completions"),
+        ("groq", "http://h:1/", "http://h:1/openai/v1/chat/completions"),
+        ("cerebras", "http://h:1", "http://h:1/v1/chat/completions"),
+        ("huggingface_api", "http://h:1", "http://h:1/v1/chat/completions"),
+        ("huggingface_api", "http://h:1/team/v1", "http://h:1/team/v1/chat/completions"),
+        ("deepseek", "http://h:1", "http://h:1/chat/completions"),
+        ("openai", "http://h:1", "http://h:1/chat/completions"),
+    ],
+)
+def test_an_address_may_be_that_which_the_hosts_own_client_is_given(
+    interface: str, base_url: str, asked: str
+) -> None:
+    assert place(interface, base_url=base_url) == asked
+
+
+@pytest.mark.parametrize(
     ("interface", "env", "words"),
     [
         ("azure_openai", {}, "needs endpoint and none was found"),

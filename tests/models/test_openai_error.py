@@ -92,7 +92,6 @@ def openai(message: str, **fields: Any) -> dict[str, Any]:
             "top_p",
         ),
         (openai("top_k must be at least 1"), None),
-        (openai("Unknown model: gpt-17"), None),
         (openai("Unexpected message in messages[1]"), None),
         ({"error": "Input validation error: `top_p` must be > 0.0 and < 1.0"}, None),
     ],
@@ -178,6 +177,15 @@ def test_what_a_host_behind_the_host_said_is_told() -> None:
             LimitRenamed,
             "max_completion_tokens",
         ),
+        (400, openai("Model Not Exist"), NotFound, "Model Not Exist"),
+        (400, {"message": "Invalid model: x", "type": "invalid_model", "code": "1500"}, NotFound, "model: x"),
+        (
+            400,
+            {"error": {"code": "unknown_model", "message": "Unknown model: phi-9", "details": "phi-9"}},
+            NotFound,
+            "phi-9",
+        ),
+        (400, openai("no such", code="model_not_supported"), NotFound, "no such"),
         (429, openai("You have no credit left.", code="insufficient_quota"), RateLimited, "no credit"),
     ],
 )

@@ -38,6 +38,9 @@ _SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _NO_JSON = "json_validate_failed"
 """Groq's 400 for an answer that was made and is not the JSON that was asked for."""
 _NO_DEPLOYMENT = "DeploymentNotFound"
+_NO_MODEL = frozenset({"model_not_found", "unknown_model", "invalid_model", "model_not_supported"})
+_ABOUT_NO_MODEL = re.compile(r"model not exist|\b(?:unknown|invalid) model\b")
+"""For a model that is not there Azure AI, DeepSeek, Hugging Face and Mistral have a 400."""
 _VERSION = re.compile(r"[^/]/v\d")
 _FORMAT_WORDS = ("response_format", "json_schema", "structured output")
 
@@ -78,9 +81,9 @@ def inner_error(body: bytes, redactor: Redactor) -> ModelError:
 def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     """What an error body says beyond its status; None where the status says it all.
 
-    Recognised are content filters, spent accounts (waiting does not help them), a deployment that is not
-    there, an answer that is not the JSON asked for, a schema that is not taken, and a parameter that is not,
-    which the message names.
+    Recognised are content filters, spent accounts (waiting does not help them), a model or deployment that
+    is not there, an answer that is not the JSON asked for, a schema that is not taken, and a parameter that
+    is not, which the message names.
     """
     problem = _problem(body)
     words = "; ".join(filter(None, _words(problem.message, problem.detail, problem.error, problem.metadata)))
@@ -98,6 +101,8 @@ def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     if status in (400, 422):
         if _NO_JSON in codes:
             return Unreadable(message, status=status)
+        if codes & _NO_MODEL or _ABOUT_NO_MODEL.search(message.lower()):
+            return NotFound(message, status=status)
         return _rejection(status, param.lower(), message)
     return None
 

@@ -68,6 +68,18 @@ def anthropic(given: GivenAddress) -> ApiPlace:
     return ApiPlace(address, "/v1/messages")
 
 
+def _below(prefix: str) -> Placer:
+    """A host whose own client is given an address without ``prefix``: it may be left out."""
+
+    def place(given: GivenAddress) -> ApiPlace:
+        address = URL(given.url)
+        if not address.path.strip("/"):
+            address = address.with_path(prefix, keep_query=True, keep_fragment=True)
+        return ApiPlace(str(address), _CHAT)
+
+    return place
+
+
 def cohere(given: GivenAddress) -> ApiPlace:
     """Cohere's chat, version 2; the base URL may name a version, or the endpoint of OpenAI's shape."""
     return ApiPlace(_COHERE_VERSION.sub("", given.url.rstrip("/")), "/v2/chat")
@@ -107,6 +119,8 @@ PLACERS: Mapping[str, Placer] = MappingProxyType(
         "anthropic": anthropic,
         "azure_openai": azure_openai,
         "azure_ai": azure_ai,
+        "below /v1": _below("/v1"),
+        "below /openai/v1": _below("/openai/v1"),
         "cohere": cohere,
         "gemini": gemini,
         "ollama": ollama,
