@@ -42,8 +42,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     is read from, in order; ``settings`` the other fields of the host's entry in a key file, each with its
     variables, and ``defaults`` what they are where nothing is set; those that are no credential can be
     parameters of a model as well. ``models_url`` is the base URL of its list of models where that is another,
-    and not used where the user sets one; without ``lists_models`` the list is not asked for, or does not name
-    what can be asked. ``public_list``: who has no key sees the list, too.
+    and not used where the user sets one; without ``lists_models`` there is none, or none of what can be
+    asked, and without ``listed_may_be_asked`` being listed says nothing of the key: the list is public, or
+    names what accounts may be given.
     ``priced_as`` is the provider of the price library whose prices are the host's, where its name is not the
     interface's; a host of another package may bring ``prices``, the place of a function from a model's id to
     its `Rates` (None: unknown). ``local``: it is for servers that their users run, whose tokens cost nothing.
@@ -67,7 +68,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     defaults: Mapping[str, str] = {}
     models_url: str = ""
     lists_models: bool = True
-    public_list: bool = False
+    listed_may_be_asked: bool = True
     priced_as: str = ""
     prices: str = ""
     local: bool = False
@@ -180,7 +181,8 @@ _ROWS = (
         name="bedrock",
         dialect="bedrock",
         url="https://bedrock-runtime.{region}.amazonaws.com",
-        lists_models=False,  # another service does, Bedrock's control plane
+        models_url="https://bedrock.{region}.amazonaws.com",
+        listed_may_be_asked=False,
         signer="coeval.models.hosts.aws_signer:aws",
         priced_as="aws",
         key_env=("AWS_BEARER_TOKEN_BEDROCK",),
@@ -211,7 +213,7 @@ _ROWS = (
         name="openrouter",
         dialect="openrouter_chat",
         url="https://openrouter.ai/api/v1",
-        public_list=True,
+        listed_may_be_asked=False,
         key_env=("OPENROUTER_API_KEY",),
         reasons_by="reasoning",
         most_stops=4,
@@ -249,7 +251,7 @@ _ROWS = (
         name="deepinfra",
         dialect="openai_chat",
         url="https://api.deepinfra.com/v1/openai",
-        public_list=True,
+        listed_may_be_asked=False,
         key_env=("DEEPINFRA_API_KEY", "DEEPINFRA_API_TOKEN"),
         structured="json_object",
         most_stops=16,
@@ -276,7 +278,7 @@ _ROWS = (
         dialect="openai_chat",
         priced_as="huggingface_",
         url="https://router.huggingface.co/v1",
-        public_list=True,
+        listed_may_be_asked=False,
         placed="below /v1",
         key_env=("HF_TOKEN", "HUGGINGFACE_API_KEY"),
         shares_keys_of="huggingface",

@@ -197,7 +197,7 @@ def _lists(
     return {
         address.key: HostModels(http, _list_endpoint(address, endpoints[address.key]), address.dialect)
         for address in reached.values()
-        if address.host.lists_models and not address.host.public_list
+        if address.host.lists_models and address.host.listed_may_be_asked
     }
 
 

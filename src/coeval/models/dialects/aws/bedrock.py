@@ -24,6 +24,7 @@ from coeval.models.dialects.anthropic.claude_families import family_of
 from coeval.models.dialects.aws.bedrock_answer import decode
 from coeval.models.dialects.aws.bedrock_errors import explain
 from coeval.models.dialects.aws.bedrock_families import BedrockFamily, bedrock_family, nested
+from coeval.models.dialects.aws.bedrock_models import BEDROCK_MODELS
 from coeval.models.dialects.dialect import Dialect, FieldRejected
 from coeval.models.dialects.first_turn import in_first_turn
 from coeval.models.dialects.laid_over import lay_over
@@ -49,6 +50,7 @@ class Bedrock(Dialect):
     """Converse; see `Dialect`."""
 
     labels_field = None
+    model_list = BEDROCK_MODELS
 
     def path(self, spec: ModelSpec) -> str:
         return f"/model/{quote(spec.model, safe='')}/converse"
