@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 from cli.invoked import Command
 from pipeline.experiments import Lab, model, task
 
+from coeval.api import load_config
 from coeval.store.rundir import RunDir
 
 OWN = {"name": "own", "interface": "benchmark", "roles": ["teacher"], "parameters": {"task": "story"}}
@@ -428,3 +431,60 @@ def test_what_a_pipe_brings_is_read_once(here: Path, lab: Lab) -> None:
     ended = subprocess.run(["bash", "-c", inner], cwd=here, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert len(items(lab)) == 3
+
+
+def test_a_new_experiment_file_runs_as_it_is(here: Path, coeval: Command) -> None:
+    (here / "qa.csv").write_text(QA)
+    flags = ("--where", "level != medium", "--attribute", "level")
+    ended = coeval("ingest", "qa.csv", *flags, "--new", "my qa.yaml")
+    assert ended.code == 0, ended.err
+    assert "my qa.yaml takes them from qa.csv. Next: coeval run --config my qa.yaml" in ended.out
+    config = load_config(here / "my qa.yaml")
+    assert (config.experiment.id, config.tasks[0].name) == ("my-qa", "my-qa")
+    assert config.tasks[0].items is not None
+    assert config.tasks[0].items.where == ("level != medium",)
+    assert coeval("run", "--config", "my qa.yaml").code == 0
+    records = (here / "runs" / "my-qa" / "phase5_evaluations").glob("*.jsonl")
+    assert sum(len(path.read_text().splitlines()) for path in records) == 2 * 3
+    again = coeval("ingest", "qa.csv", "--new", "my qa.yaml")
+    assert (again.code, "my qa.yaml is there already" in again.err) == (1, True)
+
+
+def test_a_label_of_choices_is_the_letter(here: Path, coeval: Command) -> None:
+    rows = [{"question": f"Question {n}?", "options": ["x", "y", "z"], "key": n % 3} for n in range(6)]
+    (here / "exam.json").write_text(json.dumps(rows))
+    ended = coeval("ingest", "exam.json", "--choices", "options", "--label", "key", "--new", "exam.yaml")
+    assert ended.code == 0, ended.err
+    assert "output_description: The letter alone." in (here / "exam.yaml").read_text()
+    assert coeval("run", "--config", "exam.yaml").code == 0
+    [path] = (here / "runs" / "exam" / "phase3_datapoints").glob("*.jsonl")
+    letters = [json.loads(line)["sampled_target_attributes"]["key"] for line in path.read_text().splitlines()]
+    assert letters == ["A", "B", "C", "A", "B", "C"]
+
+
+@pytest.mark.parametrize(("answer", "written"), [("y\n", True), ("n\n", False)])
+def test_a_terminal_is_asked(answer: str, written: bool, here: Path, lab: Lab) -> None:
+    (here / "qa.csv").write_text(QA)
+    command = [sys.executable, "-m", "coeval", "ingest", "qa.csv", "--config", str(lab.file)]
+    seen = answering(command, b"[Y/n]", answer.encode(), here)
+    assert b"1 prompt: Why?" in seen.split(b"Write to", 1)[0]
+    assert RunDir(lab.path).datapoints("story", "own").exists() is written
+    assert lab.path.exists() is written
+    assert (b"Nothing was written." in seen) is not written
+
+
+def answering(command: list[str], question: bytes, answer: bytes, folder: Path) -> bytes:
+    """What a command shows on a terminal whose user answers one question."""
+    terminal, theirs = pty.openpty()
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder)
+    os.close(theirs)
+    seen, answered = b"", False
+    with suppress(OSError):  # the terminal is closed when the command ends
+        while chunk := os.read(terminal, 1 << 16):
+            seen += chunk
+            if question in seen and not answered:
+                os.write(terminal, answer)
+                answered = True
+    os.close(terminal)
+    process.wait(timeout=60)
+    return seen

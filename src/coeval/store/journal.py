@@ -55,6 +55,7 @@ RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 NOTHING: Mapping[Path, Collection[int]] = MappingProxyType({})
 NO_LINES: Mapping[Path, list[bytes]] = MappingProxyType({})
 
+_AT_ONCE = 4_096
 _OFFSET_BITS = 44
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 
@@ -115,7 +116,7 @@ class Index(Generic[EntryT]):
             file = len(self._paths) << _OFFSET_BITS
             self._paths.append(path)
             left_out = () if path in instead else without.get(path, ())
-            groups = [Lines(0, instead[path])] if path in instead else groups_of_lines(path)
+            groups = _groups_of(instead[path]) if path in instead else groups_of_lines(path)
             for end, texts in groups:
                 records = read(texts)
                 for text, record in zip(texts, records, strict=True):  # a million: call nothing needless
@@ -242,3 +243,12 @@ class Journal:
                     self._failure = error
                 finally:
                     self._busy = None
+
+
+def _groups_of(texts: list[bytes]) -> Iterator[Lines]:
+    """Lines as `groups_of_lines` gives them: what is decoded of a million at once takes a gigabyte."""
+    offset = 0
+    for start in range(0, len(texts), _AT_ONCE):
+        group = texts[start : start + _AT_ONCE]
+        yield Lines(offset, group)
+        offset += sum(map(len, group))

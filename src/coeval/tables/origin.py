@@ -68,15 +68,16 @@ class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             seed=chosen.seed if chosen.sample is not None else None,
         )
 
+    @property
+    def selection(self) -> Selection:
+        return Selection(self.limit, self.sample, self.seed or 0)
+
     def same_as(self, files: Sequence[SourceFile], wanted: ItemMap, chosen: Selection) -> bool:
         """Whether these files, so used, give the same items again; their names do not matter."""
         hashes = [file.sha256 for file in files]
-        used = (self.map, self.limit, self.sample, self.seed or 0)
-        return [file.sha256 for file in self.files] == hashes and used == (
-            wanted,
-            chosen.limit,
-            chosen.sample,
-            chosen.seed if chosen.sample is not None else 0,
+        seeded = chosen if chosen.sample is not None else chosen._replace(seed=0)
+        return (
+            [file.sha256 for file in self.files] == hashes and self.map == wanted and self.selection == seeded
         )
 
 
@@ -98,3 +99,11 @@ def remember_origin(folder: RunDir, place: tuple[str, str], origin: ItemOrigin, 
     before = origins.get(task, {}).get(teacher, [])
     origins.setdefault(task, {})[teacher] = [*before, origin] if more else [origin]
     write_json_atomic(folder.sources, origins)
+
+
+def inherit_origins(source: RunDir, target: RunDir) -> None:
+    """Where the items that a run takes over are from, beside what is known of its own."""
+    theirs, own = read_origins(source), read_origins(target)
+    merged = {task: {**theirs.get(task, {}), **own.get(task, {})} for task in theirs | own}
+    if merged != own:
+        write_json_atomic(target.sources, merged)

@@ -70,6 +70,8 @@ class ItemFile:
                     self._take(text, number)
         except OSError as error:
             raise store_error("read", self.path, error) from error
+        if not self.rewritten:
+            self.lines.clear()  # the file holds them
         return self
 
     def _take(self, text: bytes, number: int) -> None:

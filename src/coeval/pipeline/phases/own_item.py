@@ -32,9 +32,9 @@ class OwnItem(NamedTuple):
     unused: tuple[str, ...]
 
 
-def item_line(found: MappedItem, prefix: str, names: tuple[str, str], number: int) -> bytes:
-    """The line of an item that a row gave, of a (task, teacher) whose ids begin with ``prefix``; ``number``
-    stands for an id where the row has none."""
+def made_item(found: MappedItem, prefix: str, names: tuple[str, str], number: int) -> OwnItem:
+    """The item that a row gave, of a (task, teacher) whose ids begin with ``prefix``; ``number`` stands
+    for an id where the row has none."""
     own = found.id if found.id is not None else f"{number:05d}"
     task, teacher = names
     item = Datapoint(
@@ -45,7 +45,7 @@ def item_line(found: MappedItem, prefix: str, names: tuple[str, str], number: in
         prompt=found.prompt,
         reference_response=found.reference,
     )
-    return _ENCODER.encode(item) + b"\n"
+    return OwnItem(_ENCODER.encode(item) + b"\n", item, False, ())
 
 
 def read_item(text: bytes, task: str, teacher: str) -> OwnItem | str:

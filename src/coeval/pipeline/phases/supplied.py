@@ -83,7 +83,7 @@ class Supply:
             if file.rewritten:
                 task, teacher = file.source.task.name, file.source.teacher
                 place, data = folder.datapoints(task, teacher), b"".join(file.lines)
-                if file.origin is not None and place.exists() and file_bytes(place) != data:
+                if file.origin is not None and place.exists() and not data.startswith(file_bytes(place)):
                     move_to_replaced(folder, [place])
                 write_bytes_atomic(place, data)
                 if file.origin is not None:
@@ -137,6 +137,17 @@ def short_supplies(plan: Plan, folder: RunDir) -> list[ShortSupply]:
             if missing:
                 short.append(ShortSupply(folder.datapoints(task, teacher), task, missing, total))
     return short
+
+
+def stored_supply(config: Config, folder: RunDir) -> Supply:
+    """What lies in the run's folder, whatever has become of the tables that it was taken out of."""
+    supply = Supply([], {})
+    for path, source in item_files(config, folder).items():
+        if path.exists():
+            supply.files.append(ItemFile(path, source).read())
+        else:
+            supply.absent[path] = source
+    return supply
 
 
 def read_supply(config: Config, folder: RunDir, taken: RunDir | None = None) -> Supply:

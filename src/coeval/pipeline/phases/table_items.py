@@ -7,7 +7,7 @@ from coeval.core.ids import item_prefix
 from coeval.core.text import numbered
 from coeval.pipeline.config.items_schema import Items
 from coeval.pipeline.phases.item_file import ItemFile
-from coeval.pipeline.phases.own_item import item_line, read_item
+from coeval.pipeline.phases.own_item import made_item
 from coeval.store.rundir import RunDir
 from coeval.tables.harvest import Harvest, Selection, sampled
 from coeval.tables.item_map import ItemMap
@@ -37,52 +37,52 @@ def source_of(items: Items) -> TableSource:
 
 def table_items(file: ItemFile, folder: RunDir) -> ItemFile:
     """Read the items of a task: those in the run's folder while they are what its table gives, else the
-    table's rows, which are to be put there (``file.rewritten``). A table that is gone leaves those that are
-    there."""
-    task = file.source.task
-    items = task.items
+    table's rows, as many as are used, which are to be put there (``file.rewritten``). A table that is gone
+    leaves those that are there."""
+    items = file.source.task.items
     if items is None:  # nobody but a task with a table has such a file
         return file.read()
-    wanted, chosen = item_map(items), Selection(items.limit, items.sample, items.seed)
-    origins = read_origins(folder).get(task.name, {}).get(file.source.teacher, [])
-    stands = file.path.exists() and bool(origins)
+    wanted, chosen = item_map(items), _selection(items, file.source.task.sampling.most)
+    origins = read_origins(folder).get(file.source.task.name, {}).get(file.source.teacher, [])
+    before = origins[-1] if origins and file.path.exists() else None
     try:
         source = source_of(items)
-        if stands and origins[-1].same_as([file_of(path) for path in source.files], wanted, chosen):
-            return file.read()
+        files = [file_of(path) for path in source.files] if before is not None else []
     except UsageError as error:
-        if not stands:
+        if before is None:
             file.flaws.append(str(error))
             return file
-        file.said.append(f"{error}; the items that were taken out of it on {origins[-1].taken_at} are used")
+        file.said.append(f"{error}; the items that were taken out of it on {before.taken_at} are used")
+        return file.read()
+    if before is not None and before.same_as(files, wanted, chosen):
         return file.read()
     _take(file, source, wanted, chosen)
-    if stands:
-        was = numbered(origins[-1].items, "item")
+    if before is not None and not before.same_as(files, wanted, before.selection):
         file.said.append(
-            f"{items.path}, or what is taken out of it, has changed since {origins[-1].taken_at}: "
-            f"{was} then, {len(file.ids):,} now"
+            f"{items.path}, or what is taken out of it, has changed since {before.taken_at}: "
+            f"{numbered(before.items, 'item')} then, {len(file.ids):,} now"
         )
     return file
+
+
+def _selection(items: Items, most: int | None) -> Selection:
+    """No more rows are read than are used; of a sample all are."""
+    if items.sample is not None or most is None:
+        return Selection(items.limit, items.sample, items.seed)
+    return Selection(min(most, items.limit or most))
 
 
 def _take(file: ItemFile, source: TableSource, wanted: ItemMap, chosen: Selection) -> None:
     names = (file.source.task.name, file.source.teacher)
     prefix, harvest = item_prefix(*names), Harvest(source.tables(), wanted)
     for found in sampled(harvest.items(chosen.limit), chosen):
-        line = item_line(found.item, prefix, names, found.place)
-        read = read_item(line, *names)
-        if isinstance(read, str):
-            file.flaws.append(f"{found.path}:{found.line}: {read}")
-        else:
-            file.add(line, read.item, found.line)
+        made = made_item(found.item, prefix, names, found.place)
+        file.add(made.line, made.item, found.line)
     file.rewritten = True
     file.flaws += harvest.problem_lines()
     if not file.ids and not file.flaws:
         unwanted = f"; {harvest.unwanted:,} do not meet `where`" if harvest.unwanted else ""
-        file.flaws.append(
-            f"{source.name}: none of its {numbered(harvest.rows, 'row')} makes an item{unwanted}"
-        )
+        file.flaws.append(f"{source.name}: of {numbered(harvest.rows, 'row')} none makes an item{unwanted}")
     if wanted.reference is not None and harvest.without_reference:
         file.said.append(f"{source.name}: {numbered(harvest.without_reference, 'item')} without a reference")
     for name, count in harvest.lacking.items():

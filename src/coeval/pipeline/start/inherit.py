@@ -15,6 +15,7 @@ from coeval.store.counting_lines import Dropped
 from coeval.store.jsonl import store_error, write_bytes_atomic
 from coeval.store.legacy import convert, is_legacy
 from coeval.store.rundir import RunDir
+from coeval.tables.origin import inherit_origins
 
 
 def source_folder(config: Config) -> RunDir | None:
@@ -62,6 +63,8 @@ def take_over(config: Config, source: RunDir, target: RunDir) -> Taken:
         counts = ", ".join(_counted(phase, count) for phase, count in converted.counts.items())
         done = f"took over {source.path}, converted from an older layout: {counts}"
         return Taken(done, _left_out(converted.dropped))
+    if "data_generation" in phases:
+        inherit_origins(source, target)
     copied = int(copy_once(source.recipes, target.recipes)) if source.recipes.exists() else 0
     for phase in phases:
         folder = source.folder(phase)

@@ -20,7 +20,7 @@ from coeval.core.plain_file import open_file
 from coeval.core.text import numbered
 from coeval.pipeline.config.schema import TaskConfig
 from coeval.pipeline.phases.item_file import ItemFile, refuse_flawed
-from coeval.pipeline.phases.own_item import item_line
+from coeval.pipeline.phases.own_item import made_item
 from coeval.pipeline.upkeep.item_place import ItemPlace
 from coeval.store.jsonl import replaced_whole
 from coeval.store.replacing import move_to_replaced
@@ -234,7 +234,7 @@ def _written(
         items += 1
         remarks.note(found.item)
         if file is not None:
-            file.write(item_line(found.item, prefix, names, offset + found.place))
+            file.write(made_item(found.item, prefix, names, offset + found.place).line)
     return items
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from coeval.core.errors import ConfigError, StoreError
 from coeval.pipeline.config.item_sources import item_files
 from coeval.pipeline.config.schema import PHASES
-from coeval.pipeline.phases.supplied import read_supply
+from coeval.pipeline.phases.supplied import stored_supply
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.upkeep.gaps import Gaps
 from coeval.pipeline.upkeep.repair import Report, Wanted, config_of, count_gaps, examine, rubrics
@@ -52,7 +52,7 @@ def quick_look(folder: RunDir) -> QuickLook:
         a file cannot be read.
     """
     config = config_of(folder)
-    supplied = {} if isinstance(config, str) else read_supply(config, folder).rewritten
+    supplied = {} if isinstance(config, str) else stored_supply(config, folder).rewritten
     recorded = Recorded().read(folder, supplied=supplied)
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):
         return QuickLook(recorded, None)

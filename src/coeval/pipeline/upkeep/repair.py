@@ -24,7 +24,7 @@ from coeval.pipeline.config.item_sources import ItemSource, item_files
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import PROPOSALS
-from coeval.pipeline.phases.supplied import ShortSupply, read_supply
+from coeval.pipeline.phases.supplied import ShortSupply, stored_supply
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
 from coeval.pipeline.upkeep.validity import Examiner, Flaw, Reason
@@ -159,7 +159,7 @@ def inspect(folder: RunDir, wanted: Wanted) -> Report:
         report.no_plan = config
         return report
     report = examine(folder, wanted, item_files(config, folder))
-    supplied = read_supply(config, folder).rewritten
+    supplied = stored_supply(config, folder).rewritten
     recorded = Recorded().read(folder, without=report.flaws, supplied=supplied)
     count_gaps(folder, config, report, recorded, wanted.phases)
     return report
