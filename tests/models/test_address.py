@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from coeval.core.errors import UsageError
@@ -185,6 +186,15 @@ def test_what_is_wrong_with_an_address_is_named(interface: str, env: dict[str, s
         address(interface, env)
     assert words in str(raised.value)
     assert KEY not in str(raised.value)
+
+
+def test_a_host_of_another_package_may_read_its_own_address() -> None:
+    spec = ModelSpec(name="m", interface="vllm", model="x", base_url="http://gpu-box:11434")
+    keys = Keys.load(None, env={}, cwd=NOWHERE, home=NOWHERE)
+    theirs = msgspec.structs.replace(HOSTS["vllm"], placed="coeval.models.hosts.places:ollama")
+    assert address_of(spec, theirs, keys).url == "http://gpu-box:11434/v1"
+    with pytest.raises(UsageError, match="reinstall its package"):
+        address_of(spec, msgspec.structs.replace(theirs, placed="coeval.models.hosts.places:gone"), keys)
 
 
 def test_what_a_model_sets_goes_before_what_its_host_has() -> None:

@@ -34,17 +34,17 @@ OPENAI_REASONING = r"(ft:)?(o[1-9]|gpt-([5-9]|[1-9]\d))"
 class Host(msgspec.Struct, frozen=True, kw_only=True):
     """Where an interface's models are asked, and what the host understands.
 
-    ``dialect`` and ``signer`` name how it is spoken to and how a key is shown; a host of another package
-    may name its own as ``package.module:name``. ``url`` is the base URL, empty where there is none to know
-    (a local model); ``path`` stands in the place of the dialect's. Both may hold ``{settings}``, ``path``
-    ``{model}`` too. ``placed`` names who reads the address instead, where it may say more or less than where
-    the API is (`hosts.places`). ``headers`` go with every request. ``key_env`` are the variables an API key
-    is read from, in order; ``settings`` the other fields of the host's entry in a key file, each with its
-    variables, and ``defaults`` what they are where nothing is set; those that are no credential can be
-    parameters of a model as well. ``models_url`` is the base URL of its list of models where that is another,
-    and not used where the user sets one; without ``lists_models`` there is none, or none of what can be
-    asked, and without ``listed_may_be_asked`` being listed says nothing of the key: the list is public, or
-    names what accounts may be given.
+    ``dialect``, ``signer`` and ``placed`` name how it is spoken to, how a key is shown and who reads its
+    address; a host of another package may name its own as ``package.module:name``. ``url`` is the base URL,
+    empty where there is none to know (a local model); ``path`` stands in the place of the dialect's. Both
+    may hold ``{settings}``, ``path`` ``{model}`` too; an address that may say more or less than where the
+    API is has a ``placed`` (`hosts.places`) in the place of both. ``headers`` go with every request.
+    ``key_env`` are the variables an API key is read from, in order; ``settings`` the other fields of the
+    host's entry in a key file, each with its variables, and ``defaults`` what they are where nothing is
+    set; those that are no credential can be parameters of a model as well. ``models_url`` is the base URL
+    of its list of models where that is another, and not used where the user sets one; without
+    ``lists_models`` there is none, or none of what can be asked, and without ``listed_may_be_asked`` being
+    listed says nothing of the key: the list is public, or names what accounts may be given.
     ``priced_as`` is the provider of the price library whose prices are the host's, where its name is not the
     interface's; a host of another package may bring ``prices``, the place of a function from a model's id to
     its `Rates` (None: unknown). ``local``: it is for servers that their users run, whose tokens cost nothing.
@@ -171,7 +171,7 @@ _ROWS = (
         url="{endpoint}",
         placed="azure_ai",
         signer="api-key and bearer",
-        # What its own API does not know is the model's affair: as errors it would name parameters that are.
+        # Without it, a parameter of the model that Azure's own API does not list is an error.
         headers={"extra-parameters": "pass-through"},
         key_env=("AZURE_AI_API_KEY",),
         settings={"endpoint": ("AZURE_AI_ENDPOINT",), "api_version": ("AZURE_AI_API_VERSION",)},

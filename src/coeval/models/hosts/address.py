@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from yarl import URL
 
+from coeval.core.entry_points import loaded
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.options import ACCESS_KEY, BASE_URL
@@ -90,8 +91,9 @@ def _place(row: _FilledRow, spec: ModelSpec, dialect: Dialect) -> ApiPlace:
         name = f"its {' and '.join(settings)}"
     url = spec.base_url if spec.base_url is not None else row.filled(host.url)
     if host.placed:
+        placer = PLACERS.get(host.placed) or loaded(host.placed, host.name)
         try:
-            place = PLACERS[host.placed](GivenAddress(url, row.settings, spec.model))
+            place = placer(GivenAddress(url, row.settings, spec.model))
         except ValueError:
             place = ApiPlace(url, "")  # what is wrong with it is said below
         return place._replace(url=_normalised(place.url, row.who, name))
