@@ -282,9 +282,7 @@ class Appender:
         """Write one record as one line, or leave the file as it was and raise StoreError."""
         if self._torn is not None:
             raise self._torn
-        line = bytearray()
-        _ENCODER.encode_into(record, line)
-        line += b"\n"
+        line = _ENCODER.encode(record) + b"\n"
         written = 0
         try:
             written = os.write(self._fd, line)

@@ -7,13 +7,12 @@ field, usage left out, an error inside a 200.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from coeval.core import foreign
 from coeval.core.errors import ModelError
+from coeval.core.memo import Memo
 from coeval.core.model import ModelSpec
 from coeval.core.records import LABELS_KEY, Completion, Request, Schema
 from coeval.core.secrets.redaction import Redactor
@@ -84,7 +83,7 @@ def _response_format(
 ) -> msgspec.Raw | dict[str, str] | None:
     match traits.structured or host.structured:
         case "json_schema":
-            return _json_schema(schema.name, msgspec.json.encode(schema.body), strict=traits.strict)
+            return _json_schema(schema, traits.strict)
         # JSON mode answers 400 unless a message says "JSON".
         case "json_object" if any("json" in m.content.lower() for m in request.messages):
             return {"type": "json_object"}
@@ -92,12 +91,13 @@ def _response_format(
             return None
 
 
-@lru_cache(maxsize=256)
-def _json_schema(name: str, body: bytes, *, strict: bool) -> msgspec.Raw:
-    """A schema as OpenAI takes it; encoded once, for a run asks for few schemas many times."""
-    strict = strict and _is_closed(foreign.decode(body))
-    schema = {"name": name, "schema": msgspec.Raw(body), "strict": strict}
-    return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "json_schema": schema}))
+def _as_openai_takes_it(schema: Schema, strict: bool) -> msgspec.Raw:
+    wanted = {"name": schema.name, "schema": schema.body, "strict": strict and _is_closed(schema.body)}
+    return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "json_schema": wanted}))
+
+
+_json_schema = Memo(_as_openai_takes_it)
+"""Encoded once: a run asks for few schemas many times."""
 
 
 def _is_closed(schema: Any) -> bool:

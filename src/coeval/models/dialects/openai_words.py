@@ -7,8 +7,9 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from coeval.core.errors import BadRequest
+from coeval.core.memo import Memo
 from coeval.core.model import ModelSpec
-from coeval.core.records import Message, Request
+from coeval.core.records import Message, Request, SamplingParameters
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import FieldRejected
 from coeval.models.dialects.first_turn import in_first_turn
@@ -46,7 +47,21 @@ def draw(body: dict[str, Any], request: Request, spec: ModelSpec, host: Host, tr
     BadRequest
         one is set that the host, or this model of it, has nothing for; where it may go, FieldRejected.
     """
-    sampling = request.sampling
+    seed = request.seed
+    body.update(_words(request.sampling, spec, host, traits, request.top_logprobs, seed is None))
+    if seed is not None:
+        body[host.seed_field] = seed
+
+
+def _worded(
+    sampling: SamplingParameters,
+    spec: ModelSpec,
+    host: Host,
+    traits: ModelTraits,
+    top_logprobs: int | None,
+    own_seed: bool,
+) -> dict[str, Any]:
+    body: dict[str, Any] = {}
     if sampling.temperature is not None:
         body["temperature"] = sampling.temperature
     if sampling.top_p is not None:
@@ -57,12 +72,11 @@ def draw(body: dict[str, Any], request: Request, spec: ModelSpec, host: Host, tr
         body[host.output_limit_field(spec.model)] = sampling.max_tokens
     if sampling.stop is not None:
         body["stop"] = sampling.stop
-    seed = sampling.seed if request.seed is None else request.seed
-    if seed is not None:
-        body[host.seed_field] = seed
-    if request.top_logprobs is not None:
+    if not own_seed or sampling.seed is not None:
+        body[host.seed_field] = sampling.seed  # or that of the request, which is put in its place
+    if top_logprobs is not None:
         body["logprobs"] = True
-        body["top_logprobs"] = request.top_logprobs
+        body["top_logprobs"] = top_logprobs
     if sampling.reasoning_effort is not None or sampling.thinking_budget is not None:
         body.update(_reasoning(sampling.reasoning_effort, sampling.thinking_budget, host))
     if not (host.any_shaped and spec.base_url is not None):
@@ -73,6 +87,11 @@ def draw(body: dict[str, Any], request: Request, spec: ModelSpec, host: Host, tr
     if traits.takes or traits.reasoning_takes:
         reasons = sampling.reasoning_effort not in (None, "none")
         _hold_to_model(body, {**traits.takes, **(traits.reasoning_takes if reasons else {})}, spec.model)
+    return body
+
+
+_words = Memo(_worded)
+"""A model is asked in few ways, each of them very often."""
 
 
 def _reasoning(effort: str | None, budget: int | None, host: Host) -> dict[str, Any]:

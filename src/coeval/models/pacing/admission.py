@@ -50,7 +50,9 @@ class Admission:
 
     def settled(self, completion: Completion) -> Completion:
         """The answer, booked."""
-        usage = self.settle(completion.usage)
+        if self._meter is None:
+            return completion
+        usage = self._meter.settle(completion.usage)
         return completion if usage is completion.usage else msgspec.structs.replace(completion, usage=usage)
 
     def refusal(self) -> Gap | None:
