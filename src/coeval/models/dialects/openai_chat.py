@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 
 from coeval.core.errors import ModelError
-from coeval.core.memo import Memo
 from coeval.core.model import ModelSpec
 from coeval.core.records import LABELS_KEY, Completion, Request, Schema
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import Dialect
+from coeval.models.dialects.memo import Memo
 from coeval.models.dialects.openai_answer import decode
 from coeval.models.dialects.openai_error import astray, explain
 from coeval.models.dialects.openai_families import ModelTraits, traits_at

@@ -7,12 +7,12 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from coeval.core.errors import BadRequest
-from coeval.core.memo import Memo
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import FieldRejected
 from coeval.models.dialects.first_turn import in_first_turn
+from coeval.models.dialects.memo import Memo
 from coeval.models.dialects.openai_families import NOT_AT_ALL, ModelTraits, SystemRole
 
 __all__ = ["OUR_NAMES", "draw", "said_by"]
