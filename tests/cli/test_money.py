@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import genai_prices
 import pytest
 from cli.coeval_process import called
+from cli.eval_process import finish, start, write_prompts
 from cli.invoked import Ended
 from fakes import gemini, openai_chat
 from fakes.anthropic_messages import Spoken, anthropic_fake
@@ -172,3 +173,25 @@ async def test_what_a_host_says_that_an_answer_cost_goes_before_all_other_prices
     assert used["cost_usd"] == len(hosts.asked["ivy"]) * 0.03125
     judged = [record for record in records(tmp_path) if "judge_model_id" in record]
     assert [record["usage"]["cost_usd"] for record in judged] == [0.03125] * N
+
+
+async def test_eval_framework_shows_what_was_paid(tmp_path: Path) -> None:
+    (tmp_path / "Config").mkdir()
+    (tmp_path / "Config" / "provider_pricing.yaml").write_text(
+        "overrides: {vllm: {rented: {input_usd_per_mtok: 1000, output_usd_per_mtok: 2000}}}\n"
+    )
+    prompts = write_prompts(tmp_path / "p.jsonl", "punctuation:no_comma", ["Say 1.", "Say 2."])
+    async with openai_chat.fake(extra_fields=["top_k"]) as server:
+        how = ["--tasks", "ifeval", "--ifeval-input", prompts, "--model", "rented", "--base-url", server.url]
+        done = await finish(await start(tmp_path, *how))
+        told = await finish(await start(tmp_path, *how, "--json"))
+        asked = len(server.asked)
+    assert done.code == told.code == 0, done.err
+    one = (11 * 1000 + 3 * 2000) / 1e6
+    summary = json.loads((tmp_path / "outputs" / "ifeval" / "summary.json").read_text())
+    assert summary["inference"]["cost_usd"] == pytest.approx(2 * one)
+    row = next(line.split() for line in done.out.splitlines() if line.startswith("rented"))
+    assert row[-1] == f"${asked * one:.4f}", "the probe was paid for, too"
+    assert "Prices: Config/provider_pricing.yaml." in done.out
+    [cost] = json.loads(told.out)["costs"]
+    assert cost["cost_usd"] == pytest.approx(asked * one)

@@ -61,14 +61,17 @@ def test_rates_of_an_hour_are_those_of_the_moment_an_answer_comes() -> None:
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
     clock = [noon.timestamp()]
 
-    def at(now: datetime) -> Tariff:
+    def at(now: datetime) -> Tariff | None:
         hour = (now - noon) // timedelta(hours=1)
         rates = Rates(input_usd_per_mtok=hour + 1, output_usd_per_mtok=0)
-        return Tariff(rates=rates, source="test", until=noon + timedelta(hours=hour + 1), renewed=at)
+        until = noon + timedelta(hours=hour + 1)
+        return Tariff(rates=rates, source="test", until=until, renewed=at) if hour < 3 else None
 
-    price = pricer(at(noon), clock=lambda: clock[0])
+    first = at(noon)
+    assert first is not None
+    price = pricer(first, clock=lambda: clock[0])
     costs = []
-    for seconds in (0, 3599, 3600, 7200, 7300):
+    for seconds in (0, 3599, 3600, 7200, 7300, 10800):
         clock[0] = noon.timestamp() + seconds
         costs.append(price(Usage(1_000_000, 0)))
-    assert costs == [1.0, 1.0, 2.0, 3.0, 3.0]
+    assert costs == [1.0, 1.0, 2.0, 3.0, 3.0, None]

@@ -66,15 +66,8 @@ def library_tariff(
         ),
         source=f"{library_name()}: {provider} {found.id}",
         until=until,
-        renewed=None if until is None else lambda now: _renewed(provider, model, now, context),
+        renewed=None if until is None else lambda now: library_tariff(provider, model, now, context),
     )
-
-
-def _renewed(provider: str, model: str, now: datetime, context: Mapping[str, str] | None) -> Tariff:
-    tariff = library_tariff(provider, model, now, context)
-    if tariff is None:
-        raise LookupError(f"{provider} {model}: the library's data have changed while they were in use")
-    return tariff
 
 
 def context_window(provider: str, model: str) -> int | None:

@@ -50,7 +50,7 @@ class Tariff(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     tiers: tuple[Tier, ...] = ()
     until: datetime | None = None
-    renewed: Callable[[datetime], Tariff] | None = None
+    renewed: Callable[[datetime], Tariff | None] | None = None
 
 
 FREE = Rates(input_usd_per_mtok=0.0, output_usd_per_mtok=0.0)
@@ -122,19 +122,26 @@ def _tiered(tariff: Tariff) -> Price:
 
 
 def _changing(tariff: Tariff, clock: Callable[[], float]) -> Price:
-    """Rates by the hour, or with a date from which others hold."""
-
-    def since(tariff: Tariff) -> tuple[Price, float]:
-        now = msgspec.structs.replace(tariff, until=None, renewed=None)
-        return pricer(now), tariff.until.timestamp() if tariff.until is not None else float("inf")
-
-    current, until = since(tariff)
+    """Rates by the hour, or with a date from which others hold, or nobody knows which."""
     renewed = tariff.renewed
+    current, until = _for_now(tariff)
 
     def price(usage: Usage) -> float | None:
         nonlocal current, until
         if (now := clock()) >= until and renewed is not None:
-            current, until = since(renewed(datetime.fromtimestamp(now, UTC)))
+            current, until = _for_now(renewed(datetime.fromtimestamp(now, UTC)))
         return current(usage)
 
     return price
+
+
+def _for_now(tariff: Tariff | None) -> tuple[Price, float]:
+    """The price by a tariff as long as it holds, and until when, in seconds since 1970."""
+    if tariff is None:
+        return _unknown, float("inf")
+    until = tariff.until.timestamp() if tariff.until is not None else float("inf")
+    return pricer(msgspec.structs.replace(tariff, until=None, renewed=None)), until
+
+
+def _unknown(_: Usage) -> None:
+    return None

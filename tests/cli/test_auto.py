@@ -1,0 +1,95 @@
+"""``interface: auto`` from the command line: the cheapest host is taken, told, and kept by `--continue`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from cli.coeval_process import called
+from fakes.openai_chat import Answer, fake
+from ruamel.yaml import YAML
+
+KEYS = {"GROQ_API_KEY": "gsk-planted-4f8Kq2Zr7Lw9Xb3T", "OPENROUTER_API_KEY": "sk-or-planted-9Zt5Rm1Qc6Yh3"}
+
+
+def prices(folder: Path, groq: float, openrouter: float) -> None:
+    """The routes of a model, and what each of its hosts asks."""
+    table = {
+        "auto_routing": {
+            "llama": [
+                {"interface": "mistral", "model": "never"},
+                {"interface": "openrouter", "model": "meta/llama"},
+                {"interface": "groq", "model": "llama-instant"},
+            ]
+        },
+        "overrides": {
+            "meta/llama": {"input_usd_per_mtok": openrouter, "output_usd_per_mtok": openrouter},
+            "groq": {"llama-instant": {"input_usd_per_mtok": groq, "output_usd_per_mtok": groq}},
+        },
+    }
+    (folder / "Config").mkdir(exist_ok=True)
+    with (folder / "Config" / "provider_pricing.yaml").open("w") as file:
+        YAML(typ="safe", pure=True).dump(table, file)
+
+
+def experiment(folder: Path, url: str, total: int) -> Path:
+    config = {
+        "models": [
+            {
+                "name": "m", "interface": "auto", "roles": ["teacher", "student", "judge"],
+                "parameters": {"model": "llama", "base_url": url},
+            }
+        ],
+        "tasks": [{
+            "name": "t", "description": "Say a word.", "output_description": "A word.",
+            "target_attributes": {"mood": ["glad", "sad"]}, "sampling": {"total": total},
+            "rubric": {"f": "It is good."},
+        }],
+        "experiment": {"id": "e", "storage_folder": "runs"},
+    }  # fmt: skip
+    file = folder / "e.yaml"
+    with file.open("w") as text:
+        YAML(typ="safe", pure=True).dump(config, text)
+    return file
+
+
+def reply(messages: list[dict[str, Any]]) -> Answer:
+    asks_for_item = "prompt" in messages[-1]["content"].lower()
+    return Answer(json.dumps({"prompt": "Say.", "response": "Word."} if asks_for_item else {"f": "High"}))
+
+
+async def test_the_cheapest_host_is_taken_told_and_kept(tmp_path: Path) -> None:
+    async with fake(reply=reply) as server:
+        prices(tmp_path, groq=0.05, openrouter=0.08)
+        file = experiment(tmp_path, server.url, 2)
+        told = await called(tmp_path, "run", "--config", file, "--dry-run", env=KEYS)
+        choice = (
+            "model m: interface auto is groq, as llama-instant ($0.05 in, $0.05 out per million tokens; "
+            "openrouter: $0.08 in, $0.08 out per million tokens; no credential for mistral)"
+        )
+        assert (told.code, choice in told.out.splitlines()) == (0, True)
+        assert server.asked == []
+        assert (await called(tmp_path, "run", "--config", file, env=KEYS)).code == 0
+        assert {body["model"] for body in server.bodies} == {"llama-instant"}
+        assert choice in (tmp_path / "runs/e/run.log").read_text()
+        assert json.loads((tmp_path / "runs/e/usage.json").read_text())["models"]["m"]["cost_usd"] > 0
+
+        prices(tmp_path, groq=0.05, openrouter=0.01)
+        experiment(tmp_path, server.url, 4)
+        server.asked.clear()
+        stays = await called(tmp_path, "run", "--config", file, "--continue", env=KEYS)
+        assert (stays.code, {body["model"] for body in server.bodies}) == (0, {"llama-instant"}), stays.err
+        assert "groq, as llama-instant (as before)" in (tmp_path / "runs/e/run.log").read_text()
+        anew = await called(tmp_path, "run", "--config", file, "--dry-run", "--overwrite", env=KEYS)
+        assert "interface auto is openrouter, as meta/llama ($0.01 in" in anew.out
+        assert not any(key in told.out + stays.err + anew.out for key in KEYS.values())
+
+
+async def test_without_a_credential_for_any_host_the_variables_are_named(tmp_path: Path) -> None:
+    prices(tmp_path, groq=0.05, openrouter=0.08)
+    done = await called(tmp_path, "run", "--config", experiment(tmp_path, "http://127.0.0.1:9/v1", 2))
+    assert (done.code, done.out) == (1, "")
+    assert "no credential for any host of 'llama'" in done.err
+    assert "groq (GROQ_API_KEY)" in done.err
+    assert not (tmp_path / "runs").exists()
