@@ -1,14 +1,13 @@
-"""OpenAI's chat completions."""
+"""OpenAI's chat completions: what all hosts that speak them have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.interface import SECRET, Behaviour, Heard, Host, Interface, Said
-from fakes.openai_chat import CONTENT_FILTER, Answer, Asked, Fault, fake
+from conformance.interface import SECRET, Behaviour, Heard, Interface, Said
+from fakes.openai_chat import Answer, Asked, Fault
 
 __all__ = ["OpenAIInterface"]
 
@@ -31,11 +30,7 @@ class OpenAIInterface(Interface):
     model: str = "gpt-4o-mini"
     env: Mapping[str, str] = field(default_factory=lambda: {"OPENAI_API_KEY": SECRET})
     refuses: frozenset[str] = frozenset({"thinking_budget"})
-    hosts_refusal: frozenset[str] = frozenset({"top_k"})
     logprobs: bool = True
-
-    def serve(self, *script: Behaviour) -> AbstractAsyncContextManager[Host]:
-        return fake(*script, keys=[SECRET])
 
     def heard(self, asked: Asked) -> Heard:
         body = asked.body
@@ -76,9 +71,6 @@ class OpenAIInterface(Interface):
 
     def refusals(self, words: str) -> Sequence[Behaviour]:
         return [Answer(None, message={"refusal": words})]
-
-    def filters(self) -> Sequence[Behaviour]:
-        return [CONTENT_FILTER, Answer("", finish_reason="content_filter")]
 
 
 def _token(token: str, logprob: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The hosts that speak OpenAI's chat completions in words of their own."""
+"""The hosts that speak OpenAI's chat completions, most of them in words of their own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ class ShapedInterface(OpenAIInterface):
     model: str = "some-model"
     rules: str = ""
     thinks: Thinks = "reasoning"
-    hosts_refusal: frozenset[str] = frozenset()
     knows_filters: bool = False
 
     def __repr__(self) -> str:
@@ -117,6 +116,13 @@ _CACHED = frozenset({"cached_tokens"})
 _BOTH = _CACHED | {"reasoning_tokens"}
 
 SHAPED = (
+    ShapedInterface(
+        model="gpt-4o-mini",
+        hosts_refusal=frozenset({"top_k"}),
+        tells=_BOTH | {"cache_write_tokens"},
+        thinks="reasoning_content",
+        knows_filters=True,
+    ),
     ShapedInterface(
         name="azure_openai",
         env=_key("AZURE_OPENAI_API_KEY"),
