@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from yarl import URL
 
+from coeval.core.errors import UsageError
 from coeval.models.dialects.google.gemini import generate_path
 from coeval.models.hosts.api_place import ApiPlace, GivenAddress
 
 __all__ = ["gemini", "vertex"]
 
 _VERSION = re.compile(r"[^/]/v\d")
+_FULL_NAME = re.compile(r"projects/[^/]+/locations/([^/]+)/")
 _EVERYWHERE = "global"
 _VERTEX = "aiplatform.googleapis.com"
 _MULTI_REGIONS = ("eu", "us")
@@ -28,8 +29,13 @@ def gemini(given: GivenAddress) -> ApiPlace:
 def vertex(given: GivenAddress) -> ApiPlace:
     """Vertex AI. A model is named by its id (Google's own), by ``publisher/id``, as ``endpoints/NUMBER`` (one
     that was tuned or deployed), or by its full name, which names project and location too."""
-    name = _full_name(given.model, given.settings)
-    location = name.split("/")[3]
+    full = _FULL_NAME.match(given.model)
+    location = _location(full[1] if full else given.settings["location"])
+    name = (
+        given.model
+        if full
+        else f"projects/{given.settings['project']}/locations/{location}/{_below(given.model)}"
+    )
     url = given.url.rstrip("/")
     if URL(url).host == _VERTEX and location != _EVERYWHERE:
         regional = f"aiplatform.{location}.rep.googleapis.com"
@@ -37,15 +43,22 @@ def vertex(given: GivenAddress) -> ApiPlace:
     return ApiPlace(_versioned(url, "v1"), generate_path(name))
 
 
-def _full_name(model: str, settings: Mapping[str, str]) -> str:
-    """``projects/P/locations/L/…``."""
-    if re.match(r"projects/[^/]+/locations/[^/]+/", model):
-        return model
+def _location(given: str) -> str:
+    if not re.fullmatch(r"[a-z0-9-]+", given):
+        raise UsageError(
+            f"`{given}` is no location of Vertex AI; it reads like `global` or `us-central1` "
+            "(`providers.vertex.location`, GOOGLE_CLOUD_LOCATION or parameters.location)."
+        )
+    return given
+
+
+def _below(model: str) -> str:
+    """A model's name below project and location."""
     name = model.removeprefix("models/")
-    if not name.startswith(("publishers/", "endpoints/")):
-        publisher, _, name = name.rpartition("/")
-        name = f"publishers/{publisher or 'google'}/models/{name}"
-    return f"projects/{settings['project']}/locations/{settings['location']}/{name}"
+    if name.startswith(("publishers/", "endpoints/")):
+        return name
+    publisher, _, name = name.rpartition("/")
+    return f"publishers/{publisher or 'google'}/models/{name}"
 
 
 def _versioned(url: str, version: str) -> str:
