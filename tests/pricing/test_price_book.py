@@ -123,6 +123,7 @@ def test_each_model_has_the_price_of_who_serves_it_or_none(
         ("http://box.local/v1", True),
         ("http://8.8.8.8/v1", False),
         ("https://localhost.example.com/v1", False),
+        ("http://[::1/v1", False),
     ],
 )
 def test_what_is_an_address_of_ones_own(url: str, own: bool) -> None:

@@ -25,15 +25,14 @@ from coeval.pricing.pricing_file import (
 )
 from coeval.pricing.tariff import FREE, Rates, Tariff
 
-__all__ = ["OFFERS_OF_ROUTER", "Offer", "PriceBook"]
+__all__ = ["Offer", "PriceBook", "is_own_address"]
 
 RatesT = TypeVar("RatesT", bound=Rates)
 
-OFFERS_OF_ROUTER = "huggingface_"
+_OF_ROUTER = "huggingface_"
 """Hugging Face's router sends a request on to the provider that stands behind the last colon of the model id;
 the library has each of these as a provider of its own. Without one the router chooses, and nobody knows the
 price."""
-
 
 _OF_ONES_OWN = Tariff(rates=FREE, source="local models are free")
 
@@ -151,16 +150,19 @@ def _place(offer: Offer) -> tuple[str, str] | None:
     model = offer.model
     provider = provider_at(offer.base_url) if offer.base_url is not None else None
     provider = provider or ("" if offer.local else offer.provider)
-    if provider == OFFERS_OF_ROUTER:
+    if provider == _OF_ROUTER:
         model, colon, named = model.rpartition(":")
-        return (f"{OFFERS_OF_ROUTER}{named}", model) if colon else None
+        return (f"{_OF_ROUTER}{named}", model) if colon else None
     return (provider, model) if provider else None
 
 
 def is_own_address(url: str) -> bool:
     """Whether a URL is of this machine or a private network, as far as its host name tells: an address of
     one, or a name without a domain."""
-    host = urlsplit(url).hostname or ""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False  # what is wrong with it is said when it is asked
     try:
         address = ip_address(host)
     except ValueError:

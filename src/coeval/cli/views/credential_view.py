@@ -54,7 +54,7 @@ def credentials(keys: Keys, specs: Iterable[ModelSpec], interface: str | None) -
 
 def _of_interface(keys: Keys, name: str) -> FoundCredential:
     host, found = HOSTS[name], keys.sources(name)
-    usable = can_be_asked(name, keys)
+    usable = host.local or can_be_asked(name, keys)  # whether weights can be loaded here is another question
     missing = None if usable or not host.needs_key else keys.places(name)
     return FoundCredential(name, None, None, usable, found, missing)
 

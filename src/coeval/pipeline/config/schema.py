@@ -187,8 +187,9 @@ class Quota(Section):
         int | None,
         Field(
             ge=0,
-            description="Most requests over the life of the run, probes and retries included. Up to 32 that "
-            "a killed run had reserved count as used; those of its last second without a ceiling do not.",
+            description="Most requests over the life of the run, probes and retries included, but none for a "
+            "host's list of models. Up to 32 that a killed run had reserved count as used; those of its last "
+            "second without a ceiling do not.",
         ),
     ] = None
     max_cost_usd: Annotated[float | None, Field(ge=0, description="Most money, in US dollars.")] = None
