@@ -285,6 +285,16 @@ async def test_a_token_that_is_refused_names_the_way_out(
     assert not host.asked
 
 
+async def test_all_who_wait_for_a_token_that_fails_are_told_why_each_by_itself(tmp_path: Path) -> None:
+    async with fake_vertex() as host, opened(spec(host.url), env_of(host, tmp_path)) as model:
+        host.token_script.extend([(401, {"error": "unauthorized_client"})] * 5)
+        waiting = [asyncio.create_task(model.complete(HELLO)) for _ in range(5)]
+        ends = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(end, AccessDenied) for end in ends)
+    assert len({id(end) for end in ends}) == 5
+    assert {str(end).count("POST") for end in ends} == {1}
+
+
 async def test_a_token_endpoint_in_trouble_is_asked_again(tmp_path: Path) -> None:
     async with fake_vertex() as host:
         host.token_script.extend([(503, {"error": "temporarily_unavailable"})] * 2)

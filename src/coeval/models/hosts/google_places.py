@@ -31,11 +31,9 @@ def vertex(given: GivenAddress) -> ApiPlace:
     that was tuned or deployed), or by its full name, which names project and location too."""
     full = _FULL_NAME.match(given.model)
     location = _location(full[1] if full else given.settings["location"])
-    name = (
-        given.model
-        if full
-        else f"projects/{given.settings['project']}/locations/{location}/{_below(given.model)}"
-    )
+    name = given.model
+    if not full:
+        name = f"projects/{given.settings['project']}/locations/{location}/{_below(given.model)}"
     url = given.url.rstrip("/")
     if URL(url).host == _VERTEX and location != _EVERYWHERE:
         regional = f"aiplatform.{location}.rep.googleapis.com"

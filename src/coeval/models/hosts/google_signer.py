@@ -97,11 +97,14 @@ class AccessTokens:
 
     async def _renewed(self) -> _AccessToken:
         """The renewal that is under way, else a new one; who is cancelled while waiting leaves it to the
-        others."""
+        others, and each has an error of its own, as more is said in it of every request."""
         if self._renewal is None or self._renewal.done():
             self._renewal = asyncio.create_task(self._renew())
             self._renewal.add_done_callback(_heard)
-        return await asyncio.shield(self._renewal)
+        try:
+            return await asyncio.shield(self._renewal)
+        except ModelError as error:
+            raise type(error)(str(error)) from None
 
     async def _renew(self) -> _AccessToken:
         self._token = await asyncio.to_thread(self._fetch)
