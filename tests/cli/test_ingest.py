@@ -256,6 +256,21 @@ def test_conditions_limit_and_sample_choose_rows(here: Path, lab: Lab, coeval: C
     assert sources(lab)[0]["sample"] == 1000
 
 
+def test_columns_that_are_not_named_are_found_by_their_usual_names(
+    here: Path, lab: Lab, coeval: Command
+) -> None:
+    (here / "qa.csv").write_text(QA)
+    ended = coeval("ingest", "qa.csv", "--config", lab.file)
+    assert ended.code == 0
+    assert ended.out.startswith("qa.csv: prompt: question, reference: answer\n")
+    (here / "odd.csv").write_text("frage,antwort\nWarum?,Darum\n")
+    ended = coeval("ingest", "odd.csv", "--config", lab.file)
+    assert ended.code == 1
+    assert "which column holds the prompts? --prompt COLUMN says it; odd.csv has frage, antwort" in ended.err
+    ended = coeval("ingest", "odd.csv", "--config", lab.file, "--prompt", "frage", "--attribute", "=x")
+    assert (ended.code, "--attribute =x: write NAME=COLUMN" in ended.err) == (1, True)
+
+
 def test_a_condition_that_is_none(here: Path, lab: Lab, coeval: Command) -> None:
     (here / "qa.csv").write_text(QA)
     for text, told in (
@@ -438,7 +453,7 @@ def test_a_new_experiment_file_runs_as_it_is(here: Path, coeval: Command) -> Non
     flags = ("--where", "level != medium", "--attribute", "level")
     ended = coeval("ingest", "qa.csv", *flags, "--new", "my qa.yaml")
     assert ended.code == 0, ended.err
-    assert "my qa.yaml takes them from qa.csv. Next: coeval run --config my qa.yaml" in ended.out
+    assert "my qa.yaml takes them from qa.csv. Next: coeval run --config 'my qa.yaml'" in ended.out
     config = load_config(here / "my qa.yaml")
     assert (config.experiment.id, config.tasks[0].name) == ("my-qa", "my-qa")
     assert config.tasks[0].items is not None

@@ -22,6 +22,7 @@ ROW: dict[str, Any] = {
     "day": datetime.date(2026, 1, 2),
     "money": Decimal("1.10"),
     "none": None,
+    "nan": float("nan"),
     "raw": b"\x00",
 }
 
@@ -52,6 +53,7 @@ def test_a_prompt_is_a_column_or_a_text_with_columns(prompt: str, expected: str)
     ("prompt", "why"),
     [
         ("none", "its `none` is empty"),
+        ("nan", "its `nan` is empty"),
         ("{q} {none}", "its `none` is empty"),
         ("nested.en[7]", "its `nested.en[7]` is empty"),
         ("nested", "its `nested` is a mapping; name a part of it, such as nested.en"),

@@ -59,7 +59,7 @@ class FieldPath:
         """The value as text; None where there is none, or only blanks. Raises Misfit for a list."""
         value = row.get(self.root) if not self.steps else self.value(row)
         if not isinstance(value, str):
-            if value is None:
+            if value is None or value != value:  # a number that is none stands where there is no value
                 return None
             value = as_text(value, self.text)
         return value if value and not value.isspace() else None

@@ -18,6 +18,7 @@ import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode
+from coeval.core.secrets.shown_url import shown_url
 from coeval.core.text import listed
 from coeval.models.transport.download import SourceFailed, download, read_page
 from coeval.store.cache_folder import cache_folder
@@ -97,7 +98,7 @@ def _page(url: str, kind: Any) -> Any:
     try:
         return decode(content, kind)
     except Undecodable as error:
-        raise SourceFailed(f"{url} sends something else than it should: {error}") from error
+        raise SourceFailed(f"{shown_url(url)} sends something else than it should: {error}") from error
 
 
 def _pick_config(listing: Mapping[str, Any], wanted: HubDataset) -> str:

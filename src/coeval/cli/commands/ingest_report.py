@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 import typer
@@ -92,7 +93,11 @@ def take_in(
         source = replace(source, license=how["license"])
     tables = source.tables()
     first = next(tables)
-    item_map = _map(columns, source, first, place)
+    try:
+        item_map = _map(columns, source, first, place)
+    except UsageError:
+        first.close()
+        raise
     wanted_items = Ingestion(
         source=source,
         tables=_all(first, tables),
@@ -117,7 +122,10 @@ def take_in(
         labels = {columns.label: found.values[columns.label]} if columns.label is not None else {}
         text = experiment_text(into.new.stem, (choice, source), item_map, labels, wanted)
         write_bytes_atomic(into.new, text.encode())
-        say(console, f"{into.new} takes them from {choice.name}. Next: coeval run --config {into.new}")
+        say(
+            console,
+            f"{into.new} takes them from {choice.name}. Next: coeval run --config {quote(str(into.new))}",
+        )
 
 
 def _all(first: Table, others: Iterator[Table]) -> Iterator[Table]:
@@ -216,4 +224,4 @@ def _tell(console: Console, found: Ingested, place: ItemPlace | None, dry_run: b
         )
     if into.config is not None:
         go_on = " --continue" if place.folder.meta.exists() else ""
-        say(console, f"Next: coeval run --config {into.config}{go_on}")
+        say(console, f"Next: coeval run --config {quote(str(into.config))}{go_on}")
