@@ -163,16 +163,17 @@ def test_a_row_that_makes_no_item_is_told_by_line_and_nothing_is_written(
     assert not lab.path.exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "content"), [(name, content) for name, content, _ in WRONG if b"\n" in content]
-)
-def test_such_rows_can_be_left_out(name: str, content: bytes, here: Path, lab: Lab, coeval: Command) -> None:
+@pytest.mark.parametrize(("name", "content", "told"), WRONG, ids=[name for name, *_ in WRONG])
+def test_such_rows_can_be_left_out(
+    name: str, content: bytes, told: str, here: Path, lab: Lab, coeval: Command
+) -> None:
     (here / name).write_bytes(content)
     ended = coeval("ingest", name, "--config", lab.file, "--prompt", "question", "--skip-bad")
     if name.startswith(("nested", "parts")):  # they have no other row
         assert (ended.code, "there are no items in 1 row" in ended.err) == (1, True)
         return
     assert ended.code == 0, ended.err
+    assert told in ended.err
     assert "1 row left out that make no item" in ended.err
     assert 1 <= len(items(lab)) <= 2
 
@@ -327,6 +328,18 @@ def test_a_second_ingest_loses_nothing(here: Path, lab: Lab, coeval: Command) ->
     [kept] = (lab.path / "replaced").rglob("*.jsonl")
     assert kept.read_bytes() == both
     assert [origin["source"] for origin in sources(lab)] == ["more.csv"]
+
+
+def test_a_damaged_account_of_sources_is_told_before_anything_is_written(
+    here: Path, lab: Lab, coeval: Command
+) -> None:
+    (here / "qa.csv").write_text(QA)
+    lab.path.mkdir(parents=True)
+    (lab.path / "sources.json").write_text("{")
+    ended = coeval("ingest", "qa.csv", "--config", lab.file)
+    assert ended.code == 1
+    assert f"{lab.path / 'sources.json'} is damaged" in ended.err
+    assert not RunDir(lab.path).datapoints("story", "own").exists()
 
 
 def test_numbers_of_items_that_are_added_go_on(here: Path, lab: Lab, coeval: Command) -> None:

@@ -100,7 +100,7 @@ def take_in(
         raise
     wanted_items = Ingestion(
         source=source,
-        tables=_all(first, tables),
+        tables=chain([first], tables),
         map=item_map,
         wanted=wanted,
         standing=_standing(how),
@@ -122,14 +122,8 @@ def take_in(
         labels = {columns.label: found.values[columns.label]} if columns.label is not None else {}
         text = experiment_text(into.new.stem, (choice, source), item_map, labels, wanted)
         write_bytes_atomic(into.new, text.encode())
-        say(
-            console,
-            f"{into.new} takes them from {choice.name}. Next: coeval run --config {quote(str(into.new))}",
-        )
-
-
-def _all(first: Table, others: Iterator[Table]) -> Iterator[Table]:
-    return chain([first], others)
+        start = f"coeval run --config {quote(str(into.new))}"
+        say(console, f"{into.new} takes them from {choice.name}. Next: {start}")
 
 
 def _standing(how: Mapping[str, Any]) -> Standing:

@@ -23,10 +23,10 @@ from coeval.pipeline.phases.item_file import ItemFile, refuse_flawed
 from coeval.pipeline.phases.own_item import made_item
 from coeval.pipeline.upkeep.item_place import ItemPlace
 from coeval.store.jsonl import replaced_whole
-from coeval.store.replacing import move_to_replaced
+from coeval.store.replacing import finish_replacing, move_to_replaced
 from coeval.tables.harvest import Harvest, HarvestedItem, Selection, sampled
 from coeval.tables.item_map import ItemMap, MappedItem
-from coeval.tables.origin import ItemOrigin, remember_origin
+from coeval.tables.origin import ItemOrigin, read_origins, remember_origin
 from coeval.tables.table import Table
 from coeval.tables.table_source import TableSource
 
@@ -126,9 +126,10 @@ def ingest(
         there are no items, or others stand in the place, or somebody else writes there.
     """
     with ExitStack() as stack:
-        stays = wanted.dry_run or place is None
-        if place is not None and not stays:
+        if place is not None and not wanted.dry_run:
+            finish_replacing(place.folder)
             stack.enter_context(place.folder.locked())
+            read_origins(place.folder)  # where they cannot be read, it is told before anything is written
         before = _standing(place, wanted)
         known = _known(place, before) if place is not None and wanted.standing is Standing.APPEND else None
         harvest = Harvest(wanted.tables, wanted.map, known)
@@ -166,7 +167,7 @@ def _counted(stream: Iterator[HarvestedItem], harvest: Harvest, wanted: Ingestio
             if len(values[name]) < _MOST_VALUES:
                 values[name][value] = None
     _refuse_flawed(harvest, wanted, items)
-    remarks = list(_Remarks(None).sentences(harvest, wanted.map))
+    remarks = [*harvest.problem_lines(), *_Remarks(None).sentences(harvest, wanted.map)]
     found_values = {name: sorted(of) for name, of in values.items()}
     return Ingested(False, False, harvest.rows, items, harvest.flawed, remarks, values=found_values)
 
@@ -265,5 +266,5 @@ def _refuse_flawed(harvest: Harvest, wanted: Ingestion, items: int) -> None:
 
 
 def _outcome(harvest: Harvest, wanted: Ingestion, remarks: _Remarks, items: int) -> Ingested:
-    sentences = list(remarks.sentences(harvest, wanted.map))
+    sentences = [*harvest.problem_lines(), *remarks.sentences(harvest, wanted.map)]
     return Ingested(False, False, harvest.rows, items, harvest.flawed, sentences)
