@@ -285,10 +285,11 @@ async def test_thoughts_are_the_reasoning_and_their_tokens_are_part_of_the_outpu
 
 
 async def test_log_probabilities_are_those_of_the_chosen_tokens_with_the_likeliest_beside() -> None:
-    tops = [{"candidates": [{"token": "m", "logProbability": -0.1}, {"token": "M", "logProbability": -2.5}]}]
+    likely = [("m", -0.1), ("M", -2.5), ("?", "-Infinity")]
+    tops = [{"candidates": [{"token": token, "logProbability": value} for token, value in likely]}]
     result = {"chosenCandidates": [{"token": "M", "logProbability": -2.5}], "topCandidates": tops}
     completion = await said(Answer("M", candidate={"logprobsResult": result}), ask(top_logprobs=2))
-    assert completion.logprobs == (TokenLogprob("M", -2.5, {"m": -0.1, "M": -2.5}),)
+    assert completion.logprobs == (TokenLogprob("M", -2.5, {"m": -0.1, "M": -2.5, "?": float("-inf")}),)
 
 
 async def test_a_think_tag_of_an_open_model_is_reasoning_too() -> None:

@@ -59,7 +59,12 @@ class _GeminiContent(msgspec.Struct):
 
 class _GeminiToken(msgspec.Struct, rename="camel"):
     token: str = ""
-    log_probability: float = 0.0
+    log_probability: float | str = 0.0
+
+    @property
+    def logprob(self) -> float:
+        """Protobuf's JSON writes a number that is none, or infinite, as a text."""
+        return float("-inf") if isinstance(self.log_probability, str) else self.log_probability
 
 
 class _GeminiAlternatives(msgspec.Struct):
@@ -178,7 +183,8 @@ def _texts(candidate: _GeminiCandidate) -> tuple[str, str | None, bool]:
     text = "".join(part.text or "" for part in parts if not part.thought)
     thoughts = "".join(part.text or "" for part in parts if part.thought)
     if not text:
-        text = "\n".join(bytes(part.function_call.args).decode() for part in parts if part.function_call)
+        calls = (bytes(part.function_call.args) for part in parts if part.function_call)
+        text = "\n".join(call.decode(errors="replace") for call in calls)
     return (text, thoughts, False) if thoughts else split_reasoning(text)
 
 
@@ -187,7 +193,7 @@ def _logprobs(given: _GeminiLogprobs | None) -> tuple[TokenLogprob, ...]:
         return ()
     tops = given.top_candidates or []
     return tuple(
-        TokenLogprob(chosen.token, chosen.log_probability, _top(tops[at] if at < len(tops) else None))
+        TokenLogprob(chosen.token, chosen.logprob, _top(tops[at] if at < len(tops) else None))
         for at, chosen in enumerate(given.chosen_candidates)
     )
 
@@ -195,4 +201,4 @@ def _logprobs(given: _GeminiLogprobs | None) -> tuple[TokenLogprob, ...]:
 def _top(alternatives: _GeminiAlternatives | None) -> dict[str, float]:
     """Of two that read as one token the likelier, which comes first, is kept."""
     given = alternatives.candidates if alternatives is not None else None
-    return {other.token: other.log_probability for other in reversed(given or [])}
+    return {other.token: other.logprob for other in reversed(given or [])}
