@@ -165,3 +165,20 @@ def test_what_is_no_price_is_told_with_its_place(tmp_path: Path, text: str, says
 def test_an_interface_that_is_none_is_not_passed_over(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(UsageError, match=f"{says}, which is no interface; did you mean openai"):
         terms_of([], {}, own_file(tmp_path, text))
+
+
+def test_the_tier_of_service_that_is_asked_for_has_its_price(tmp_path: Path) -> None:
+    plain = ModelSpec(name="m", interface="openai", model="gpt-5")
+    flexible = ModelSpec(name="m", interface="openai", model="gpt-5", extra_body={"service_tier": "flex"})
+
+    def usd(spec: ModelSpec, *roles: dict[str, str]) -> float | None:
+        price = terms_of([spec], {}, PriceBook(tmp_path), {"m": roles})["m"].price
+        return None if price is None else price(Usage(1_000_000, 0))
+
+    standard, flex = usd(plain), usd(flexible)
+    assert standard is not None
+    assert flex is not None
+    assert 0 < flex < standard
+    assert usd(plain, {"service_tier": "flex"}, {"service_tier": "flex"}) == flex
+    assert usd(plain, {"verbosity": "low"}, {}) == standard
+    assert usd(plain, {"service_tier": "flex"}, {}) is None, "who answered, nobody can tell afterwards"

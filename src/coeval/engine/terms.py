@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from coeval.core.entry_points import loaded
 from coeval.core.errors import UsageError
@@ -19,9 +21,14 @@ _PRICED_FIELDS = ("service_tier", "speed")
 
 
 def terms_of(
-    specs: Iterable[ModelSpec], max_calls: Mapping[str, int | None], prices: PriceBook
+    specs: Iterable[ModelSpec],
+    max_calls: Mapping[str, int | None],
+    prices: PriceBook,
+    sent: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> dict[str, Terms]:
-    """The terms of each model by its name.
+    """The terms of each model by its name. ``sent`` are the parameters that a model is asked with in each of
+    its roles, by its name: prices of some providers differ by them. Where roles differ in that, nobody can
+    say what an answer costs.
 
     Raises
     ------
@@ -31,16 +38,18 @@ def terms_of(
     prices.refuse_strangers(HOSTS, HOSTS.own)
     terms = {}
     for spec in specs:
-        tariff = tariff_of(offer_of(spec), prices)
+        offers = {offer_of(spec, parameters) for parameters in sent.get(spec.name) or ({},)}
+        tariff = tariff_of(offers.pop(), prices) if len(offers) == 1 else None
         price, source = (None, None) if tariff is None else (pricer(tariff), tariff.source)
         terms[spec.name] = Terms(max_calls.get(spec.name), price, source)
     return terms
 
 
-def offer_of(spec: ModelSpec) -> Offer:
-    """What is asked for a model's price."""
+def offer_of(spec: ModelSpec, sent: Mapping[str, Any] = MappingProxyType({})) -> Offer:
+    """What is asked for a model's price; ``sent`` are its parameters."""
     host = HOSTS[spec.interface]
-    context = {name: value for name in _PRICED_FIELDS if isinstance(value := spec.extra_body.get(name), str)}
+    body = {**sent, **spec.extra_body}
+    context = tuple((name, value) for name in _PRICED_FIELDS if isinstance(value := body.get(name), str))
     provider = host.priced_as or host.name
     return Offer(host.name, spec.model, spec.base_url, provider, local=host.local, context=context)
 

@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -41,7 +40,8 @@ class Offer(NamedTuple):
     """A model where it is offered.
 
     ``provider`` is the library's id of the interface's host, empty where the library has none. ``local``: the
-    interface is for servers that its user runs. ``context`` is what of a request the price depends on.
+    interface is for servers that its user runs. ``context`` are fields of a request that its price depends
+    on.
     """
 
     interface: str
@@ -49,7 +49,7 @@ class Offer(NamedTuple):
     base_url: str | None = None
     provider: str = ""
     local: bool = False
-    context: Mapping[str, str] = MappingProxyType({})
+    context: tuple[tuple[str, str], ...] = ()
 
 
 class PriceBook:
@@ -91,7 +91,7 @@ class PriceBook:
         if free:
             return _OF_ONES_OWN
         place = _place(offer)
-        return None if place is None else library_tariff(*place, context=offer.context)
+        return None if place is None else library_tariff(*place, context=dict(offer.context))
 
     def context_window(self, offer: Offer) -> int | None:
         """How many tokens the model takes in, where the library knows."""

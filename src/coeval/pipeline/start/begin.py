@@ -177,7 +177,8 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
 def terms_for(config: Config, prices: PriceBook) -> dict[str, Terms]:
     """On what terms a configuration's models are asked; raises UsageError where prices cannot be read."""
     ceilings = {name: quota.max_calls for name, quota in config.experiment.quota.items()}
-    return terms_of([model.spec() for model in config.models], ceilings, prices)
+    sent = {model.name: [model.sampling(role).rest for role in model.roles] for model in config.models}
+    return terms_of([model.spec() for model in config.models], ceilings, prices, sent)
 
 
 def accounts_of(folder: RunDir) -> Accounts:
