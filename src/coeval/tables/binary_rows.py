@@ -74,6 +74,7 @@ def arrow_rows(path: Path) -> Iterator[TableRow]:
     try:
         with pyarrow.memory_map(str(path)) as file:
             for batch in _batches(pyarrow, file):
+                batch.validate(full=True)  # what a damaged one holds is not looked at unchecked
                 for start in range(0, batch.num_rows, _AT_ONCE):
                     for row in batch.slice(start, _AT_ONCE).to_pylist():
                         number += 1
