@@ -12,7 +12,9 @@ CHAT = (
 )
 
 
-def tiny_model(folder: Path, *, chat_template: str | None = CHAT, context: int = 4096) -> Path:
+def tiny_model(
+    folder: Path, *, chat_template: str | None = CHAT, context: int = 4096, hidden_size: int = 32
+) -> Path:
     """Save a model and its tokenizer into ``folder``; skips the test where the libraries are missing."""
     pytest.importorskip("torch", reason="torch is not installed: pip install 'coeval[local]'")
     pytest.importorskip("transformers", reason="transformers is not installed: pip install 'coeval[local]'")
@@ -29,8 +31,8 @@ def tiny_model(folder: Path, *, chat_template: str | None = CHAT, context: int =
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(symbols),
-        hidden_size=32,
-        intermediate_size=64,
+        hidden_size=hidden_size,
+        intermediate_size=2 * hidden_size,
         num_hidden_layers=2,
         num_attention_heads=2,
         max_position_embeddings=context,

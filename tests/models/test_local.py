@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
-import logging
 import math
 import sys
 from collections.abc import AsyncIterator
@@ -269,26 +269,42 @@ async def test_prompts_are_written_whatever_the_template(
             assert (await model.complete(request)).usage.input_tokens == tokens
 
 
-async def test_models_open_and_free_it(
-    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    import torch
+async def test_weights_in_four_bits_take_less_room_and_answer(tmp_path: Path) -> None:
+    pytest.importorskip(
+        "bitsandbytes", reason="bitsandbytes is not installed: pip install 'coeval[quantized]'"
+    )
+    from transformers import AutoModelForCausalLM
 
-    if torch.cuda.is_available():
-        pytest.skip("a GPU is here, so nothing is to be warned of")
-    with caplog.at_level(logging.WARNING, "coeval"):
-        ledger = Ledger(tmp_path / "usage.json")
-        async with Models(
-            [spec(folder, options={})],
-            Keys.load(None, env={}, cwd=tmp_path, home=tmp_path),
-            ledger=ledger,
-        ) as models:
-            said = await models["tiny"].complete(asking("Hello"))
-            assert said.text
+    folder = tiny_model(tmp_path, hidden_size=128)
+    plain = AutoModelForCausalLM.from_pretrained(folder).get_memory_footprint()
+    async with opened(folder, options={"device": "cpu", "load_in_4bit": True}) as model:
+        assert isinstance(model._engine, TransformersEngine)
+        assert model._engine._model.get_memory_footprint() < 0.5 * plain
+        said = await model.complete(asking("Hello", seed=1))
+    assert said.usage.output_tokens > 1
+
+
+def test_four_bits_without_their_library_say_what_to_install(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = importlib.util.find_spec
+    monkeypatch.setattr(
+        "coeval.models.local.local_model.find_spec",
+        lambda name: None if name == "bitsandbytes" else there(name),
+    )
+    with pytest.raises(UsageError, match=r"load_in_4bit needs bitsandbytes.*pip install"):
+        LocalModel(spec(folder, options={"device": "cpu", "load_in_4bit": True}))
+
+
+async def test_models_open_and_free_it(folder: Path, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "usage.json")
+    keys = Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)
+    async with Models([spec(folder)], keys, ledger=ledger) as models:
+        said = await models["tiny"].complete(asking("Hello"))
+        assert said.text
     ledger.close()
     booked = json.loads((tmp_path / "usage.json").read_text())["models"]["tiny"]
     assert (booked["requests"], booked["output_tokens"]) == (1, said.usage.output_tokens)
-    assert "runs on the processor" in caplog.text
     with pytest.raises(ModelStopped):
         await models["tiny"].complete(asking("Hello"))
 
@@ -298,6 +314,14 @@ async def test_what_is_not_there_is_said_before_anything_is_asked(
 ) -> None:
     with pytest.raises(UsageError, match=r"device must be auto, cpu, cuda or cuda:N; it is 'tpu'"):
         LocalModel(spec(folder, options={"device": "tpu"}))
+    import torch
+
+    if not torch.cuda.is_available():
+        for options in ({}, {"device": "auto"}):
+            with pytest.raises(
+                UsageError, match=r"there is no CUDA GPU.*device: cpu runs it on the processor"
+            ):
+                LocalModel(spec(folder, options=options))
     with pytest.raises(UsageError, match=r"cuda:99 is not there"):
         LocalModel(spec(folder, options={"device": "cuda:99"}))
     (tmp_path / "config.json").write_text("{}")

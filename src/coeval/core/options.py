@@ -61,6 +61,7 @@ ONLY_MODELS = Option("--only-models", "only_models")
 BASE_URL = Option("parameters.base_url", "parameters.base_url", "--base-url (a judge's: --judge-base-url)")
 ACCESS_KEY = Option("access_key", "access_key", "--api-key (a judge's: --judge-api-key)")
 TIMEOUT = Option("parameters.timeout_s", "parameters.timeout_s", "--timeout")
+DEVICE = Option("device: cpu", "device: cpu", "--device cpu")
 KEYS = Option("--keys", "keys")
 PROBE_WARNS = Option("--probe-on-fail warn", "probe_on_fail: warn in the section experiment")
 

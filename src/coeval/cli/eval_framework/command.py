@@ -74,7 +74,7 @@ def evaluate(
         bool,
         typer.Option("--local", help="Load the model in this process: vLLM if there, else transformers."),
     ] = False,
-    device: Annotated[str, typer.Option("--device", help="With --local: auto, cpu or cuda:0.")] = "auto",
+    device: Annotated[str, typer.Option("--device", help="With --local: auto (GPU), cuda:0, cpu.")] = "auto",
     output_dir: Annotated[
         Path, typer.Option("--output-dir", help="Where one model's results go: OUTPUT_DIR/<task>/.")
     ] = Path("outputs"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import logging
 import os
 import re
 import time
@@ -22,10 +21,11 @@ import msgspec
 
 from coeval.core.errors import ModelError, ModelStopped, ServerFault, UsageError
 from coeval.core.model import Model, ModelSpec
+from coeval.core.options import DEVICE
 from coeval.core.records import Completion, Request
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.secrets.shown_url import url_secrets
-from coeval.models.local.local_request import Engine, LocalRequest, drawing
+from coeval.models.local.local_request import FOUR_BITS, Engine, LocalRequest, drawing
 from coeval.models.local.local_transformers import TransformersEngine
 from coeval.models.local.local_vllm import VllmEngine
 
@@ -42,14 +42,13 @@ GATHER_S = 0.005
 _CONFIGURATIONS = ("config.json", "params.json", "adapter_config.json")
 """One of these makes a folder a model: as transformers, Mistral and PEFT save them."""
 
-_log = logging.getLogger(__name__)
-
 
 class LocalModel(Model):
-    """A model by its name on the hub or its folder; ``spec.options["device"]`` says where it runs.
+    """A model by its name on the hub or its folder; ``spec.options`` says by ``device`` where it runs, and by
+    ``load_in_4bit`` whether in 4 bits.
 
-    ``auto`` takes the GPU, and without one the processor, with a warning. `open` loads the
-    weights, `aclose` frees them.
+    ``auto`` takes the GPU, which must be there: a run on the processor may take days, and is begun only where
+    it is asked for. `open` loads the weights, `aclose` frees them.
     """
 
     def __init__(self, spec: ModelSpec) -> None:
@@ -58,10 +57,6 @@ class LocalModel(Model):
         self.interface = spec.interface
         self._runtime = find_runtime(spec)
         self._spec = msgspec.structs.replace(spec, model=self._runtime.weights)
-        if self._runtime.device == "cpu" and spec.options.get("device", "auto") == "auto":
-            _log.warning(
-                "local model %s: no CUDA GPU is to be seen, so it runs on the processor, slowly", spec.name
-            )
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"local {spec.name}")
         self._engine: Engine | None = None
         self._waiting: list[tuple[int, int, LocalRequest]] = []
@@ -161,10 +156,15 @@ def find_runtime(spec: ModelSpec) -> Runtime:
     Raises
     ------
     UsageError
-        its folder is not there or holds no model, no library is installed, or the device is not there.
+        its folder is not there or holds no model, a library is not installed, or the device is not there.
     """
     weights = located(spec)
     library = installed(spec.name)
+    if spec.options.get(FOUR_BITS) and find_spec("bitsandbytes") is None:
+        raise UsageError(
+            f"local model {spec.name}: {FOUR_BITS} needs bitsandbytes, which is not installed: "
+            "pip install '.[quantized]' in CoEval's folder, or pip install bitsandbytes"
+        )
     device = chosen_device(spec.options.get("device", "auto"), spec.name)
     # vLLM's usual build has no kernels for the processor.
     return Runtime(weights, "transformers" if device == "cpu" else library, device)
@@ -208,15 +208,24 @@ def chosen_device(wanted: Any, name: str) -> str:
     from torch import cuda
 
     gpus = cuda.device_count() if cuda.is_available() else 0
-    if wanted in ("auto", "cpu"):
-        return "cuda" if wanted == "auto" and gpus else "cpu"
+    if wanted == "cpu":
+        return "cpu"
+    if wanted == "auto":
+        if not gpus:
+            raise UsageError(
+                f"local model {name}: there is no CUDA GPU, and a local model needs one. {DEVICE} runs it on "
+                "the processor, slowly; or serve it elsewhere and give its address (base_url; --base-url). "
+                "Where there is a GPU, see that python -c 'import torch; print(torch.cuda.is_available())' "
+                "prints True."
+            )
+        return "cuda"
     pinned = re.fullmatch(r"cuda(?::(\d{1,3}))?", wanted) if isinstance(wanted, str) else None
     if pinned is None:
         raise UsageError(f"local model {name}: device must be auto, cpu, cuda or cuda:N; it is {wanted!r}")
     if int(pinned[1] or 0) >= gpus:
         raise UsageError(
-            f"local model {name}: device {wanted} is not there ({gpus} CUDA GPUs are to be seen). Take auto "
-            "or cpu, or see that python -c 'import torch; print(torch.cuda.is_available())' prints True."
+            f"local model {name}: device {wanted} is not there ({gpus} CUDA GPUs are to be seen). Take "
+            "another, or see that python -c 'import torch; print(torch.cuda.is_available())' prints True."
         )
     return pinned[0]
 

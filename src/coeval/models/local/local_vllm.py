@@ -9,7 +9,7 @@ from typing import Any
 from coeval.core.errors import BadRequest
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, TokenLogprob, Usage
-from coeval.models.local.local_request import Ended, LocalRequest, Prompt, completion, prompt
+from coeval.models.local.local_request import FOUR_BITS, Ended, LocalRequest, Prompt, completion, prompt
 
 __all__ = ["VllmEngine"]
 
@@ -27,7 +27,8 @@ class VllmEngine:
             raise ValueError(
                 f"vLLM takes the first GPU it sees; set CUDA_VISIBLE_DEVICES instead of {device}"
             )
-        self._llm: Any = LLM(model=spec.model)
+        how = {"quantization": "bitsandbytes"} if spec.options.get(FOUR_BITS) else {}
+        self._llm: Any = LLM(model=spec.model, **how)
         self._tokenizer: Any = self._llm.get_tokenizer()
         self._context: int = self._llm.llm_engine.model_config.max_model_len
         self._names = count()

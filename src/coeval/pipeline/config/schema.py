@@ -48,7 +48,7 @@ BATCH_PHASES = ("data_generation", "response_collection", "evaluation")
 OPTIONS = {
     **{host.name: host.places for host in HOSTS.own.values() if host.places},
     "simulated": frozenset({*RANGES, "family"}),
-    "huggingface": frozenset({"device"}),
+    "huggingface": frozenset({"device", "load_in_4bit"}),
 }
 """Interface → the parameters that it alone knows and no provider sees."""
 

@@ -293,7 +293,16 @@ class Parameters(UsualParameters, total=False):
             "Default: true."
         ),
     ]
-    device: Annotated[str, Field(description="Local models: where to run, for example auto or cuda:0.")]
+    device: Annotated[
+        str,
+        Field(
+            description="Local models: where to run, `auto` (a GPU, which must be there), `cuda:0` or `cpu`. "
+            "Default: auto."
+        ),
+    ]
+    load_in_4bit: Annotated[
+        bool, Field(description="Local models: whether to keep the weights in 4 bits (bitsandbytes).")
+    ]
 
 
 class _ShapedAs:
