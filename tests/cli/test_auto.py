@@ -93,3 +93,21 @@ async def test_without_a_credential_for_any_host_the_variables_are_named(tmp_pat
     assert "no credential for any host of 'llama'" in done.err
     assert "groq (GROQ_API_KEY)" in done.err
     assert not (tmp_path / "runs").exists()
+
+
+async def test_a_project_alone_is_no_credential_of_google_cloud(tmp_path: Path) -> None:
+    config = experiment(tmp_path, "http://127.0.0.1:9/v1", 2)
+    config.write_text(config.read_text().replace("model: llama", "model: gemini-2.5-flash"))
+    env = {
+        "GOOGLE_CLOUD_PROJECT": "p", "CLOUDSDK_CONFIG": str(tmp_path), "NO_GCE_CHECK": "true",
+        "OPENROUTER_API_KEY": KEYS["OPENROUTER_API_KEY"],
+    }  # fmt: skip
+    told = await called(tmp_path, "run", "--config", config, "--dry-run", env=env)
+    found = await called(tmp_path, "models", "--providers", "--interface", "vertex", "--json", env=env)
+    assert "interface auto is openrouter, as google/gemini-2.5-flash" in told.out, told.err
+    assert "no credential for gemini, vertex" in told.out
+    assert [each["usable"] for each in json.loads(found.out)["providers"]] == [False]
+
+    (tmp_path / "application_default_credentials.json").write_text("{}")
+    told = await called(tmp_path, "run", "--config", config, "--dry-run", env=env)
+    assert "interface auto is vertex, as gemini-2.5-flash" in told.out

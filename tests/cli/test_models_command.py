@@ -196,6 +196,36 @@ async def test_which_credentials_were_found_is_told_by_place_and_never_by_value(
         assert not any(key in text for key in (KEY, OTHER, THIRD))
 
 
+@pytest.mark.parametrize(
+    ("interface", "env", "lacking"),
+    [
+        ("azure_openai", {"AZURE_OPENAI_API_KEY": KEY}, "AZURE_OPENAI_ENDPOINT in the environment"),
+        (
+            "bedrock",
+            {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": OTHER},
+            "needs region and none was found: set `providers.bedrock.region`",
+        ),
+        ("bedrock", {"AWS_ACCESS_KEY_ID": KEY}, "secret_access_key was not found"),
+        (
+            "vertex",
+            {"GOOGLE_CLOUD_PROJECT": "p", "NO_GCE_CHECK": "true", "CLOUDSDK_CONFIG": "none"},
+            "no credentials of Google Cloud were found",
+        ),
+    ],
+)
+async def test_where_a_part_is_lacking_that_part_is_named(
+    interface: str, env: dict[str, str], lacking: str, tmp_path: Path
+) -> None:
+    shown = await called(
+        tmp_path, "models", "--providers", "--interface", interface, env={**env, "COLUMNS": "500"}
+    )
+    told = await called(tmp_path, "models", "--providers", "--interface", interface, "--json", env=env)
+    [found] = json.loads(told.out)["providers"]
+    assert (found["usable"], list(found["found"])) != (True, [])
+    assert lacking in found["missing"]
+    assert lacking in shown.out
+
+
 async def test_no_planted_key_is_in_any_output_or_file_of_models_and_probe(tmp_path: Path) -> None:
     """Key file, environment and configuration each hold one; hosts repeat what they were shown."""
     env, own = plant(tmp_path), "sk-planted-own-6Tg2Hq8Wn4"

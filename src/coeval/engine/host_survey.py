@@ -15,7 +15,7 @@ from coeval.models.dialects.dialect import ListedModel
 from coeval.models.hosts.address import ModelAddress, address_of
 from coeval.models.keys import Keys
 from coeval.models.listing import list_models
-from coeval.models.open import can_be_asked
+from coeval.models.open import obstacle
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.http import Http
@@ -57,7 +57,7 @@ def everywhere(keys: Keys) -> list[ModelSpec]:
     found = [
         ModelSpec(name=name, interface=name, model=name)
         for name, host in HOSTS.items()
-        if host.dialect not in _IN_PROCESS and keys.sources(name) and can_be_asked(name, keys)
+        if host.dialect not in _IN_PROCESS and keys.sources(name) and obstacle(name, keys) is None
     ]
     accounts = sorted((name, interface) for name, (interface, _) in keys.accounts().items())
     return found + [

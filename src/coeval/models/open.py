@@ -26,7 +26,7 @@ from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import Endpoint, Http
 from coeval.simulation import SimulatedModel
 
-__all__ = ["REFUSALS_TO_STOP", "Models", "can_be_asked", "check_askable"]
+__all__ = ["REFUSALS_TO_STOP", "Models", "check_askable", "obstacle"]
 
 DEFAULT_CONCURRENCY = 256
 DEFAULT_START = 16
@@ -41,14 +41,15 @@ def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
     _reach(_asked(specs), keys)
 
 
-def can_be_asked(interface: str, keys: Keys) -> bool:
-    """Whether an interface's models can be asked as far as it shows: there is a credential, or none is
-    needed, and an address."""
+def obstacle(interface: str, keys: Keys) -> str | None:
+    """Why an interface's models cannot be asked, as far as it shows: there is no credential, or no address.
+    None where they can."""
     try:
-        check_askable([ModelSpec(name=interface, interface=interface, model=interface)], keys)
-    except UsageError:
-        return False
-    return True
+        reached = _reach(_asked([ModelSpec(name=interface, interface=interface, model=interface)]), keys)
+    except UsageError as error:
+        return str(error)
+    signers = (address.signer for address in reached.values())
+    return next((signer.lacks for signer in signers if signer is not None), None)
 
 
 class Models(Mapping[str, Model]):

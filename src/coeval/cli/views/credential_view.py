@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -12,7 +13,7 @@ from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
-from coeval.models.open import can_be_asked
+from coeval.models.open import obstacle
 
 __all__ = ["FoundCredential", "credentials", "print_credentials"]
 
@@ -53,10 +54,11 @@ def credentials(keys: Keys, specs: Iterable[ModelSpec], interface: str | None) -
 
 
 def _of_interface(keys: Keys, name: str) -> FoundCredential:
-    host, found = HOSTS[name], keys.sources(name)
-    usable = host.local or can_be_asked(name, keys)  # whether weights can be loaded here is another question
-    missing = None if usable or not host.needs_key else keys.places(name)
-    return FoundCredential(name, None, None, usable, found, missing)
+    # Whether weights can be loaded here is another question.
+    missing = None if HOSTS[name].local else obstacle(name, keys)
+    if missing is not None:  # a model of no name was asked for
+        missing = re.sub(rf'^interface "?{re.escape(name)}"?( \(model [^)]*\))?:? ', "", missing)
+    return FoundCredential(name, None, None, missing is None, keys.sources(name), missing)
 
 
 def print_credentials(found: Sequence[FoundCredential], console: Console) -> None:
@@ -77,6 +79,8 @@ def _where(found: FoundCredential) -> str:
     told = [f"{field}: {place}" for field, place in found.found.items()]
     if found.usable:
         return "; ".join(told) or "none needed"
+    if told and found.missing is not None:
+        return "; ".join([*told, found.missing])
     host = HOSTS[found.interface]
     variables = " or ".join(host.key_env) or ", ".join(names[0] for names in host.settings.values())
-    return "; ".join([*(told or ["nothing"]), f"set {variables}"] if variables else told or ["nothing"])
+    return f"nothing; set {variables}" if variables else "nothing"

@@ -37,6 +37,12 @@ INSTALL = "pip install '.[vertex]' in CoEval's folder, or: pip install google-au
 _LOGIN = "gcloud auth application-default login"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
+_NO_CREDENTIALS = (
+    "no credentials of Google Cloud were found: set `providers.vertex.service_account_key` in a "
+    f"key file or {_VARIABLE} to a service account's key, or run `{_LOGIN}`"
+)
+_PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
+"""What Linux knows of the machine that it runs on."""
 _TOKEN_TIMEOUT_S = 20.0
 _RENEWED_BEFORE_S = 300.0
 """A token is renewed so long before it expires, or in the last fifth of its life if that is shorter."""
@@ -91,6 +97,11 @@ class AccessTokens:
             self._token = None
 
     @property
+    def lack(self) -> str | None:
+        """What to do for there to be credentials, where as far as it shows there are none."""
+        return None if self._credentials is not None or _has_defaults() else _NO_CREDENTIALS
+
+    @property
     def billed_to(self) -> str | None:
         """The project that a user's credentials name for quotas."""
         return getattr(self._credentials, "quota_project_id", None)
@@ -121,10 +132,7 @@ class AccessTokens:
                 self._credentials, _ = google.auth.default(scopes=[_SCOPE])
             return _fetched(self._credentials)
         except DefaultCredentialsError:
-            raise AccessDenied(
-                "no credentials of Google Cloud were found: set `providers.vertex.service_account_key` in a "
-                f"key file or {_VARIABLE} to a service account's key, or run `{_LOGIN}`"
-            ) from None
+            raise AccessDenied(_NO_CREDENTIALS) from None
         except TransportError as error:
             raise ConnectionFailed(f"no access token: {_words(error)}") from None
         except GoogleAuthError as error:
@@ -168,6 +176,10 @@ def _words(error: Exception) -> str:
 class GoogleSigner(RequestSigner):
     tokens: AccessTokens = field(repr=False)
 
+    @property
+    def lacks(self) -> str | None:
+        return self.tokens.lack
+
     async def headers(self, method: str, url: str, body: bytes | None, now: float) -> Mapping[str, str]:  # noqa: ARG002
         shown = {"Authorization": f"Bearer {await self.tokens.token(now)}"}
         billed_to = self.tokens.billed_to
@@ -199,6 +211,26 @@ def google_cloud(credential: Credential | None) -> Signer:
     project = account.get("project_id") or account.get("quota_project_id")
     brings = {"project": project} if isinstance(project, str) and project else {}
     return GoogleSigner({}, AccessTokens(_of_file(account, named)), brings=brings)
+
+
+def _has_defaults() -> bool:
+    """Whether google-auth will find application default credentials: a file of them, or those of a machine of
+    Google's. It finds out itself when it is asked for some, over the network."""
+    if os.environ.get(_VARIABLE):
+        return True
+    folder = Path(os.environ.get("CLOUDSDK_CONFIG") or "~/.config/gcloud").expanduser()
+    return (folder / "application_default_credentials.json").is_file() or _is_machine_of_google()
+
+
+def _is_machine_of_google() -> bool:
+    if os.environ.get("NO_GCE_CHECK") == "true":  # google-auth's own switch
+        return False
+    if os.environ.get("K_SERVICE") or os.environ.get("GCE_METADATA_HOST"):
+        return True
+    try:
+        return _PRODUCT_NAME.read_text().startswith("Google")
+    except OSError:
+        return False
 
 
 def _installed() -> bool:

@@ -27,6 +27,12 @@ class Signer:
     fixed: Mapping[str, str] = field(repr=False)
     brings: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
+    @property
+    def lacks(self) -> str | None:
+        """What has to be done before there is a credential to show, in a sentence, as far as that can be told
+        without asking anybody; None where nothing has."""
+        return None
+
 
 class RequestSigner(Signer, ABC):
     """Signs each request by itself: it shows a token that expires, or a signature of the request."""

@@ -19,7 +19,7 @@ from coeval.engine.session import Accounts, SessionContext, opened
 from coeval.engine.terms import terms_of
 from coeval.models.keys import Keys
 from coeval.models.meter import Terms
-from coeval.models.open import can_be_asked, check_askable
+from coeval.models.open import check_askable, obstacle
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import render_path
 from coeval.pipeline.config.load_file import load_config
@@ -121,7 +121,7 @@ def resolved_models(config: Config, options: RunOptions, keys: Keys, prices: Pri
     if all(model.interface != "auto" for model in config.models):
         return Resolved(config)
     before = _routes_before(run_folder(config)) if options.continue_run else {}
-    return resolve_models(config, lambda interface: can_be_asked(interface, keys), prices, before)
+    return resolve_models(config, lambda interface: obstacle(interface, keys) is None, prices, before)
 
 
 def _routes_before(folder: RunDir) -> dict[str, Route]:
