@@ -171,6 +171,7 @@ async def test_what_a_host_says_that_an_answer_cost_goes_before_all_other_prices
     assert done.code == 0, done.err
     used = json.loads((tmp_path / "runs/e/usage.json").read_text())["models"]["ivy"]
     assert used["cost_usd"] == len(hosts.asked["ivy"]) * 0.03125
+    assert "; what the host says an answer cost." in done.out
     judged = [record for record in records(tmp_path) if "judge_model_id" in record]
     assert [record["usage"]["cost_usd"] for record in judged] == [0.03125] * N
 

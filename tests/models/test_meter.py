@@ -239,6 +239,7 @@ def test_what_the_host_says_an_answer_cost_counts_before_our_price(tmp_path: Pat
     ledger.flush()
     row = content(tmp_path / "usage.json")["m"]
     assert (row["cost_usd"], row["unpriced"]) == (1.25, 0)
+    assert row["priced_by"] == "what the host says an answer cost"
 
 
 def test_what_earlier_runs_left_is_kept(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from coeval.store.jsonl import read_json, write_json_atomic
 
 __all__ = ["Ledger", "Meter", "ModelAccount", "Terms", "read_accounts"]
 
+_HOSTS_WORD = "what the host says an answer cost"
+
 
 class Terms(NamedTuple):
     """On what terms a model is asked: the most requests over the life of the folder (None: any number), what
@@ -117,7 +119,9 @@ class Meter:
     def settle(self, usage: Usage) -> Usage:
         """Book what an answer took; the same with its price, where that is known and the host told none."""
         row, cost = self._row, usage.cost_usd
-        if cost is None and (price := self._terms.price) is not None:
+        if cost is not None:
+            row.priced_by = _HOSTS_WORD
+        elif (price := self._terms.price) is not None:
             cost = price(usage)
             usage = msgspec.structs.replace(usage, cost_usd=cost)
         row.input_tokens += usage.input_tokens
