@@ -144,6 +144,8 @@ def ingest(
         raise UsageError("name a file, a folder, a benchmark or a data set; coeval ingest --help shows how")
     if append and replace:
         raise UsageError("--append and --replace exclude each other; give one of them")
+    if new is not None and (append or replace):
+        raise UsageError("--append and --replace are for items that stand in a run; --new puts none there")
     columns = Columns(prompt, reference, label, tuple(attribute or ()), own_id, choices, tuple(where or ()))
     into = Into(config, run, new, task, teacher)
     choice = SourceChoice(

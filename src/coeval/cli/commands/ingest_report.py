@@ -69,6 +69,8 @@ class Into(NamedTuple):
             return place_in_config(self.config, self.task, self.teacher)
         if self.run is not None:
             return place_in_run(self.run, self.task, self.teacher)
+        if self.task is not None or self.teacher is not None:
+            raise UsageError("--task and --teacher choose among the places of an experiment; leave them out")
         if self.new is not None and self.new.exists():
             raise UsageError(f"{self.new} is there already; name another file, or --config {self.new}")
         return None
