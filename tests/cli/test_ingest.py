@@ -474,12 +474,12 @@ def test_a_new_experiment_file_runs_as_it_is(here: Path, coeval: Command) -> Non
     assert coeval("run", "--config", "my qa.yaml").code == 0
     records = (here / "runs" / "my-qa" / "phase5_evaluations").glob("*.jsonl")
     assert sum(len(path.read_text().splitlines()) for path in records) == 2 * 3
-    for flags, told in (
-        (("--task", "x"), "--task and --teacher choose among the places of an experiment"),
-        (("--append",), "--append and --replace are for items that stand in a run"),
-        (("--run", "runs/my-qa"), "--run, --new exclude each other"),
+    for more, told in (
+        ("--task=x", "--task and --teacher choose among the places of an experiment"),
+        ("--append", "--append and --replace are for items that stand in a run"),
+        ("--run=runs/my-qa", "--run, --new exclude each other"),
     ):
-        refused = coeval("ingest", "qa.csv", "--new", "other.yaml", *flags)
+        refused = coeval("ingest", "qa.csv", "--new", "other.yaml", more)
         assert (refused.code, told in refused.err) == (1, True), refused.err
     again = coeval("ingest", "qa.csv", "--new", "my qa.yaml")
     assert (again.code, "my qa.yaml is there already" in again.err) == (1, True)
