@@ -16,9 +16,11 @@ import raw_server
 import uvloop
 from fakes.openai_chat import Answer, Broken, Fault, fake
 
-from coeval.core.errors import CoevalError, Draining, QuotaExhausted, RateLimited
+from coeval.core.errors import AccessDenied, CoevalError, Draining, QuotaExhausted, RateLimited
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Failure, Request
+from coeval.models.connections.reply_parser import HttpReply
+from coeval.models.connections.route import RequestRoute
 from coeval.models.keys import Keys
 from coeval.models.meter import Ledger, Terms
 from coeval.models.open import Models
@@ -26,6 +28,7 @@ from coeval.models.pacing.limits import Limiter
 from coeval.models.probe import ProbeResult, probe
 from coeval.models.transport import reach as reach_module
 from coeval.models.transport.endpoint import Endpoint
+from coeval.models.transport.http import Http
 
 KEY = "sk-test-0123456789abcdef"
 NO_KEYS = Keys.load(None, env={}, cwd=Path("/nonexistent"), home=Path("/nonexistent"))
@@ -111,6 +114,32 @@ async def test_a_list_that_anybody_sees_proves_no_key_good() -> None:
         async with at_openai(server.url, "openai/gpt-4.1", interface="openrouter", key=wrong) as models:
             (result,) = await probe(models)
         assert (result.ok, server.lists, len(server.asked)) == (False, 0, 1)
+
+
+class Anybody:
+    """A wire to a host that lists its models for everybody and knows no key."""
+
+    def __init__(self) -> None:
+        self.urls: list[str] = []
+
+    async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
+        self.urls.append(str(route.url))
+        if body is None:
+            return HttpReply(200, {}, b'{"data": [{"id": "openai/gpt-4.1"}]}')
+        return HttpReply(401, {}, b'{"error": {"message": "No auth credentials found", "code": 401}}')
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+async def test_nor_does_one_that_a_base_url_of_another_interface_leads_to() -> None:
+    wire, url = Anybody(), "https://openrouter.ai/api/v1"
+    spec = ModelSpec(name="m", interface="openai", model="openai/gpt-4.1", base_url=url, access_key=KEY)
+    async with Models([spec], NO_KEYS, http=Http(wire=wire)) as models:
+        assert not await models["m"].is_listed()
+        with pytest.raises(AccessDenied):
+            await models["m"].complete(Request(()))
+    assert wire.urls == [f"{url}/chat/completions"]
 
 
 async def test_a_list_is_no_request_of_a_models_ceiling(tmp_path: Path) -> None:

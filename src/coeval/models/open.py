@@ -198,8 +198,16 @@ def _lists(
     return {
         address.key: HostModels(http, _list_endpoint(address, endpoints[address.key]), address.dialect)
         for address in reached.values()
-        if address.host.lists_models and address.host.listed_may_be_asked
+        if _is_told_by_a_list(address)
     }
+
+
+def _is_told_by_a_list(address: ModelAddress) -> bool:
+    """Whether a host lists what a key may ask: by the row of the interface, and by those of the host that a
+    base URL leads to."""
+    there = URL(address.url).host
+    rows = (host for host in HOSTS.own.values() if "{" not in host.url and URL(host.url).host == there)
+    return all(host.lists_models and host.listed_may_be_asked for host in (address.host, *rows))
 
 
 def _list_endpoint(address: ModelAddress, endpoint: Endpoint) -> Endpoint:
