@@ -23,7 +23,8 @@ from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.models.keys import Keys
 from coeval.models.local import local_model as local
 from coeval.models.local.local_model import LocalModel
-from coeval.models.local.local_transformers import TransformersEngine
+from coeval.models.local.local_request import Drawing
+from coeval.models.local.local_transformers import Rows, TransformersEngine
 from coeval.models.meter import Ledger
 from coeval.models.open import Models
 
@@ -205,6 +206,17 @@ async def test_more_important_requests_go_first(folder: Path) -> None:
 
         await asyncio.gather(*map(ask, (0, 1, 2, 0, 2)))
     assert finished == [2, 2, 1, 0, 0]
+
+
+def test_which_rows_have_ended_is_told_on_the_models_device() -> None:
+    """Torch refuses to mix devices; its device without memory stands for a GPU."""
+    import torch
+    from transformers import StoppingCriteriaList
+
+    rows = Rows(torch, None, [Drawing(), Drawing()])
+    ended = StoppingCriteriaList([rows.finished])
+    tokens: Any = torch.zeros((2, 3), dtype=torch.long, device="meta")
+    assert ended(tokens, None).device.type == "meta"
 
 
 async def test_a_device_without_enough_memory_takes_fewer_at_once(folder: Path) -> None:

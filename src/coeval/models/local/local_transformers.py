@@ -26,7 +26,7 @@ from coeval.models.local.local_request import (
     prompt,
 )
 
-__all__ = ["TransformersEngine"]
+__all__ = ["Rows", "TransformersEngine"]
 
 MOST_ROWS = 64
 _STOP_WINDOW = 64
@@ -160,9 +160,9 @@ class Rows:
                 self._take(row, token)
         return torch.full_like(scores, float("-inf")).scatter_(1, chosen[:, None], 0.0)
 
-    def finished(self, _: Any, __: Any, **___: Any) -> Any:
-        """The criterion of ``generate``: which rows have ended."""
-        return self._torch.tensor([finish is not None for finish in self.finish])
+    def finished(self, tokens: Any, _: Any, **__: Any) -> Any:
+        """The criterion of ``generate``: which rows have ended, told on the device of their tokens."""
+        return self._torch.tensor([finish is not None for finish in self.finish], device=tokens.device)
 
     def _chosen(self, logits: Any) -> Any:
         """One token of each row: top k, then top p of what is left, as vLLM and transformers do it."""
