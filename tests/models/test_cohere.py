@@ -99,6 +99,13 @@ def test_a_base_url_may_name_a_version(url: str, below: str) -> None:
         ({"billed_units": {"input_tokens": -5, "output_tokens": 1.5}}, Usage(0, 0)),
         ({"billed_units": "many", "tokens": None}, Usage()),
         (None, Usage()),
+        (
+            {
+                "billed_units": {"input_tokens": None, "output_tokens": None},
+                "tokens": {"input_tokens": 12, "output_tokens": 4},
+            },
+            Usage(12, 4),
+        ),
     ],
 )
 def test_tokens_are_those_that_are_billed_where_that_is_told(told: Any, usage: Usage) -> None:
