@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -398,6 +399,19 @@ def test_a_run_takes_more_items_and_answers_those_alone(here: Path, lab: Lab, co
     ended = coeval("ingest", "qa.csv", "--run", lab.path, "--replace")
     assert ended.code == 0, ended.err
     assert lab.run(continue_run=True).exit_code == 0
+
+
+def test_after_items_were_replaced_the_command_that_is_told_goes_on(
+    here: Path, lab: Lab, coeval: Command
+) -> None:
+    (here / "qa.csv").write_text(QA)
+    assert coeval("ingest", "qa.csv", "--config", lab.file, *MAP).code == 0
+    assert lab.run().exit_code == 0
+    (here / "qa.csv").write_text(QA.replace("Why?", "Why then?"))
+    ended = coeval("ingest", "qa.csv", "--config", lab.file, *MAP, "--replace")
+    [line] = [line for line in ended.out.splitlines() if line.startswith("Next: coeval ")]
+    ran = coeval(*shlex.split(line.removeprefix("Next: coeval ")))
+    assert ran.code == 0, ran.err
     assert len(lab.lines("response_collection")) == 3
 
 
@@ -475,7 +489,7 @@ def test_a_new_experiment_file_runs_as_it_is(here: Path, coeval: Command) -> Non
     records = (here / "runs" / "my-qa" / "phase5_evaluations").glob("*.jsonl")
     assert sum(len(path.read_text().splitlines()) for path in records) == 2 * 3
     for more, told in (
-        ("--task=x", "--task and --teacher choose among the places of an experiment"),
+        ("--teacher=x", "--teacher chooses among the benchmark teachers of an experiment"),
         ("--append", "--append and --replace are for items that stand in a run"),
         ("--run=runs/my-qa", "--run, --new exclude each other"),
     ):

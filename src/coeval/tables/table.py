@@ -13,7 +13,7 @@ from coeval.core.plain_file import open_file
 from coeval.tables.binary_rows import ParquetRows, arrow_rows
 from coeval.tables.source_bytes import ARROW, PARQUET, SourceBytes, SourceFile, file_of, unreadable
 from coeval.tables.table_row import TableRow
-from coeval.tables.text_rows import csv_rows, json_rows, listed_rows
+from coeval.tables.text_rows import CsvRows, csv_rows, json_rows, listed_rows
 
 _LOOKED_AT = 100
 """Rows of JSON whose keys are the columns; in later rows there may be others, which nobody can name here."""
@@ -49,23 +49,34 @@ def open_table(path: Path, encoding: str | None = None, delimiter: str | None = 
         return _looked_at(path, arrow_rows(path), partial(file_of, path), _nothing)
     source = SourceBytes(path, encoding)
     try:
-        return _looked_at(path, _text_rows(source, delimiter), source.finish, source.close)
+        header, rows = _text_rows(source, delimiter)
+        return _looked_at(path, rows, source.finish, source.close, header)
     except UsageError:
         source.close()
         raise
 
 
 def _looked_at(
-    path: Path, rows: Iterator[TableRow], finish: Callable[[], SourceFile], close: Callable[[], None]
+    path: Path,
+    rows: Iterator[TableRow],
+    finish: Callable[[], SourceFile],
+    close: Callable[[], None],
+    header: tuple[str, ...] = (),
 ) -> Table:
+    """Without a header the columns are those of the first rows, one of which has to be readable."""
     head = list(islice(rows, _LOOKED_AT))
-    columns = dict.fromkeys(name for row in head if isinstance(row.fields, dict) for name in row.fields)
     if not head:
         raise UsageError(f"{path} holds no rows")
-    return Table(path, tuple(columns), chain(head, rows), finish, close)
+    readable = [row.fields for row in head if isinstance(row.fields, dict)]
+    if not readable and not header:
+        first = head[0]
+        raise UsageError(f"{path}:{first.line}: {first.fields}")
+    columns = header or tuple(dict.fromkeys(name for fields in readable for name in fields))
+    return Table(path, columns, chain(head, rows), finish, close)
 
 
-def _text_rows(source: SourceBytes, delimiter: str | None) -> Iterator[TableRow]:
+def _text_rows(source: SourceBytes, delimiter: str | None) -> CsvRows:
+    """Where nothing but the rows tells the columns, the header is empty."""
     suffixes = [suffix.lower() for suffix in source.path.suffixes if suffix.lower() != ".gz"]
     suffix = suffixes[-1] if suffixes else ""
     begin = source.start.lstrip(b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n")[:1]
@@ -74,8 +85,9 @@ def _text_rows(source: SourceBytes, delimiter: str | None) -> Iterator[TableRow]
     if delimiter is not None or suffix in _OF_CSV:
         return csv_rows(source, delimiter)
     if begin == b"[" and (suffix in _OF_JSON or not suffix):
-        return listed_rows(source)
-    return json_rows(source) if begin == b"{" or suffix in _OF_JSON else csv_rows(source, None)
+        return CsvRows((), listed_rows(source))
+    is_json = begin == b"{" or suffix in _OF_JSON
+    return CsvRows((), json_rows(source)) if is_json else csv_rows(source, None)
 
 
 def _binary(path: Path) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -102,9 +102,16 @@ class _TextLines(Iterator[str]):
         return flaw
 
 
-def csv_rows(source: SourceBytes, delimiter: str | None) -> Iterator[TableRow]:
-    """The rows below a header; cells are text, empty ones None. ``delimiter``: None for the one that the
-    header has most of.
+class CsvRows(NamedTuple):
+    """The names of the columns, whatever is wrong with the rows below; the rows can be read once."""
+
+    header: tuple[str, ...]
+    rows: Iterator[TableRow]
+
+
+def csv_rows(source: SourceBytes, delimiter: str | None) -> CsvRows:
+    """The header, and the rows below it; cells are text, empty ones None. ``delimiter``: None for the one
+    that the header has most of.
 
     Raises
     ------
@@ -126,6 +133,10 @@ def csv_rows(source: SourceBytes, delimiter: str | None) -> Iterator[TableRow]:
         raise UsageError(f"{source.path} has more than one column {listed(twice)}; rename all but one")
     if lines.flaw:
         raise UsageError(f"{source.path}:{lines.number}: {lines.flaw}")
+    return CsvRows(tuple(header), _below(header, reader, lines))
+
+
+def _below(header: list[str], reader: Iterator[list[str]], lines: _TextLines) -> Iterator[TableRow]:
     while True:
         begin = lines.number + 1
         try:

@@ -23,7 +23,7 @@ from coeval.core.plain import plain, shortened
 from coeval.core.text import listed, numbered
 from coeval.pipeline.upkeep.ingest import FirstItems, Ingested, Ingestion, Standing, ingest
 from coeval.pipeline.upkeep.item_place import ItemPlace, place_in_config, place_in_run
-from coeval.pipeline.upkeep.new_experiment import experiment_text
+from coeval.pipeline.upkeep.new_experiment import NewItems, experiment_text, usable_name
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.tables.harvest import Selection
 from coeval.tables.item_map import USUAL, ItemMap, usual_map
@@ -69,10 +69,16 @@ class Into(NamedTuple):
             return place_in_config(self.config, self.task, self.teacher)
         if self.run is not None:
             return place_in_run(self.run, self.task, self.teacher)
-        if self.task is not None or self.teacher is not None:
-            raise UsageError("--task and --teacher choose among the places of an experiment; leave them out")
+        if self.teacher is not None:
+            raise UsageError(
+                "--teacher chooses among the benchmark teachers of an experiment, and a file that --new writes "
+                "has none; leave it out"
+            )
+        if self.task is not None and usable_name(self.task) != self.task:
+            usable = usable_name(self.task) or "items"
+            raise UsageError(f"--task {quote(self.task)} cannot be the name of a task; {usable} can")
         if self.new is not None and self.new.exists():
-            raise UsageError(f"{self.new} is there already; name another file, or --config {self.new}")
+            raise UsageError(f"{self.new} is there already; name another file, or move this one away")
         return None
 
 
@@ -122,7 +128,16 @@ def take_in(
     _tell(console, found, place, how["dry_run"], into)
     if into.new is not None and not how["dry_run"]:
         labels = {columns.label: found.values[columns.label]} if columns.label is not None else {}
-        text = experiment_text(into.new.stem, (choice, source), item_map, labels, wanted)
+        table = NewItems(
+            choice=choice,
+            source=source,
+            map=item_map,
+            chosen=wanted,
+            labels=labels,
+            skip_bad=how["skip_bad"],
+            license=how["license"] or "",
+        )
+        text = experiment_text(into.new.stem, into.task, table)
         write_bytes_atomic(into.new, text.encode())
         start = f"coeval run --config {quote(str(into.new))}"
         say(console, f"{into.new} takes them from {choice.name}. Next: {start}")
@@ -220,4 +235,5 @@ def _tell(console: Console, found: Ingested, place: ItemPlace | None, dry_run: b
         )
     if into.config is not None:
         go_on = " --continue" if place.folder.meta.exists() else ""
+        go_on += " --redo-changed" if go_on and found.replaced is not None else ""
         say(console, f"Next: coeval run --config {quote(str(into.config))}{go_on}")

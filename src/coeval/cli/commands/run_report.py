@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich.console import Console
@@ -141,8 +142,8 @@ async def _load_analysis() -> None:
 def _way_on(file: Path, how: dict[str, Any]) -> str:
     """The command that goes on as this one began."""
     changed = {"redo": " --redo-changed", "keep": " --keep-changed"}.get(how["changed"], "")
-    only = f" --only-models {','.join(how['only_models'])}" if how["only_models"] else ""
-    return f"coeval run --config {file} --continue{changed}{only}"
+    only = f" --only-models {quote(','.join(how['only_models']))}" if how["only_models"] else ""
+    return f"coeval run --config {quote(str(file))} --continue{changed}{only}"
 
 
 def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
@@ -165,7 +166,7 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
             )
         tell_way_on(messages, summary.short, way_on, owed=summary.missing)
         if any(outcome.failed for outcome in summary.phases.values()):
-            say(messages, f"What failed, and why: coeval status --run {run.path}")
+            say(messages, f"What failed, and why: coeval status --run {quote(str(run.path))}")
     elif summary.interrupted:
         way = way_on if summary.begun else "the same command; nothing in the run's folder has changed"
         say(messages, f"Stopped. Go on with: {way}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -112,7 +113,7 @@ def _nothing(reader: RunReader, choice: AnswerChoice) -> str:
     if choice.id is not None:
         raise UsageError(
             f"--id {choice.id}: no item or answer that counts in {reader.run.path} has this id; "
-            f"coeval show --run {reader.run.path} shows some"
+            f"coeval show --run {quote(str(reader.run.path))} shows some"
         )
     for flag, names, sql in (
         ("--student", choice.students, "SELECT DISTINCT model FROM answers ORDER BY ALL"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -155,7 +156,8 @@ def _show_state(report: Report, folder: RunDir, console: Console) -> None:
 
     if invalid := sum(file.invalid for file in report.files):
         warn(
-            console, f"{numbered(invalid, 'invalid record')}; see coeval repair --run {folder.path} --dry-run"
+            console,
+            f"{numbered(invalid, 'invalid record')}; see coeval repair --run {quote(str(folder.path))} --dry-run",
         )
     if report.no_plan:
         warn(console, f"what is missing cannot be counted: {report.no_plan}")

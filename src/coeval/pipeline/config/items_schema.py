@@ -88,6 +88,12 @@ class Items(Section):
     delimiter: Annotated[
         str | None, Field(min_length=1, max_length=1, description="Of CSV, where it is an unusual one.")
     ] = None
+    skip_bad: Annotated[
+        bool, Field(description="Leave out rows that make no item; else they are told, and nothing starts.")
+    ] = False
+    license: Annotated[str | None, Field(description="Licence of the table, kept with where it is from.")] = (
+        None
+    )
 
     @property
     def all_attributes(self) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from coeval.core.errors import UsageError
 from coeval.core.ids import item_prefix
 from coeval.core.text import numbered
@@ -30,9 +32,10 @@ def item_map(items: Items) -> ItemMap:
 
 def source_of(items: Items) -> TableSource:
     """The files of the section; raises UsageError where there are none."""
-    return local_source(
+    source = local_source(
         SourceChoice(name=items.path, split=items.split, encoding=items.encoding, delimiter=items.delimiter)
     )
+    return replace(source, license=items.license) if items.license is not None else source
 
 
 def table_items(file: ItemFile, folder: RunDir) -> ItemFile:
@@ -56,7 +59,7 @@ def table_items(file: ItemFile, folder: RunDir) -> ItemFile:
         return file.read()
     if before is not None and before.same_as(files, wanted, chosen):
         return file.read()
-    _take(file, source, wanted, chosen)
+    _take(file, source, wanted, chosen, skip_bad=items.skip_bad)
     if before is not None and not before.same_as(files, wanted, before.selection):
         file.said.append(
             f"{items.path}, or what is taken out of it, has changed since {before.taken_at}: "
@@ -72,14 +75,16 @@ def _selection(items: Items, most: int | None) -> Selection:
     return Selection(min(most, items.limit or most))
 
 
-def _take(file: ItemFile, source: TableSource, wanted: ItemMap, chosen: Selection) -> None:
+def _take(file: ItemFile, source: TableSource, wanted: ItemMap, chosen: Selection, *, skip_bad: bool) -> None:
     names = (file.source.task.name, file.source.teacher)
     prefix, harvest = item_prefix(*names), Harvest(source.tables(), wanted)
     for found in sampled(harvest.items(chosen.limit), chosen):
         made = made_item(found.item, prefix, names, found.place)
         file.add(made.line, made.item, found.line)
     file.rewritten = True
-    file.flaws += harvest.problem_lines()
+    (file.said if skip_bad else file.flaws).extend(harvest.problem_lines())
+    if skip_bad and harvest.flawed:
+        file.said.append(f"{source.name}: {numbered(harvest.flawed, 'row')} left out that make no item")
     if not file.ids and not file.flaws:
         unwanted = f"; {harvest.unwanted:,} do not meet `where`" if harvest.unwanted else ""
         file.flaws.append(f"{source.name}: of {numbered(harvest.rows, 'row')} none makes an item{unwanted}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from coeval.tables.harvest import Selection
@@ -28,22 +29,31 @@ models:
 _JUDGE = "  - {name: sim-judge, interface: simulated, roles: [judge]}\n"
 
 
-def experiment_text(
-    name: str,
-    source: tuple[SourceChoice, TableSource],
-    wanted: ItemMap,
-    labels: Mapping[str, Sequence[str]],
-    chosen: Selection,
-) -> str:
-    """The text of an experiment file called ``name`` that takes its items from a source. ``labels`` are the
-    columns of right answers, each with the values that it has; without one a judge is asked."""
-    identifier = re.sub(r"_{2,}", "-", re.sub(r"[^A-Za-z0-9._-]+", "-", name)).strip("_-.") or "items"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewItems:
+    """The table of a new experiment file. ``labels`` are the columns of right answers, each with the values
+    that it has; without one a judge is asked. ``license`` is what somebody says of it, else empty."""
+
+    choice: SourceChoice
+    source: TableSource
+    map: ItemMap
+    chosen: Selection
+    labels: Mapping[str, Sequence[str]]
+    skip_bad: bool = False
+    license: str = ""
+
+
+def experiment_text(name: str, task: str | None, table: NewItems) -> str:
+    """The text of an experiment file called ``name`` that takes the items of ``task`` (if None, of that name)
+    from a table."""
+    identifier = usable_name(name) or "items"
+    wanted, labels = table.map, table.labels
     description, output = _words(wanted, labels)
-    lines = [_MODELS, "" if labels else _JUDGE, "\ntasks:\n", f"  - name: {_yaml(identifier)}\n"]
+    lines = [_MODELS, "" if labels else _JUDGE, "\ntasks:\n", f"  - name: {_yaml(task or identifier)}\n"]
     lines += [f"    description: {_yaml(description)}\n"]
     lines += [f"    output_description: {_yaml(output)}\n"] if output else []
     lines += ["    items:\n"]
-    lines += [f"      {key}: {_yaml(value)}\n" for key, value in _items(source, wanted, labels, chosen)]
+    lines += [f"      {key}: {_yaml(value)}\n" for key, value in _items(table)]
     if not labels:
         against = "agrees with the reference" if wanted.reference is not None else "is right and complete"
         lines += ["    rubric:             # what High means; judges answer High, Medium or Low\n"]
@@ -63,19 +73,19 @@ def _words(wanted: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, s
     return f"Say which {' and '.join(labels)} the text has.", f"One of: {listed}"
 
 
-def _items(
-    source: tuple[SourceChoice, TableSource],
-    wanted: ItemMap,
-    labels: Mapping[str, Sequence[str]],
-    chosen: Selection,
-) -> Iterator[tuple[str, Any]]:
+def usable_name(name: str) -> str:
+    """What is left of a name when all that no name of a task may have is."""
+    return re.sub(r"_{2,}", "-", re.sub(r"[^A-Za-z0-9._-]+", "-", name)).strip("_-.")
+
+
+def _items(table: NewItems) -> Iterator[tuple[str, Any]]:
     """The keys of ``items`` that are set."""
-    choice, found = source
+    choice, found, wanted, chosen = table.choice, table.source, table.map, table.chosen
     fetched = bool(found.url)
     path = (
         choice.name if not fetched else str(found.files[0].parent if len(found.files) > 1 else found.files[0])
     )
-    label = next(iter(labels), None)
+    label = next(iter(table.labels), None)
     attributes = {name: column for name, column in wanted.attributes.items() if name != label}
     yield from (
         (key, value)
@@ -94,6 +104,8 @@ def _items(
             ("split", choice.split if not fetched else None),
             ("encoding", choice.encoding),
             ("delimiter", choice.delimiter),
+            ("skip_bad", table.skip_bad),
+            ("license", table.license or (found.license if fetched else "")),
         )
         if value
     )
