@@ -71,8 +71,8 @@ class Into(NamedTuple):
             return place_in_run(self.run, self.task, self.teacher)
         if self.teacher is not None:
             raise UsageError(
-                "--teacher chooses among the benchmark teachers of an experiment, and a file that --new writes "
-                "has none; leave it out"
+                "--teacher chooses among the benchmark teachers of an experiment, and a file that --new "
+                "writes has none; leave it out"
             )
         if self.task is not None and usable_name(self.task) != self.task:
             usable = usable_name(self.task) or "items"

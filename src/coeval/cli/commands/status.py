@@ -155,10 +155,8 @@ def _show_state(report: Report, folder: RunDir, console: Console) -> None:
     from coeval.core.text import numbered
 
     if invalid := sum(file.invalid for file in report.files):
-        warn(
-            console,
-            f"{numbered(invalid, 'invalid record')}; see coeval repair --run {quote(str(folder.path))} --dry-run",
-        )
+        mend = f"coeval repair --run {quote(str(folder.path))} --dry-run"
+        warn(console, f"{numbered(invalid, 'invalid record')}; see {mend}")
     if report.no_plan:
         warn(console, f"what is missing cannot be counted: {report.no_plan}")
     if report.unsettled:
