@@ -108,3 +108,75 @@ def test_names_with_blanks_can_be_typed_as_they_are_told(here: Path, coeval: Com
     status = typed(ended.err, "What failed, and why: coeval ")
     assert status == ["status", "--run", "my runs/my-moods"]
     assert coeval(*status).code in (0, 3)
+
+
+CLASSES = {
+    "text": {"dtype": "string", "_type": "Value"},
+    "mood": {"names": ["bad", "good"], "_type": "ClassLabel"},
+}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "beside"])
+def test_class_labels_of_hugging_face_are_their_names(kind: str, here: Path, coeval: Command) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.Table.from_pylist(
+        [{"text": text, "mood": mood} for text, mood in (("Great!", 1), ("Awful.", 0), ("Hidden.", -1))]
+    )
+    about = {"features": CLASSES}
+    named = table.replace_schema_metadata({"huggingface": json.dumps({"info": about})})
+    place = here / "moods"
+    place.mkdir()
+    if kind == "parquet":
+        parquet.write_table(named, place / "test.parquet")
+    else:
+        kept = named if kind == "arrow" else table
+        with pyarrow.ipc.new_stream(str(place / "data-00000-of-00001.arrow"), kept.schema) as writer:
+            writer.write_table(kept)
+    if kind == "beside":
+        (place / "dataset_info.json").write_text(json.dumps(about))
+    ended = coeval("ingest", "moods", "--prompt", "text", "--label", "mood", "--new", "m.yaml")
+    assert ended.code == 0, ended.err
+    assert "1 item without a value of mood" in ended.err
+    assert load_config(here / "m.yaml").tasks[0].output_description == "One of: bad, good"
+    assert coeval("run", "--config", "m.yaml").code == 0
+    [path] = (here / "runs" / "m" / "phase3_datapoints").glob("*.jsonl")
+    labels = [
+        json.loads(line)["sampled_target_attributes"].get("mood") for line in path.read_text().splitlines()
+    ]
+    assert labels == ["good", "bad", None]
+
+
+def test_a_class_label_names_the_right_choice_by_its_place(here: Path, coeval: Command) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = [{"question": "Which blood group?", "choices": ["B", "A", "AB"], "answer": 0}]
+    about = {"info": {"features": {"answer": {"names": ["A", "B", "C"], "_type": "ClassLabel"}}}}
+    table = pyarrow.Table.from_pylist(rows).replace_schema_metadata({"huggingface": json.dumps(about)})
+    parquet.write_table(table, here / "exam.parquet")
+    ended = coeval(
+        "ingest", "exam.parquet", "--choices", "choices", "--label", "answer", "--new", "exam.yaml"
+    )
+    assert ended.code == 0, ended.err
+    assert "reference: A. B" in ended.out
+
+
+def test_all_labels_are_named_and_two_spellings_are_one(here: Path, coeval: Command) -> None:
+    labels = [f"intent {n}" for n in range(40)]
+    rows = [*labels, "Intent 1", "intent_2"]
+    (here / "intents.csv").write_text("text,intent\n" + "".join(f"Text of {one},{one}\n" for one in rows))
+    ended = coeval("ingest", "intents.csv", "--label", "intent", "--new", "intents.yaml")
+    assert ended.code == 0, ended.err
+    told = load_config(here / "intents.yaml").tasks[0].output_description
+    named = told.removeprefix("One of: ").split(", ")
+    assert len(named) == 40
+    assert {one.lower() for one in named} == {*labels}
+
+
+def test_hundreds_of_labels_are_not_all_named_and_that_is_told(here: Path, coeval: Command) -> None:
+    rows = "".join(f"Text {n},intent {n}\n" for n in range(400))
+    (here / "intents.csv").write_text(f"text,intent\n{rows}")
+    ended = coeval("ingest", "intents.csv", "--label", "intent", "--new", "intents.yaml")
+    assert ended.code == 0, ended.err
+    assert "intent has 400 values, more than a prompt is to name: write into output_description" in ended.err
+    assert "one of 400, such as: " in load_config(here / "intents.yaml").tasks[0].output_description

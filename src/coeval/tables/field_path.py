@@ -19,6 +19,18 @@ _PLAIN = {"{{": "{", "}}": "}", "\\n": "\n", "\\t": "\t"}
 Row = Mapping[str, Any]
 
 
+class NamedLabel(int):
+    """A class label as data sets of Hugging Face keep it: its place among the names, and its own ``name``,
+    which is its text."""
+
+    name: str
+
+    def __new__(cls, place: int, name: str) -> NamedLabel:
+        found = super().__new__(cls, place)
+        found.name = name
+        return found
+
+
 class Misfit(ValueError):
     """A value is not what is wanted there; it says so in words for people."""
 
@@ -106,6 +118,8 @@ def as_text(value: Any, named: str) -> str:
     match value:
         case str():
             return value
+        case NamedLabel():
+            return value.name
         case bool():
             return "true" if value else "false"
         case int() | float() | decimal.Decimal() | uuid.UUID():

@@ -23,7 +23,13 @@ from coeval.core.plain import plain, shortened
 from coeval.core.text import listed, numbered
 from coeval.pipeline.upkeep.ingest import FirstItems, Ingested, Ingestion, Standing, ingest
 from coeval.pipeline.upkeep.item_place import ItemPlace, place_in_config, place_in_run
-from coeval.pipeline.upkeep.new_experiment import NewItems, experiment_text, usable_name
+from coeval.pipeline.upkeep.new_experiment import (
+    MOST_NAMED,
+    NewItems,
+    experiment_text,
+    told_apart,
+    usable_name,
+)
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.tables.harvest import Selection
 from coeval.tables.item_map import USUAL, ItemMap, usual_map
@@ -139,6 +145,13 @@ def take_in(
         )
         text = experiment_text(into.new.stem, into.task, table)
         write_bytes_atomic(into.new, text.encode())
+        for name, values in labels.items():
+            if columns.choices is None and (many := len(told_apart(values))) > MOST_NAMED:
+                warn(
+                    streams.messages(),
+                    f"{name} has {many:,} values, more than a prompt is to name: write into "
+                    f"output_description of {into.new} how students are to know them",
+                )
         start = f"coeval run --config {quote(str(into.new))}"
         say(console, f"{into.new} takes them from {choice.name}. Next: {start}")
 

@@ -31,6 +31,7 @@ from coeval.tables.table import Table
 from coeval.tables.table_source import TableSource
 
 _MOST_VALUES = 1_000
+_MOST_LABELS = 100_000
 _SHOWN_VALUES = 6
 
 
@@ -164,7 +165,7 @@ def _counted(stream: Iterator[HarvestedItem], harvest: Harvest, wanted: Ingestio
     for found in stream:
         items += 1
         for name, value in found.item.attributes.items():
-            if len(values[name]) < _MOST_VALUES:
+            if len(values[name]) < _MOST_LABELS:
                 values[name][value] = None
     _refuse_flawed(harvest, wanted, items)
     remarks = [*harvest.problem_lines(), *_Remarks(None).sentences(harvest, wanted.map)]

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coeval.judging.label_values import LabelValues
 from coeval.tables.harvest import Selection
 from coeval.tables.item_map import ItemMap
 from coeval.tables.table_source import SourceChoice, TableSource
 
 _PLAIN = re.compile(r"[A-Za-z_./][\w ./-]*")
 _WORDS_OF_YAML = {"true", "false", "null", "yes", "no", "on", "off", "~"}
-_MOST_VALUES = 20
+MOST_NAMED = 300
+"""Labels that a prompt names: about a thousand tokens, in every request."""
 
 _MODELS = """\
 # Written by `coeval ingest`; docs/configuration.md explains each key.
@@ -64,13 +66,21 @@ def experiment_text(name: str, task: str | None, table: NewItems) -> str:
 
 def _words(wanted: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, str]:
     """Description and output description, for somebody to better."""
-    values = [value for of in labels.values() for value in of]
+    values = [value for of in labels.values() for value in told_apart(of)]
     if not labels:
         return "Answer the question.", ""
     if wanted.choices is not None:
         return "Answer the question with the letter of the right choice.", "The letter alone."
-    listed = ", ".join(values[:_MOST_VALUES]) + (", …" if len(values) > _MOST_VALUES else "")
-    return f"Say which {' and '.join(labels)} the text has.", f"One of: {listed}"
+    what = f"Say which {' and '.join(labels)} the text has."
+    if len(values) > MOST_NAMED:
+        return what, f"The label alone, one of {len(values):,}, such as: {', '.join(values[:20])}"
+    return what, f"One of: {', '.join(values)}"
+
+
+def told_apart(values: Sequence[str]) -> list[str]:
+    """The first spelling of each label: those that answers are compared with as one are one."""
+    known = LabelValues(values)
+    return list(dict.fromkeys(known.named(value) or value for value in values))
 
 
 def usable_name(name: str) -> str:
