@@ -224,3 +224,36 @@ def test_it_stands_beside_a_task_that_models_write(lab: Lab) -> None:
     assert lab.run().exit_code == 0
     ids = {key.rpartition("__")[0] for key in lab.records("data_generation")}
     assert ids == {"sentiment__items", "story__eve"}
+
+
+def told_students(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a student was sent for the first row."""
+    asked = listen(monkeypatch)
+    assert lab.run().exit_code == 0
+    texts = [request.messages[-1].content for _, request in asked.requests]
+    return next(text for text in texts if text.endswith("Great!"))
+
+
+def test_students_are_told_the_labels_that_are_declared(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.tasks = [sentiment(target_attributes={"mood": ["good", "bad"]})]
+    assert told_students(lab, monkeypatch) == (
+        "Name the mood.\n\nWhat the answer should look like: One of: good, bad\n\nInput:\n\nGreat!"
+    )
+    assert "are not told which values" not in (lab.path / "run.log").read_text()
+
+
+def test_without_an_output_description_there_is_no_heading_for_one(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert told_students(lab, monkeypatch) == "Name the mood.\n\nInput:\n\nGreat!"
+    assert (
+        "the students of sentiment are not told which values mood has (bad, good): name them in its "
+        "output_description, or declare them in target_attributes"
+    ) in (lab.path / "run.log").read_text()
+
+
+def test_an_output_description_is_sent_as_it_stands(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.tasks = [sentiment(target_attributes={"mood": ["good", "bad"]}, output_description="One word.")]
+    assert told_students(lab, monkeypatch) == (
+        "Name the mood.\n\nWhat the answer should look like: One word.\n\nInput:\n\nGreat!"
+    )

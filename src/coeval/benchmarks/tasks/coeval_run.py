@@ -104,7 +104,10 @@ class CoevalRun(Benchmark):
         items: list[Item] = []
         for datapoint in _good_datapoints(self._run, self._planned):
             if (task := tasks.get(datapoint.task_id)) is not None:
-                template = find_template(task.prompt_library, "test", self.settings.model)
+                described = bool(task.output_description.strip())
+                template = find_template(
+                    task.prompt_library, "test", self.settings.model, described=described
+                )
                 values = prepared_item(datapoint, nuances[task.name].of(datapoint)).values
                 text = fill(template, {**task_fields(task), **values})
                 fields = {"posed": LabelledItem(task, datapoint, self._rubrics[task.name], values)}

@@ -7,7 +7,7 @@ from typing import Any
 
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.draft import Draft
-from coeval.pipeline.config.findings import Finding, KeyPath
+from coeval.pipeline.config.findings import Finding, KeyPath, written
 from coeval.pipeline.config.item_sources import OWN_ITEMS
 from coeval.tables.condition import Condition
 
@@ -29,6 +29,24 @@ def complete_items(data: dict[str, Any]) -> None:
             labels = task["label_attributes"] = [*labels, label]
         if labels:
             task.setdefault("rubric", {})
+
+
+def complete_labels(data: dict[str, Any]) -> None:
+    """Fill in the output description of tasks that leave it out and have nothing but labels: the values that
+    are declared of them. Those that only items have are not named: with a row more they might be others, and
+    every answer would have been asked for differently."""
+    tasks = data.get("tasks")
+    for task in tasks if isinstance(tasks, list) else ():
+        if not isinstance(task, dict) or task.get("rubric") or task.get("output_description"):
+            continue
+        labels, declared = task.get("label_attributes"), task.get("target_attributes")
+        if not isinstance(labels, list) or not isinstance(declared, dict):
+            continue
+        values = [declared.get(label) if isinstance(label, str) else None for label in labels]
+        told = [", ".join(map(written, of)) for of in values if isinstance(of, list) and of]
+        if labels and len(told) == len(labels):
+            each = [f"{label}, one of: {of}" for label, of in zip(labels, told, strict=True)]
+            task["output_description"] = f"One of: {told[0]}" if len(told) == 1 else "; ".join(each)
 
 
 def item_rules(draft: Draft) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from coeval.core.secrets.shown_url import HIDDEN
 from coeval.pipeline.config.document import Document, read_document
 from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.findings import FindingLines, refused
-from coeval.pipeline.config.item_rules import complete_items
+from coeval.pipeline.config.item_rules import complete_items, complete_labels
 from coeval.pipeline.config.python_config import given_document
 from coeval.pipeline.config.rules import broken_rules
 from coeval.pipeline.config.schema import Config
@@ -61,6 +61,7 @@ def read_config(source: Source, *, resume_from: str | None = None, start: Start 
     _expand_home(document)
     document = _inherit(document)
     complete_items(document.data)
+    complete_labels(document.data)
     structure = check_structure(document.data)
     draft = Draft(document.data, structure.broken)
     findings = [*structure.findings, *broken_rules(draft)]

@@ -133,7 +133,13 @@ class TaskConfig(Section):
 
     name: Annotated[Name, Field(description="Unique; used in file names and reports.")]
     description: Annotated[FilledText, Field(description="What the answering model has to do.")]
-    output_description: Annotated[str, Field(description="What a good answer looks like.")] = ""
+    output_description: Annotated[
+        str,
+        Field(
+            description="What a good answer looks like. Of a task that has labels and no rubric: by default the "
+            "values that are declared of them."
+        ),
+    ] = ""
     category: Annotated[
         Literal["benchmark", "synthetic"],
         Field(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from coeval.core.errors import UsageError
 from coeval.core.plain_file import file_bytes
-from coeval.core.text import numbered
+from coeval.core.text import listed, numbered
 from coeval.pipeline.config.item_sources import OWN_ITEMS, ItemSource, item_files, item_writers
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.item_file import ITEM_FORM, ItemFile, refuse_flawed
@@ -24,6 +24,9 @@ from coeval.store.legacy import is_legacy
 from coeval.store.replacing import move_to_replaced
 from coeval.store.rundir import RunDir
 from coeval.tables.origin import remember_origin
+
+
+_NAMED = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Supply:
         for file in self.files:
             yield from file.said
             yield from file.remarks.of(file.path)
+            yield from _untold_labels(file)
             if file.missing:
                 total = f"the {file.source.task.sampling.total:,} items that sampling.total asks for"
                 yield f"{file.path} holds {len(file.ids):,} of {total}"
@@ -88,6 +92,20 @@ class Supply:
                 write_bytes_atomic(place, data)
                 if file.origin is not None:
                     remember_origin(folder, (task, teacher), file.origin, more=False)
+
+
+def _untold_labels(file: ItemFile) -> Iterator[str]:
+    """The labels whose values no prompt of students names."""
+    task, declared = file.source.task, file.source.task.target_attributes
+    if task.output_description.strip() or any(key.split(".")[0] == "test" for key in task.prompt_library):
+        return
+    for label, values in file.label_values.items():
+        if isinstance(declared, dict) and label not in declared:
+            yield (
+                f"the students of {task.name} are not told which values {label} has "
+                f"({listed(sorted(values), _NAMED)}): name them in its output_description, or declare them in "
+                "target_attributes"
+            )
 
 
 class ShortSupply(NamedTuple):

@@ -19,7 +19,8 @@ def role_model(
     model: ModelConfig, role: Role, task: TaskConfig, template_id: str, run_seed: int
 ) -> RoleModel:
     """Who plays ``role`` at a task, asked by the template of this id."""
-    template = find_template(task.prompt_library, template_id, model.name)
+    described = bool(task.output_description.strip())
+    template = find_template(task.prompt_library, template_id, model.name, described=described)
     spec, sampling, system = model.spec(), model.sampling(role), model.system_prompt(role)
     fields = task_fields(task)
     shown = template_parts(task.name, template_id, template, fields, role)

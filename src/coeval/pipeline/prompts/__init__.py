@@ -53,12 +53,19 @@ def builtin(template_id: str) -> str:
     return files(__name__).joinpath(f"{template_id}.txt").read_text("utf-8").rstrip("\n")
 
 
-def find_template(library: Mapping[str, str], template_id: str, model_name: str) -> str:
-    """The template for one model: the task's own for this model, the task's own, the built-in."""
+_HEADING = "What the answer should look like: {output_description}\n\n"
+
+
+def find_template(
+    library: Mapping[str, str], template_id: str, model_name: str, *, described: bool = True
+) -> str:
+    """The template for one model: the task's own for this model, the task's own, the built-in; this without
+    the heading of an output description where the task has none (``described``)."""
     for key in (f"{template_id}.{model_name}", template_id):
         if key in library:
             return library[key]
-    return builtin(template_id)
+    template = builtin(template_id)
+    return template if described else template.replace(_HEADING, "")
 
 
 def render_rubric(rubric: Mapping[str, str]) -> str:
