@@ -136,8 +136,8 @@ class TaskConfig(Section):
     output_description: Annotated[
         str,
         Field(
-            description="What a good answer looks like. Of a task that has labels and no rubric: by default the "
-            "values that are declared of them."
+            description="What a good answer looks like. Of a task that has labels and no rubric: by default "
+            "the values that are declared of them."
         ),
     ] = ""
     category: Annotated[

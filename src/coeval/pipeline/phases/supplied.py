@@ -25,7 +25,6 @@ from coeval.store.replacing import move_to_replaced
 from coeval.store.rundir import RunDir
 from coeval.tables.origin import remember_origin
 
-
 _NAMED = 6
 
 
@@ -103,8 +102,8 @@ def _untold_labels(file: ItemFile) -> Iterator[str]:
         if isinstance(declared, dict) and label not in declared:
             yield (
                 f"the students of {task.name} are not told which values {label} has "
-                f"({listed(sorted(values), _NAMED)}): name them in its output_description, or declare them in "
-                "target_attributes"
+                f"({listed(sorted(values), _NAMED)}): name them in its output_description, or declare them "
+                "in target_attributes"
             )
 
 
