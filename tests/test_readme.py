@@ -69,6 +69,18 @@ def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.usefixtures("workplace")
+def test_the_python_of_the_readme_runs_on_the_items_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+    [code] = blocks("python")
+    [taking] = [words for words in command_lines() if words[:2] == ["coeval", "ingest"]]
+    coeval(*taking[1:])
+    own = code.replace("examples/quickstart.yaml", taking[taking.index("--new") + 1])
+    assert own != code
+    exec(compile(own, "README.md", "exec"), {})  # noqa: S102  as above
+    shown = capsys.readouterr().out
+    assert len(re.findall(r"^sim-\w+: \d+ of 1000 right in reviews, label$", shown, re.MULTILINE)) == 2, shown
+
+
+@pytest.mark.usefixtures("workplace")
 def test_the_page_on_python_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
     code = "\n".join(blocks("python", PYTHON))
     exec(compile(code, "python.md", "exec"), {})  # noqa: S102  as above
