@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
+from cli.coeval_process import called
 from cli.invoked import Command
 from pipeline.experiments import FOLDERS, Lab, content, model, task
 
@@ -367,3 +369,13 @@ def test_a_move_that_was_cut_short_is_finished_by_the_next_start(lab: Lab, coeva
     assert content(old) == before
     assert coeval("run", "--config", lab.file).code == 0
     assert content(lab).keys() == before.keys()
+
+
+async def test_a_run_of_a_parquet_table_ends_without_a_word_on_what_duckdb_leaves(tmp_path: Path) -> None:
+    rows = "SELECT 'How much is ' || range || '?' AS q, 'good' AS mood FROM range(3)"
+    duckdb.sql(rows).write_parquet(str(tmp_path / "reviews.parquet"))
+    items = {"path": "reviews.parquet", "prompt": "q", "label": "mood"}
+    lab = Lab(tmp_path, [model("ann", "student")], [{"name": "t", "description": "Rate it.", "items": items}])
+    done = await called(tmp_path, "run", "--config", lab.file)
+    assert done.code == 0, done.err
+    assert "leaked" not in done.err

@@ -67,4 +67,5 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
                 return asyncio.run(work)
             return uvloop.run(work)
     finally:
+        gc.unfreeze()  # else what is frozen outlives the exit, and DuckDB calls its own modules leaked
         work.close()  # it was never begun where somebody stopped us before that
