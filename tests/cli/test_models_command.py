@@ -123,6 +123,35 @@ async def test_the_hosts_of_a_file_are_asked_once_each_and_those_that_fail_are_t
     assert not (tmp_path / "runs").exists()
 
 
+async def test_a_model_is_named_only_where_and_as_whom_it_is_asked(tmp_path: Path) -> None:
+    """Two accounts at one host, and one id at another host and in nobody's list there."""
+    (tmp_path / "keys.yaml").write_text(
+        f"providers:\n  openai: {KEY}\n  lab:\n    interface: openai\n    api_key: {OTHER}\n"
+    )
+    (tmp_path / "keys.yaml").chmod(0o600)
+    listed = [{"id": "gpt-4.1"}, {"id": "gpt-4.1-mini"}]
+    async with fake(keys=[KEY, OTHER], listed=listed) as one, fake(listed=listed) as other:
+        file = experiment(
+            tmp_path,
+            at("ours", "openai", one.url, "gpt-4.1"),
+            at("the-labs", "openai", one.url, "gpt-4.1-mini") | {"account": "lab"},
+            at("elsewhere", "vllm", other.url, "gpt-4.1"),
+        )
+        done = await called(tmp_path, "models", "--config", file)
+        told = await called(tmp_path, "models", "--config", file, "--json")
+    assert done.code == 0, done.err
+    assert [line for line in done.out.splitlines() if "gpt-4.1-mini" in line and "(" in line] == [
+        line for line in done.out.splitlines() if "gpt-4.1-mini (the-labs)" in line
+    ]
+    hosts = json.loads(told.out)["hosts"]
+    names = [[(model["id"], model["names"]) for model in host["models"]] for host in hosts]
+    assert names == [
+        [("gpt-4.1", ["ours"]), ("gpt-4.1-mini", [])],
+        [("gpt-4.1", []), ("gpt-4.1-mini", ["the-labs"])],
+        [("gpt-4.1", ["elsewhere"]), ("gpt-4.1-mini", [])],
+    ]
+
+
 async def test_without_a_word_all_are_asked_that_a_credential_was_found_for(tmp_path: Path) -> None:
     async with fake(keys=[KEY], listed=[{"id": "llama3:8b"}]) as server:
         env = {

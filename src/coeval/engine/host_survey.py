@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from coeval.core.errors import ModelError, UsageError
@@ -12,7 +13,7 @@ from coeval.core.secrets.shown_url import shown_url
 from coeval.engine.terms import offer_of, tariff_of
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.dialect import ListedModel
-from coeval.models.hosts.address import ModelAddress, address_of
+from coeval.models.hosts.address import EndpointKey, ModelAddress, address_of
 from coeval.models.keys import Keys
 from coeval.models.listing import list_models
 from coeval.models.open import obstacle
@@ -42,13 +43,14 @@ class OfferedModel(NamedTuple):
 
 class HostReport(NamedTuple):
     """A host as one credential sees it. ``models`` in the order of their ids, or the ``problem`` in their
-    place, in a line."""
+    place, in a line. ``names``: those of the models that are asked there, by id."""
 
     interface: str
     account: str | None
     base_url: str
     models: tuple[OfferedModel, ...] = ()
     problem: str | None = None
+    names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 def everywhere(keys: Keys) -> list[ModelSpec]:
@@ -86,7 +88,7 @@ async def survey(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> l
     """
     prices.refuse_strangers(HOSTS, HOSTS.own)
     reports: list[HostReport | ModelAddress] = []
-    seen = set()
+    names: dict[EndpointKey, dict[str, tuple[str, ...]]] = {}
     for spec in specs:
         try:
             address = address_of(spec, HOSTS[spec.interface], keys)
@@ -95,23 +97,29 @@ async def survey(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> l
                 HostReport(spec.interface, spec.account, shown_url(spec.base_url or ""), problem=_line(error))
             )
             continue
-        if address.key not in seen:
-            seen.add(address.key)
+        if address.key not in names:
+            names[address.key] = {}
             reports.append(address)
+        there = names[address.key]
+        there[spec.model] = (*there.get(spec.model, ()), spec.name)
     secrets = [secret for each in reports if isinstance(each, ModelAddress) for secret in each.secrets]
     http = Http()
     try:
-        return await asyncio.gather(*(_report(_Asking(http, secrets, prices), each) for each in reports))
+        return await asyncio.gather(
+            *(_report(_Asking(http, secrets, prices, names), each) for each in reports)
+        )
     finally:
         await http.aclose()
 
 
 class _Asking(NamedTuple):
-    """What all hosts are asked with. ``secrets`` are those of all: hosts may repeat what others sent them."""
+    """What all hosts are asked with. ``secrets`` are those of all: hosts may repeat what others sent them.
+    ``names`` are those of the models at each, by id."""
 
     http: Http
     secrets: Sequence[str]
     prices: PriceBook
+    names: Mapping[EndpointKey, Mapping[str, tuple[str, ...]]]
 
 
 async def _report(asking: _Asking, told: HostReport | ModelAddress) -> HostReport:
@@ -120,7 +128,8 @@ async def _report(asking: _Asking, told: HostReport | ModelAddress) -> HostRepor
     address = told
     spec = address.spec
     url = address.models_url or address.url
-    report = HostReport(spec.interface, spec.account, shown_url(url))
+    names = asking.names[address.key]
+    report = HostReport(spec.interface, spec.account, shown_url(url), names=names)
     if address.dialect.model_list is None or not address.host.lists_models:
         return report._replace(problem="it has no list of the models that can be asked")
     endpoint = Endpoint(url, address.signer, Limiter(), asking.secrets, address.host.headers)

@@ -73,7 +73,9 @@ def models(
         return
     specs = _specs(config, interface, base_url, found_keys, prices)
     asked = _survey(specs, found_keys, prices)
-    _show(asked, specs if config is not None else [], verbose, as_json)
+    if config is None:  # then they were asked about for no model of anybody's
+        asked = [report._replace(names={}) for report in asked]
+    _show(asked, verbose, as_json)
     if all(report.problem is not None for report in asked):
         raise ModelUnavailable("no host has told its models; coeval models --providers shows what was found")
 
@@ -133,7 +135,7 @@ def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostR
         raise typer.Exit(130) from None
 
 
-def _show(reports: list[HostReport], named: list[ModelSpec], verbose: bool, as_json: bool) -> None:
+def _show(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
     import sys
 
     from coeval.cli import streams
@@ -141,13 +143,10 @@ def _show(reports: list[HostReport], named: list[ModelSpec], verbose: bool, as_j
     from coeval.cli.views.host_view import hosts_as_data, print_hosts, served_by
     from coeval.cli.views.json_text import json_text
 
-    asked: dict[str, list[str]] = {}
-    for spec in named:
-        asked.setdefault(spec.model, []).append(spec.name)
     if as_json:
-        sys.stdout.write(json_text({"hosts": hosts_as_data(reports, asked)}, indent=2) + "\n")
+        sys.stdout.write(json_text({"hosts": hosts_as_data(reports)}, indent=2) + "\n")
     else:
-        print_hosts(reports, asked, verbose, streams.results())
+        print_hosts(reports, verbose, streams.results())
     messages = streams.messages()
     for report in reports:
         if report.problem is not None:

@@ -19,18 +19,15 @@ _COLUMNS = [Column(heading) for heading in ("context", "input", "output")]
 _MORE_COLUMNS = [*_COLUMNS, Column("cached"), Column("price by", words=True, free=True)]
 
 
-def print_hosts(
-    reports: Sequence[HostReport], asked: Mapping[str, Sequence[str]], verbose: bool, console: Console
-) -> None:
-    """A table for each host that has a list. ``asked`` are the names that an experiment has for models, by
-    their ids: those are marked."""
+def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) -> None:
+    """A table for each host that has a list. What an experiment asks there is marked with its names."""
     priced: dict[str, None] = {}
     for report in reports:
         if report.problem is not None:
             continue
         rows = []
         for model in report.models:
-            names = asked.get(model.id, ())
+            names = report.names.get(model.id, ())
             shown = f"{model.id} ({', '.join(names)})" if names else model.id
             rows.append(NameRow(shown, _cells(model, verbose), "bold" if names else ""))
             priced |= dict.fromkeys(_sources(model))
@@ -73,7 +70,7 @@ def _sources(model: OfferedModel) -> Iterator[str]:
         yield model.tariff.source.partition(":")[0]
 
 
-def hosts_as_data(reports: Sequence[HostReport], asked: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+def hosts_as_data(reports: Sequence[HostReport]) -> list[dict[str, Any]]:
     """The same for JSON; what is not known is null."""
     return [
         {
@@ -81,17 +78,17 @@ def hosts_as_data(reports: Sequence[HostReport], asked: Mapping[str, Sequence[st
             "account": report.account,
             "base_url": report.base_url,
             "problem": report.problem,
-            "models": [_model_as_data(model, asked) for model in report.models],
+            "models": [_model_as_data(model, report.names) for model in report.models],
         }
         for report in reports
     ]
 
 
-def _model_as_data(model: OfferedModel, asked: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _model_as_data(model: OfferedModel, names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     tariff = model.tariff
     return {
         "id": model.id,
-        "names": list(asked.get(model.id, ())),
+        "names": list(names.get(model.id, ())),
         "context_window": model.context_window,
         "price": None
         if tariff is None
