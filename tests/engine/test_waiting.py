@@ -150,5 +150,5 @@ async def test_a_host_that_hangs_is_named_while_it_hangs() -> None:
     assert [moment for moment, _ in told] == [SILENT_AFTER_S, SILENT_AFTER_S + AGAIN_AFTER_S]
     assert told[0][1] == (
         f"http://{host}/v1 has answered nothing for 30 s; 1 request waiting there, "
-        "each until parameters.timeout_s ends it"
+        "each given up after 5 s (parameters.timeout_s)"
     )

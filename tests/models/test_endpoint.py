@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from coeval.models.pacing.limits import Limiter
+from coeval.models.transport.call import Call
 from coeval.models.transport.endpoint import OUTAGE_AFTER_S, Endpoint
+
+CALL: Call[bytes] = Call(
+    decode=lambda body, redactor: body,
+    explain=lambda reply, redactor: None,
+    timeout_s=5.0,
+    rank=0,
+    permit=lambda: None,
+)
 
 
 @pytest.fixture
@@ -36,7 +45,7 @@ def test_connections_refused_while_others_are_held_are_too_many_though_none_has_
 ) -> None:
     """Eight answers of a minute each: for that minute nothing succeeds, and the host is not down."""
     for _ in range(8):
-        endpoint.sent(0.0)
+        endpoint.sent(0.0, CALL)
     crowded = [endpoint.lost(float(n), n + 0.01) for n in range(3, 60)]
     assert crowded[-1]
     assert endpoint.down_s == 0
@@ -44,7 +53,7 @@ def test_connections_refused_while_others_are_held_are_too_many_though_none_has_
 
 def test_connections_refused_and_nothing_else_are_an_outage(endpoint: Endpoint) -> None:
     for n in range(32):
-        together = [endpoint.sent(float(n)) for _ in range(8)]
+        together = [endpoint.sent(float(n), CALL) for _ in range(8)]
         for number in together:
             endpoint.ended(number)
             assert not endpoint.lost(float(n), n + 0.9)

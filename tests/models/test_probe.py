@@ -19,6 +19,7 @@ from fakes.openai_chat import Answer, Broken, Fault, fake
 from coeval.core.errors import AccessDenied, CoevalError, Draining, QuotaExhausted, RateLimited
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Failure, Request
+from coeval.models import hosted as hosted_module
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.connections.route import RequestRoute
 from coeval.models.keys import Keys
@@ -26,6 +27,7 @@ from coeval.models.meter import Ledger, Terms
 from coeval.models.open import Models
 from coeval.models.pacing.limits import Limiter
 from coeval.models.probe import ProbeResult, probe
+from coeval.models.transport import faults as faults_module
 from coeval.models.transport import reach as reach_module
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.http import Http
@@ -163,6 +165,33 @@ async def test_all_models_are_asked_at_the_same_time_and_told_in_their_order() -
             server.release()
             results = await running
     assert [(result.name, result.ok) for result in results] == [("c", True), ("a", True), ("b", True)]
+
+
+async def test_a_host_that_hangs_is_given_up_after_a_minute_not_after_the_models_time_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (hosted_module, faults_module):
+        monkeypatch.setattr(module, "PROBE_TIMEOUT_S", 0.3)
+    async with fake(Broken.HANG, Broken.HANG) as server:
+        async with at_openai(server.url, "m", interface="vllm") as models, asyncio.timeout(30):
+            (result,) = await probe(models)
+            assert len(server.asked) == 1
+        server.release()
+    assert result.error is not None
+    assert (result.ok, result.error.kind) == (False, "timeout")
+    assert "no answer within 0.3 s; if it needs longer" in result.error.message
+    assert "start without a probe: probe_mode: disable" in result.error.message
+
+
+async def test_a_probe_waits_no_longer_than_the_models_own_time_out() -> None:
+    async with fake(Broken.HANG, Broken.HANG) as server:
+        spec = ModelSpec(name="m", interface="vllm", model="m", base_url=server.url, timeout_s=0.3)
+        async with Models([spec], NO_KEYS) as models, asyncio.timeout(30):
+            (result,) = await probe(models)
+            assert len(server.asked) == 1
+        server.release()
+    assert result.error is not None
+    assert "no answer within 0.3 s; raise parameters.timeout_s" in result.error.message
 
 
 @pytest.mark.parametrize("error", [RateLimited("slow\n  down"), QuotaExhausted("3 of 3\ncalls")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from coeval.models.hosts.address import ModelAddress
 from coeval.models.listing import HostModels
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.shared_prefixes import SharedPrefixes
-from coeval.models.transport.call import Call
+from coeval.models.transport.call import PROBE_TIMEOUT_S, Call
 from coeval.models.transport.http import Endpoint, Http
 from coeval.models.transport.reach import reach
 
@@ -55,6 +56,7 @@ class HostedModel(Model):
         self._unknown: set[str] = set()
         self._limit_renamed = False
         self._calls: dict[int, Call[Completion]] = {}
+        self._probe: Call[Completion] | None = None
         self._prefixes = SharedPrefixes()
 
     async def reach(self) -> None:
@@ -82,7 +84,7 @@ class HostedModel(Model):
         sent = request
         if self._unknown:
             sent, dropped = self._without_unknown(request)
-        call = self._calls.get(request.rank) or self._call(request.rank)
+        call = self._call_of(request)
         host = self._host
         try:
             body = self._dialect.encode(sent, self._spec, host, structured=structured)
@@ -131,8 +133,20 @@ class HostedModel(Model):
             return bool(sent.labels)
         return field in sent.sampling.named() and field in sent.droppable
 
+    def _call_of(self, request: Request) -> Call[Completion]:
+        """One is made for all requests of a rank; probes have one of their own, which waits less long."""
+        if request.purpose == "probe":
+            if self._probe is None:
+                timeout_s = min(PROBE_TIMEOUT_S, self._spec.timeout_s)
+                self._probe = replace(self._call(request.rank), timeout_s=timeout_s, probe=True)
+            return self._probe
+        call = self._calls.get(request.rank)
+        if call is None:
+            self._calls[request.rank] = call = self._call(request.rank)
+        return call
+
     def _call(self, rank: int) -> Call[Completion]:
-        self._calls[rank] = call = Call(
+        return Call(
             decode=self._decode,
             explain=self._explain,
             timeout_s=self._spec.timeout_s,
@@ -144,7 +158,6 @@ class HostedModel(Model):
             refusal=self._admission.refusal,
             lane=self._endpoint.lane(self._spec.model),
         )
-        return call
 
     def _decode(self, body: bytes, redactor: Redactor) -> Completion:
         """The answer in a body, booked as it comes: one that fails has been paid for as well."""

@@ -11,7 +11,10 @@ from coeval.core.secrets.redaction import Redactor
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.pacing.limits import Lane, unrefused
 
-__all__ = ["Answered", "Call"]
+__all__ = ["PROBE_TIMEOUT_S", "Answered", "Call"]
+
+PROBE_TIMEOUT_S = 60.0
+"""A probe waits no longer for its token, whatever ``timeout_s`` allows."""
 
 T = TypeVar("T")
 
@@ -30,6 +33,8 @@ class Call(Generic[T]):
         quotes has passed the redactor before anything was cut off it.
     timeout_s:
         for one attempt, from sending to the last byte.
+    probe:
+        it only finds out whether anybody answers: one that has met with silence is not sent again.
     rank:
         which waiting requests go first: larger before smaller.
     permit:
@@ -56,6 +61,7 @@ class Call(Generic[T]):
     ended: Callable[[ModelError | None], None] | None = None
     refusal: Callable[[], CoevalError | None] = unrefused
     lane: Lane | None = None
+    probe: bool = False
 
 
 class Answered(NamedTuple, Generic[T]):

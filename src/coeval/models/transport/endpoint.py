@@ -22,6 +22,7 @@ from coeval.core.secrets.shown_url import shown_url, url_secrets
 from coeval.models.connections.route import RequestRoute
 from coeval.models.hosts.signers import RequestSigner, Signer
 from coeval.models.pacing.limits import LONGEST_HOLD_S, Lane, Limiter
+from coeval.models.transport.call import Call
 from coeval.models.transport.network import proxy_for
 
 __all__ = ["OUTAGE_AFTER_S", "Endpoint", "Trouble"]
@@ -48,10 +49,13 @@ class Trouble(NamedTuple):
 
 
 class Silence(NamedTuple):
-    """So many ``requests`` are on their way to a host that has answered none for ``seconds``."""
+    """So many ``requests`` are on their way to a host that has answered none for ``seconds``; the first of
+    them is given up after ``timeout_s``, and may be a ``probe``."""
 
     seconds: float
     requests: int
+    timeout_s: float
+    probe: bool
 
 
 class Endpoint:
@@ -97,7 +101,7 @@ class Endpoint:
         self._failed_at = 0.0
         self._succeeded_at = float("-inf")
         self._lost_share = 0.0
-        self._on_the_way: dict[int, float] = {}
+        self._on_the_way: dict[int, tuple[float, Call[Any]]] = {}
         self._numbers = count()
         self._naps: set[asyncio.Future[None]] = set()
         self._trouble: Trouble | None = None
@@ -185,10 +189,10 @@ class Endpoint:
         """What is shared by the requests for one model (the provider's name for it)."""
         return self._lanes.setdefault(model, Lane())
 
-    def sent(self, now: float) -> int:
+    def sent(self, now: float, call: Call[Any]) -> int:
         """A request goes out; the number is for `ended`."""
         number = next(self._numbers)
-        self._on_the_way[number] = now
+        self._on_the_way[number] = now, call
         return number
 
     def ended(self, number: int) -> None:
@@ -229,7 +233,8 @@ class Endpoint:
 
     def _holds_another(self, sent_at: float) -> bool:
         """Whether a request is on its way that was sent well before this one, which has failed already."""
-        return sent_at - next(iter(self._on_the_way.values()), sent_at) > _LATELY_S
+        first_sent_at = next((since for since, _ in self._on_the_way.values()), sent_at)
+        return sent_at - first_sent_at > _LATELY_S
 
     @property
     def down_s(self) -> float:
@@ -258,10 +263,12 @@ class Endpoint:
 
     def silence(self, now: float) -> Silence | None:
         """For how long it has kept requests without answering any; None where none is on the way."""
-        sent_at = next(iter(self._on_the_way.values()), None)
-        if sent_at is None:
+        first = next(iter(self._on_the_way.values()), None)
+        if first is None:
             return None
-        return Silence(now - max(sent_at, self._succeeded_at), len(self._on_the_way))
+        sent_at, call = first
+        seconds = now - max(sent_at, self._succeeded_at)
+        return Silence(seconds, len(self._on_the_way), call.timeout_s, call.probe)
 
     async def nap(self, sleep: Coroutine[Any, Any, None]) -> None:
         """Sleep until it is over or the endpoint's retries are woken."""

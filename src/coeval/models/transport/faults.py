@@ -28,7 +28,7 @@ from coeval.core.errors import (
     Unreadable,
 )
 from coeval.core.foreign import decode
-from coeval.core.options import TIMEOUT
+from coeval.core.options import PROBE_OFF, TIMEOUT
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.connections.dial import CONNECT_TIMEOUT_S
 from coeval.models.connections.wire_errors import (
@@ -40,6 +40,7 @@ from coeval.models.connections.wire_errors import (
     NoTurn,
     WireError,
 )
+from coeval.models.transport.call import PROBE_TIMEOUT_S
 from coeval.models.transport.network import trust_in_force
 
 __all__ = [
@@ -92,8 +93,9 @@ def place(method: str, url: URL) -> str:
     return f"{method} {url.host}{port}{url.path}"
 
 
-def from_exception(error: Exception, where: str, timeout_s: float) -> ModelError:
-    """The ModelError for one of `foreign`; retrying is not advised where it cannot help."""
+def from_exception(error: Exception, where: str, timeout_s: float, *, probe: bool = False) -> ModelError:
+    """The ModelError for one of `foreign`; retrying is not advised where it cannot help. A ``probe`` waits
+    less long than other requests do."""
     theirs = _from_aiohttp(error, where, timeout_s) if "aiohttp" in sys.modules else None
     if theirs is not None:
         return theirs
@@ -123,9 +125,10 @@ def from_exception(error: Exception, where: str, timeout_s: float) -> ModelError
         case socket.gaierror():
             return _unresolved(where, error)
         case TimeoutError() if not error.errno:
-            return RequestTimeout(
-                f"{where}: no answer within {timeout_s:g} s; raise {TIMEOUT} if it needs longer"
-            )
+            longer = f"raise {TIMEOUT} if it needs longer"
+            if probe and timeout_s >= PROBE_TIMEOUT_S:
+                longer = f"if it needs longer (to load the model, say), start without a probe: {PROBE_OFF}"
+            return RequestTimeout(f"{where}: no answer within {timeout_s:g} s; {longer}")
         case _:
             return ConnectionFailed(f"{where}: the connection failed ({_cause(error)})")
 

@@ -76,6 +76,10 @@ class _Ask(NamedTuple, Generic[T]):
         return place(self.route.method, self.route.url)
 
 
+def _fault_of(error: Exception, ask: _Ask[T]) -> ModelError:
+    return from_exception(error, ask.place, ask.call.timeout_s, probe=ask.call.probe)
+
+
 class Http:
     """One per process, opened at its first request, closed with `aclose`.
 
@@ -135,7 +139,8 @@ class Http:
             elif silence is not None and silence.seconds >= SILENT_AFTER_S:
                 told[endpoint] = (
                     f"{shown_url(endpoint.url)} has answered nothing for {silence.seconds:.0f} s; "
-                    f"{numbered(silence.requests, 'request')} waiting there, each until {TIMEOUT} ends it"
+                    f"{numbered(silence.requests, 'request')} waiting there, each given up after "
+                    f"{silence.timeout_s:g} s{'' if silence.probe else f' ({TIMEOUT})'}"
                 )
         return told
 
@@ -182,7 +187,7 @@ class Http:
             error = outcome.error
             error.attempts = sent
             tries = tries or Tries()
-            again = tries.failed(outcome)
+            again = tries.failed(outcome) and not (call.probe and isinstance(error, RequestTimeout))
             if endpoint.is_down:
                 error.retry_advised = again = False
                 error.args = (f"{error}; it has given nothing but errors for {endpoint.down_s:.0f} s",)
@@ -208,13 +213,13 @@ class Http:
                 return self._unsigned(ask, error)
         wire = self._wire(route)
         sent_at = self._clock()
-        on_the_way = endpoint.sent(sent_at)
+        on_the_way = endpoint.sent(sent_at, call)
         try:
             reply = await wire.send(route, body, call.timeout_s)
         except foreign() as error:
             if never_sent(error) and call.unsent is not None:
                 call.unsent()
-            return self._broken(endpoint, from_exception(error, ask.place, call.timeout_s), sent_at)
+            return self._broken(endpoint, _fault_of(error, ask), sent_at)
         finally:
             endpoint.ended(on_the_way)
         now = self._clock()
