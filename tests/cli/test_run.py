@@ -373,7 +373,7 @@ def test_a_move_that_was_cut_short_is_finished_by_the_next_start(lab: Lab, coeva
 
 async def test_a_run_of_a_parquet_table_ends_without_a_word_on_what_duckdb_leaves(tmp_path: Path) -> None:
     rows = "SELECT 'How much is ' || range || '?' AS q, 'good' AS mood FROM range(3)"
-    duckdb.query(rows).write_parquet(str(tmp_path / "reviews.parquet"))
+    duckdb.execute(f"COPY ({rows}) TO '{tmp_path}/reviews.parquet'")
     items = {"path": "reviews.parquet", "prompt": "q", "label": "mood"}
     lab = Lab(tmp_path, [model("ann", "student")], [{"name": "t", "description": "Rate it.", "items": items}])
     done = await called(tmp_path, "run", "--config", lab.file)
