@@ -254,6 +254,13 @@ def test_conditions_limit_and_sample_choose_rows(here: Path, lab: Lab, coeval: C
     assert len(set(first)) == 10
     assert taken("--sample", "10") == first
     assert taken("--sample", "10", "--seed", "1") != first
+    both = taken("--sample", "10", "--limit", "3")
+    assert (len(set(both)), both == ["0", "1", "2"]) == (3, False)
+    assert sources(lab)[0]["rows"] == 200
+    cut = coeval("ingest", "many.jsonl", "--config", lab.file, "--limit", "3", "--dry-run")
+    assert "3 items of the first 3 rows. Nothing was written." in cut.out
+    large = coeval("ingest", "many.jsonl", "--config", lab.file, "--sample", "1000", "--dry-run")
+    assert "a sample of 1,000 is asked for of 200 items: all are taken" in large.err
     assert taken("--sample", "1000") == [str(n) for n in range(200)]
     assert sources(lab)[0]["sample"] == 1000
 

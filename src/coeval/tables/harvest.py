@@ -10,6 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from coeval.core.text import numbered
 from coeval.tables.field_path import Misfit
 from coeval.tables.item_map import ColumnsMissing, ItemMaker, ItemMap, MappedItem, unknown_columns
 from coeval.tables.source_bytes import SourceFile
@@ -30,11 +31,22 @@ class HarvestedItem(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """How many items are wanted: the first ``limit``, and a random ``sample`` of those."""
+    """How many items are wanted: the first ``limit``, or a random ``sample`` of all; with both, as many as
+    the smaller of them says, at random."""
 
     limit: int | None = None
     sample: int | None = None
     seed: int = 0
+
+    @property
+    def drawn(self) -> int | None:
+        """How many are drawn at random; None where they are the first ones."""
+        return self.sample if self.sample is None or self.limit is None else min(self.sample, self.limit)
+
+    @property
+    def first(self) -> int | None:
+        """After how many nothing more is read; None where all is."""
+        return self.limit if self.sample is None else None
 
 
 @dataclass(slots=True)
@@ -117,6 +129,11 @@ class Harvest:
             of = f" of {self.files[file].path.name}" if file < len(self.files) else ""
             raise Misfit(f"the id {own} stood on line {there}{of} already")
 
+    def short_of(self, wanted: Selection) -> Iterator[str]:
+        """That a sample is larger than all there is, in a sentence."""
+        if wanted.drawn is not None and self.made < wanted.drawn:
+            yield f"a sample of {wanted.drawn:,} is asked for of {numbered(self.made, 'item')}: all are taken"
+
     def problem_lines(self) -> list[str]:
         return [sentence for path, told in self.problems.items() for sentence in told.of(path)]
 
@@ -124,14 +141,15 @@ class Harvest:
 def sampled(items: Iterator[HarvestedItem], wanted: Selection) -> Iterator[HarvestedItem]:
     """Those of the sample, in their order. It is drawn in one pass (Vitter 1985, algorithm R) and held in
     memory; every set of items is equally likely, and the same seed draws the same ones."""
-    if wanted.sample is None:
+    size = wanted.drawn
+    if size is None:
         yield from items
         return
     drawn = random.Random(wanted.seed)
     held: list[HarvestedItem] = []
     for seen, item in enumerate(items):
-        if seen < wanted.sample:
+        if seen < size:
             held.append(item)
-        elif (place := drawn.randrange(seen + 1)) < wanted.sample:
+        elif (place := drawn.randrange(seen + 1)) < size:
             held[place] = item
     yield from sorted(held, key=lambda found: found.place)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from coeval.pipeline.config import rules
 
 Check = Callable[[str], list[str]]
 
@@ -108,7 +111,7 @@ CASES = [
     ("roles: [judge]", "roles: [judge]\n    account: {key: 12345678}", 9,
      "models[1].account", "V-20", "is something else, not text"),
     ("roles: [judge]", "roles: [judge]\n    account: team-b\n    access_key: x", 9,
-     "models[1].account", "V-32", "leave out one of the two"),
+     "models[1].account", "V-34", "leave out one of the two"),
     ("roles: [judge]", "roles: [judge]\n    acount: team-b", 9, "models[1].acount", "V-18", "'account'"),
     ("roles: [judge]", "roles: [judge]\n    role_parameters: {judge: {model: x}}", 9,
      "models[1].role_parameters.judge.model", "V-26", "parameters"),
@@ -336,3 +339,8 @@ def test_a_misspelt_key_is_not_reported_as_missing_too(check: Check, valid: str)
 def test_parameters_of_the_usual_types_are_taken(check: Check, valid: str) -> None:
     usual = "temperature: 1, top_p: null, stop: [a, b], stop_sequences: c, max_tokens: 3, logprobs: 5"
     assert check(valid.replace("temperature: 0.7", usual)) == []
+
+
+def test_every_rule_has_a_number_of_its_own() -> None:
+    described = re.findall(r"^(V-\d+)", rules.__doc__ or "", re.MULTILINE)
+    assert len(described) == len(set(described)) >= 33

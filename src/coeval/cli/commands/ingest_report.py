@@ -227,7 +227,8 @@ def _tell(console: Console, found: Ingested, place: ItemPlace | None, dry_run: b
         warn(streams.messages(), remark)
     if found.skipped:
         warn(streams.messages(), f"{numbered(found.skipped, 'row')} left out that make no item")
-    counted = f"{numbered(found.items, 'item')} of {numbered(found.rows, 'row')}"
+    rows = f"the first {numbered(found.rows, 'row')}" if found.cut else numbered(found.rows, "row")
+    counted = f"{numbered(found.items, 'item')} of {rows}"
     if place is None or dry_run:
         say(console, counted + (". Nothing was written." if dry_run else "."))
         return

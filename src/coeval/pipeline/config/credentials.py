@@ -1,6 +1,6 @@
 """Where credentials stand, and where not.
 
-V-26: parameters are sent with every request and kept with what it makes, so they hold none. V-32: a model is
+V-26: parameters are sent with every request and kept with what it makes, so they hold none. V-34: a model is
 asked with one.
 """
 
@@ -35,7 +35,7 @@ def account_of(model: KeyPath, account: Any, access_key: Any) -> Iterator[Findin
         yield Finding((*model, "account"), "V-26", message)
     elif access_key is not None:
         message = "access_key is set too, and would be asked with; leave out one of the two"
-        yield Finding((*model, "account"), "V-32", message)
+        yield Finding((*model, "account"), "V-34", message)
 
 
 def credentials_in(path: KeyPath, parameters: dict[str, Any], access_key: Any) -> Iterator[Finding]:

@@ -81,7 +81,13 @@ class Items(Section):
         ),
     ] = ()
     limit: Annotated[int | None, Field(ge=1, description="The first so many items only.")] = None
-    sample: Annotated[int | None, Field(ge=1, description="So many items, drawn at random.")] = None
+    sample: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            description="So many items, drawn at random among all rows; with `limit`, no more than that.",
+        ),
+    ] = None
     seed: Annotated[int, Field(description="Seed of `sample`.")] = 0
     split: Annotated[str | None, Field(description="Of a folder with several splits: which one.")] = None
     encoding: Annotated[str | None, Field(description="Of text that is not UTF-8, such as cp1252.")] = None

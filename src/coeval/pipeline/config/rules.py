@@ -41,7 +41,7 @@ V-31  ``--overwrite`` leaves no records whose source it makes anew (checked at t
 V-32  ``items``: no model is named ``items`` then, each of its conditions is one, and ``all`` items are those
       of a table
 V-33  the table of ``items`` can be read, and has the columns that are named (checked at the start)
-V-32  a model is asked with an ``account`` of a key file or an ``access_key``, not with both
+V-34  a model is asked with an ``account`` of a key file or an ``access_key``, not with both
 ====  ======================================================================================
 """
 

@@ -78,7 +78,7 @@ def _selection(items: Items, most: int | None) -> Selection:
 def _take(file: ItemFile, source: TableSource, wanted: ItemMap, chosen: Selection, *, skip_bad: bool) -> None:
     names = (file.source.task.name, file.source.teacher)
     prefix, harvest = item_prefix(*names), Harvest(source.tables(), wanted)
-    for found in sampled(harvest.items(chosen.limit), chosen):
+    for found in sampled(harvest.items(chosen.first), chosen):
         made = made_item(found.item, prefix, names, found.place)
         file.add(made.line, made.item, found.line)
     file.rewritten = True
@@ -88,6 +88,7 @@ def _take(file: ItemFile, source: TableSource, wanted: ItemMap, chosen: Selectio
     if not file.ids and not file.flaws:
         unwanted = f"; {harvest.unwanted:,} do not meet `where`" if harvest.unwanted else ""
         file.flaws.append(f"{source.name}: of {numbered(harvest.rows, 'row')} none makes an item{unwanted}")
+    file.said += [f"{source.name}: {sentence}" for sentence in harvest.short_of(chosen)]
     if wanted.reference is not None and harvest.without_reference:
         file.said.append(f"{source.name}: {numbered(harvest.without_reference, 'item')} without a reference")
     for name, count in harvest.lacking.items():

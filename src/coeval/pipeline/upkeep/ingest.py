@@ -67,7 +67,8 @@ class FirstItems(NamedTuple):
 class Ingested(NamedTuple):
     """What came of it. ``written``: the place holds these items now, and did not before; ``same``: it did.
     ``replaced`` is where those are that stood there. ``items`` were taken of ``rows``; ``remarks`` are
-    sentences; ``values`` are those of the attributes, told where there is no place."""
+    sentences; ``cut``: nothing was read below those rows; ``values`` are those of the attributes, told
+    where there is no place."""
 
     written: bool
     same: bool
@@ -75,6 +76,7 @@ class Ingested(NamedTuple):
     items: int
     skipped: int
     remarks: list[str]
+    cut: bool = False
     replaced: Path | None = None
     values: Mapping[str, Sequence[str]] = {}
 
@@ -98,7 +100,9 @@ class _Remarks:
             elif value not in values and len(self.undeclared) < _MOST_VALUES:
                 self.undeclared[name, value] += 1
 
-    def sentences(self, harvest: Harvest, wanted: ItemMap) -> Iterator[str]:
+    def sentences(self, harvest: Harvest, ingestion: Ingestion) -> Iterator[str]:
+        wanted = ingestion.map
+        yield from harvest.short_of(ingestion.wanted)
         if wanted.reference is not None and harvest.without_reference:
             yield f"{numbered(harvest.without_reference, 'item')} without a reference"
         for name, count in harvest.lacking.items():
@@ -134,7 +138,7 @@ def ingest(
         before = _standing(place, wanted)
         known = _known(place, before) if place is not None and wanted.standing is Standing.APPEND else None
         harvest = Harvest(wanted.tables, wanted.map, known)
-        items = harvest.items(wanted.wanted.limit)
+        items = harvest.items(wanted.wanted.first)
         head = list(islice(items, 3))
         ours = before is None or wanted.standing is not Standing.REFUSE  # else nothing will be written
         if ours and not go_on(FirstItems([found.item for found in head], harvest.problem_lines())):
@@ -168,9 +172,10 @@ def _counted(stream: Iterator[HarvestedItem], harvest: Harvest, wanted: Ingestio
             if len(values[name]) < _MOST_LABELS:
                 values[name][value] = None
     _refuse_flawed(harvest, wanted, items)
-    remarks = [*harvest.problem_lines(), *_Remarks(None).sentences(harvest, wanted.map)]
+    remarks = [*harvest.problem_lines(), *_Remarks(None).sentences(harvest, wanted)]
     found_values = {name: sorted(of) for name, of in values.items()}
-    return Ingested(False, False, harvest.rows, items, harvest.flawed, remarks, values=found_values)
+    cut = wanted.wanted.first == items
+    return Ingested(False, False, harvest.rows, items, harvest.flawed, remarks, cut, values=found_values)
 
 
 def _put(
@@ -267,5 +272,6 @@ def _refuse_flawed(harvest: Harvest, wanted: Ingestion, items: int) -> None:
 
 
 def _outcome(harvest: Harvest, wanted: Ingestion, remarks: _Remarks, items: int) -> Ingested:
-    sentences = [*harvest.problem_lines(), *remarks.sentences(harvest, wanted.map)]
-    return Ingested(False, False, harvest.rows, items, harvest.flawed, sentences)
+    sentences = [*harvest.problem_lines(), *remarks.sentences(harvest, wanted)]
+    cut = wanted.wanted.first == items
+    return Ingested(False, False, harvest.rows, items, harvest.flawed, sentences, cut)
