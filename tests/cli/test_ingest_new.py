@@ -180,3 +180,30 @@ def test_hundreds_of_labels_are_not_all_named_and_that_is_told(here: Path, coeva
     assert ended.code == 0, ended.err
     assert "intent has 400 values, more than a prompt is to name: write into output_description" in ended.err
     assert "one of 400, such as: " in load_config(here / "intents.yaml").tasks[0].output_description
+
+
+@pytest.mark.parametrize(
+    ("table", "ids"),
+    [
+        (MOODS, "uid"),
+        (MOODS.replace("uid", "review_id"), "review_id"),
+        (MOODS.replace("3,It", "2,It"), None),
+        (MOODS.replace("3,It", ",It"), None),
+        (MOODS.replace("uid", "grid"), None),
+    ],
+)
+def test_a_column_of_ids_is_found(table: str, ids: str | None, here: Path, coeval: Command) -> None:
+    (here / "moods.csv").write_text(table)
+    ended = coeval("ingest", "moods.csv", "--label", "mood", "--new", "moods.yaml")
+    assert ended.code == 0, ended.err
+    assert items_of(here / "moods.yaml").id == ids
+    assert (f"Each row has another {ids}: ids are taken from it." in ended.out) is (ids is not None)
+
+
+def test_a_row_put_into_a_table_with_ids_leaves_the_answers_to_others(here: Path, coeval: Command) -> None:
+    (here / "moods.csv").write_text(MOODS)
+    assert coeval("ingest", "moods.csv", "--label", "mood", "--new", "moods.yaml").code == 0
+    assert coeval("run", "--config", "moods.yaml").code == 0
+    (here / "moods.csv").write_text(MOODS.replace("2,Aw", "4,New!,good\n2,Aw"))
+    again = coeval("run", "--config", "moods.yaml", "--continue")
+    assert again.code == 0, again.err

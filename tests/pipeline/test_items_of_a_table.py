@@ -115,6 +115,9 @@ def test_a_row_that_has_changed_is_asked_about_before_it_is_replaced(lab: Lab) -
     reviews(lab.folder, [("Great!!", "good"), *ROWS[1:]])
     said = refused(lab, continue_run=True)
     assert 'changed="redo"' in said
+    assert "rows of reviews.csv: it, or what is taken out of it, has changed since 20" in said
+    assert "`items.id: COLUMN` avoids that" in said
+    assert "the content of the datapoint" not in said
     assert place.read_bytes() == before
     assert not (lab.path / "replaced").exists()
     assert lab.run(continue_run=True, changed="redo").exit_code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,6 +17,7 @@ from coeval.tables.condition import Condition
 from coeval.tables.field_path import FieldPath, Misfit, Row, RowTemplate, is_template
 
 _MOST_NAMED = 30
+_LIKE_AN_ID = re.compile(r"(?:.*[_. -])?(?i:id|uid|uuid|guid)|qid|.*[a-z]I[Dd]")
 
 USUAL = {
     "prompt": ("prompt", "question", "input", "instruction", "text", "query", "review", "sentence"),
@@ -82,6 +84,11 @@ def usual_map(columns: Collection[str]) -> dict[str, str]:
     lower = {name.lower(): name for name in reversed(list(columns))}
     found = {part: next((lower[n] for n in names if n in lower), None) for part, names in USUAL.items()}
     return {part: column for part, column in found.items() if column is not None}
+
+
+def usual_ids(columns: Collection[str]) -> list[str]:
+    """The columns that are called like ids, the surest first."""
+    return sorted(filter(_LIKE_AN_ID.fullmatch, columns), key=len)
 
 
 def unknown_columns(wanted: ItemMap, columns: tuple[str, ...]) -> Iterator[UnknownColumn]:

@@ -11,6 +11,7 @@ from shlex import quote
 from typing import Any, NamedTuple
 
 import typer
+from msgspec import structs
 from rich.console import Console
 from rich.text import Text
 
@@ -25,6 +26,7 @@ from coeval.pipeline.upkeep.ingest import FirstItems, Ingested, Ingestion, Stand
 from coeval.pipeline.upkeep.item_place import ItemPlace, place_in_config, place_in_run
 from coeval.pipeline.upkeep.new_experiment import (
     MOST_NAMED,
+    IdColumns,
     NewItems,
     experiment_text,
     told_apart,
@@ -112,9 +114,10 @@ def take_in(
     except UsageError:
         first.close()
         raise
+    ids = IdColumns(first.columns if into.new is not None and item_map.id is None else ())
     wanted_items = Ingestion(
         source=source,
-        tables=chain([first], tables),
+        tables=ids.watched(chain([first], tables)),
         map=item_map,
         wanted=wanted,
         standing=_standing(how),
@@ -133,27 +136,32 @@ def take_in(
         raise typer.Exit(1)
     _tell(console, found, place, how["dry_run"], into)
     if into.new is not None and not how["dry_run"]:
-        labels = {columns.label: found.values[columns.label]} if columns.label is not None else {}
+        if (column := ids.found) is not None:
+            item_map = structs.replace(item_map, id=column)
+            say(console, f"Each row has another {column}: ids are taken from it.")
         table = NewItems(
             choice=choice,
             source=source,
             map=item_map,
             chosen=wanted,
-            labels=labels,
+            labels={columns.label: found.values[columns.label]} if columns.label is not None else {},
             skip_bad=how["skip_bad"],
             license=how["license"] or "",
         )
-        text = experiment_text(into.new.stem, into.task, table)
-        write_bytes_atomic(into.new, text.encode())
-        for name, values in labels.items():
-            if columns.choices is None and (many := len(told_apart(values))) > MOST_NAMED:
-                warn(
-                    streams.messages(),
-                    f"{name} has {many:,} values, more than a prompt is to name: write into "
-                    f"output_description of {into.new} how students are to know them",
-                )
-        start = f"coeval run --config {quote(str(into.new))}"
-        say(console, f"{into.new} takes them from {choice.name}. Next: {start}")
+        _write_new(console, into.new, into.task, table)
+
+
+def _write_new(console: Console, file: Path, task: str | None, table: NewItems) -> None:
+    write_bytes_atomic(file, experiment_text(file.stem, task, table).encode())
+    for name, values in table.labels.items():
+        if table.map.choices is None and (many := len(told_apart(values))) > MOST_NAMED:
+            warn(
+                streams.messages(),
+                f"{name} has {many:,} values, more than a prompt is to name: write into "
+                f"output_description of {file} how students are to know them",
+            )
+    start = f"coeval run --config {quote(str(file))}"
+    say(console, f"{file} takes them from {table.choice.name}. Next: {start}")
 
 
 def _standing(how: Mapping[str, Any]) -> Standing:

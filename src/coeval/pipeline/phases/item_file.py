@@ -30,7 +30,8 @@ class ItemFile:
 
     ``lines`` are its records as they are to stand, ``rewritten`` says that the file holds something else.
     ``ids`` maps each record's id to the line where it stood first, ``label_values`` each label attribute to
-    the values that items have. Where they were taken out of a table, ``origin`` tells of it, ``flaws`` are
+    the values that items have. Where they were taken out of a table, ``origin`` tells of it,
+    ``changed_since`` when they were before, if it (or what is taken) is another one since, ``flaws`` are
     its rows that make no item, and ``said`` is worth a look.
     """
 
@@ -43,6 +44,7 @@ class ItemFile:
     remarks: Told = field(default_factory=Told)
     label_values: dict[str, dict[str, None]] = field(default_factory=dict)
     origin: ItemOrigin | None = None
+    changed_since: str = ""
     flaws: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 

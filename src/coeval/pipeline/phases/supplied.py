@@ -15,6 +15,7 @@ from coeval.core.errors import UsageError
 from coeval.core.plain_file import file_bytes
 from coeval.core.text import listed, numbered
 from coeval.pipeline.config.item_sources import OWN_ITEMS, ItemSource, item_files, item_writers
+from coeval.pipeline.config.items_schema import Items
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.item_file import ITEM_FORM, ItemFile, refuse_flawed
 from coeval.pipeline.phases.table_items import table_items
@@ -79,6 +80,14 @@ class Supply:
         """Whether items stand in the run's folder that a table replaces now."""
         return any(file.origin is not None and file.path.exists() for file in self.files)
 
+    def changed_tables(self) -> dict[str, str]:
+        """By task, the table that is another one since items were taken out of it, in words."""
+        return {
+            file.source.task.name: _changed_table(items, file.changed_since)
+            for file in self.files
+            if file.changed_since and (items := file.source.task.items) is not None
+        }
+
     def put(self, folder: RunDir) -> None:
         """Write what is to stand otherwise than it was written into the run's folder. What the rows of a
         table replace moves to ``replaced/``."""
@@ -105,6 +114,16 @@ def _untold_labels(file: ItemFile) -> Iterator[str]:
                 f"({listed(sorted(values), _NAMED)}): name them in its output_description, or declare them "
                 "in target_attributes"
             )
+
+
+def _changed_table(items: Items, since: str) -> str:
+    said = f"rows of {items.path}: it, or what is taken out of it, has changed since {since}"
+    if items.id is not None:
+        return said
+    return (
+        f"{said}. Its rows have no id and are numbered, so that one put in between moves all below it to "
+        "other numbers; `items.id: COLUMN` avoids that from the start of a run on"
+    )
 
 
 class ShortSupply(NamedTuple):

@@ -61,6 +61,7 @@ def table_items(file: ItemFile, folder: RunDir) -> ItemFile:
         return file.read()
     _take(file, source, wanted, chosen, skip_bad=items.skip_bad)
     if before is not None and not before.same_as(files, wanted, before.selection):
+        file.changed_since = before.taken_at
         file.said.append(
             f"{items.path}, or what is taken out of it, has changed since {before.taken_at}: "
             f"{numbered(before.items, 'item')} then, {len(file.ids):,} now"

@@ -23,9 +23,14 @@ _SHOWN = 20
 
 
 def refuse_changed(
-    plan_count: PlanCount, setups: Sequence[TaskSetup], folder: RunDir, stance: Stance
+    plan_count: PlanCount,
+    setups: Sequence[TaskSetup],
+    folder: RunDir,
+    stance: Stance,
+    tables: Mapping[str, str] | None = None,
 ) -> None:
-    """
+    """``tables`` says of tasks how the table of their items has changed.
+
     Raises
     ------
     UsageError
@@ -37,7 +42,7 @@ def refuse_changed(
     old, new = known_recipes(folder), _recipes(setups)
     reasons: dict[str, tuple[int, str]] = {}
     for changed, count in plan_count.changed.items():
-        for reason in _reasons(changed, old, new):
+        for reason in _reasons(changed, old, new, tables or {}):
             before, example = reasons.get(reason, (0, plan_count.examples[changed]))
             reasons[reason] = (before + count, example)
     total = sum(plan_count.changed.values())
@@ -53,11 +58,16 @@ def refuse_changed(
 
 
 def _reasons(
-    changed: Changed, old: Mapping[str, Mapping[str, str]], new: Mapping[str, Mapping[str, str]]
+    changed: Changed,
+    old: Mapping[str, Mapping[str, str]],
+    new: Mapping[str, Mapping[str, str]],
+    tables: Mapping[str, str],
 ) -> Iterator[str]:
     noun = NOUN[changed.phase]
     if changed.factor:
         yield f"tasks.{changed.task}.rubric.{changed.factor} ({noun})"
+    elif changed.change == "input" and (table := tables.get(changed.task)) is not None:
+        yield f"{table} (task {changed.task}, {noun})"
     elif changed.change == "input":
         source = "datapoint" if changed.phase == "response_collection" else "datapoint or response"
         yield f"the content of the {source} they were made from (task {changed.task}, {noun})"

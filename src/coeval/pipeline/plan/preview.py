@@ -51,7 +51,7 @@ class Preview:
         UsageError
             good records stand that would be made otherwise now, whatever teachers propose.
         """
-        refuse_changed(self.least, self.plan.setups, self.standing, stance)
+        refuse_changed(self.least, self.plan.setups, self.standing, stance, self.supply.changed_tables())
 
 
 def make_plan(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any
 
 from coeval.judging.label_values import LabelValues
 from coeval.tables.harvest import Selection
-from coeval.tables.item_map import ItemMap
+from coeval.tables.item_map import ItemMap, usual_ids
+from coeval.tables.table import Table
+from coeval.tables.table_row import TableRow
 from coeval.tables.table_source import SourceChoice, TableSource
 
 _PLAIN = re.compile(r"[A-Za-z_./][\w ./-]*")
@@ -29,6 +32,39 @@ models:
   - {name: sim-small, interface: simulated, roles: [student], parameters: {skill: 0.35}}
 """
 _JUDGE = "  - {name: sim-judge, interface: simulated, roles: [judge]}\n"
+
+
+class IdColumns:
+    """Finds out, while the rows of tables are read, which of their columns tells rows apart: one that is
+    called like an id, and has another value in each row. Values are remembered by 8 bytes of their hash."""
+
+    def __init__(self, columns: Collection[str]) -> None:
+        self._seen: dict[str, set[bytes]] = {name: set() for name in usual_ids(columns)}
+
+    @property
+    def found(self) -> str | None:
+        return next(iter(self._seen), None)
+
+    def watched(self, tables: Iterable[Table]) -> Iterator[Table]:
+        for table in tables:
+            yield replace(table, rows=self._of(table.rows))
+
+    def _of(self, rows: Iterator[TableRow]) -> Iterator[TableRow]:
+        for row in rows:
+            if isinstance(row.fields, dict):
+                for name in [*self._seen]:
+                    self._note(name, row.fields.get(name))
+            yield row
+
+    def _note(self, name: str, value: Any) -> None:
+        if isinstance(value, bool | float) or not isinstance(value, str | int) or not str(value).strip():
+            del self._seen[name]
+            return
+        key = blake2b(str(value).encode(), digest_size=8).digest()
+        if key in self._seen[name]:
+            del self._seen[name]
+        else:
+            self._seen[name].add(key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
