@@ -86,6 +86,27 @@ async def test_the_cheapest_host_is_taken_told_and_kept(tmp_path: Path) -> None:
         assert not any(key in told.out + stays.err + anew.out for key in KEYS.values())
 
 
+async def test_hosts_are_compared_by_the_price_of_the_tier_that_is_asked_for(tmp_path: Path) -> None:
+    """The library has GPT-5 at OpenAI for half the price in the tier `flex`."""
+    prices(tmp_path, groq=0.05, openrouter=0.08)
+    table = tmp_path / "Config" / "provider_pricing.yaml"
+    table.write_text(
+        "auto_routing:\n  gpt-5:\n    - {interface: openrouter, model: openai/gpt-5}\n"
+        "    - {interface: openai, model: gpt-5}\n"
+        "overrides:\n  openrouter:\n"
+        "    openai/gpt-5: {input_usd_per_mtok: 1.0, output_usd_per_mtok: 8.0}\n"
+    )
+    file = experiment(tmp_path, "http://127.0.0.1:9/v1", 2)
+    env = {**KEYS, "OPENAI_API_KEY": "sk-planted-4f8Kq2Zr7Lw9Xb3T"}
+    text = file.read_text().replace("model: llama", "model: gpt-5")
+    file.write_text(text)
+    dear = await called(tmp_path, "run", "--config", file, "--dry-run", env=env)
+    file.write_text(text.replace("model: gpt-5", "model: gpt-5, service_tier: flex"))
+    flex = await called(tmp_path, "run", "--config", file, "--dry-run", env=env)
+    assert "interface auto is openrouter, as openai/gpt-5" in dear.out, dear.err
+    assert "interface auto is openai, as gpt-5 ($0.625 in, $5 out" in flex.out, flex.err
+
+
 async def test_without_a_credential_for_any_host_the_variables_are_named(tmp_path: Path) -> None:
     prices(tmp_path, groq=0.05, openrouter=0.08)
     done = await called(tmp_path, "run", "--config", experiment(tmp_path, "http://127.0.0.1:9/v1", 2))

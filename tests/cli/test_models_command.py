@@ -255,6 +255,31 @@ async def test_where_a_part_is_lacking_that_part_is_named(
     assert lacking in shown.out
 
 
+async def test_accounts_and_keys_of_models_are_usable_only_where_there_is_an_address(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.yaml"
+    keys.write_text(
+        f"providers:\n  lab:\n    interface: azure_openai\n    api_key: {KEY}\n"
+        f"  cloud:\n    interface: bedrock\n    api_key: {KEY}\n"
+        f"  home:\n    interface: openai\n    api_key: {KEY}\n"
+    )
+    keys.chmod(0o600)
+    bare = {"name": "bare", "interface": "azure_openai", "access_key": OTHER}
+    file = experiment(
+        tmp_path, bare, at("placed", "azure_openai", "http://127.0.0.1:9", "m") | {"access_key": OTHER}
+    )
+    told = [
+        await called(tmp_path, "models", "--providers", "--json", *words)
+        for words in ((), ("--config", file))
+    ]
+    rows = [each for done in told for each in json.loads(done.out)["providers"]]
+    found = {each["account"] or each["model"]: each for each in rows if each["account"] or each["model"]}
+    usable = {name: each["usable"] for name, each in found.items()}
+    assert usable == {"lab": False, "cloud": False, "home": True, "bare": False, "placed": True}
+    assert found["lab"]["missing"].startswith("needs endpoint and none was found")
+    assert found["cloud"]["missing"].startswith("needs region and none was found")
+    assert found["bare"]["missing"].startswith("needs endpoint and none was found")
+
+
 async def test_no_planted_key_is_in_any_output_or_file_of_models_and_probe(tmp_path: Path) -> None:
     """Key file, environment and configuration each hold one; hosts repeat what they were shown."""
     env, own = plant(tmp_path), "sk-planted-own-6Tg2Hq8Wn4"

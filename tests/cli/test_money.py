@@ -164,6 +164,22 @@ async def test_a_price_that_nobody_knows_is_never_made_up(tmp_path: Path) -> Non
         assert "price unknown for ivy" in text
 
 
+async def test_where_a_host_tells_no_tokens_the_price_is_not_called_unknown(tmp_path: Path) -> None:
+    (tmp_path / "Config").mkdir()
+    (tmp_path / "Config" / "provider_pricing.yaml").write_text(
+        "overrides: {vllm: {rented: {input_usd_per_mtok: 1000, output_usd_per_mtok: 2000}}}\n"
+    )
+    prompts = write_prompts(tmp_path / "p.jsonl", "punctuation:no_comma", ["Say 1.", "Say 2."])
+    silent = openai_chat.Answer("one", body={"usage": None})
+    async with openai_chat.fake(reply=lambda _: silent, extra_fields=["top_k"]) as server:
+        how = ["--tasks", "ifeval", "--ifeval-input", prompts, "--model", "rented", "--base-url", server.url]
+        done = await finish(await start(tmp_path, *how))
+    assert done.code == 0, done.err
+    assert "cost unknown of some answers of rented: the host told no tokens of them" in done.out
+    assert "price unknown" not in done.out
+    assert "overrides" not in done.out
+
+
 async def test_what_a_host_says_that_an_answer_cost_goes_before_all_other_prices(tmp_path: Path) -> None:
     """OpenRouter tells; the model has a price in the library as well."""
     async with three_hosts(tmp_path, "openai/gpt-4o", "openrouter", cost=0.03125) as hosts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -258,9 +259,44 @@ async def test_a_renewal_that_fails_is_no_matter_while_the_token_is_good() -> No
     assert await tokens.token(expires - 301) == "token-1"
     assert account.renewals == 1
     assert await tokens.token(expires - 299) == "token-1"
-    assert account.renewals == 2
+    async with asyncio.timeout(30):
+        while account.renewals < 2:  # beside the requests
+            await asyncio.sleep(0.01)
     with pytest.raises(ConnectionFailed, match="no access token: unreachable"):
         await tokens.token(expires)
+
+
+class SlowAccount(Account):
+    """Its second renewal hangs until it is let go."""
+
+    def __init__(self, *expiries: Any) -> None:
+        super().__init__(*expiries)
+        self.go_on = threading.Event()
+
+    def refresh(self, request: Any, /) -> None:
+        if self.token is not None:
+            self.go_on.wait(60)
+        super().refresh(request)
+
+
+async def test_nobody_waits_for_a_renewal_while_the_token_is_good() -> None:
+    at = datetime(2100, 1, 1, 12, tzinfo=UTC)
+    account = SlowAccount(at.replace(tzinfo=None), at.replace(hour=13, tzinfo=None))
+    tokens = AccessTokens(account)
+    expires = at.timestamp()
+    try:
+        async with asyncio.timeout(30):
+            assert await tokens.token(expires - 3600) == "token-1"
+            for seconds in (299, 200, 1):
+                assert await tokens.token(expires - seconds) == "token-1"
+        assert account.renewals == 1
+        late = asyncio.create_task(tokens.token(expires + 1))
+        await asyncio.sleep(0)
+        assert not late.done()
+    finally:
+        account.go_on.set()
+    assert await late == "token-2"
+    assert account.renewals == 2
 
 
 @pytest.mark.parametrize(

@@ -30,23 +30,34 @@ class ModelCost(msgspec.Struct, frozen=True):
 
 
 class Bill(msgspec.Struct, frozen=True):
-    """What all models of a folder cost together, as far as that is known: ``unknown`` are the models of
-    which it is not, or not of every answer. ``sources`` are those whose word the prices are."""
+    """What all models of a folder cost together, as far as that is known. ``unknown`` are the models whose
+    price is not; ``untold`` those that have one, and answers all the same whose cost nobody can tell: the
+    host told no tokens of them, or they came before the price was known. ``sources`` are those whose word the
+    prices are."""
 
     cost_usd: float
     unknown: tuple[str, ...]
     sources: tuple[str, ...]
+    untold: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether there is something to say: not where all models are local."""
-        return self.cost_usd > 0 or bool(self.unknown)
+        return self.cost_usd > 0 or self.is_partial
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether there are answers whose cost is not known."""
+        return bool(self.unknown or self.untold)
 
     def __str__(self) -> str:
         """``$1.20``, or ``$1.20, without model-b, whose price is unknown``."""
-        if not self.unknown:
+        if not self.is_partial:
             return dollars(self.cost_usd)
-        whose = f"{', '.join(self.unknown)}, whose price is unknown"
-        return f"{dollars(self.cost_usd)}, without {whose}" if self.cost_usd else f"unknown for {whose}"
+        whose = [f"{', '.join(self.unknown)}, whose price is unknown"] if self.unknown else []
+        if self.untold:
+            whose.append(f"answers of {', '.join(self.untold)} that nobody told the tokens of")
+        left_out = ", and ".join(whose)
+        return f"{dollars(self.cost_usd)}, without {left_out}" if self.cost_usd else f"unknown for {left_out}"
 
 
 def model_costs(usage: Path) -> tuple[ModelCost, ...]:
@@ -80,6 +91,7 @@ def bill(costs: Sequence[ModelCost]) -> Bill:
     sources = (cost.priced_by.partition(":")[0] for cost in known if cost.priced_by is not None)
     return Bill(
         cost_usd=sum(cost.cost_usd or 0.0 for cost in known),
-        unknown=tuple(cost.model for cost in costs if cost.unpriced),
+        unknown=tuple(cost.model for cost in costs if cost.unpriced and cost.priced_by is None),
         sources=tuple(dict.fromkeys(sources)),
+        untold=tuple(cost.model for cost in costs if cost.unpriced and cost.priced_by is not None),
     )

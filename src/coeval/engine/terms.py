@@ -14,7 +14,7 @@ from coeval.models.meter import Terms
 from coeval.pricing.price_book import Offer, PriceBook
 from coeval.pricing.tariff import Rates, Tariff, pricer
 
-__all__ = ["offer_of", "tariff_of", "terms_of"]
+__all__ = ["offer_of", "tariff_of", "tariff_of_roles", "terms_of"]
 
 _PRICED_FIELDS = ("service_tier", "speed")
 """Fields of a request by which some providers' prices differ."""
@@ -27,8 +27,7 @@ def terms_of(
     sent: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> dict[str, Terms]:
     """The terms of each model by its name. ``sent`` are the parameters that a model is asked with in each of
-    its roles, by its name: prices of some providers differ by them. Where roles differ in that, nobody can
-    say what an answer costs.
+    its roles, by its name: see `tariff_of_roles`.
 
     Raises
     ------
@@ -38,11 +37,17 @@ def terms_of(
     prices.refuse_strangers(HOSTS, HOSTS.own)
     terms = {}
     for spec in specs:
-        offers = {offer_of(spec, parameters) for parameters in sent.get(spec.name) or ({},)}
-        tariff = tariff_of(offers.pop(), prices) if len(offers) == 1 else None
+        tariff = tariff_of_roles(spec, sent.get(spec.name) or ({},), prices)
         price, source = (None, None) if tariff is None else (pricer(tariff), tariff.source)
         terms[spec.name] = Terms(max_calls.get(spec.name), price, source)
     return terms
+
+
+def tariff_of_roles(spec: ModelSpec, sent: Sequence[Mapping[str, Any]], prices: PriceBook) -> Tariff | None:
+    """What a model costs that is ``sent`` these parameters in its roles: prices of some providers differ by
+    them. None where nobody knows, or where roles differ in that: nobody can say then what an answer costs."""
+    offers = {offer_of(spec, parameters) for parameters in sent}
+    return tariff_of(offers.pop(), prices) if len(offers) == 1 else None
 
 
 def offer_of(spec: ModelSpec, sent: Mapping[str, Any] = MappingProxyType({})) -> Offer:

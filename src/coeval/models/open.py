@@ -26,7 +26,7 @@ from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import Endpoint, Http
 from coeval.simulation import SimulatedModel
 
-__all__ = ["REFUSALS_TO_STOP", "Models", "check_askable", "obstacle"]
+__all__ = ["REFUSALS_TO_STOP", "Models", "check_askable", "obstacle", "obstacle_to"]
 
 DEFAULT_CONCURRENCY = 256
 DEFAULT_START = 16
@@ -42,10 +42,15 @@ def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
 
 
 def obstacle(interface: str, keys: Keys) -> str | None:
-    """Why an interface's models cannot be asked, as far as it shows: there is no credential, or no address.
-    None where they can."""
+    """Why an interface's models cannot be asked, as far as it shows; None where they can."""
+    return obstacle_to(ModelSpec(name=interface, interface=interface, model=interface), keys)
+
+
+def obstacle_to(spec: ModelSpec, keys: Keys) -> str | None:
+    """Why a model cannot be asked, as far as it shows: there is no credential, or no address. None where it
+    can."""
     try:
-        reached = _reach(_asked([ModelSpec(name=interface, interface=interface, model=interface)]), keys)
+        reached = _reach(_asked([spec]), keys)
     except UsageError as error:
         return str(error)
     signers = (address.signer for address in reached.values())

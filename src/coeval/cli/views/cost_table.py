@@ -47,7 +47,7 @@ def _cell(cost: ModelCost) -> str:
 
 
 def _total(of_all: Bill) -> str:
-    return dollars(of_all.cost_usd) + "+" * bool(of_all.unknown) if of_all.cost_usd else UNKNOWN
+    return dollars(of_all.cost_usd) + "+" * of_all.is_partial if of_all.cost_usd else UNKNOWN
 
 
 def _notes(of_all: Bill) -> list[str]:
@@ -57,6 +57,11 @@ def _notes(of_all: Bill) -> list[str]:
         notes.append(
             f"price unknown for {', '.join(of_all.unknown)}{plus}; overrides in Config/provider_pricing.yaml "
             "can name one (docs/prices.md)"
+        )
+    if of_all.untold:
+        notes.append(
+            f"cost unknown of some answers of {', '.join(of_all.untold)}: the host told no tokens of them, "
+            "or they came before the price was known"
         )
     if of_all.sources:
         notes.append(f"Prices: {'; '.join(of_all.sources)}.")

@@ -13,7 +13,7 @@ from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
-from coeval.models.open import obstacle
+from coeval.models.open import obstacle_to
 
 __all__ = ["FoundCredential", "credentials", "print_credentials"]
 
@@ -41,24 +41,28 @@ def credentials(keys: Keys, specs: Iterable[ModelSpec], interface: str | None) -
     for name, (at, path) in sorted(keys.accounts().items()):
         if at in wanted:
             place = {"account": f"`providers.{name}` in {path}"}
-            found.append(FoundCredential(at, name, None, usable=True, found=place, missing=None))
-    found += [
-        FoundCredential(
-            spec.interface, None, spec.name, usable=True,
-            found={"api_key": "`access_key` of the model"}, missing=None,
-        )
-        for spec in specs
-        if spec.access_key is not None
-    ]  # fmt: skip
+            missing = _missing(ModelSpec(name=name, interface=at, model=at, account=name), keys)
+            found.append(FoundCredential(at, name, None, missing is None, place, missing))
+    for spec in specs:
+        if spec.access_key is not None:
+            own, missing = {"api_key": "`access_key` of the model"}, _missing(spec, keys)
+            found.append(FoundCredential(spec.interface, None, spec.name, missing is None, own, missing))
     return found
 
 
 def _of_interface(keys: Keys, name: str) -> FoundCredential:
-    # Whether weights can be loaded here is another question.
-    missing = None if HOSTS[name].local else obstacle(name, keys)
-    if missing is not None:  # a model of no name was asked for
-        missing = re.sub(rf'^interface "?{re.escape(name)}"?( \(model [^)]*\))?:? ', "", missing)
+    missing = _missing(ModelSpec(name=name, interface=name, model=name), keys)
     return FoundCredential(name, None, None, missing is None, keys.sources(name), missing)
+
+
+def _missing(spec: ModelSpec, keys: Keys) -> str | None:
+    """What a model lacks to be asked, without its name: the table has it."""
+    if HOSTS[spec.interface].local and spec.base_url is None:
+        return None  # whether weights can be loaded here is another question
+    missing = obstacle_to(spec, keys)
+    if missing is not None:
+        missing = re.sub(rf'^interface "?{re.escape(spec.interface)}"?( \(model [^)]*\))?:? ', "", missing)
+    return missing
 
 
 def print_credentials(found: Sequence[FoundCredential], console: Console) -> None:

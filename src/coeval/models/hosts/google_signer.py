@@ -46,6 +46,8 @@ _PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
 _TOKEN_TIMEOUT_S = 20.0
 _RENEWED_BEFORE_S = 300.0
 """A token is renewed so long before it expires, or in the last fifth of its life if that is shorter."""
+_TRIED_AGAIN_S = 5.0
+"""Seconds between two renewals of a token that is still good: the endpoint may be away."""
 _MOST_WORDS = 300
 
 
@@ -73,22 +75,23 @@ class AccessTokens:
         self._credentials = credentials
         self._token: _AccessToken | None = None
         self._renewal: asyncio.Task[_AccessToken] | None = None
+        self._tried_at = float("-inf")
 
     async def token(self, now: float) -> str:
-        """A token that is good now, renewed where it is about to expire.
+        """A token that is good now. One that is about to expire is renewed meanwhile: nobody waits for that,
+        and a renewal that fails is no matter as long as the old one is good.
 
         Raises
         ------
         ModelError
-            there is none and none is to be had. A renewal that fails while the old one is good is no matter.
+            there is none and none is to be had.
         """
         token = self._token
-        if token is None or now >= token.renewed_at:
-            try:
-                token = await self._renewed()
-            except ModelError:
-                if token is None or now >= token.expires_at:
-                    raise
+        if token is None or now >= token.expires_at:
+            return (await self._renewed()).value
+        if now >= token.renewed_at and now >= self._tried_at + _TRIED_AGAIN_S:
+            self._tried_at = now
+            self._renewing()
         return token.value
 
     def refused(self, token: str) -> None:
@@ -109,13 +112,16 @@ class AccessTokens:
     async def _renewed(self) -> _AccessToken:
         """The renewal that is under way, else a new one; who is cancelled while waiting leaves it to the
         others, and each has an error of its own, as more is said in it of every request."""
+        try:
+            return await asyncio.shield(self._renewing())
+        except ModelError as error:
+            raise type(error)(str(error)) from None
+
+    def _renewing(self) -> asyncio.Task[_AccessToken]:
         if self._renewal is None or self._renewal.done():
             self._renewal = asyncio.create_task(self._renew())
             self._renewal.add_done_callback(_heard)
-        try:
-            return await asyncio.shield(self._renewal)
-        except ModelError as error:
-            raise type(error)(str(error)) from None
+        return self._renewal
 
     async def _renew(self) -> _AccessToken:
         self._token = await asyncio.to_thread(self._fetch)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import chain
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coeval.core.errors import UsageError
-from coeval.engine.terms import offer_of, tariff_of
+from coeval.engine.terms import tariff_of_roles
 from coeval.models.catalog import HOSTS, Host
 from coeval.pipeline.config.schema import Config, ModelConfig
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.pricing_file import Route
 from coeval.pricing.routing import choose_route
+from coeval.pricing.tariff import Tariff
 
-__all__ = ["Resolved", "resolve_models", "routes_of"]
+__all__ = ["Resolved", "resolve_models", "routes_of", "sent_in_roles"]
 
 
 class Resolved(NamedTuple):
@@ -73,12 +74,21 @@ def _bound(
         model.spec().model,
         has_credential,
         prices.table,
-        lambda route: tariff_of(offer_of(_at(model, route).spec()), prices),
+        lambda route: _tariff(_at(model, route), prices),
         variables,
     )
     if before is not None and before in [route for route, _ in choice.others]:
         return _at(model, before), f"{before.interface}, as {before.model} (as before)"
     return _at(model, choice.route), str(choice)
+
+
+def sent_in_roles(model: ModelConfig) -> list[dict[str, Any]]:
+    """What a model is asked with in each of its roles, beside the parameters that all hosts know."""
+    return [model.sampling(role).rest for role in model.roles]
+
+
+def _tariff(model: ModelConfig, prices: PriceBook) -> Tariff | None:
+    return tariff_of_roles(model.spec(), sent_in_roles(model), prices)
 
 
 def _at(model: ModelConfig, route: Route) -> ModelConfig:

@@ -23,7 +23,7 @@ from coeval.models.open import check_askable, obstacle
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import render_path
 from coeval.pipeline.config.load_file import load_config
-from coeval.pipeline.config.resolve import Resolved, resolve_models, routes_of
+from coeval.pipeline.config.resolve import Resolved, resolve_models, routes_of, sent_in_roles
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.supplied import Supply, read_supply, with_found_labels
@@ -177,7 +177,7 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
 def terms_for(config: Config, prices: PriceBook) -> dict[str, Terms]:
     """On what terms a configuration's models are asked; raises UsageError where prices cannot be read."""
     ceilings = {name: quota.max_calls for name, quota in config.experiment.quota.items()}
-    sent = {model.name: [model.sampling(role).rest for role in model.roles] for model in config.models}
+    sent = {model.name: sent_in_roles(model) for model in config.models}
     return terms_of([model.spec() for model in config.models], ceilings, prices, sent)
 
 
