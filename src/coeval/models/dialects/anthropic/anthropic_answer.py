@@ -21,6 +21,7 @@ from coeval.core.records import Completion, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.connections.reply_parser import HttpReply
+from coeval.models.dialects.anthropic.claude_words import FINISH, REDACTED_THINKING
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
 from coeval.models.dialects.token_counts import Count, count, count_if_told
 from coeval.models.discreet import without_secrets
@@ -29,17 +30,6 @@ from coeval.models.transport.faults import excerpt, from_status, said
 __all__ = ["astray", "decode", "explain"]
 
 _LONGEST_MESSAGE = 500
-_REDACTED_THINKING = "[a part of the reasoning is withheld by the provider]"
-
-_FINISH = {
-    None: "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-}
-"""Ours for the API's stop reasons; the rest stays as it came."""
 _CUT = ("length", "pause_turn")
 
 _STATUS = {
@@ -142,7 +132,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
     usage = _booked(bytes(answer.usage))
     if answer.stop_reason == "refusal":
         raise ContentFiltered(_withheld(bytes(answer.stop_details), redactor), usage=usage)
-    finish = _FINISH.get(answer.stop_reason) or answer.stop_reason or "stop"
+    finish = FINISH.get(answer.stop_reason) or answer.stop_reason or "stop"
     calls = [bytes(block.input) for block in answer.content if block.type == "tool_use"]
     if calls:  # what is said beside the call of a forced tool is no part of the answer
         text = "\n".join(call.decode(errors="replace") for call in calls)
@@ -164,7 +154,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
 def _reasoning(content: list[_AnthropicBlock]) -> str | None:
     """All thinking in a row; None where there is none, or none that is told."""
     parts = [
-        block.thinking if block.type == "thinking" else _REDACTED_THINKING
+        block.thinking if block.type == "thinking" else REDACTED_THINKING
         for block in content
         if block.type in ("thinking", "redacted_thinking")
     ]

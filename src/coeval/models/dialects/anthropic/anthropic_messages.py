@@ -22,6 +22,7 @@ from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.anthropic.anthropic_answer import astray, decode, explain
 from coeval.models.dialects.anthropic.anthropic_models import ANTHROPIC_MODELS
 from coeval.models.dialects.anthropic.claude_families import ClaudeFamily, family_of
+from coeval.models.dialects.anthropic.claude_words import TOOL_DESCRIPTION
 from coeval.models.dialects.dialect import Dialect, FieldRejected
 
 __all__ = ["ANTHROPIC", "Anthropic", "drawing_of", "encode", "keeps_prefix", "thinking_of"]
@@ -232,7 +233,8 @@ def _format(schema: bytes) -> msgspec.Raw:
 
 @lru_cache(maxsize=256)
 def _tool(name: str, schema: bytes) -> msgspec.Raw:
-    said = "Give the answer, in the form that is asked for."
     return msgspec.Raw(
-        msgspec.json.encode({"name": name, "description": said, "input_schema": msgspec.Raw(schema)})
+        msgspec.json.encode(
+            {"name": name, "description": TOOL_DESCRIPTION, "input_schema": msgspec.Raw(schema)}
+        )
     )

@@ -21,6 +21,7 @@ from coeval.models.catalog import Host
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.anthropic.anthropic_messages import drawing_of, keeps_prefix, thinking_of
 from coeval.models.dialects.anthropic.claude_families import family_of
+from coeval.models.dialects.anthropic.claude_words import TOOL_DESCRIPTION
 from coeval.models.dialects.aws.bedrock_answer import decode
 from coeval.models.dialects.aws.bedrock_errors import explain
 from coeval.models.dialects.aws.bedrock_families import BedrockFamily, bedrock_family, nested
@@ -216,6 +217,5 @@ def _format(name: str, schema: bytes) -> msgspec.Raw:
 
 @lru_cache(maxsize=256)
 def _tool(name: str, schema: bytes) -> msgspec.Raw:
-    said = "Give the answer, in the form that is asked for."
-    tool = {"name": name, "description": said, "inputSchema": {"json": msgspec.Raw(schema)}}
+    tool = {"name": name, "description": TOOL_DESCRIPTION, "inputSchema": {"json": msgspec.Raw(schema)}}
     return msgspec.Raw(msgspec.json.encode({"toolSpec": tool}))

@@ -9,22 +9,12 @@ from coeval.core.errors import ContentFiltered, Misshapen, Undecodable, Unreadab
 from coeval.core.records import Completion, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.text import split_reasoning
+from coeval.models.dialects.anthropic.claude_words import FINISH, REDACTED_THINKING
 from coeval.models.dialects.token_counts import count, count_if_told
 from coeval.models.discreet import without_secrets
 
 __all__ = ["decode"]
 
-_REDACTED_THINKING = "[a part of the reasoning is withheld by the provider]"
-
-_FINISH = {
-    None: "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-}
-"""Ours for Converse's stop reasons; the rest stays as it came."""
 _FILTERED = {
     "guardrail_intervened": "a guardrail intervened",
     "content_filtered": "the host's content filter withheld the answer",
@@ -109,7 +99,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         raise ContentFiltered(f"{_FILTERED[reason]} (stop reason {reason})", usage=usage)
     if reason in _FAILED:
         raise Unreadable(f"the host broke off its answer (stop reason {reason})", usage=usage)
-    finish = _FINISH.get(reason) or reason or "stop"
+    finish = FINISH.get(reason) or reason or "stop"
     content = message.content or []
     text, reasoning, unclosed = _text(content), _reasoning(content), False
     if reasoning is None:
@@ -143,7 +133,7 @@ def _reasoning(content: list[_ConverseBlock]) -> str | None:
         thought = block.reasoning_content
         if thought is not None:
             told = thought.reasoning_text
-            thoughts.append(told.text if told is not None else _REDACTED_THINKING)
+            thoughts.append(told.text if told is not None else REDACTED_THINKING)
     return "\n".join(thought for thought in thoughts if thought) or None
 
 
