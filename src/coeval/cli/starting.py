@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
-NOTHING_BEGUN = "Interrupted before any model was asked."
+NOTHING_BEGUN = "Interrupted before anything was asked or written."
 
 
 @contextmanager

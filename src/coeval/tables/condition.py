@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coeval.core.errors import UsageError
-from coeval.tables.field_path import FieldPath, Row, as_text
+from coeval.tables.field_path import FieldPath, Misfit, Row, as_text
 
 _FORM = re.compile(r"\s*(.+?)\s*(!=|<=|>=|==|=|<|>)\s*(.*?)\s*", re.DOTALL)
 _QUOTES = "'\""
@@ -43,6 +43,12 @@ class Condition:
         if match is None:
             raise UsageError(f"'{text}' is no condition; write COLUMN = VALUE, or with !=, <, <=, >, >=")
         path, sign, value = match.groups()
+        if value[:1] in ("<", ">", "=", "!"):
+            meant = f"; is {value[0]}= meant?" if sign == "=" and value[0] != "=" else "."
+            raise UsageError(
+                f"'{text}' has two signs{meant} There are =, !=, <, <=, > and >=; quote a value that begins "
+                "with one"
+            )
         if value[:1] in _QUOTES and value:
             if len(value) < 2 or value[-1] != value[0] or value[0] in value[1:-1]:
                 raise UsageError(
@@ -74,6 +80,10 @@ class Condition:
                 return False
             said = as_text(found, path.text)
             if number is None:
+                if _number(said) is not None and not any(map(str.isdecimal, value)):
+                    raise Misfit(
+                        f"its `{path.text}` is {said}, and what it is held against ({value}) is no number"
+                    )
                 return order(said, value)
             theirs = _number(said)
             return theirs is not None and order(theirs, number)

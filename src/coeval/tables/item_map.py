@@ -65,7 +65,7 @@ class ColumnsMissing(UsageError):
         super().__init__(
             "\n".join([*(unknown.sentence for unknown in missing), f"{path} has the columns {known}."])
         )
-        self.missing = missing
+        self.path, self.missing = path, missing
 
 
 class MappedItem(NamedTuple):

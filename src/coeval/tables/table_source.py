@@ -17,6 +17,7 @@ from coeval.tables.named_benchmarks import named_benchmarks
 from coeval.tables.table import Table, open_table
 
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _HUB_PREFIX = re.compile(r"(hf://datasets/|https://huggingface\.co/datasets/)")
 
 
@@ -85,6 +86,11 @@ def find_source(choice: SourceChoice, progress: Progress | None = None) -> Table
 
 def local_source(choice: SourceChoice) -> TableSource:
     """A file or a folder; raises UsageError where there is none, and names what may be meant."""
+    if _ADDRESS.match(choice.name):
+        raise UsageError(
+            f"{choice.name} is an address, which is not fetched: download it, and name the file. Data sets "
+            "of the hub are fetched by `coeval ingest OWNER/NAME`."
+        )
     path = Path(choice.name).expanduser()
     if path.is_dir():
         return _folder(choice, path)
@@ -146,6 +152,8 @@ def _looks_local(path: Path) -> bool:
 
 
 def _nothing_there(path: Path) -> str:
+    if path.is_symlink():
+        return f"{path} is a link to {path.readlink()}, where no file is"
     near: list[str] = []
     if path.parent.is_dir():
         near = get_close_matches(path.name, (entry.name for entry in path.parent.iterdir()), n=1)

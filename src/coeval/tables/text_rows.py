@@ -7,6 +7,7 @@ from (an unknown encoding, a line of CSV beyond `LONGEST_LINE`) ends it.
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -20,6 +21,8 @@ from coeval.tables.source_bytes import LONGEST_LINE, SourceBytes
 from coeval.tables.table_row import TableRow
 
 _DELIMITERS = ",;\t|"
+_DELIMITER_LINE = re.compile(r'"?sep=([^\w\s]|\t)"?\s*', re.IGNORECASE)
+"""The first line of a table that is meant for Excel."""
 _LARGEST_LIST = 512 << 20
 _TOO_LONG = f"it is longer than {LONGEST_LINE >> 20} MiB"
 _NOT_UTF8 = "save the file as UTF-8, or name its encoding (cp1252, as Excel writes, or latin-1)"
@@ -120,7 +123,10 @@ def csv_rows(source: SourceBytes, delimiter: str | None) -> CsvRows:
     """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
     lines = _TextLines(source)
-    first = next((line for line in lines if line.strip()), None)
+    filled = (line for line in lines if line.strip())
+    first = next(filled, None)
+    if first is not None and (named := _DELIMITER_LINE.fullmatch(first)):
+        delimiter, first = delimiter or named[1], next(filled, None)
     if first is None:
         raise UsageError(f"{source.path} is empty; a CSV begins with the names of its columns")
     delimiter = delimiter or _delimiter(first)

@@ -40,7 +40,7 @@ def ingest(
         typer.Option("--replace", help="Put them in the place of those, which move to replaced/."),
     ] = False,
     prompt: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="COLUMN",
             help="What students are asked. Also a text with columns: --prompt '{title}\\n\\n{body}'. Parts: "
@@ -48,11 +48,11 @@ def ingest(
         ),
     ] = None,
     reference: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(metavar="COLUMN", help="What judges hold answers against."),
     ] = None,
     label: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(metavar="COLUMN", help="The right answer, compared without a judge."),
     ] = None,
     attribute: Annotated[
@@ -63,11 +63,11 @@ def ingest(
         ),
     ] = None,
     own_id: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option("--id", metavar="COLUMN", help="Ids; else rows are numbered."),
     ] = None,
     choices: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="COLUMN",
             help="Choices, put below the prompt as A, B, C …; --reference names the right one, and an "
@@ -146,10 +146,27 @@ def ingest(
         raise UsageError("--append and --replace exclude each other; give one of them")
     if new is not None and (append or replace):
         raise UsageError("--append and --replace are for items that stand in a run; --new puts none there")
-    columns = Columns(prompt, reference, label, tuple(attribute or ()), own_id, choices, tuple(where or ()))
+    columns = Columns(
+        prompt=_only("--prompt", prompt),
+        reference=_only("--reference", reference),
+        label=_only("--label", label),
+        attributes=tuple(attribute or ()),
+        id=_only("--id", own_id),
+        choices=_only("--choices", choices),
+        where=tuple(where or ()),
+    )
     into = Into(config, run, new, task, teacher)
     choice = SourceChoice(
         name=source, local=local, subset=subset, split=split, encoding=encoding, delimiter=delimiter
     )
     how = {"skip_bad": skip_bad, "dry_run": dry_run, "append": append, "replace": replace, "yes": yes}
     take_in(choice, columns, into, Selection(limit, sample, seed), {**how, "license": license_of})
+
+
+def _only(flag: str, given: list[str] | None) -> str | None:
+    """The one value of a flag; raises UsageError where there are two, of which one would be lost."""
+    from coeval.core.errors import UsageError
+
+    if given is not None and len(given) > 1:
+        raise UsageError(f"{flag} is given {len(given)} times ({', '.join(given)}), and takes one column")
+    return given[0] if given else None

@@ -34,7 +34,7 @@ from coeval.pipeline.upkeep.new_experiment import (
 )
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.tables.harvest import Selection
-from coeval.tables.item_map import USUAL, ItemMap, usual_map
+from coeval.tables.item_map import USUAL, ColumnsMissing, ItemMap, usual_map
 from coeval.tables.named_benchmarks import named_benchmarks
 from coeval.tables.table import Table
 from coeval.tables.table_source import SourceChoice, TableSource, find_source
@@ -103,6 +103,7 @@ def take_in(
     """Find the source and the place, show the first items, ask, and put all of them there."""
     console = streams.results()
     place = into.place()
+    before = _stamp(place.path) if place is not None else None
     with fetch_bar(streams.messages()) as progress:
         source = find_source(choice, progress)
     if how["license"] is not None:
@@ -130,7 +131,14 @@ def take_in(
         asks = not (how["yes"] or how["dry_run"]) and sys.stdin.isatty() and sys.stderr.isatty()
         return not asks or typer.confirm(f"Write to {place.path if place else into.new}?", True, err=True)
 
-    found = ingest(wanted_items, place, go_on)
+    try:
+        found = ingest(wanted_items, place, go_on)
+    except ColumnsMissing as error:
+        raise _in_flags(error, columns) from None
+    except KeyboardInterrupt:
+        if place is None or _stamp(place.path) == before:
+            raise KeyboardInterrupt("Interrupted; nothing was written.") from None
+        raise
     if found is None:
         say(console, "Nothing was written.")
         raise typer.Exit(1)
@@ -149,6 +157,26 @@ def take_in(
             license=how["license"] or "",
         )
         _write_new(console, into.new, into.task, table)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What tells a file from the one that takes its place; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _in_flags(error: ColumnsMissing, columns: Columns) -> ColumnsMissing:
+    """With a label told as its flag: to a map it is an attribute, or of choices the right one."""
+    told = dict.fromkeys(
+        unknown._replace(key=("label",))
+        if unknown.column == columns.label and unknown.key[0] in ("attributes", "reference")
+        else unknown
+        for unknown in error.missing
+    )
+    return ColumnsMissing(error.path, [*told])
 
 
 def _write_new(console: Console, file: Path, task: str | None, table: NewItems) -> None:

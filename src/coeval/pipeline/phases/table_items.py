@@ -55,7 +55,7 @@ def table_items(file: ItemFile, folder: RunDir) -> ItemFile:
         if before is None:
             file.flaws.append(str(error))
             return file
-        file.said.append(f"{error}; the items that were taken out of it on {before.taken_at} are used")
+        file.said.append(f"the items that were taken on {before.taken_at} are used: {error}")
         return file.read()
     if before is not None and before.same_as(files, wanted, chosen):
         return file.read()
