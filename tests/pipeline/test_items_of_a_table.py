@@ -13,6 +13,7 @@ from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.plan.forecast import forecast
 from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.upkeep.repair import Wanted, inspect
 from coeval.store.rundir import RunDir
 
 STUDENTS = [model("ann", "student"), model("ben", "student")]
@@ -260,3 +261,15 @@ def test_an_output_description_is_sent_as_it_stands(lab: Lab, monkeypatch: pytes
     assert told_students(lab, monkeypatch) == (
         "Name the mood.\n\nWhat the answer should look like: One word.\n\nInput:\n\nGreat!"
     )
+
+
+def test_answers_to_rows_that_are_no_longer_wanted_are_not_damaged(lab: Lab) -> None:
+    assert lab.run().exit_code == 0
+    lab.tasks = [sentiment(items={**sentiment()["items"], "where": "mood = bad"})]
+    assert lab.run(continue_run=True).exit_code == 0
+    report = inspect(RunDir(lab.path), Wanted())
+    assert [(file.invalid, file.owed) for file in report.files if file.phase == "response_collection"] == [
+        (0, 0),
+        (0, 0),
+    ]
+    assert sum(file.invalid for file in report.files) == 0

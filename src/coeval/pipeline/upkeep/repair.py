@@ -187,6 +187,10 @@ def examine(folder: RunDir, wanted: Wanted, sources: Mapping[Path, ItemSource]) 
     """
     report = Report()
     examiner = Examiner(dict(rubrics(folder)))
+    for path, source in sources.items():
+        for old in folder.path.glob(f"replaced/*/{path.relative_to(folder.path)}"):
+            for _, text in whole_lines(old):
+                examiner.know_replaced(text, source)
     for phase in PHASES[: max(map(PHASES.index, wanted.phases)) + 1]:
         shown = phase in wanted.phases
         for path in _record_files(folder, phase):

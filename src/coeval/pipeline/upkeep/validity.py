@@ -64,6 +64,7 @@ class Examiner:
     def __init__(self, rubrics: Mapping[str, Collection[str]]) -> None:
         self._rubrics = rubrics
         self._items: set[str] = set()
+        self._replaced: set[str] = set()
         self._responses: set[str] = set()
         self._read = {phase: decoder(kind) for phase, kind in _KIND.items()}
 
@@ -83,6 +84,13 @@ class Examiner:
         except Undecodable as error:
             return Flaw("unreadable", str(error))
         return self._flaw(record) or record
+
+    def know_replaced(self, line: bytes, source: ItemSource) -> None:
+        """Take note of an item of one's own that gave way to others: answers to it are records of this run
+        that no longer count, and none of them is damaged."""
+        found = read_item(line, source.task.name, source.teacher)
+        if not isinstance(found, str):
+            self._replaced.add(found.item.id)
 
     def _flaw(self, record: Kept) -> Flaw | None:
         match record:
@@ -112,7 +120,7 @@ class Examiner:
             return flaw
         if flaw := _valued(response):
             return flaw
-        if response.datapoint_id not in self._items:
+        if response.datapoint_id not in self._items and response.datapoint_id not in self._replaced:
             return Flaw("origin", f"there is no datapoint {response.datapoint_id}")
         self._responses.add(response.id)
         return None
