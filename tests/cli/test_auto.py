@@ -104,7 +104,7 @@ async def test_hosts_are_compared_by_the_price_of_the_tier_that_is_asked_for(tmp
     file.write_text(text.replace("model: gpt-5", "model: gpt-5, service_tier: flex"))
     flex = await called(tmp_path, "run", "--config", file, "--dry-run", env=env)
     assert "interface auto is openrouter, as openai/gpt-5" in dear.out, dear.err
-    assert "interface auto is openai, as gpt-5 ($0.625 in, $5 out" in flex.out, flex.err
+    assert "interface auto is openai, as gpt-5 ($0.625 in, $5.00 out" in flex.out, flex.err
 
 
 async def test_without_a_credential_for_any_host_the_variables_are_named(tmp_path: Path) -> None:

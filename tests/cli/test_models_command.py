@@ -44,8 +44,8 @@ async def test_a_host_tells_its_models_with_what_is_known_of_them(tmp_path: Path
     assert (done.code, done.err) == (0, "")
     rows = table(done.out)
     assert rows["gpt-4.1"][0] == "1,047,576"
-    assert rows["gpt-4o-mini"] == ["128,000", "0.15", "0.6"]
-    assert rows["model-of-a-friend"] == ["–", "2", "8"]
+    assert rows["gpt-4o-mini"] == ["128,000", "0.15", "0.60"]
+    assert rows["model-of-a-friend"] == ["–", "2.00", "8.00"]
     assert rows["nobody-knows"] == ["–", "–", "–"]
     assert "genai-prices" in done.out
     assert "the host's list" in done.out
@@ -162,7 +162,8 @@ async def test_without_a_word_all_are_asked_that_a_credential_was_found_for(tmp_
         env["AZURE_AI_ENDPOINT"] = "https://nowhere.invalid"
         done = await called(tmp_path, "models", env=env)
     assert done.code == 0
-    assert table(done.out)["llama3:8b"] == ["–", "0", "0"]
+    assert table(done.out)["llama3:8b"] == ["–", "0.00", "0.00"]
+    assert "Prices in US dollars per million tokens; local models are free; –: not known." in done.out
     assert done.err.startswith("warning: azure_ai at https://nowhere.invalid")
     assert "it has no list of the models that can be asked" in done.err
 
@@ -180,6 +181,7 @@ async def test_where_no_host_answers_the_exit_code_says_so(tmp_path: Path) -> No
         (("--interface", "openia"), "there is no openia; there are anthropic, azure_ai"),
         (("--interface", "simulated"), "these models are in this process"),
         (("--base-url", "http://127.0.0.1:9/v1"), "--base-url needs --interface"),
+        (("--interface", "vllm", "--base-url", "127.0.0.1:9/v1"), "no http:// or https:// before its host"),
         (("--interface", "openai", "--config", "e.yaml"), "exclude each other"),
     ],
 )

@@ -379,3 +379,21 @@ async def test_a_run_of_a_parquet_table_ends_without_a_word_on_what_duckdb_leave
     done = await called(tmp_path, "run", "--config", lab.file)
     assert done.code == 0, done.err
     assert "leaked" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("run", "three.yaml"), "did you mean coeval run --config three.yaml?"),
+        (("run", "my file.yaml", "--dry-run"), "did you mean coeval run --config 'my file.yaml'?"),
+        (("probe", "three.yaml"), "did you mean coeval probe --config three.yaml?"),
+        (("status", "runs/three"), "did you mean coeval status --run runs/three?"),
+        (("results", "runs/three"), "did you mean coeval results --run runs/three?"),
+    ],
+)
+def test_a_file_without_its_option_is_told_how_it_is_given(
+    words: tuple[str, ...], hint: str, coeval: Command
+) -> None:
+    done = coeval(*words)
+    assert (done.code, done.out) == (1, "")
+    assert hint in done.err

@@ -3,9 +3,10 @@ told without what looks like a key."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperGroup
@@ -32,6 +33,19 @@ def telling_no_key() -> Iterator[None]:
         raise
 
 
+def _refuse_bare_word(path: str, command: Command, words: Sequence[str]) -> None:
+    """Where the one option that a command cannot do without is lacking, and a word stands in its place, say
+    how that is written."""
+    if any(parameter.param_type_name == "argument" for parameter in command.params):
+        return
+    needed = [parameter.opts[0] for parameter in command.params if parameter.required]
+    if len(needed) != 1 or not words or words[0].startswith("-"):
+        return
+    [option] = needed
+    if not any(word == option or word.startswith(f"{option}=") for word in words):
+        raise UsageError(f"{option} is missing; did you mean {path} {option} {quote(words[0])}?")
+
+
 class Commands(TyperGroup):
     """A group that leaves hidden commands, which are understood only to say what to use instead, out of
     its suggestions, and knows the commands of its own groups (``list`` for ``datasets list``)."""
@@ -49,12 +63,15 @@ class Commands(TyperGroup):
         Raises
         ------
         UsageError
-            there is no such command.
+            there is no such command, or it is given a value without its option.
         """
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             more = f"{ctx.command_path} --help lists them"
             raise UsageError(f"there is no command {args[0]}; {self._hint(args[0])} ({more})")
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None:
+            _refuse_bare_word(f"{ctx.command_path} {name}", command, rest)
+        return name, command, rest
 
     def _hint(self, name: str) -> str:
         known = dict(self._known())

@@ -28,11 +28,20 @@ def run_to_exit(command_line: Callable[[], object], face: Face) -> None:
     _open_streams()
     show_log_warnings()
     try:
+        _run(command_line, face)
+    finally:
+        _empty_streams()
+
+
+def _run(command_line: Callable[[], object], face: Face) -> None:
+    try:
         with spoken_by(face):
             command_line()
     except SystemExit as end:
         if (interruption := _interruption(end)) is not None:
             raise SystemExit(_tell_interruption(interruption)) from None
+        if isinstance(end.__context__, BrokenPipeError):  # of which Typer has made an exit code as well
+            raise SystemExit(0) from None
         # Usage errors are 2 to the argument parser; here 2 means that a model is unavailable.
         raise SystemExit(1 if end.code == 2 else end.code) from None
     except KeyboardInterrupt as interruption:
@@ -61,6 +70,20 @@ def _open_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def _empty_streams() -> None:
+    """Hand over what is left to say; that nobody reads it any more is no error (see `coeval.cli.streams`)."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:  # it may have been closed before we began
+                stream.flush()
+        except BrokenPipeError:
+            from coeval.cli.streams import let_go  # here, because most commands end without
+
+            let_go(stream)
+        except OSError:
+            pass  # the disk is full: Python says so at its exit, and ends with 120
 
 
 def _interruption(end: SystemExit) -> KeyboardInterrupt | None:

@@ -6,7 +6,9 @@ the table on the terminal.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from typing import IO
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
 from rich.segment import Segment
@@ -29,11 +31,27 @@ def messages() -> Console:
 
 def _console(*, stderr: bool) -> Console:
     """Names and model output are shown as they are: never as markup or emoji codes."""
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    console = _PipedConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not console.file.isatty():
         console.width = UNBOUNDED
     console.push_render_hook(_Escaping())
     return console
+
+
+class _PipedConsole(Console):
+    """Whoever reads may stop when he has enough (``| head``): that is no error. What is left to say goes
+    nowhere, and the command ends as its work did."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        let_go(self.file)
+
+
+def let_go(stream: IO[str]) -> None:
+    """Lead a stream that nobody reads any more to nowhere, with what it still holds."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 class _Escaping(RenderHook):

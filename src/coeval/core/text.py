@@ -288,6 +288,11 @@ def dollars(usd: float) -> str:
     return f"${usd:.4f}" if usd >= 0.0001 else "<$0.0001"
 
 
+def dollar_rate(usd: float) -> str:
+    """``0.60`` and ``0.075``, as prices are written: two digits behind the point, or as many as it takes."""
+    return f"{usd:.2f}" if round(usd, 2) == usd else f"{usd:g}"
+
+
 def numbered(number: int, noun: str) -> str:
     """``1 model``, ``1,200 models``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

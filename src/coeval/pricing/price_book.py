@@ -24,7 +24,7 @@ from coeval.pricing.pricing_file import (
 )
 from coeval.pricing.tariff import FREE, Rates, Tariff
 
-__all__ = ["Offer", "PriceBook", "is_own_address"]
+__all__ = ["FREE_HERE", "Offer", "PriceBook", "is_own_address"]
 
 RatesT = TypeVar("RatesT", bound=Rates)
 
@@ -33,7 +33,7 @@ _OF_ROUTER = "huggingface_"
 the library has each of these as a provider of its own. Without one the router chooses, and nobody knows the
 price."""
 
-_OF_ONES_OWN = Tariff(rates=FREE, source="local models are free")
+FREE_HERE = Tariff(rates=FREE, source="local models are free")
 
 
 class Offer(NamedTuple):
@@ -83,13 +83,13 @@ class PriceBook:
         """
         free = offer.local and (offer.base_url is None or is_own_address(offer.base_url))
         if free and not self._has_own_file:
-            return _OF_ONES_OWN  # without reading the packaged file, which has no price of such
+            return FREE_HERE  # without reading the packaged file, which has no price of such
         own = self._own.get((offer.interface.lower(), offer.model.lower()))
         own = own or self._own.get((None, offer.model.lower()))
         if own is not None:
             return self._with_cache(Tariff(rates=_rates(own), tiers=own.tiers, source=str(LOCAL_FILE)), offer)
         if free:
-            return _OF_ONES_OWN
+            return FREE_HERE
         place = _place(offer)
         return None if place is None else library_tariff(*place, context=dict(offer.context))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from coeval.core.errors import UsageError
+from coeval.core.text import dollar_rate
 from coeval.pricing.pricing_file import LOCAL_FILE, PricingFile, Route
 from coeval.pricing.tariff import Tariff
 
@@ -40,7 +41,8 @@ def shown_rates(tariff: Tariff | None) -> str:
     if tariff is None:
         return "price unknown"
     rates = tariff.rates
-    return f"${rates.input_usd_per_mtok:g} in, ${rates.output_usd_per_mtok:g} out per million tokens"
+    into, out = dollar_rate(rates.input_usd_per_mtok), dollar_rate(rates.output_usd_per_mtok)
+    return f"${into} in, ${out} out per million tokens"
 
 
 def choose_route(

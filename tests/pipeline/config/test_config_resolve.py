@@ -40,8 +40,8 @@ def test_auto_takes_the_cheapest_host_with_a_credential(folder: Path, valid: str
     assert small.spec().model == "deepseek/deepseek-chat"
     assert small.sampling("judge").named() == {"top_p": 1}
     assert resolved.choices == (
-        "model small: interface auto is openrouter, as deepseek/deepseek-chat ($0.2 in, $0.9 out per million "
-        "tokens; deepseek: $0.3 in, $1.1 out per million tokens; no credential for bedrock)",
+        "model small: interface auto is openrouter, as deepseek/deepseek-chat ($0.20 in, $0.90 out per "
+        "million tokens; deepseek: $0.30 in, $1.10 out per million tokens; no credential for bedrock)",
     )
     direct = resolve_models(load_config("e.yaml"), lambda host: host != "openrouter", prices(folder))
     assert (direct.config.models[1].interface, direct.config.models[1].spec().model) == (

@@ -67,6 +67,11 @@ def models(
         raise UsageError("--config and --interface exclude each other; give one of them")
     if base_url is not None and interface is None:
         raise UsageError("--base-url needs --interface: what is spoken there (openai, vllm, …)")
+    if base_url is not None and "://" not in base_url:
+        raise UsageError(
+            "--base-url has no http:// or https:// before its host; write it as in "
+            "--base-url http://127.0.0.1:8000/v1"
+        )
     found_keys, prices = find_keys(keys), PriceBook()
     if providers:
         _show_providers(found_keys, config, interface, as_json)

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from coeval.cli.say import say
 from coeval.cli.views.name_table import Column, NameRow, print_table
-from coeval.core.text import numbered
+from coeval.core.text import dollar_rate, numbered
 from coeval.engine.host_survey import HostReport, OfferedModel
+from coeval.pricing.price_book import FREE_HERE
 
 __all__ = ["hosts_as_data", "print_hosts", "served_by"]
 
@@ -38,9 +39,14 @@ def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) 
             say(console, title)
         console.print()
     if any(report.models for report in reports):
+        free = f"; {FREE_HERE.source}" if priced.pop(FREE_HERE.source, 0) is None else ""
         by = f", by {'; '.join(priced)}" if priced else ""
         longer = "; +: more for long prompts" if any(map(_is_tiered, reports)) else ""
-        say(console, f"Prices in US dollars per million tokens{by}; {NOTHING}: not known{longer}.", "dim")
+        say(
+            console,
+            f"Prices in US dollars per million tokens{by}{free}; {NOTHING}: not known{longer}.",
+            "dim",
+        )
 
 
 def served_by(report: HostReport) -> str:
@@ -54,10 +60,11 @@ def _cells(model: OfferedModel, verbose: bool) -> tuple[str, ...]:
     if model.tariff is None:
         return (window, NOTHING, NOTHING, *([NOTHING, ""] if verbose else []))
     rates, longer = model.tariff.rates, "+" if model.tariff.tiers else ""
-    told = [window, f"{rates.input_usd_per_mtok:g}{longer}", f"{rates.output_usd_per_mtok:g}{longer}"]
+    into, out = dollar_rate(rates.input_usd_per_mtok), dollar_rate(rates.output_usd_per_mtok)
+    told = [window, f"{into}{longer}", f"{out}{longer}"]
     if verbose:
         cached = rates.cached_usd_per_mtok
-        told += [NOTHING if cached is None else f"{cached:g}{longer}", model.tariff.source]
+        told += [NOTHING if cached is None else f"{dollar_rate(cached)}{longer}", model.tariff.source]
     return tuple(told)
 
 
