@@ -111,7 +111,7 @@ async def asking(interface: Interface, *script: Behaviour, **fields: Any) -> Asy
 
 
 def ask(content: str = "hello", **fields: Any) -> Request:
-    return Request(messages=(Message("user", content),), **fields)
+    return Request(messages=(Message("user", content),), **{"purpose": "response_collection", **fields})
 
 
 def test_every_interface_is_tried() -> None:
