@@ -116,6 +116,28 @@ async def test_without_a_credential_for_any_host_the_variables_are_named(tmp_pat
     assert not (tmp_path / "runs").exists()
 
 
+async def test_a_dry_run_says_what_the_run_would_end_with(tmp_path: Path) -> None:
+    """A credential may come later; what is wrong in a file is wrong at once."""
+    prices(tmp_path, groq=0.05, openrouter=0.08)
+    file = experiment(tmp_path, "http://127.0.0.1:9/v1", 2)
+    keyless = await called(tmp_path, "run", "--config", file, "--dry-run")
+    assert (keyless.code, "calls, without probes and retries" in keyless.out) == (0, True)
+    assert "and a run would not start (exit code 1): model 'm': no credential for any host" in keyless.err
+
+    file.write_text(file.read_text().replace("model: llama", "model: nobodys-model"))
+    for flags in ((), ("--dry-run",)):
+        unknown = await called(tmp_path, "run", "--config", file, *flags, env=KEYS)
+        assert (unknown.code, unknown.out) == (1, "")
+        assert "no host is known for 'nobodys-model'" in unknown.err
+
+    file.write_text(file.read_text().replace("interface: auto", "interface: vllm"))
+    (tmp_path / "Config" / "provider_pricing.yaml").write_text("overrides: {groq: [")
+    for flags in ((), ("--dry-run",)):
+        broken = await called(tmp_path, "run", "--config", file, *flags, env=KEYS)
+        assert (broken.code, broken.out) == (1, "")
+        assert "provider_pricing.yaml cannot be read" in broken.err
+
+
 async def test_a_project_alone_is_no_credential_of_google_cloud(tmp_path: Path) -> None:
     config = experiment(tmp_path, "http://127.0.0.1:9/v1", 2)
     config.write_text(config.read_text().replace("model: llama", "model: gemini-2.5-flash"))

@@ -2,7 +2,8 @@
 
     CoevalError                     everything we raise on purpose
     ├── UsageError                  the request was wrong: exit 1, one message, no traceback
-    │   └── ConfigError             carries every problem of a configuration at once
+    │   ├── ConfigError             carries every problem of a configuration at once
+    │   └── KeyMissing              all that is wrong is that a credential is not there yet
     ├── ModelUnavailable            a probed model does not answer: exit 2
     ├── StoreError                  the disk refused (full, read-only, locked, damaged)
     ├── Undecodable                 JSON from outside that is none, or none that can be held
@@ -51,6 +52,7 @@ __all__ = [
     "Draining",
     "EmptyReply",
     "Gap",
+    "KeyMissing",
     "Misshapen",
     "ModelError",
     "ModelStopped",
@@ -85,6 +87,10 @@ class CoevalError(Exception):
 
 class UsageError(CoevalError):
     kind = "usage"
+
+
+class KeyMissing(UsageError):
+    """Nothing but a credential is lacking: what asks nobody can do without."""
 
 
 class ConfigError(UsageError):

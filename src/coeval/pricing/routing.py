@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from coeval.core.errors import UsageError
+from coeval.core.errors import KeyMissing, UsageError
 from coeval.core.text import dollar_rate
 from coeval.pricing.pricing_file import LOCAL_FILE, PricingFile, Route
 from coeval.pricing.tariff import Tariff
@@ -60,8 +60,10 @@ def choose_route(
 
     Raises
     ------
+    KeyMissing
+        no host of it has a credential.
     UsageError
-        no route is known, or no host of it has a credential.
+        no route is known.
     """
     routes = _routes(model_id, table.auto_routing)
     open_to_us = [route for route in routes if has_credential(route.interface)]
@@ -69,7 +71,7 @@ def choose_route(
     if not open_to_us:
         named = key_variables or {}
         hosts = [f"{each} ({named[each]})" if each in named else each for each in keyless]
-        raise UsageError(
+        raise KeyMissing(
             f"no credential for any host of '{model_id}'; set a key of one of: {', '.join(hosts)}, "
             "in keys.yaml or in the environment"
         )

@@ -18,8 +18,9 @@ from coeval.cli.views.gaps_view import tell_way_on
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.cli.views.progress_view import Terminal
 from coeval.cli.views.result_table import render
-from coeval.core.errors import UsageError
+from coeval.core.errors import KeyMissing
 from coeval.core.process_limits import address_space_left
+from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.resolve import Resolved
 from coeval.pipeline.config.schema import PHASES, Config, Phase
@@ -107,10 +108,13 @@ def _mode(config: Config, options: RunOptions, phase: Phase) -> str:
 
 
 def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: Console) -> Resolved:
+    """A file can be checked without a credential; what is wrong in it ends a dry run as it ends a run."""
+    prices = PriceBook()
+    prices.refuse_strangers(HOSTS, HOSTS.own)
     try:
-        return resolved_models(config, options, find_keys(keys), PriceBook())
-    except UsageError as error:
-        warn(messages, f"interface auto is not resolved yet: {error}")
+        return resolved_models(config, options, find_keys(keys), prices)
+    except KeyMissing as error:
+        warn(messages, f"interface auto is not resolved, and a run would not start (exit code 1): {error}")
         return Resolved(config)
 
 

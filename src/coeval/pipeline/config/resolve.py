@@ -7,7 +7,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from coeval.core.errors import UsageError
+from coeval.core.errors import KeyMissing, UsageError
 from coeval.engine.terms import tariff_of_roles
 from coeval.models.catalog import HOSTS, Host
 from coeval.pipeline.config.schema import Config, ModelConfig
@@ -40,11 +40,11 @@ def resolve_models(
     Raises
     ------
     UsageError
-        some model has no host; all such models are named.
+        some model has no host; all such models are named. KeyMissing: they lack nothing but a credential.
     """
     models: list[ModelConfig] = []
     choices: list[str] = []
-    problems: list[str] = []
+    problems: list[UsageError] = []
     for model in config.models:
         if model.interface != "auto":
             models.append(model)
@@ -52,12 +52,13 @@ def resolve_models(
         try:
             bound, choice = _bound(model, has_credential, prices, before.get(model.name))
         except UsageError as error:
-            problems.append(f"model '{model.name}': {error}")
+            problems.append(type(error)(f"model '{model.name}': {error}"))
             continue
         models.append(bound)
         choices.append(f"model {model.name}: interface auto is {choice}")
     if problems:
-        raise UsageError("\n".join(problems))
+        only_keys = all(isinstance(problem, KeyMissing) for problem in problems)
+        raise (KeyMissing if only_keys else UsageError)("\n".join(map(str, problems)))
     return Resolved(config.model_copy(update={"models": models}) if choices else config, tuple(choices))
 
 
