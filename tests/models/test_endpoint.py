@@ -96,3 +96,13 @@ def test_a_path_is_asked_for_as_it_was_quoted(endpoint: Endpoint) -> None:
     route = endpoint.route("POST", path)
     assert route.head.startswith(f"POST /v1{path} HTTP/1.1\r\n".encode())
     assert str(route.url) == f"http://127.0.0.1:9/v1{path}"
+
+
+def test_a_host_of_the_catalogue_is_named_whatever_a_key_holds() -> None:
+    key = "sk-anthropic-planted-4f8Kq2Zr7Lw9"
+    ours = Endpoint("https://api.anthropic.com/v1", None, Limiter(), [key])
+    assert (
+        ours.told(f"GET api.anthropic.com/v1/models: {key}") == "GET api.anthropic.com/v1/models: [redacted]"
+    )
+    users = Endpoint("https://my-anthropic-planted.example/v1", None, Limiter(), [key])
+    assert "anthropic-planted" not in users.told("GET my-anthropic-planted.example/v1/models: no connection")

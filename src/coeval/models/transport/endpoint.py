@@ -6,6 +6,7 @@ import asyncio
 import logging
 from base64 import b64encode
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import count
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from coeval.core.options import BASE_URL
 from coeval.core.secrets.credential_names import is_credential_name
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.secrets.shown_url import shown_url, url_secrets
+from coeval.models.catalog import HOSTS
 from coeval.models.connections.route import RequestRoute
 from coeval.models.hosts.signers import RequestSigner, Signer
 from coeval.models.pacing.limits import LONGEST_HOLD_S, Lane, Limiter
@@ -56,6 +58,13 @@ class Silence(NamedTuple):
     requests: int
     timeout_s: float
     probe: bool
+
+
+@cache
+def _catalogued() -> frozenset[str]:
+    """The names of hosts that stand in CoEval's own rows, rather than in anybody's settings."""
+    places = (HOSTS[name].url.partition("://")[2].partition("/")[0] for name in HOSTS.own)
+    return frozenset(place for place in places if place and "{" not in place)
 
 
 class Endpoint:
@@ -105,6 +114,14 @@ class Endpoint:
         self._numbers = count()
         self._naps: set[asyncio.Future[None]] = set()
         self._trouble: Trouble | None = None
+
+    def told(self, message: str) -> str:
+        """A message of our own without the credentials. The name of a host of the catalogue is none, even if
+        a key has a part of it."""
+        name = URL(self.url).host or ""
+        if name not in _catalogued():
+            return self.redactor.known(message)
+        return name.join(map(self.redactor.known, message.split(name)))
 
     def _take_credentials(self, url: str) -> str:
         """The URL without ``user:password@``, which becomes the Authorization header."""

@@ -247,12 +247,12 @@ class Http:
         """It could not be sent: whoever signs has no credential for it."""
         if ask.call.unsent is not None:
             ask.call.unsent()
-        error.args = (f"{ask.place}: {ask.endpoint.redactor.known(str(error))}",)
+        error.args = (f"{ask.place}: {ask.endpoint.told(str(error))}",)
         return Fault(error, error.retryable and error.retry_advised)
 
     def _broken(self, endpoint: Endpoint, error: ModelError, sent_at: float) -> Fault:
         """No answer came."""
-        error.args = (endpoint.redactor.known(str(error)),)
+        error.args = (endpoint.told(str(error)),)
         now = self._clock()
         crowded = False
         if isinstance(error, RequestTimeout):
@@ -285,7 +285,7 @@ class Http:
         endpoint = ask.endpoint
         if (isinstance(error, RateLimited) or error.status in _OVERLOADED) and not endpoint.is_down:
             endpoint.limiter.refused(sent_at)
-        error.args = (endpoint.redactor.known(str(error)),)
+        error.args = (endpoint.told(str(error)),)
         if error.retry_after_s is None:
             error.retry_after_s = asked_wait_s(reply.headers)
         word = asked_retry(reply.headers)

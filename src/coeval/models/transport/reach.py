@@ -46,7 +46,7 @@ async def reach(endpoint: Endpoint, path: str, method: str = "POST") -> None:
             except (NoConnection, ConnectTimeout, socket.gaierror) as error:
                 if loop.time() + pause_s > deadline:
                     told = _told(endpoint, place(method, URL(endpoint.url + path)), error)
-                    told.args = (endpoint.redactor.known(str(told)),)
+                    told.args = (endpoint.told(str(told)),)
                     raise told from None
             else:
                 await caller.hang_up()
