@@ -17,7 +17,7 @@ def task_rules(draft: Draft) -> Iterator[Finding]:
     teachers = Teachers(draft)
     models = dict.fromkeys(draft.names("models").values()) if draft.all_named("models") else None
     for index in draft.entries("tasks"):
-        yield from _labels(draft, index)
+        yield from _labels(draft, index, teachers)
         if not _is_supplied(draft, index, teachers):
             yield from _sample_sizes(draft, index)
         yield from _prompt_library(draft, index, models)
@@ -25,7 +25,7 @@ def task_rules(draft: Draft) -> Iterator[Finding]:
         yield from _scored(draft, index)
 
 
-def _labels(draft: Draft, index: int) -> Iterator[Finding]:
+def _labels(draft: Draft, index: int, teachers: Teachers) -> Iterator[Finding]:
     labels = draft.get("tasks", index, "label_attributes", default=[])
     declared = draft.get("tasks", index, "target_attributes")
     if declared is None:
@@ -38,7 +38,7 @@ def _labels(draft: Draft, index: int) -> Iterator[Finding]:
         otherwise = "with 'auto' or 'complete', declare it in target_attributes_seed"
     else:
         otherwise = "target attributes:"
-        if _is_supplied(draft, index, Teachers(draft)):
+        if _is_supplied(draft, index, teachers):
             if (own := _columns_of_labels(draft, index)) is None:
                 return
             declared = {**own, **declared}
