@@ -261,8 +261,9 @@ async def test_no_command_of_eval_framework_shows_or_keeps_a_key(
             COEVAL_CACHE=str(cache),
             VLLM_API_KEY=KEY,
         )  # fmt: skip
-    assert asked.codes[1] == "2", asked.err  # the host refused the probe
-    assert set(asked.codes) == {"0", "2", "3"}
+    # How many refused probes end a command depends on whether the refusal, echo and all, is asked about anew.
+    assert {"0", "3"} <= set(asked.codes) <= {"0", "2", "3"}, asked.err
+    assert "does not answer" in asked.err
     assert set(host.heard) == {KEY}
     assert len(host.faults) == 7
     assert "repeats a credential in its answers" in asked.err
