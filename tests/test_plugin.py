@@ -194,7 +194,7 @@ async def test_what_a_host_of_another_package_serves_is_listed_with_its_prices(
         found = await call("coeval", "models", "--providers", folder=tmp_path, site=installed, **env)
     assert ended.code == found.code == 0, ended
     rows = {line.split()[0]: line.split()[1:] for line in ended.out.splitlines() if line}
-    assert (rows["writer"], rows["preview-mind"]) == (["8,192", "1000", "5000"], ["512", "–", "–"])
+    assert (rows["writer"], rows["preview-mind"]) == (["8,192", "1000.00", "5000.00"], ["512", "–", "–"])
     assert "by coeval_parley.prices" in ended.out
     assert "api_key: PARLEY_API_KEY in the environment" in found.out
     assert all(key not in text for key in (KEY, *host.tokens) for text in (*ended[1:], *found[1:]))
