@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import io
+import weakref
 import zlib
 from collections.abc import Callable, Iterator
 from gzip import GzipFile
@@ -91,6 +92,7 @@ class SourceBytes:
             self._hashed = _Hashed(open_file(path, buffering=0))
         except OSError as error:
             raise unreadable(path, error) from error
+        weakref.finalize(self, self._hashed.close)  # of a table that is looked at and then left
         self._packed = io.BufferedReader(self._hashed, _CHUNK)
         self._plain: IO[bytes] = self._packed
         try:
