@@ -10,8 +10,9 @@ import msgspec
 
 from coeval.core import foreign
 from coeval.core.errors import Undecodable
+from coeval.core.records import Usage
 
-__all__ = ["Count", "count", "count_if_told"]
+__all__ = ["Count", "cache_apart", "count", "count_if_told"]
 
 _MOST_TOKENS = 1 << 24
 """Of an answer or a prompt: the largest contexts hold 10 million. A body's size does not tell."""
@@ -41,3 +42,21 @@ def count_if_told(told: msgspec.Raw) -> int | msgspec.UnsetType:
 
 def _believable(tokens: int) -> int:
     return tokens if 0 <= tokens <= _MOST_TOKENS else 0
+
+
+def cache_apart(
+    rest: int,
+    output: int,
+    read: int | msgspec.UnsetType,
+    written: int | msgspec.UnsetType,
+    reasoning: int | msgspec.UnsetType = msgspec.UNSET,
+) -> Usage:
+    """The usage of a host that tells what its cache read and wrote apart from the ``rest`` of the prompt;
+    ours is of the whole prompt."""
+    return Usage(
+        rest + (read or 0) + (written or 0),
+        output,
+        cached_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=reasoning,
+    )

@@ -23,7 +23,7 @@ from coeval.core.text import split_reasoning
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.anthropic.claude_words import FINISH, REDACTED_THINKING
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
-from coeval.models.dialects.token_counts import Count, count, count_if_told
+from coeval.models.dialects.token_counts import Count, cache_apart, count, count_if_told
 from coeval.models.discreet import without_secrets
 from coeval.models.transport.faults import excerpt, from_status, said
 
@@ -172,20 +172,19 @@ def _withheld(about: bytes, redactor: Redactor) -> str:
 
 
 def _booked(told: bytes) -> Usage:
-    """The token counts of an answer. The API tells the parts of the prompt apart that its cache has to do
-    with; ours are of the whole prompt."""
+    """The token counts of an answer."""
     try:
         sound = _read_sound(told)
     except Undecodable:
         return _booked_with_care(told)
     read, written = sound.cache_read_input_tokens, sound.cache_creation_input_tokens
     thought = sound.output_tokens_details.thinking_tokens if sound.output_tokens_details is not None else None
-    return Usage(
-        sound.input_tokens + (read or 0) + (written or 0),
+    return cache_apart(
+        sound.input_tokens,
         sound.output_tokens,
-        cached_tokens=msgspec.UNSET if read is None else read,
-        cache_write_tokens=msgspec.UNSET if written is None else written,
-        reasoning_tokens=msgspec.UNSET if thought is None else thought,
+        msgspec.UNSET if read is None else read,
+        msgspec.UNSET if written is None else written,
+        msgspec.UNSET if thought is None else thought,
     )
 
 
@@ -194,14 +193,12 @@ def _booked_with_care(told: bytes) -> Usage:
         usage = _read_usage(told)
     except Undecodable:
         return Usage()
-    read = count_if_told(usage.cache_read_input_tokens)
-    written = count_if_told(usage.cache_creation_input_tokens)
-    return Usage(
-        count(usage.input_tokens) + (read or 0) + (written or 0),
+    return cache_apart(
+        count(usage.input_tokens),
         count(usage.output_tokens),
-        cached_tokens=read,
-        cache_write_tokens=written,
-        reasoning_tokens=_thought(bytes(usage.output_tokens_details)),
+        count_if_told(usage.cache_read_input_tokens),
+        count_if_told(usage.cache_creation_input_tokens),
+        _thought(bytes(usage.output_tokens_details)),
     )
 
 

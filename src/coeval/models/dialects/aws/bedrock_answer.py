@@ -10,7 +10,7 @@ from coeval.core.records import Completion, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.dialects.anthropic.claude_words import FINISH, REDACTED_THINKING
-from coeval.models.dialects.token_counts import count, count_if_told
+from coeval.models.dialects.token_counts import cache_apart, count, count_if_told
 from coeval.models.discreet import without_secrets
 
 __all__ = ["decode"]
@@ -138,17 +138,14 @@ def _reasoning(content: list[_ConverseBlock]) -> str | None:
 
 
 def _booked(told: bytes) -> Usage:
-    """Bedrock tells the parts of a prompt that its cache read and wrote apart from the rest; ours are of the
-    whole prompt."""
+    """The token counts of an answer."""
     try:
         usage = _read_usage(told)
     except Undecodable:
         return Usage()
-    read = count_if_told(usage.cache_read_input_tokens)
-    written = count_if_told(usage.cache_write_input_tokens)
-    return Usage(
-        count(usage.input_tokens) + (read or 0) + (written or 0),
+    return cache_apart(
+        count(usage.input_tokens),
         count(usage.output_tokens),
-        cached_tokens=read,
-        cache_write_tokens=written,
+        count_if_told(usage.cache_read_input_tokens),
+        count_if_told(usage.cache_write_input_tokens),
     )
