@@ -89,11 +89,18 @@ def readable(folder: Path) -> Counter[bytes]:
     """Every line below ``folder`` that is JSON, wherever it stands."""
     found: Counter[bytes] = Counter()
     for path in folder.rglob("*.jsonl"):
-        for line in path.read_bytes().split(b"\n"):
-            text = line.strip().removeprefix(b"\xef\xbb\xbf")
-            try:
-                json.loads(text.decode())
-            except ValueError:
-                continue
-            found[text] += 1
+        found += readable_lines(path)
+    return found
+
+
+def readable_lines(path: Path) -> Counter[bytes]:
+    """The lines of a file that are JSON."""
+    found: Counter[bytes] = Counter()
+    for line in path.read_bytes().split(b"\n"):
+        text = line.strip().removeprefix(b"\xef\xbb\xbf")
+        try:
+            json.loads(text.decode())
+        except ValueError:
+            continue
+        found[text] += 1
     return found
