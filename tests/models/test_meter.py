@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from coeval.core.errors import QuotaExhausted, StoreError
 from coeval.core.records import Usage
-from coeval.models import meter
-from coeval.models.meter import Ledger, Terms
+from coeval.models.metering import meter
+from coeval.models.metering.meter import Ledger, Terms
 
 
 def content(path: Path) -> dict[str, Any]:

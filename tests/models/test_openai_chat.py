@@ -33,7 +33,7 @@ from coeval.models.dialects.openai_error import astray, explain
 from coeval.models.hosted import HostedModel
 from coeval.models.hosts.address import ModelAddress
 from coeval.models.hosts.signers import Signer
-from coeval.models.meter import Ledger, Meter
+from coeval.models.metering.meter import Ledger, Meter
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import Endpoint, Http

@@ -16,11 +16,11 @@ from coeval.core.model import Model, ModelSpec
 from coeval.models.catalog import HOSTS
 from coeval.models.hosted import HostedModel
 from coeval.models.hosts.address import EndpointKey, ModelAddress, address_of
-from coeval.models.in_process import InProcess
 from coeval.models.keys import Keys
 from coeval.models.listing import HostModels
+from coeval.models.local.in_process import InProcess
 from coeval.models.local.local_model import LocalModel, find_runtime
-from coeval.models.meter import Ledger
+from coeval.models.metering.meter import Ledger
 from coeval.models.pacing.admission import REFUSALS_TO_STOP, Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import Endpoint, Http

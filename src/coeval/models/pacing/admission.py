@@ -7,7 +7,7 @@ import msgspec
 from coeval.core.errors import AccessDenied, Gap, ModelError, ModelStopped, NotFound
 from coeval.core.options import CONTINUE
 from coeval.core.records import Completion, Usage
-from coeval.models.meter import Meter
+from coeval.models.metering.meter import Meter
 
 __all__ = ["REFUSALS_TO_STOP", "Admission"]
 

@@ -1,0 +1,100 @@
+"""What a provider's batch interface is: how a request becomes a line of a job, and what is done with a job.
+
+One file for each provider; everything that they share (parking requests, splitting them into jobs, writing
+down what is about to be submitted, polling, keeping results) is done once, above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+from coeval.core.errors import ModelError
+
+__all__ = ["BatchApi", "BatchJob", "BatchLimits", "BatchProgress", "BatchReply", "BatchState"]
+
+BatchState: TypeAlias = Literal["waiting", "running", "ended", "failed", "expired", "cancelled"]
+"""``waiting`` is validated or queued. Of ``ended``, ``expired`` and ``cancelled`` jobs there may be results,
+of all requests or some; a ``failed`` one was refused whole, and nothing of it is paid."""
+
+
+class BatchLimits(NamedTuple):
+    """What the provider takes in one job: so many requests and bytes of its file, and no fewer requests than
+    ``least``."""
+
+    requests: int
+    bytes: int
+    least: int = 1
+
+
+class BatchJob(NamedTuple):
+    """One job as it is about to be submitted, and afterwards.
+
+    ``lines`` is the file of its requests, a line each as `BatchApi.line` makes them; ``tag`` 32 hex digits
+    that no other job has, for the provider to store where it stores anything of ours; ``written_at`` when
+    the intent was put on disk, in seconds since 1970; ``first_id`` the custom id of its first request.
+    ``model`` is the provider's identifier.
+    """
+
+    tag: str
+    model: str
+    lines: Path
+    requests: int
+    bytes: int
+    written_at: float
+    first_id: str
+
+
+class BatchProgress(NamedTuple):
+    """How a job stands. ``shown`` is the provider's own word for it; the counts are of requests, None where
+    the provider tells none; ``error`` is why a failed job failed."""
+
+    state: BatchState
+    shown: str
+    total: int | None = None
+    done: int | None = None
+    failed: int | None = None
+    error: ModelError | None = None
+
+
+class BatchReply(NamedTuple):
+    """What became of one request. ``status`` and ``body`` are those that the same request would have had if
+    it had been asked live: 200 and the answer in the dialect's form, or an error's status and body; where a
+    provider names its errors by words, the status that this word has live. ``status`` is None for a request
+    that was never carried out (the job expired or was cancelled): it is not paid, and owed."""
+
+    custom_id: str
+    status: int | None
+    body: bytes
+
+
+class BatchApi(Protocol):
+    """One provider's batch interface for one model at one endpoint; it keeps nothing between calls but what
+    it was made of.
+
+    All but `line` ask the provider, and raise ModelError, from the one tree, where that fails: its class says
+    whether to ask again. A `create` that raises a retryable error may have made the job: whoever called it
+    calls `find` before it calls `create` again.
+    """
+
+    limits: BatchLimits
+
+    def line(self, custom_id: str, body: bytes) -> bytes:
+        """One request of a job's file, its line feed included; ``body`` is what the dialect makes of it."""
+
+    async def create(self, job: BatchJob) -> str:
+        """Submit a job, its file as a stream; the id that the provider knows it by."""
+
+    async def find(self, job: BatchJob) -> str | None:
+        """The id of a job that was submitted, and whose id was lost; None where there is none. By the tag
+        where the provider stores one, else among the jobs since ``written_at`` by the custom ids."""
+
+    async def check(self, job_id: str) -> BatchProgress: ...
+
+    def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
+        """What became of each request, in any order, as far as the provider has it; a request that is not
+        among them was never carried out. ``into`` is an empty folder for what has to be downloaded whole."""
+
+    async def cancel(self, job_id: str) -> None:
+        """Ask the provider to do no more of it; what is done already stays, and is paid."""
