@@ -16,6 +16,7 @@ from coeval.core.errors import (
     RateLimited,
     ServerFault,
     Undecodable,
+    Unreadable,
 )
 from coeval.core.records import Usage
 from coeval.core.secrets.redaction import Redactor
@@ -158,11 +159,18 @@ def test_what_a_host_charges_is_taken_from_the_one_that_says_so(
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"<html>", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{"message": {"content": 3}}]}']
+    "body", [b"", b"<html>", b"[]", b"{}", b'{"choices": {}}', b'{"choices": [{"message": {"content": 3}}]}']
 )
 def test_a_body_that_is_no_answer_is_not_taken_for_one(body: bytes) -> None:
     with pytest.raises(Undecodable):
         decode(body, Redactor())
+
+
+def test_an_answer_without_choices_has_been_paid_for() -> None:
+    body = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2, "cost": 0.01}}
+    with pytest.raises(Unreadable) as raised:
+        OPENROUTER_CHAT.decode(json.dumps(body).encode(), Redactor())
+    assert raised.value.usage == Usage(7, 2, 0.01)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from coeval.core import foreign
-from coeval.core.errors import ContentFiltered, Misshapen, ServerFault, Undecodable
+from coeval.core.errors import ContentFiltered, Misshapen, ServerFault, Undecodable, Unreadable
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.text import split_reasoning
@@ -155,18 +155,21 @@ def decode(body: bytes, redactor: Redactor, *, charged: bool = False) -> Complet
     Raises
     ------
     ModelError
-        the body holds an error, or the host filtered or broke off the answer.
+        the body holds an error or nothing, or the host filtered or broke off the answer.
     Undecodable
         it is no chat completion.
     """
     answer = _read_answer(body)
     if answer.error:
         raise inner_error(body, redactor)
-    if not answer.choices:
+    if answer.choices is None:
         raise Misshapen("no choices")
-    choice, usage = answer.choices[0], _booked(bytes(answer.usage))
+    usage = _booked(bytes(answer.usage))
     if charged:
         usage = msgspec.structs.replace(usage, cost_usd=_charged(bytes(answer.usage)))
+    if not answer.choices:
+        raise Unreadable("the answer has no choices", status=200, usage=usage)
+    choice = answer.choices[0]
     finish = _FINISH.get(choice.finish_reason) or choice.finish_reason or "stop"
     if finish in _BROKEN_OFF:
         if choice.error:  # OpenRouter's, in the words of whoever it asked
