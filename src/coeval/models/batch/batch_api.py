@@ -34,7 +34,8 @@ class BatchJob(NamedTuple):
     ``lines`` is the file of its requests, a line each as `BatchApi.line` makes them; ``tag`` 32 hex digits
     that no other job has, for the provider to store where it stores anything of ours; ``written_at`` when
     the intent was put on disk, in seconds since 1970; ``first_id`` the custom id of its first request.
-    ``model`` is the provider's identifier.
+    ``model`` is the provider's identifier. ``others`` are the ids of the jobs that are known already: full
+    jobs of one run look alike, and `BatchApi.find` takes none of these for one whose id was lost.
     """
 
     tag: str
@@ -44,6 +45,7 @@ class BatchJob(NamedTuple):
     bytes: int
     written_at: float
     first_id: str
+    others: frozenset[str] = frozenset()
 
 
 class BatchProgress(NamedTuple):
@@ -88,7 +90,11 @@ class BatchApi(Protocol):
 
     async def find(self, job: BatchJob) -> str | None:
         """The id of a job that was submitted, and whose id was lost; None where there is none. By the tag
-        where the provider stores one, else among the jobs since ``written_at`` by the custom ids."""
+        where the provider stores one, else among the jobs since ``written_at`` by the custom ids.
+
+        A provider that stores no tag and tells the custom ids at the end only cannot say whose a running job
+        is: that raises a retryable ModelError, and is asked again, as `check` is, until it is known. Nothing
+        is submitted meanwhile."""
 
     async def check(self, job_id: str) -> BatchProgress: ...
 
