@@ -147,7 +147,7 @@ class Request(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
     sampling: SamplingParameters = SamplingParameters()
     schema: Schema | None = None
-    purpose: Purpose = "probe"
+    purpose: Purpose = "response_collection"
     call: CallId | None = None
     seed: int | None = None
     rank: int = 0

@@ -56,7 +56,9 @@ async def _probe_one(name: str, model: Model, clock: Callable[[], float]) -> Pro
 
 
 async def _ask(model: Model) -> None:
-    few, more = (Request(_QUESTION, SamplingParameters(max_tokens=limit)) for limit in _LIMITS)
+    few, more = (
+        Request(_QUESTION, SamplingParameters(max_tokens=limit), purpose="probe") for limit in _LIMITS
+    )
     try:
         await model.complete(few)
     except BadRequest:

@@ -210,7 +210,7 @@ async def test_a_huge_prompt_is_refused_and_stalls_nobody(served: Served) -> Non
             waits.append(await health())
             await asyncio.sleep(0.01)
         assert [task.result() for task in working] == [400, 200]
-        assert len(waits) > 10  # it was served all the while
+        assert len(waits) > 3  # it was served all the while: once, had the huge one been read in one piece
     await still_serves(served)
 
 
