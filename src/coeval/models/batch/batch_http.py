@@ -1,0 +1,330 @@
+"""HTTP for batch interfaces: files as large as they are, from disk and to disk, errors from the one tree.
+
+It stands beside the wire on which models are asked, not on it: what is sent here is rare and large, waits for
+no turn, and is counted in no ceiling. aiohttp streams it; this module is imported where a batch is in use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any, Final, TypeAlias
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from coeval.core.errors import ModelError, StoreError
+from coeval.core.secrets.redaction import Redactor
+from coeval.models.connections.body import Body
+from coeval.models.connections.dial import CONNECT_TIMEOUT_S
+from coeval.models.connections.reply_parser import LONGEST_LINE, HttpReply
+from coeval.models.connections.route import RequestRoute
+from coeval.models.hosts.signers import Signer
+from coeval.models.pacing.limits import LONGEST_HOLD_S, Limiter
+from coeval.models.pacing.rate_headers import asked_retry, asked_wait_s
+from coeval.models.transport.endpoint import Endpoint
+from coeval.models.transport.faults import foreign, from_exception, from_status, never_sent, place
+from coeval.models.transport.network import proxy_for, trusted_certificates
+from coeval.models.transport.retries import Fault, Tries
+from coeval.store.jsonl import store_error
+
+__all__ = ["BatchHttp"]
+
+SILENCE_S: Final = 300.0
+"""A host that says nothing for so long, once all has been sent, is given up: some read a large file first."""
+LARGEST_DOWNLOAD: Final = 1 << 34
+"""Bytes. No provider's results are as large; a host does not fill the disk."""
+_CHUNK = 1 << 20
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+_JSONL = "application/jsonl"
+
+Content: TypeAlias = bytes | Path | AsyncIterable[bytes]
+"""What is sent. An iterable begins anew each time it is iterated over, if it is to be sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A multipart form: ``fields``, then the file as the one called ``name``."""
+
+    file: Path
+    fields: Mapping[str, str]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    method: str
+    path: str
+    content: Content | _Form | None
+    headers: Mapping[str, str]
+    repeatable: bool
+
+
+class BatchHttp:
+    """What a provider's batch interface is asked through, at one endpoint; `at` leads to another.
+
+    A ``path`` is appended to ``url`` as it stands; an absolute URL is asked as it is, and shown the
+    credentials only where it leads to the same scheme, host and port: what a host answers cannot lead them
+    away. What may be sent again after a failure that passes is, as live requests are: with pauses, and the
+    longer ones that the host asks for. All methods raise a ModelError where that comes to nothing; what it
+    quotes holds no credential.
+
+    Parameters
+    ----------
+    endpoint:
+        the base URL, who asks there, and its redactor; its limiter is not used.
+    sleep, rng:
+        how to wait, and what spreads retries.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._sleep = sleep
+        self._rng = rng or random.Random()
+        self._session: aiohttp.ClientSession | None = None
+        self._elsewhere: list[BatchHttp] = []
+        self.url: str = endpoint.url
+
+    @property
+    def redactor(self) -> Redactor:
+        """What takes credentials out of what this host says."""
+        return self._endpoint.redactor
+
+    def at(self, url: str, signer: Signer | None, secrets: tuple[str, ...] = ()) -> BatchHttp:
+        """The same at another base URL, where ``signer`` shows who asks (None: nobody has to be shown);
+        ``secrets`` are further credentials that this place is sent. It is closed with this one.
+
+        Raises
+        ------
+        UsageError
+            that is no http(s) URL.
+        """
+        endpoint = Endpoint(url, signer, Limiter(1), secrets)
+        other = BatchHttp(endpoint, sleep=self._sleep, rng=self._rng)
+        self._elsewhere.append(other)
+        return other
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        headers: Mapping[str, str] = _NOTHING,
+        repeatable: bool | None = None,
+    ) -> bytes:
+        """The body of a 2xx answer; see `exchange`."""
+        reply = await self.exchange(method, path, body, headers=headers, repeatable=repeatable)
+        return reply.body
+
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        headers: Mapping[str, str] = _NOTHING,
+        repeatable: bool | None = None,
+    ) -> HttpReply:
+        """A 2xx answer with its headers, whose names are lower-case.
+
+        ``headers`` go before those of the endpoint. What is not ``repeatable`` is sent again only where it
+        was not received, or was turned away by 429; None: everything but POST and PATCH is.
+        """
+        again = method in _REPEATABLE if repeatable is None else repeatable
+        return await self._until_taken(_Sending(method, path, body, headers, again))
+
+    async def upload(
+        self,
+        method: str,
+        path: str,
+        file: Path | AsyncIterable[bytes],
+        *,
+        headers: Mapping[str, str] = _NOTHING,
+        fields: Mapping[str, str] | None = None,
+        name: str = "file",
+        repeatable: bool | None = None,
+    ) -> HttpReply:
+        """Send a file as a stream: as the body, or with ``fields`` as multipart/form-data, in which it is
+        the part called ``name``. See `exchange`; a file is sent with its length, an iterable in chunks unless
+        ``headers`` have a Content-Length."""
+        again = method in _REPEATABLE if repeatable is None else repeatable
+        if fields is None:
+            return await self._until_taken(_Sending(method, path, file, headers, again))
+        if not isinstance(file, Path):
+            raise TypeError("a form is sent from a file")
+        return await self._until_taken(_Sending(method, path, _Form(file, fields, name), headers, again))
+
+    async def download(self, path: str, into: Path, *, headers: Mapping[str, str] = _NOTHING) -> None:
+        """Write what a GET gives to a file, which takes the place of any that is there. A body that is cut
+        off is an error, and asked for anew from its beginning."""
+        await self._until_taken(_Sending("GET", path, None, headers, repeatable=True), into)
+
+    async def aclose(self) -> None:
+        """End it for good."""
+        for http in self._elsewhere:
+            await http.aclose()
+        if self._session is not None:
+            await self._session.close()
+
+    async def _until_taken(self, sending: _Sending, into: Path | None = None) -> HttpReply:
+        tries = Tries()
+        while True:
+            outcome = await self._once(sending, into)
+            if isinstance(outcome, HttpReply):
+                return outcome
+            if not tries.failed(outcome):
+                raise outcome.error
+            await self._sleep(tries.wait_s(outcome, self._rng))
+
+    async def _once(self, sending: _Sending, into: Path | None) -> HttpReply | Fault:
+        endpoint = self._endpoint
+        route, ours = self._route(sending)
+        where = place(sending.method, route.url)
+        if ours and endpoint.signs_each:
+            body = sending.content if isinstance(sending.content, bytes) else None
+            try:
+                route = await endpoint.signed(route, body, time.time())
+            except ModelError as error:
+                error.args = (f"{where}: {endpoint.told(str(error))}",)
+                return Fault(error, error.retryable and error.retry_advised)
+        try:
+            async with self._sent(route, sending) as response:
+                reply = await _read(response, into)
+        except foreign() as error:
+            failed = from_exception(error, where, SILENCE_S)
+            failed.args = (endpoint.told(str(failed)),)
+            again = sending.repeatable or never_sent(error)
+            return Fault(failed, again and failed.retryable and failed.retry_advised)
+        if 200 <= reply.status < 300:
+            return reply
+        fault = self._refused(reply, where, sending)
+        renewed = ours and reply.status == 401 and endpoint.refused(route)
+        return fault._replace(again=True) if renewed else fault
+
+    def _refused(self, reply: HttpReply, where: str, sending: _Sending) -> Fault:
+        error = from_status(reply.status, reply.body, where, self._endpoint.redactor)
+        error.args = (self._endpoint.told(str(error)),)
+        error.retry_after_s = asked_wait_s(reply.headers)
+        word = asked_retry(reply.headers)
+        again = error.retryable if word is None else word
+        if not (sending.repeatable or reply.status == 429):
+            again = False
+        if again and (error.retry_after_s or 0.0) > LONGEST_HOLD_S:
+            again = False
+        return Fault(error, again)
+
+    def _route(self, sending: _Sending) -> tuple[RequestRoute, bool]:
+        """How to get there, and whether the endpoint's credentials are shown there."""
+        endpoint = self._endpoint
+        headers = CIMultiDict(endpoint.headers)
+        if "://" not in sending.path:
+            url, ours, proxy = URL(endpoint.url + sending.path, encoded=True), True, endpoint.proxy
+        else:
+            url = URL(sending.path, encoded=True)
+            ours = url.origin() == URL(endpoint.url).origin()
+            proxy = endpoint.proxy if ours else proxy_for(url)
+        if not ours:
+            headers = CIMultiDict({"User-Agent": headers["User-Agent"]})
+        if not isinstance(sending.content, bytes):
+            headers.pop("Content-Type", None)
+        headers.update(sending.headers)
+        return RequestRoute.to(sending.method, url, headers, proxy), ours
+
+    @asynccontextmanager
+    async def _sent(self, route: RequestRoute, sending: _Sending) -> AsyncIterator[aiohttp.ClientResponse]:
+        async with AsyncExitStack() as opened:
+            data = _data(sending.content, opened)
+            headers = CIMultiDict(route.headers)
+            if isinstance(sending.content, Path):
+                headers.setdefault("Content-Type", _JSONL)
+            yield await opened.enter_async_context(
+                self._opened().request(
+                    route.method,
+                    route.url,
+                    data=data,
+                    headers=headers,
+                    allow_redirects=False,
+                    proxy=route.proxy,
+                    timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=SILENCE_S),
+                )
+            )
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=trusted_certificates()),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"Accept": "*/*"},
+                max_line_size=LONGEST_LINE,
+                max_field_size=LONGEST_LINE,
+            )
+            # aiohttp would send some requests a second time by itself: what makes a job is sent once.
+            self._session._retry_connection = False
+        return self._session
+
+
+def _data(content: Content | _Form | None, opened: AsyncExitStack) -> Any:
+    """What aiohttp sends; files are closed with ``opened``."""
+    if isinstance(content, Path):
+        return opened.enter_context(_opened(content))
+    if isinstance(content, _Form):
+        form = aiohttp.FormData()
+        for name, value in content.fields.items():
+            form.add_field(name, value)
+        file = opened.enter_context(_opened(content.file))
+        form.add_field(content.name, file, filename=content.file.name, content_type=_JSONL)
+        return form
+    return content
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise store_error("read", path, error) from error
+
+
+async def _read(response: aiohttp.ClientResponse, into: Path | None) -> HttpReply:
+    """The answer; of one that goes to disk, without its body."""
+    headers: dict[str, str] = {}
+    for name, value in response.headers.items():
+        headers.setdefault(name.lower(), value)
+    body = Body()
+    if into is None or not 200 <= response.status < 300:
+        async for piece in response.content.iter_any():
+            body.take(piece)
+        return HttpReply.read(response.status, headers, body)
+    await _write(response, into)
+    return HttpReply(response.status, headers, b"")
+
+
+async def _write(response: aiohttp.ClientResponse, into: Path) -> None:
+    received = 0
+    try:
+        file = into.open("wb")
+    except OSError as error:
+        raise store_error("write to", into, error) from error
+    with file:
+        async for piece in response.content.iter_chunked(_CHUNK):
+            received += len(piece)
+            if received > LARGEST_DOWNLOAD:
+                raise StoreError(f"{into}: the host sends more than {LARGEST_DOWNLOAD >> 30} GiB of results")
+            try:
+                file.write(piece)
+            except OSError as error:
+                raise store_error("write to", into, error) from error

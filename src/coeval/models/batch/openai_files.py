@@ -1,0 +1,231 @@
+"""OpenAI's Batch API: a file of requests is uploaded, a batch made of it, and its results are files again.
+
+Source: OpenAI's API reference (Files, Batch) and its guide to batches, November 2026. Hosts that copy it are
+asked the same at their own base URL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from coeval.core.errors import BadRequest, ModelError, RateLimited, ServerFault, Undecodable, Unreadable
+from coeval.core.foreign import decode, decoder
+from coeval.core.model import ModelSpec
+from coeval.models.batch.batch_api import BatchJob, BatchLimits, BatchProgress, BatchReply, BatchState
+from coeval.models.batch.batch_http import BatchHttp
+from coeval.store.jsonl import whole_lines
+
+__all__ = ["TAG", "OpenAiBatches", "file_replies", "read_answer"]
+
+T = TypeVar("T")
+
+TAG: Final = "coeval_tag"
+"""The entry of a batch's metadata that holds our tag."""
+CLOCKS_APART_S: Final = 3600.0
+"""How far a host's clock may differ from ours."""
+_PAGE = 100
+_MOST_PAGES = 1_000
+_STATES: Mapping[str, BatchState] = {
+    "validating": "waiting",
+    "in_progress": "running",
+    "finalizing": "running",
+    "cancelling": "running",
+    "completed": "ended",
+    "failed": "failed",
+    "expired": "expired",
+    "cancelled": "cancelled",
+}
+_NOT_NOW = ("token_limit_exceeded", "rate_limit_exceeded", "batch_limit_exceeded")
+"""Codes of a batch that was refused for what else is under way."""
+
+
+class _Counts(msgspec.Struct, frozen=True):
+    total: int = 0
+    completed: int = 0
+    failed: int = 0
+
+
+class _Trouble(msgspec.Struct, frozen=True):
+    code: str | None = None
+    message: str | None = None
+    line: int | None = None
+
+
+class _Troubles(msgspec.Struct, frozen=True):
+    data: list[_Trouble] | None = None
+
+
+class _Batch(msgspec.Struct, frozen=True):
+    id: str
+    status: str
+    created_at: float | None = None
+    input_file_id: str | None = None
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    request_counts: _Counts | None = None
+    errors: _Troubles | None = None
+
+
+class _BatchPage(msgspec.Struct, frozen=True):
+    data: list[_Batch]
+    has_more: bool = False
+
+
+class _File(msgspec.Struct, frozen=True):
+    id: str
+    filename: str = ""
+
+
+class _Response(msgspec.Struct, frozen=True):
+    status_code: int
+    body: msgspec.Raw
+
+
+class _Result(msgspec.Struct, frozen=True):
+    custom_id: str
+    response: _Response | None = None
+    error: msgspec.Raw | None = None
+
+
+class OpenAiBatches:
+    """Batches of chat completions at one OpenAI-shaped host."""
+
+    limits = BatchLimits(requests=50_000, bytes=200_000_000)
+    request_url = "/v1/chat/completions"
+    """What lines and batches name as the API that is asked, wherever the base URL leads to."""
+
+    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:  # noqa: ARG002
+        self._http = http
+
+    def line(self, custom_id: str, body: bytes) -> bytes:
+        head = f'{{"custom_id":"{custom_id}","method":"POST","url":"{self.request_url}","body":'
+        return b"%b%b}\n" % (head.encode(), body)
+
+    async def create(self, job: BatchJob) -> str:
+        # A file that is uploaded and not used costs nothing: it may be sent twice.
+        reply = await self._http.upload(
+            "POST", "/files", job.lines, fields={"purpose": "batch"}, repeatable=True
+        )
+        wanted = {
+            "input_file_id": read_answer(reply.body, _File, "an uploaded file").id,
+            "endpoint": self.request_url,
+            "completion_window": "24h",
+            "metadata": {TAG: job.tag},
+        }
+        body = await self._http.call("POST", "/batches", msgspec.json.encode(wanted))
+        return read_answer(body, _Batch, "a batch").id
+
+    async def find(self, job: BatchJob) -> str | None:
+        """By the tag; where a host keeps no metadata, by the name of the file that the batch was made of."""
+        since, after = job.written_at - CLOCKS_APART_S, ""
+        for _ in range(_MOST_PAGES):
+            body = await self._http.call("GET", f"/batches?limit={_PAGE}{after}")
+            page = read_answer(body, _BatchPage, "a list of batches")
+            for batch in page.data:
+                if await self._is_of(batch, job, since):
+                    return batch.id
+            if not page.has_more or not page.data or _made_before(page.data[-1], since):
+                return None
+            after = f"&after={quote(page.data[-1].id, safe='')}"
+        return None
+
+    async def check(self, job_id: str) -> BatchProgress:
+        batch = await self._batch(job_id)
+        counts = batch.request_counts or _Counts()
+        state = _STATES.get(batch.status, "running")
+        return BatchProgress(
+            state,
+            batch.status,
+            counts.total or None,
+            counts.completed if counts.total else None,
+            counts.failed if counts.total else None,
+            _refusal(batch) if state == "failed" else None,
+        )
+
+    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
+        batch = await self._batch(job_id)
+        counts = batch.request_counts or _Counts()
+        lacking = [
+            what
+            for what, file, number in (
+                ("results", batch.output_file_id, counts.completed),
+                ("errors", batch.error_file_id, counts.failed),
+            )
+            if number and not file
+        ]
+        if lacking and batch.status == "completed":
+            raise ServerFault(
+                f"batch {batch.id} has ended, and its {' and '.join(lacking)} are not there yet"
+            )
+        for file_id in (batch.output_file_id, batch.error_file_id):
+            if file_id:
+                results = into / "results.jsonl"
+                await self._http.download(f"/files/{quote(file_id, safe='')}/content", results)
+                for reply in file_replies(results):
+                    yield reply
+
+    async def cancel(self, job_id: str) -> None:
+        await self._http.call("POST", f"/batches/{quote(job_id, safe='')}/cancel", b"{}", repeatable=True)
+
+    async def _batch(self, job_id: str) -> _Batch:
+        return read_answer(
+            await self._http.call("GET", f"/batches/{quote(job_id, safe='')}"), _Batch, "a batch"
+        )
+
+    async def _is_of(self, batch: _Batch, job: BatchJob, since: float) -> bool:
+        if batch.metadata:
+            return batch.metadata.get(TAG) == job.tag
+        if batch.input_file_id is None or _made_before(batch, since):
+            return False
+        path = f"/files/{quote(batch.input_file_id, safe='')}"
+        return read_answer(await self._http.call("GET", path), _File, "a file").filename == job.lines.name
+
+
+def file_replies(results: Path) -> Iterator[BatchReply]:
+    """The lines of a file of results or of errors, as OpenAI writes both.
+
+    Raises
+    ------
+    Unreadable
+        a line is none of them.
+    """
+    read = decoder(_Result)
+    for number, line in enumerate(whole_lines(results), 1):
+        try:
+            result = read(line.text)
+        except Undecodable as error:
+            raise Unreadable(f"line {number:,} of the results is not one ({error})") from error
+        response = result.response
+        if response is None:  # it expired, or was cancelled, before its turn
+            yield BatchReply(result.custom_id, None, bytes(result.error or b""))
+        else:
+            yield BatchReply(result.custom_id, response.status_code, bytes(response.body))
+
+
+def read_answer(body: bytes, kind: type[T], what: str) -> T:
+    """An answer of the interface in its shape; Unreadable where it has another."""
+    try:
+        return decode(body, kind)
+    except Undecodable as error:
+        raise Unreadable(f"the host's answer is not {what} ({error})") from error
+
+
+def _refusal(batch: _Batch) -> ModelError:
+    """Why a batch failed: the first of its errors."""
+    troubles = batch.errors.data if batch.errors is not None and batch.errors.data else []
+    if not troubles:
+        return BadRequest("the host gives no reason")
+    first = troubles[0]
+    where = f"line {first.line}: " if first.line is not None else ""
+    message = f"{where}{first.message or first.code or 'the host gives no reason'}"
+    return RateLimited(message) if first.code in _NOT_NOW else BadRequest(message)
+
+
+def _made_before(batch: _Batch, since: float) -> bool:
+    return batch.created_at is not None and batch.created_at < since
