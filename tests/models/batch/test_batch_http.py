@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from coeval.core.errors import AccessDenied, BadRequest, ConnectionFailed, NotFound, RateLimited, ServerFault
-from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.batch.batch_http import BatchHttp, UploadForm
 from coeval.models.hosts.signers import RequestSigner, Signer
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.endpoint import Endpoint
@@ -87,8 +87,8 @@ async def test_a_file_is_sent_with_its_length_and_read_in_pieces(tmp_path: Path,
         return web.Response(text=f"{purpose} {sent.filename} {list(parts)}")
 
     async with _served(take) as (http, _):
-        fields = {"purpose": "batch"} if form else None
-        reply = await http.upload("POST", "/files", file, fields=fields)
+        sent_in = UploadForm({"purpose": "batch"}) if form else None
+        reply = await http.upload("POST", "/files", file, form=sent_in)
     assert sum(pieces) == file.stat().st_size
     assert reply.body == (b"batch requests.jsonl ['purpose', 'file']" if form else b"application/jsonl")
 

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Final, TypeAlias
+from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 import aiohttp
 from multidict import CIMultiDict
@@ -35,7 +35,7 @@ from coeval.models.transport.network import proxy_for, trusted_certificates
 from coeval.models.transport.retries import Fault, Tries
 from coeval.store.jsonl import store_error
 
-__all__ = ["BatchHttp"]
+__all__ = ["BatchHttp", "UploadForm"]
 
 SILENCE_S: Final = 300.0
 """A host that says nothing for so long, once all has been sent, is given up: some read a large file first."""
@@ -50,22 +50,21 @@ Content: TypeAlias = bytes | Path | AsyncIterable[bytes]
 """What is sent. An iterable begins anew each time it is iterated over, if it is to be sent again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """A multipart form: ``fields``, then the file as the one called ``name``."""
+class UploadForm(NamedTuple):
+    """A form (multipart/form-data) that a file is sent in: ``fields``, then the file as the part ``name``."""
 
-    file: Path
     fields: Mapping[str, str]
-    name: str
+    name: str = "file"
 
 
 @dataclass(frozen=True, slots=True)
 class _Sending:
     method: str
     path: str
-    content: Content | _Form | None
+    content: Content | None
     headers: Mapping[str, str]
     repeatable: bool
+    form: UploadForm | None = None
 
 
 class BatchHttp:
@@ -155,19 +154,13 @@ class BatchHttp:
         file: Path | AsyncIterable[bytes],
         *,
         headers: Mapping[str, str] = _NOTHING,
-        fields: Mapping[str, str] | None = None,
-        name: str = "file",
+        form: UploadForm | None = None,
         repeatable: bool | None = None,
     ) -> HttpReply:
-        """Send a file as a stream: as the body, or with ``fields`` as multipart/form-data, in which it is
-        the part called ``name``. See `exchange`; a file is sent with its length, an iterable in chunks unless
-        ``headers`` have a Content-Length."""
+        """Send a file as a stream: as the body, or as a part of a ``form``. See `exchange`; a file is sent
+        with its length, an iterable in chunks unless ``headers`` have a Content-Length."""
         again = method in _REPEATABLE if repeatable is None else repeatable
-        if fields is None:
-            return await self._until_taken(_Sending(method, path, file, headers, again))
-        if not isinstance(file, Path):
-            raise TypeError("a form is sent from a file")
-        return await self._until_taken(_Sending(method, path, _Form(file, fields, name), headers, again))
+        return await self._until_taken(_Sending(method, path, file, headers, again, form))
 
     async def download(self, path: str, into: Path, *, headers: Mapping[str, str] = _NOTHING) -> None:
         """Write what a GET gives to a file, which takes the place of any that is there. A body that is cut
@@ -248,9 +241,9 @@ class BatchHttp:
     @asynccontextmanager
     async def _sent(self, route: RequestRoute, sending: _Sending) -> AsyncIterator[aiohttp.ClientResponse]:
         async with AsyncExitStack() as opened:
-            data = _data(sending.content, opened)
+            data = _data(sending, opened)
             headers = CIMultiDict(route.headers)
-            if isinstance(sending.content, Path):
+            if isinstance(sending.content, Path) and sending.form is None:
                 headers.setdefault("Content-Type", _JSONL)
             yield await opened.enter_async_context(
                 self._opened().request(
@@ -278,18 +271,18 @@ class BatchHttp:
         return self._session
 
 
-def _data(content: Content | _Form | None, opened: AsyncExitStack) -> Any:
+def _data(sending: _Sending, opened: AsyncExitStack) -> Any:
     """What aiohttp sends; files are closed with ``opened``."""
-    if isinstance(content, Path):
-        return opened.enter_context(_opened(content))
-    if isinstance(content, _Form):
-        form = aiohttp.FormData()
-        for name, value in content.fields.items():
-            form.add_field(name, value)
-        file = opened.enter_context(_opened(content.file))
-        form.add_field(content.name, file, filename=content.file.name, content_type=_JSONL)
-        return form
-    return content
+    content, form = sending.content, sending.form
+    name = content.name if isinstance(content, Path) else "file"
+    data: Any = opened.enter_context(_opened(content)) if isinstance(content, Path) else content
+    if form is None:
+        return data
+    parts = aiohttp.FormData()
+    for field, value in form.fields.items():
+        parts.add_field(field, value)
+    parts.add_field(form.name, data, filename=name, content_type=_JSONL)
+    return parts
 
 
 def _opened(path: Path) -> IO[bytes]:

@@ -17,7 +17,7 @@ from coeval.core.errors import BadRequest, ModelError, RateLimited, ServerFault,
 from coeval.core.foreign import decode, decoder
 from coeval.core.model import ModelSpec
 from coeval.models.batch.batch_api import BatchJob, BatchLimits, BatchProgress, BatchReply, BatchState
-from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.batch.batch_http import BatchHttp, UploadForm
 from coeval.store.jsonl import whole_lines
 
 __all__ = ["TAG", "OpenAiBatches", "file_replies", "read_answer"]
@@ -44,7 +44,7 @@ _NOT_NOW = ("token_limit_exceeded", "rate_limit_exceeded", "batch_limit_exceeded
 """Codes of a batch that was refused for what else is under way."""
 
 
-class _Counts(msgspec.Struct, frozen=True):
+class _JobCounts(msgspec.Struct, frozen=True):
     total: int = 0
     completed: int = 0
     failed: int = 0
@@ -68,7 +68,7 @@ class _Batch(msgspec.Struct, frozen=True):
     output_file_id: str | None = None
     error_file_id: str | None = None
     metadata: dict[str, Any] | None = None
-    request_counts: _Counts | None = None
+    request_counts: _JobCounts | None = None
     errors: _Troubles | None = None
 
 
@@ -77,7 +77,7 @@ class _BatchPage(msgspec.Struct, frozen=True):
     has_more: bool = False
 
 
-class _File(msgspec.Struct, frozen=True):
+class _UploadedFile(msgspec.Struct, frozen=True):
     id: str
     filename: str = ""
 
@@ -109,11 +109,10 @@ class OpenAiBatches:
 
     async def create(self, job: BatchJob) -> str:
         # A file that is uploaded and not used costs nothing: it may be sent twice.
-        reply = await self._http.upload(
-            "POST", "/files", job.lines, fields={"purpose": "batch"}, repeatable=True
-        )
+        form = UploadForm({"purpose": "batch"})
+        reply = await self._http.upload("POST", "/files", job.lines, form=form, repeatable=True)
         wanted = {
-            "input_file_id": read_answer(reply.body, _File, "an uploaded file").id,
+            "input_file_id": read_answer(reply.body, _UploadedFile, "an uploaded file").id,
             "endpoint": self.request_url,
             "completion_window": "24h",
             "metadata": {TAG: job.tag},
@@ -137,7 +136,7 @@ class OpenAiBatches:
 
     async def check(self, job_id: str) -> BatchProgress:
         batch = await self._batch(job_id)
-        counts = batch.request_counts or _Counts()
+        counts = batch.request_counts or _JobCounts()
         state = _STATES.get(batch.status, "running")
         return BatchProgress(
             state,
@@ -150,7 +149,7 @@ class OpenAiBatches:
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
         batch = await self._batch(job_id)
-        counts = batch.request_counts or _Counts()
+        counts = batch.request_counts or _JobCounts()
         lacking = [
             what
             for what, file, number in (
@@ -184,7 +183,10 @@ class OpenAiBatches:
         if batch.input_file_id is None or _made_before(batch, since):
             return False
         path = f"/files/{quote(batch.input_file_id, safe='')}"
-        return read_answer(await self._http.call("GET", path), _File, "a file").filename == job.lines.name
+        return (
+            read_answer(await self._http.call("GET", path), _UploadedFile, "a file").filename
+            == job.lines.name
+        )
 
 
 def file_replies(results: Path) -> Iterator[BatchReply]:
