@@ -25,7 +25,7 @@ from botocore.validate import ParamValidator
 
 from fakes.scripted import Behaviour, Refusal, ScriptedHost, serving
 
-__all__ = ["Answer", "BedrockHost", "Fault", "fake_bedrock"]
+__all__ = ["Answer", "BedrockHost", "Fault", "fake_bedrock", "misfits_of"]
 
 STATUSES = {
     400: "ValidationException",
@@ -128,7 +128,7 @@ class BedrockHost(ScriptedHost):
         why = self._stranger(request, content)
         if why is not None:
             raise Refusal(why)
-        misfit = next(_misfits(body, unquote(found[1])), None)
+        misfit = next(misfits_of(body, unquote(found[1])), None)
         if misfit is not None:
             raise Refusal(Fault(400, misfit))
 
@@ -185,7 +185,7 @@ class BedrockHost(ScriptedHost):
                 raise AssertionError(f"no behaviour of this host: {behaviour!r}")
 
 
-def _misfits(body: dict[str, Any], model: str) -> Iterator[str]:
+def misfits_of(body: dict[str, Any], model: str) -> Iterator[str]:
     report = ParamValidator().validate({**body, "modelId": model}, _request_shape())
     if report.has_errors():
         yield f"Malformed input request: {report.generate_report()}"

@@ -1,0 +1,111 @@
+"""What the fakes of batch interfaces have in common: jobs that go through states as they are looked at,
+items carried out one by one, answers that are lost, listings that lag behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, TypeAlias
+
+import msgspec
+from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from fakes.openai_chat import Asked, Broken
+from fakes.scripted import Behaviour, Refusal, ScriptedHost
+
+__all__ = ["LOST", "BatchingHost", "FakeJob", "Item", "Lost"]
+
+
+class Lost(Enum):
+    LOST = auto()
+
+
+LOST = Lost.LOST
+"""The request is carried out, and its answer never arrives."""
+
+Item: TypeAlias = tuple[str, int, dict[str, Any]]
+"""An item that was carried out: the key it came with, and the status and body it would have had live."""
+
+
+@dataclass
+class FakeJob:
+    """``looks`` counts how often its state was asked for; ``made`` is its number among the host's jobs."""
+
+    id: str
+    name: str
+    made: int
+    body: Mapping[str, Any]
+    items: list[Item] = field(default_factory=list)
+    total: int = 0
+    looks: int = 0
+    ended_by: str | None = None
+
+
+@dataclass
+class BatchingHost(ScriptedHost):
+    """``states`` are what a job shows each time it is looked at, the last one from then on; an item that
+    comes after the first ``done`` of a job is not carried out. ``troubles`` are what becomes of the next
+    request of a kind (``create``, ``list`` …): an error, or `LOST`. A new job is missing from the first
+    ``lag`` listings."""
+
+    states: Sequence[str] = ()
+    done: int | None = None
+    troubles: list[tuple[str, Behaviour]] = field(default_factory=list)
+    lag: int = 0
+    says: Callable[[dict[str, Any]], Behaviour] | None = None
+    jobs: dict[str, FakeJob] = field(default_factory=dict)
+    heard: list[str] = field(default_factory=list)
+    cancelled: str = ""
+
+    def trouble(self, kind: str) -> Behaviour | None:
+        """What becomes of this request, if anything is planned for its kind."""
+        self.heard.append(kind)
+        found = next((each for each in self.troubles if each[0] == kind), None)
+        if found is None:
+            return None
+        self.troubles.remove(found)
+        return found[1]
+
+    async def answered(
+        self, kind: str, request: web.Request, carry_out: Callable[[], web.StreamResponse]
+    ) -> web.StreamResponse:
+        """The answer to a request of a kind, or the trouble that is planned for it."""
+        trouble = self.trouble(kind)
+        if trouble is not None and trouble is not LOST:
+            return await self._behave(request, trouble, {})
+        try:
+            answer = carry_out()
+        except Refusal as refusal:
+            return self.behave(refusal.args[0], {})
+        return await self._behave(request, Broken.RESET, {}) if trouble is LOST else answer
+
+    def carry_out(
+        self, path: str, body: dict[str, Any], misfit: Behaviour | None
+    ) -> tuple[int, dict[str, Any]]:
+        """What an item gets: what is wrong with it, else the next of the script."""
+        self.asked.append(Asked(CIMultiDictProxy(CIMultiDict()), body, path))
+        self._arrival.set()
+        behaviour = misfit
+        if behaviour is None and self.script:
+            behaviour = self.script.popleft()
+        if behaviour is None:
+            behaviour = self.says(body) if self.says is not None else self.usual
+        answer = self.behave(behaviour, body)
+        assert isinstance(answer.body, bytes)
+        return answer.status, msgspec.json.decode(answer.body)
+
+    def looked_at(self, job: FakeJob) -> str:
+        """The state that a job shows now; the next look may find it further on."""
+        state = self.states[min(job.looks, len(self.states) - 1)]
+        job.looks += 1
+        return job.ended_by or state
+
+    def newest_first(self) -> list[FakeJob]:
+        """The newest first; without the last one while the listing lags."""
+        jobs = sorted(self.jobs.values(), key=lambda job: -job.made)
+        if self.lag:
+            self.lag -= 1
+            return jobs[1:]
+        return jobs

@@ -1,0 +1,215 @@
+"""Vertex AI's batch prediction: jobs that read their requests from Cloud Storage and write there.
+
+After Google's reference of `projects.locations.batchPredictionJobs` and its guide to batches of Gemini's, and
+what `google-genai` sends and reads. A line of the output repeats the request as it was understood; what is no
+part of a request is not repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+
+from fakes.batch_jobs import BatchingHost, FakeJob
+from fakes.gemini import Fault
+from fakes.gemini_batches import RPC_CODES
+from fakes.gemini_request import misfit_of
+from fakes.google_storage import GoogleStorage
+from fakes.scripted import Behaviour, Refusal, serving
+from fakes.vertex import VertexHost
+
+__all__ = ["VertexBatchHost", "fake_vertex_batches"]
+
+_PLACE = r"/{version:v1|v1beta1}/projects/{project:[\w-]+}/locations/{location:[\w-]+}/batchPredictionJobs"
+_MODEL = re.compile(r"publishers/google/models/([\w.-]+)|projects/[\w-]+/locations/[\w-]+/models/([\w.-]+)")
+_GCS = re.compile(r"gs://([a-z0-9][a-z0-9._-]*)/(.+)")
+_LABEL = re.compile(r"[a-z0-9_-]{0,63}")
+_FIELDS = {"displayName", "model", "inputConfig", "outputConfig", "labels", "modelParameters"}
+_ENDED = {"SUCCEEDED", "PARTIALLY_SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"}
+
+
+@dataclass
+class VertexBatchHost(BatchingHost, VertexHost):
+    """What a job had done when it ended is written out, however it ended, unless it failed."""
+
+    states: Sequence[str] = ("QUEUED", "PENDING", "RUNNING", "SUCCEEDED")
+    failed_with: str = "the service agent may not read the input"
+    written: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.storage = GoogleStorage(self._knows, lambda: self.url)
+
+    def _knows(self, request: web.Request) -> bool:
+        return request.headers.get("Authorization", "").removeprefix("Bearer ") in self.good
+
+    def routes(self) -> list[web.RouteDef]:
+        token, *others = super().routes()
+        return [
+            token,
+            *self.storage.routes(),
+            web.post(_PLACE, self.create),
+            web.get(_PLACE, self.list),
+            web.get(_PLACE + "/{id}", self.get),
+            web.post(_PLACE + "/{id:[^:]+}:cancel", self.cancel),
+            *others,
+        ]
+
+    async def _called(
+        self, kind: str, request: web.Request, carry_out: Callable[[], web.StreamResponse]
+    ) -> web.StreamResponse:
+        def checked() -> web.StreamResponse:
+            self.check_caller(request)
+            return carry_out()
+
+        return await self.answered(kind, request, checked)
+
+    async def create(self, request: web.Request) -> web.StreamResponse:
+        content = await request.read()
+        return await self._called("create", request, lambda: self._create(request, json.loads(content)))
+
+    def _create(self, request: web.Request, asked: dict[str, Any]) -> web.Response:
+        unknown = set(asked) - _FIELDS
+        if unknown:
+            raise Refusal(Fault(400, f'Invalid JSON payload received. Unknown name "{min(unknown)}"'))
+        if not asked.get("displayName"):
+            raise Refusal(Fault(400, "Required field is not set: batch_prediction_job.display_name"))
+        model = _MODEL.fullmatch(asked.get("model", ""))
+        if model is None:
+            raise Refusal(Fault(400, f"The model {asked.get('model')} cannot be used for batch prediction."))
+        source, target = asked.get("inputConfig", {}), asked.get("outputConfig", {})
+        if (source.get("instancesFormat"), target.get("predictionsFormat")) != ("jsonl", "jsonl"):
+            raise Refusal(Fault(400, "Required field is not set: instances_format, predictions_format"))
+        if any(_LABEL.fullmatch(value) is None for value in asked.get("labels", {}).values()):
+            raise Refusal(Fault(400, "A label's value holds what it cannot."))
+        [uri] = source["gcsSource"]["uris"]
+        place, target_place = _GCS.fullmatch(uri), _GCS.fullmatch(target["gcsDestination"]["outputUriPrefix"])
+        if place is None or target_place is None:
+            raise Refusal(Fault(400, "A URI of Cloud Storage is gs://bucket/name."))
+        found = self.storage.objects.get((place[1], place[2]))
+        if found is None:
+            raise Refusal(Fault(400, f"There are no files under {uri}."))
+        number = len(self.jobs) + 1
+        at = request.match_info
+        job = FakeJob(str(800 + number), asked["displayName"], number, {**asked, "at": at["location"]})
+        lines = [json.loads(line) for line in found.splitlines()]
+        job.total = len(lines)
+        for line in lines[: self.done]:
+            self._carry_out(job, line["request"], model[1] or model[2])
+        self.jobs[job.id] = job
+        return web.json_response(self._resource(job, "PENDING"))
+
+    def _carry_out(self, job: FakeJob, body: dict[str, Any], model: str) -> None:
+        misfit = misfit_of(body, model)
+        if misfit is None and any(
+            _LABEL.fullmatch(value) is None for value in body.get("labels", {}).values()
+        ):
+            misfit = "Invalid value at 'labels'"
+        fault = None if misfit is None else Fault(400, misfit)
+        told = self.carry_out(f"/{job.body['model']}", body, fault)
+        job.items.append((json.dumps(body, sort_keys=True), *told))
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        def found() -> web.Response:
+            job = self._job(request)
+            state = self.looked_at(job)
+            if state in _ENDED and state != "FAILED":
+                self._write(job)
+            return web.json_response(self._resource(job, state))
+
+        return await self._called("get", request, found)
+
+    async def list(self, request: web.Request) -> web.StreamResponse:
+        def page() -> web.Response:
+            wanted = re.fullmatch(r'display_name="([^"]*)"', request.query.get("filter", 'display_name=""'))
+            if wanted is None:
+                raise Refusal(Fault(400, "Invalid filter."))
+            jobs = [job for job in self.newest_first() if wanted[1] in ("", job.name)]
+            start, size = int(request.query.get("pageToken", 0)), int(request.query.get("pageSize", 100))
+            shown = [self._resource(job, self._shown(job)) for job in jobs[start : start + size]]
+            told: dict[str, Any] = {"batchPredictionJobs": shown} if shown else {}
+            if start + size < len(jobs):
+                told["nextPageToken"] = str(start + size)
+            return web.json_response(told)
+
+        return await self._called("list", request, page)
+
+    async def cancel(self, request: web.Request) -> web.StreamResponse:
+        def cancelled() -> web.Response:
+            job = self._job(request)
+            if self._shown(job) not in _ENDED:
+                job.ended_by = "CANCELLED"
+            return web.json_response({})
+
+        return await self._called("cancel", request, cancelled)
+
+    def _shown(self, job: FakeJob) -> str:
+        return job.ended_by or self.states[min(max(job.looks - 1, 0), len(self.states) - 1)]
+
+    def _job(self, request: web.Request) -> FakeJob:
+        job = self.jobs.get(request.match_info["id"])
+        if job is None or job.body["at"] != request.match_info["location"]:
+            raise Refusal(Fault(404, "The BatchPredictionJob does not exist."))
+        return job
+
+    def _resource(self, job: FakeJob, state: str) -> dict[str, Any]:
+        """By the project's number, as Google's answers name it."""
+        told: dict[str, Any] = {
+            "name": f"projects/417000417/locations/{job.body['at']}/batchPredictionJobs/{job.id}",
+            "displayName": job.name,
+            "model": job.body["model"],
+            "inputConfig": job.body["inputConfig"],
+            "outputConfig": job.body["outputConfig"],
+            "state": f"JOB_STATE_{state}",
+            "createTime": f"2026-11-22T16:00:{job.made % 60:02d}.123456Z",
+            "updateTime": "2026-11-22T16:05:00.123456Z",
+        }
+        if state in _ENDED:
+            failed = sum(status != 200 for _, status, _ in job.items)
+            told["completionStats"] = {
+                "successfulCount": str(len(job.items) - failed),
+                "failedCount": str(failed),
+                "incompleteCount": str(job.total - len(job.items)),
+            }
+        if state == "FAILED":
+            told["error"] = {"code": RPC_CODES[400], "message": self.failed_with}
+        if job.id in self.written:
+            told["outputInfo"] = {"gcsOutputDirectory": self.written[job.id]}
+        return told
+
+    def _write(self, job: FakeJob) -> None:
+        place = _GCS.fullmatch(job.body["outputConfig"]["gcsDestination"]["outputUriPrefix"])
+        assert place is not None
+        folder = f"{place[2]}/prediction-model-2026-11-22T16:04:{job.made:02d}.123456Z"
+        lines = [json.dumps(_outcome(*item)) for item in reversed(job.items)]
+        self.storage.objects[place[1], f"{folder}/predictions.jsonl"] = "".join(
+            f"{line}\n" for line in lines
+        ).encode()
+        self.written[job.id] = f"gs://{place[1]}/{folder}"
+
+
+def _outcome(request: str, status: int, body: dict[str, Any]) -> dict[str, Any]:
+    """A line of the output; why there is no answer stands in its status, in words and as JSON."""
+    told = "" if status == 200 else f"{HTTPStatus(status).phrase}: {json.dumps(body)}"
+    return {
+        "status": told,
+        "processed_time": "2026-11-22T16:04:00.123+00:00",
+        "request": json.loads(request),
+        "response": body if status == 200 else {},
+    }
+
+
+@asynccontextmanager
+async def fake_vertex_batches(*script: Behaviour, **how: Any) -> AsyncIterator[VertexBatchHost]:
+    """Serve on loopback; ``how`` are fields of the host."""
+    host = VertexBatchHost(script=deque(script), **how)
+    host.token_gate.set()
+    async with serving(host):
+        yield host
