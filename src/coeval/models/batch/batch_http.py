@@ -103,16 +103,22 @@ class BatchHttp:
         """What takes credentials out of what this host says."""
         return self._endpoint.redactor
 
+    @property
+    def signer(self) -> Signer | None:
+        """Who asks here."""
+        return self._endpoint.signer
+
     def at(self, url: str, signer: Signer | None, secrets: tuple[str, ...] = ()) -> BatchHttp:
         """The same at another base URL, where ``signer`` shows who asks (None: nobody has to be shown);
-        ``secrets`` are further credentials that this place is sent. It is closed with this one.
+        ``secrets`` are further credentials that this place is sent. What this one keeps out of messages, the
+        other does too. It is closed with this one.
 
         Raises
         ------
         UsageError
             that is no http(s) URL.
         """
-        endpoint = Endpoint(url, signer, Limiter(1), secrets)
+        endpoint = Endpoint(url, signer, Limiter(1), (*self._endpoint.secrets, *secrets))
         other = BatchHttp(endpoint, sleep=self._sleep, rng=self._rng)
         self._elsewhere.append(other)
         return other

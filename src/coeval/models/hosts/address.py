@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
@@ -33,7 +34,8 @@ _SETTING = re.compile(r"\{(\w+)\}")
 
 class ModelAddress(NamedTuple):
     """``url`` is the base URL, to which ``path`` is appended; ``models_url`` that of the host's list of
-    models, empty where it is the same."""
+    models, empty where it is the same. ``settings`` are those of the host by name; one that is not set raises
+    the UsageError that says where to set it."""
 
     spec: ModelSpec
     host: Host
@@ -43,10 +45,13 @@ class ModelAddress(NamedTuple):
     credential: Credential | None
     signer: Signer | None
     models_url: str = ""
+    settings: Mapping[str, str] = MappingProxyType({})
 
     @property
     def key(self) -> EndpointKey:
-        fields = self.credential.fields if self.credential is not None else {}
+        """Where a model's batches are kept makes no other endpoint of it."""
+        found = self.credential.fields if self.credential is not None else {}
+        fields = {name: value for name, value in found.items() if not name.startswith("batch_")}
         headers = tuple(sorted(self.host.headers.items()))
         return self.url, self.host.signer, headers, tuple(sorted(fields.items()))
 
@@ -81,7 +86,7 @@ def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
     dialect = dialect_of(host)
     url, path = _place(row, spec, dialect)
     models_url = row.filled(host.models_url) if host.models_url and spec.base_url is None else ""
-    return ModelAddress(spec, host, dialect, url, path, credential, signer, models_url)
+    return ModelAddress(spec, host, dialect, url, path, credential, signer, models_url, row.settings)
 
 
 def _place(row: _FilledRow, spec: ModelSpec, dialect: Dialect) -> ApiPlace:
@@ -128,9 +133,10 @@ class _Settings(dict[str, str]):
 
     def __missing__(self, name: str) -> str:
         variables = " or ".join(self._host.settings.get(name, ()))
+        in_environment = f", {variables} in the environment," if variables else ""
         raise UsageError(
             f"{self._who} needs {name} and none was found: set `providers.{self._host.name}.{name}` in a key "
-            f"file, {variables} in the environment, or parameters.{name} of the model."
+            f"file{in_environment} or parameters.{name} of the model."
         )
 
 

@@ -91,6 +91,7 @@ class Endpoint:
         self.headers = CIMultiDict(
             {"Content-Type": "application/json", "User-Agent": f"coeval/{__version__}", **headers}
         )
+        self.signer = signer
         self._signer = signer if isinstance(signer, RequestSigner) else None
         self.signs_each = self._signer is not None
         """Whether every request has headers of its own; see `signed`."""
@@ -100,9 +101,9 @@ class Endpoint:
         self.limiter = limiter
         self.proxy = proxy_for(URL(self.url))
         self._routes: dict[tuple[str, str], RequestRoute] = {}
-        self._secrets = (*secrets, *self._sent_secrets(url))
+        self.secrets = (*secrets, *self._sent_secrets(url))
         self._shown: tuple[str, ...] = ()
-        self.redactor = Redactor(self._secrets, self._tell_repeated)
+        self.redactor = Redactor(self.secrets, self._tell_repeated)
         self.repeated = False
         """Whether one of its answers held a credential that it was sent."""
         self._lanes: dict[str, Lane] = {}
@@ -178,7 +179,7 @@ class Endpoint:
         fresh = [secret for value in shown if (secret := value.strip().rpartition(" ")[2]) not in self._shown]
         if fresh:
             self._shown = (*fresh, *self._shown)[:_REMEMBERED_TOKENS]
-            self.redactor = Redactor((*self._secrets, *self._shown), self._tell_repeated)
+            self.redactor = Redactor((*self.secrets, *self._shown), self._tell_repeated)
 
     def _sent_secrets(self, url: str) -> Iterator[str]:
         """The credentials in what is sent: headers, the address, and those of a proxy on the way."""
