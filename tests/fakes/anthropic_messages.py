@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, assert_never
@@ -19,7 +19,16 @@ from aiohttp import web
 from fakes.anthropic_request import VERSIONS, cache_floor, misfit_of, passages
 from fakes.openai_chat import Asked, Broken, Raw
 
-__all__ = ["AnthropicServer", "Error", "Spoken", "anthropic_fake"]
+__all__ = [
+    "AnthropicServer",
+    "Behaviour",
+    "Error",
+    "Spoken",
+    "anthropic_fake",
+    "error_answer",
+    "error_body",
+    "serving",
+]
 
 CHARS_PER_TOKEN = 4
 
@@ -65,12 +74,13 @@ _KINDS = {
 
 @dataclass
 class AnthropicServer:
-    """A running fake; ``asked`` holds every request for an answer in order of arrival, refused ones too."""
+    """A running fake; ``asked`` holds every request for an answer in order of arrival, refused ones too.
+    Requests are answered by the script first, then by ``reply``."""
 
     script: deque[Behaviour]
     keys: frozenset[str] | None
     models: tuple[str, ...] | None
-    always: Behaviour = field(default_factory=Spoken)
+    reply: Callable[[dict[str, Any]], Behaviour] = lambda _: Spoken()
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
     pages: list[str] = field(default_factory=list)
@@ -86,17 +96,17 @@ class AnthropicServer:
         try:
             body = msgspec.json.decode(content, type=dict[str, Any])
         except msgspec.DecodeError:
-            return _error(Error(400, "The request body is not valid JSON."))
+            return error_answer(Error(400, "The request body is not valid JSON."))
         self.asked.append(Asked(request.headers, body, request.path))
-        refusal = self._refusal(request, body)
+        refusal = self.denial(request) or self.refusal_of(body, request.headers["anthropic-version"])
         if refusal is not None:
-            return _error(refusal)
-        behaviour = self.script.popleft() if self.script else self.always
+            return error_answer(refusal)
+        behaviour = self.script.popleft() if self.script else self.reply(body)
         match behaviour:
             case Spoken():
                 return await self._speak(body, behaviour)
             case Error():
-                return _error(behaviour)
+                return error_answer(behaviour)
             case Raw():
                 return web.Response(
                     body=behaviour.body, status=behaviour.status, content_type=behaviour.content_type
@@ -117,13 +127,13 @@ class AnthropicServer:
 
     async def list_models(self, request: web.Request) -> web.Response:
         """Two models a page, or as many as are asked for: the real default is 20."""
-        if (refusal := self._denial(request)) is not None:
-            return _error(refusal)
+        if (refusal := self.denial(request)) is not None:
+            return error_answer(refusal)
         self.pages.append(request.path_qs)
         known = list(self.models or ())
         limit, after = int(request.query.get("limit", "20")), request.query.get("after_id")
         if not 1 <= limit <= 1000 or set(request.query) - {"limit", "after_id", "before_id", "lifecycle"}:
-            return _error(Error(400, "limit: Input should be less than or equal to 1000"))
+            return error_answer(Error(400, "limit: Input should be less than or equal to 1000"))
         start = known.index(after) + 1 if after is not None else 0
         shown = known[start : start + min(limit, 2)]
         data = [
@@ -142,18 +152,17 @@ class AnthropicServer:
         more = start + len(shown) < len(known)
         return web.json_response({"data": data, "has_more": more, "first_id": first, "last_id": last})
 
-    def _refusal(self, request: web.Request, body: dict[str, Any]) -> Error | None:
-        """Why this request is not answered: its key, its version, its fields, its model."""
-        if (denial := self._denial(request)) is not None:
-            return denial
-        misfit = misfit_of(body, request.headers["anthropic-version"])
+    def refusal_of(self, body: dict[str, Any], version: str) -> Error | None:
+        """Why a request is not answered: its fields, its model."""
+        misfit = misfit_of(body, version)
         if misfit is not None:
             return Error(400, misfit)
         if self.models is not None and body["model"] not in self.models:
             return Error(404, f"model: {body['model']}")
         return None
 
-    def _denial(self, request: web.Request) -> Error | None:
+    def denial(self, request: web.Request) -> Error | None:
+        """Why nothing is told here: the key, the version."""
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
         key = request.headers.get("x-api-key", bearer)
         if self.keys is not None and key not in self.keys:
@@ -166,22 +175,26 @@ class AnthropicServer:
         return None
 
     async def _speak(self, body: dict[str, Any], spoken: Spoken) -> web.Response:
-        marked, whole = "", ""
-        for text, mark in passages(body):
-            whole += text
-            marked = whole if mark else marked
-        if len(marked) // CHARS_PER_TOKEN < cache_floor(body["model"]):
-            marked = ""
-        known = max((len(kept) for kept in self._kept if marked.startswith(kept)), default=0)
+        message = self.message(body, spoken)
         await asyncio.sleep(spoken.delay_s)
-        if marked:
+        self.keep(body)
+        return web.json_response(message, headers=spoken.headers)
+
+    def keep(self, body: dict[str, Any]) -> None:
+        """Have the cache hold what a request that was answered marks."""
+        if marked := _marked(body):
             self._kept.add(marked)
+
+    def message(self, body: dict[str, Any], spoken: Spoken, tier: str = "standard") -> dict[str, Any]:
+        """The answer to a request, as JSON."""
+        whole, marked = sum(len(text) for text, _ in passages(body)), _marked(body)
+        known = max((len(kept) for kept in self._kept if marked.startswith(kept)), default=0)
         usage = {
-            "input_tokens": (len(whole) - len(marked)) // CHARS_PER_TOKEN,
+            "input_tokens": (whole - len(marked)) // CHARS_PER_TOKEN,
             "cache_creation_input_tokens": (len(marked) - known) // CHARS_PER_TOKEN,
             "cache_read_input_tokens": known // CHARS_PER_TOKEN,
             "output_tokens": len(spoken.text) // CHARS_PER_TOKEN + 1,
-            "service_tier": "standard",
+            "service_tier": tier,
         }
         message = {
             "id": "msg_1",
@@ -196,7 +209,16 @@ class AnthropicServer:
         }
         if body.get("tool_choice", {}).get("type") == "tool" and spoken.stop_reason == "end_turn":
             message["stop_reason"] = "tool_use"
-        return web.json_response(message, headers=spoken.headers)
+        return message
+
+
+def _marked(body: dict[str, Any]) -> str:
+    """The beginning of a request that the cache is to keep; nothing where it is too short for that."""
+    marked, whole = "", ""
+    for text, mark in passages(body):
+        whole += text
+        marked = whole if mark else marked
+    return marked if len(marked) // CHARS_PER_TOKEN >= cache_floor(body["model"]) else ""
 
 
 def _content(body: dict[str, Any], spoken: Spoken) -> Iterable[dict[str, Any]]:
@@ -212,7 +234,12 @@ def _content(body: dict[str, Any], spoken: Spoken) -> Iterable[dict[str, Any]]:
         yield {"type": "text", "text": spoken.text}
 
 
-def _error(error: Error) -> web.Response:
+def error_answer(error: Error) -> web.Response:
+    return web.json_response(error_body(error), status=error.status, headers=error.headers)
+
+
+def error_body(error: Error) -> dict[str, Any]:
+    """An error as JSON."""
     usual = "api_error" if error.status >= 500 else "invalid_request_error"
     problem: dict[str, Any] = {
         "type": error.kind or _KINDS.get(error.status, usual),
@@ -220,8 +247,7 @@ def _error(error: Error) -> web.Response:
     }
     if error.code is not None:
         problem["details"] = {"error_code": error.code}
-    whole = {"type": "error", "error": problem, "request_id": "req_1"}
-    return web.json_response(whole, status=error.status, headers=error.headers)
+    return {"type": "error", "error": problem, "request_id": "req_1"}
 
 
 def _cut(request: web.Request) -> web.Response:
@@ -243,17 +269,25 @@ async def anthropic_fake(
         script=deque(script),
         keys=None if keys is None else frozenset(keys),
         models=None if models is None else tuple(models),
-        always=always or Spoken(),
+        reply=lambda _: always or Spoken(),
     )
+    async with serving(server):
+        yield server
+
+
+@asynccontextmanager
+async def serving(server: AnthropicServer, routes: Iterable[web.RouteDef] = ()) -> AsyncIterator[None]:
+    """Serve on loopback, ``routes`` besides."""
     app = web.Application(client_max_size=1 << 25)
     app.router.add_post("/v1/messages", server.answer)
     app.router.add_get("/v1/models", server.list_models)
+    app.add_routes(routes)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        yield server
+        yield
     finally:
         server.release()
         await runner.cleanup()

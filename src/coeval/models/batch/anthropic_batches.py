@@ -1,0 +1,277 @@
+"""Anthropic's Message Batches: one JSON body makes a job, and its results are a file of lines.
+
+Source: the API reference, the guide on batch processing and Anthropic's own client, read in November 2026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+from yarl import URL
+
+from coeval.core import foreign
+from coeval.core.errors import BadRequest, ServerFault, Undecodable, Unreadable
+from coeval.core.model import ModelSpec
+from coeval.models.batch.batch_api import (
+    BatchJob,
+    BatchLimits,
+    BatchProgress,
+    BatchReply,
+    BatchState,
+)
+from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.dialects.anthropic.anthropic_answer import ERROR_STATUS
+
+__all__ = ["MessageBatches"]
+
+_PATH = "/v1/messages/batches"
+_BEGIN, _END = b'{"requests":[', b"]}"
+_CHUNK = 1 << 18
+_UNKNOWN_ERROR = 500
+_CLOCKS_APART_S: Final = 3600.0
+"""A batch that the host says it made so long before we wrote down that we would is none of ours."""
+
+
+class _Counts(msgspec.Struct):
+    """Of requests. Their sum is the size of the batch; all stand at ``processing`` until the batch ends."""
+
+    processing: int = 0
+    succeeded: int = 0
+    errored: int = 0
+    canceled: int = 0
+    expired: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.processing + self.ended
+
+    @property
+    def ended(self) -> int:
+        return self.succeeded + self.errored + self.canceled + self.expired
+
+
+class _MessageBatch(msgspec.Struct):
+    id: str
+    processing_status: str
+    request_counts: _Counts
+    created_at: str | None = None
+    results_url: str | None = None
+
+    @property
+    def state(self) -> BatchState:
+        if self.processing_status != "ended":
+            return "running"
+        counts = self.request_counts
+        return "cancelled" if counts.canceled else "expired" if counts.expired else "ended"
+
+    def made_before(self, at: float) -> bool:
+        """Whether it is older than that, in seconds since 1970, as far as can be told."""
+        try:
+            return datetime.fromisoformat(self.created_at or "").timestamp() < at
+        except ValueError:
+            return False
+
+
+class _Page(msgspec.Struct):
+    data: list[_MessageBatch]
+    has_more: bool = False
+    last_id: str | None = None
+
+
+class _Problem(msgspec.Struct):
+    type: str | None = None
+
+
+class _Trouble(msgspec.Struct):
+    error: _Problem = msgspec.field(default_factory=_Problem)
+
+
+class _Result(msgspec.Struct):
+    type: str
+    message: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = msgspec.Raw()
+
+
+class _Line(msgspec.Struct):
+    custom_id: str
+    result: _Result
+
+
+_read_batch = foreign.decoder(_MessageBatch)
+_read_page = foreign.decoder(_Page)
+_read_line = foreign.decoder(_Line)
+_read_trouble = foreign.decoder(_Trouble)
+
+
+class MessageBatches:
+    """The batches of a workspace.
+
+    Anthropic stores nothing that would tell one batch from another but the custom ids, and tells these with
+    the results, when all has ended. So a batch whose id was lost is known by its size and time at first,
+    which makes it a candidate and no more, and for certain only once it has ended.
+    """
+
+    limits = BatchLimits(requests=100_000, bytes=256_000_000 - len(_BEGIN) - len(_END))
+
+    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:  # noqa: ARG002
+        self._http = http
+
+    def line(self, custom_id: str, body: bytes) -> bytes:
+        return b'{"custom_id":"%s","params":%s}\n' % (custom_id.encode(), body)
+
+    async def create(self, job: BatchJob) -> str:
+        size = len(_BEGIN) + job.lines.stat().st_size - 1 + len(_END)
+        headers = {"Content-Type": "application/json", "Content-Length": str(size)}
+        reply = await self._http.upload("POST", _PATH, _OneBody(job.lines), headers=headers)
+        return _batch(reply.body).id
+
+    async def find(self, job: BatchJob) -> str | None:
+        undecided: _MessageBatch | None = None
+        async for batch in self._made_since(job.written_at - _CLOCKS_APART_S):
+            if batch.id in job.others or batch.request_counts.total != job.requests:
+                continue
+            latest = await self._retrieve(batch.id)
+            if latest.state == "running":
+                undecided = latest
+            elif await self._holds(latest, job):
+                return latest.id
+        if undecided is not None:
+            raise ServerFault(
+                f"whether the batch {undecided.id} is the one that was submitted shows when it ends: it was made "
+                f"at {undecided.created_at} and has as many requests, and Anthropic tells which only then"
+            )
+        return None
+
+    async def check(self, job_id: str) -> BatchProgress:
+        batch = await self._retrieve(job_id)
+        counts = batch.request_counts
+        told = counts.ended > 0  # nothing is, while it runs
+        return BatchProgress(
+            batch.state,
+            batch.processing_status,
+            total=counts.total,
+            done=counts.succeeded if told else None,
+            failed=counts.ended - counts.succeeded if told else None,
+        )
+
+    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
+        file = into / "results.jsonl"
+        await self._download(await self._retrieve(job_id), file)
+        with file.open("rb") as lines:
+            for line in lines:
+                yield _reply(line)
+
+    async def cancel(self, job_id: str) -> None:
+        try:
+            await self._http.call("POST", f"{_place(job_id)}/cancel", repeatable=True)
+        except BadRequest:
+            if (await self._retrieve(job_id)).state == "running":
+                raise
+
+    async def _retrieve(self, job_id: str) -> _MessageBatch:
+        return _batch(await self._http.call("GET", _place(job_id)))
+
+    async def _made_since(self, at: float) -> AsyncIterator[_MessageBatch]:
+        """The batches of the workspace, the latest first."""
+        path = f"{_PATH}?limit=100"
+        while True:
+            page = _page(await self._http.call("GET", path))
+            for batch in page.data:
+                if batch.made_before(at):
+                    return
+                yield batch
+            if not (page.has_more and page.last_id):
+                return
+            path = f"{_PATH}?limit=100&after_id={quote(page.last_id, safe='')}"
+
+    async def _holds(self, batch: _MessageBatch, job: BatchJob) -> bool:
+        """Whether a batch that has ended is that job, by its custom ids: they are told for every request."""
+        if batch.results_url is None:
+            return False  # they are not kept for ever, and without them there is nothing to adopt
+        with TemporaryDirectory(dir=job.lines.parent) as folder:
+            file = Path(folder) / "results.jsonl"
+            await self._download(batch, file)
+            with file.open("rb") as lines:
+                return any(_reply(line).custom_id == job.first_id for line in lines)
+
+    async def _download(self, batch: _MessageBatch, file: Path) -> None:
+        """The results, from where the host says; from where the reference says if that is another host, as
+        behind a gateway, which is shown no key of this one."""
+        path, said = f"{_place(batch.id)}/results", batch.results_url
+        if said is not None and _leads_to(said, self._http.url):
+            path = said
+        await self._http.download(path, file)
+
+
+class _OneBody:
+    """A file of lines as one JSON body, piece by piece; a line feed stands nowhere but at a line's end."""
+
+    def __init__(self, lines: Path) -> None:
+        self._lines = lines
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with self._lines.open("rb") as lines:
+            yield _BEGIN
+            piece = lines.read(_CHUNK)
+            while piece:
+                following = lines.read(_CHUNK)
+                yield (piece if following else piece[:-1]).replace(b"\n", b",")
+                piece = following
+            yield _END
+
+
+def _place(job_id: str) -> str:
+    return f"{_PATH}/{quote(job_id, safe='')}"
+
+
+def _leads_to(url: str, base: str) -> bool:
+    try:
+        return URL(url).origin() == URL(base).origin()
+    except ValueError:
+        return False
+
+
+def _batch(body: bytes) -> _MessageBatch:
+    try:
+        return _read_batch(body)
+    except Undecodable as error:
+        raise Unreadable(f"what should be a message batch is none ({error})") from error
+
+
+def _page(body: bytes) -> _Page:
+    try:
+        return _read_page(body)
+    except Undecodable as error:
+        raise Unreadable(f"what should be a list of message batches is none ({error})") from error
+
+
+def _reply(line: bytes) -> BatchReply:
+    try:
+        told = _read_line(line)
+    except Undecodable as error:
+        raise Unreadable(f"what should be a result of a message batch is none ({error})") from error
+    match told.result.type:
+        case "succeeded":
+            return BatchReply(told.custom_id, 200, bytes(told.result.message))
+        case "errored":
+            body = bytes(told.result.error)
+            return BatchReply(told.custom_id, _status(body), body)
+        case "canceled" | "expired":
+            return BatchReply(told.custom_id, None, b"")
+        case _:
+            return BatchReply(told.custom_id, _UNKNOWN_ERROR, line)
+
+
+def _status(trouble: bytes) -> int:
+    """The status that an error has live, by its type."""
+    try:
+        kind = _read_trouble(trouble).error.type
+    except Undecodable:
+        kind = None
+    return ERROR_STATUS.get(kind or "", _UNKNOWN_ERROR)
