@@ -36,6 +36,7 @@ _ROWS = (
         headers={"anthropic-version": "2023-06-01"},
         key_env=("ANTHROPIC_API_KEY",),
         signer="x-api-key",
+        batch="anthropic",
     ),
     Host(
         name="gemini",

@@ -6,10 +6,8 @@ Source: the API reference, the guide on batch processing and Anthropic's own cli
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
 from urllib.parse import quote
 
 import msgspec
@@ -18,15 +16,10 @@ from yarl import URL
 from coeval.core import foreign
 from coeval.core.errors import BadRequest, ServerFault, Undecodable, Unreadable
 from coeval.core.model import ModelSpec
-from coeval.models.batch.batch_api import (
-    BatchJob,
-    BatchLimits,
-    BatchProgress,
-    BatchReply,
-    BatchState,
-)
+from coeval.models.batch.batch_answers import CLOCKS_APART_S, epoch_s, read_answer, result_lines
+from coeval.models.batch.batch_api import BatchJob, BatchLimits, BatchProgress, BatchReply, BatchState
 from coeval.models.batch.batch_http import BatchHttp
-from coeval.models.dialects.anthropic.anthropic_answer import ERROR_STATUS
+from coeval.models.dialects.anthropic.anthropic_answer import status_of_error
 
 __all__ = ["MessageBatches"]
 
@@ -34,11 +27,9 @@ _PATH = "/v1/messages/batches"
 _BEGIN, _END = b'{"requests":[', b"]}"
 _CHUNK = 1 << 18
 _UNKNOWN_ERROR = 500
-_CLOCKS_APART_S: Final = 3600.0
-"""A batch that the host says it made so long before we wrote down that we would is none of ours."""
 
 
-class _Counts(msgspec.Struct):
+class _MessageCounts(msgspec.Struct):
     """Of requests. Their sum is the size of the batch; all stand at ``processing`` until the batch ends."""
 
     processing: int = 0
@@ -59,7 +50,7 @@ class _Counts(msgspec.Struct):
 class _MessageBatch(msgspec.Struct):
     id: str
     processing_status: str
-    request_counts: _Counts
+    request_counts: _MessageCounts
     created_at: str | None = None
     results_url: str | None = None
 
@@ -70,43 +61,25 @@ class _MessageBatch(msgspec.Struct):
         counts = self.request_counts
         return "cancelled" if counts.canceled else "expired" if counts.expired else "ended"
 
-    def made_before(self, at: float) -> bool:
-        """Whether it is older than that, in seconds since 1970, as far as can be told."""
-        try:
-            return datetime.fromisoformat(self.created_at or "").timestamp() < at
-        except ValueError:
-            return False
 
-
-class _Page(msgspec.Struct):
+class _MessageBatchPage(msgspec.Struct):
     data: list[_MessageBatch]
     has_more: bool = False
     last_id: str | None = None
 
 
-class _Problem(msgspec.Struct):
-    type: str | None = None
-
-
-class _Trouble(msgspec.Struct):
-    error: _Problem = msgspec.field(default_factory=_Problem)
-
-
-class _Result(msgspec.Struct):
+class _MessageResult(msgspec.Struct):
     type: str
     message: msgspec.Raw = msgspec.Raw()
     error: msgspec.Raw = msgspec.Raw()
 
 
-class _Line(msgspec.Struct):
+class _MessageResultLine(msgspec.Struct):
     custom_id: str
-    result: _Result
+    result: _MessageResult
 
 
-_read_batch = foreign.decoder(_MessageBatch)
-_read_page = foreign.decoder(_Page)
-_read_line = foreign.decoder(_Line)
-_read_trouble = foreign.decoder(_Trouble)
+_read_line = foreign.decoder(_MessageResultLine)
 
 
 class MessageBatches:
@@ -129,11 +102,11 @@ class MessageBatches:
         size = len(_BEGIN) + job.lines.stat().st_size - 1 + len(_END)
         headers = {"Content-Type": "application/json", "Content-Length": str(size)}
         reply = await self._http.upload("POST", _PATH, _OneBody(job.lines), headers=headers)
-        return _batch(reply.body).id
+        return read_answer(reply.body, _MessageBatch, "a message batch").id
 
     async def find(self, job: BatchJob) -> str | None:
         undecided: _MessageBatch | None = None
-        async for batch in self._made_since(job.written_at - _CLOCKS_APART_S):
+        async for batch in self._made_since(job.written_at - CLOCKS_APART_S):
             if batch.id in job.others or batch.request_counts.total != job.requests:
                 continue
             latest = await self._retrieve(batch.id)
@@ -143,8 +116,8 @@ class MessageBatches:
                 return latest.id
         if undecided is not None:
             raise ServerFault(
-                f"whether the batch {undecided.id} is the one that was submitted shows when it ends: it was made "
-                f"at {undecided.created_at} and has as many requests, and Anthropic tells which only then"
+                f"whether the batch {undecided.id} is the one that was submitted shows when it ends: it was "
+                f"made at {undecided.created_at}, has as many requests, and Anthropic tells which only then"
             )
         return None
 
@@ -163,9 +136,8 @@ class MessageBatches:
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
         file = into / "results.jsonl"
         await self._download(await self._retrieve(job_id), file)
-        with file.open("rb") as lines:
-            for line in lines:
-                yield _reply(line)
+        for line in result_lines(file):
+            yield _reply(line)
 
     async def cancel(self, job_id: str) -> None:
         try:
@@ -175,15 +147,17 @@ class MessageBatches:
                 raise
 
     async def _retrieve(self, job_id: str) -> _MessageBatch:
-        return _batch(await self._http.call("GET", _place(job_id)))
+        return read_answer(await self._http.call("GET", _place(job_id)), _MessageBatch, "a message batch")
 
     async def _made_since(self, at: float) -> AsyncIterator[_MessageBatch]:
         """The batches of the workspace, the latest first."""
         path = f"{_PATH}?limit=100"
         while True:
-            page = _page(await self._http.call("GET", path))
+            body = await self._http.call("GET", path)
+            page = read_answer(body, _MessageBatchPage, "a list of message batches")
             for batch in page.data:
-                if batch.made_before(at):
+                made = epoch_s(batch.created_at)
+                if made is not None and made < at:
                     return
                 yield batch
             if not (page.has_more and page.last_id):
@@ -197,8 +171,7 @@ class MessageBatches:
         with TemporaryDirectory(dir=job.lines.parent) as folder:
             file = Path(folder) / "results.jsonl"
             await self._download(batch, file)
-            with file.open("rb") as lines:
-                return any(_reply(line).custom_id == job.first_id for line in lines)
+            return any(_reply(line).custom_id == job.first_id for line in result_lines(file))
 
     async def _download(self, batch: _MessageBatch, file: Path) -> None:
         """The results, from where the host says; from where the reference says if that is another host, as
@@ -237,20 +210,6 @@ def _leads_to(url: str, base: str) -> bool:
         return False
 
 
-def _batch(body: bytes) -> _MessageBatch:
-    try:
-        return _read_batch(body)
-    except Undecodable as error:
-        raise Unreadable(f"what should be a message batch is none ({error})") from error
-
-
-def _page(body: bytes) -> _Page:
-    try:
-        return _read_page(body)
-    except Undecodable as error:
-        raise Unreadable(f"what should be a list of message batches is none ({error})") from error
-
-
 def _reply(line: bytes) -> BatchReply:
     try:
         told = _read_line(line)
@@ -261,17 +220,8 @@ def _reply(line: bytes) -> BatchReply:
             return BatchReply(told.custom_id, 200, bytes(told.result.message))
         case "errored":
             body = bytes(told.result.error)
-            return BatchReply(told.custom_id, _status(body), body)
+            return BatchReply(told.custom_id, status_of_error(body, _UNKNOWN_ERROR), body)
         case "canceled" | "expired":
             return BatchReply(told.custom_id, None, b"")
         case _:
             return BatchReply(told.custom_id, _UNKNOWN_ERROR, line)
-
-
-def _status(trouble: bytes) -> int:
-    """The status that an error has live, by its type."""
-    try:
-        kind = _read_trouble(trouble).error.type
-    except Undecodable:
-        kind = None
-    return ERROR_STATUS.get(kind or "", _UNKNOWN_ERROR)

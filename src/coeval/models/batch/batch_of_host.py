@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["BATCH_APIS", "BatchMaker", "batch_maker"]
 
 BATCH_APIS: Mapping[str, str] = MappingProxyType(
-    {"openai_files": "coeval.models.batch.openai_files:OpenAiBatches"}
+    {
+        "openai_files": "coeval.models.batch.openai_files:OpenAiBatches",
+        "anthropic": "coeval.models.batch.anthropic_batches:MessageBatches",
+    }
 )
 """Where each stands, by the name that rows have for it: loaded where a batch is in use."""
 

@@ -8,26 +8,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
 from coeval.core.errors import BadRequest, ModelError, RateLimited, ServerFault, Undecodable, Unreadable
-from coeval.core.foreign import decode, decoder
+from coeval.core.foreign import decoder
 from coeval.core.model import ModelSpec
+from coeval.models.batch.batch_answers import CLOCKS_APART_S, epoch_s, read_answer, result_lines
 from coeval.models.batch.batch_api import BatchJob, BatchLimits, BatchProgress, BatchReply, BatchState
 from coeval.models.batch.batch_http import BatchHttp, UploadForm
-from coeval.store.jsonl import whole_lines
 
-__all__ = ["TAG", "OpenAiBatches", "file_replies", "read_answer"]
-
-T = TypeVar("T")
+__all__ = ["TAG", "OpenAiBatches", "file_replies"]
 
 TAG: Final = "coeval_tag"
 """The entry of a batch's metadata that holds our tag."""
-CLOCKS_APART_S: Final = 3600.0
-"""How far a host's clock may differ from ours."""
 _PAGE = 100
 _MOST_PAGES = 1_000
 _STATES: Mapping[str, BatchState] = {
@@ -45,9 +41,11 @@ _NOT_NOW = ("token_limit_exceeded", "rate_limit_exceeded", "batch_limit_exceeded
 
 
 class _JobCounts(msgspec.Struct, frozen=True):
-    total: int = 0
-    completed: int = 0
-    failed: int = 0
+    """Azure tells none, by null, of a job that is being looked at."""
+
+    total: int | None = None
+    completed: int | None = None
+    failed: int | None = None
 
 
 class _Trouble(msgspec.Struct, frozen=True):
@@ -63,7 +61,7 @@ class _Troubles(msgspec.Struct, frozen=True):
 class _Batch(msgspec.Struct, frozen=True):
     id: str
     status: str
-    created_at: float | None = None
+    created_at: float | str | None = None
     input_file_id: str | None = None
     output_file_id: str | None = None
     error_file_id: str | None = None
@@ -137,7 +135,9 @@ class OpenAiBatches:
     async def check(self, job_id: str) -> BatchProgress:
         batch = await self._batch(job_id)
         counts = batch.request_counts or _JobCounts()
-        state = _STATES.get(batch.status, "running")
+        state = _STATES.get(
+            batch.status.lower(), "running"
+        )  # Azure's REST interface has them as "Validating"
         return BatchProgress(
             state,
             batch.status,
@@ -158,7 +158,7 @@ class OpenAiBatches:
             )
             if number and not file
         ]
-        if lacking and batch.status == "completed":
+        if lacking and batch.status.lower() == "completed":
             raise ServerFault(
                 f"batch {batch.id} has ended, and its {' and '.join(lacking)} are not there yet"
             )
@@ -198,9 +198,9 @@ def file_replies(results: Path) -> Iterator[BatchReply]:
         a line is none of them.
     """
     read = decoder(_Result)
-    for number, line in enumerate(whole_lines(results), 1):
+    for number, line in enumerate(result_lines(results), 1):
         try:
-            result = read(line.text)
+            result = read(line)
         except Undecodable as error:
             raise Unreadable(f"line {number:,} of the results is not one ({error})") from error
         response = result.response
@@ -208,14 +208,6 @@ def file_replies(results: Path) -> Iterator[BatchReply]:
             yield BatchReply(result.custom_id, None, bytes(result.error or b""))
         else:
             yield BatchReply(result.custom_id, response.status_code, bytes(response.body))
-
-
-def read_answer(body: bytes, kind: type[T], what: str) -> T:
-    """An answer of the interface in its shape; Unreadable where it has another."""
-    try:
-        return decode(body, kind)
-    except Undecodable as error:
-        raise Unreadable(f"the host's answer is not {what} ({error})") from error
 
 
 def _refusal(batch: _Batch) -> ModelError:
@@ -230,4 +222,5 @@ def _refusal(batch: _Batch) -> ModelError:
 
 
 def _made_before(batch: _Batch, since: float) -> bool:
-    return batch.created_at is not None and batch.created_at < since
+    made = epoch_s(batch.created_at)
+    return made is not None and made < since

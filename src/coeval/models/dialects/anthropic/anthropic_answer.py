@@ -27,12 +27,12 @@ from coeval.models.dialects.token_counts import Count, cache_apart, count, count
 from coeval.models.discreet import without_secrets
 from coeval.models.transport.faults import excerpt, from_status, said
 
-__all__ = ["ERROR_STATUS", "astray", "decode", "explain"]
+__all__ = ["astray", "decode", "explain", "status_of_error"]
 
 _LONGEST_MESSAGE = 500
 _CUT = ("length", "pause_turn")
 
-ERROR_STATUS = {
+_STATUS = {
     "invalid_request_error": 400,
     "authentication_error": 401,
     "billing_error": 402,
@@ -44,8 +44,7 @@ ERROR_STATUS = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""The statuses that the API documents for its types of errors: for those that stand in a 200, or in what a
-batch came to."""
+"""The statuses that the API documents for its types of errors."""
 
 _SPENT = re.compile(r"credit balance|usage limit|spend(?:ing)?[ _]limit|billing|purchase credits")
 _FILTERED = re.compile(r"content filter|filtering policy")
@@ -227,9 +226,14 @@ class _AnthropicTrouble(msgspec.Struct):
 
 def _inner_error(body: bytes, redactor: Redactor) -> ModelError:
     """The error of a 200 that holds one: by its type."""
-    kind = _problem(body).type
-    status = ERROR_STATUS.get(kind, 502) if isinstance(kind, str) else 502
+    status = status_of_error(body, 502)
     return explain(status, body, redactor) or from_status(status, body, "the host, behind a 200,", redactor)
+
+
+def status_of_error(body: bytes, unknown: int) -> int:
+    """The status that an error has, by its type, where it comes without one; ``unknown`` for other types."""
+    kind = _problem(body).type
+    return _STATUS.get(kind, unknown) if isinstance(kind, str) else unknown
 
 
 def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
