@@ -35,7 +35,8 @@ from coeval.models.dialects.anthropic.claude_families import family_of
 from coeval.models.dialects.dialect import FieldRejected, ListedModel
 from coeval.models.hosts.signers import Signer
 from coeval.models.listing import list_models
-from coeval.models.metering.meter import Ledger, Terms
+from coeval.models.metering.account_file import Terms
+from coeval.models.metering.ledger import Ledger
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.http import Http

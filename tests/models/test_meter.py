@@ -14,8 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from coeval.core.errors import QuotaExhausted, StoreError
 from coeval.core.records import Usage
-from coeval.models.metering import meter
-from coeval.models.metering.meter import Ledger, Terms
+from coeval.models.metering import account_file
+from coeval.models.metering.account_file import Terms
+from coeval.models.metering.ledger import Ledger
 
 
 def content(path: Path) -> dict[str, Any]:
@@ -77,7 +78,7 @@ class Metering(RuleBasedStateMachine):
     @rule()
     def disk_full(self) -> None:
         with pytest.MonkeyPatch.context() as full:
-            full.setattr(meter, "write_json_atomic", no_space)
+            full.setattr(account_file, "write_json_atomic", no_space)
             try:
                 self.meter.reserve()
             except (StoreError, QuotaExhausted):
@@ -176,7 +177,8 @@ def test_a_raised_ceiling_gives_exactly_the_difference(tmp_path: Path) -> None:
 def row_of(**figures: int) -> dict[str, Any]:
     """What the file has of a model, all of it."""
     counts = ("requests", "reserved", "input_tokens", "output_tokens", "unpriced")
-    return dict.fromkeys(counts, 0) | {"cost_usd": None, "priced_by": None} | figures
+    money = {"cost_usd": None, "priced_by": None, "uncertain_usd": 0.0, "reserved_usd": 0.0}
+    return dict.fromkeys(counts, 0) | money | {"jobs": {}, "booked": []} | figures
 
 
 def test_model_are_on_disk_before_they_are_used_in_blocks(tmp_path: Path) -> None:
@@ -289,7 +291,7 @@ def test_nothing_is_permitted_that_could_not_be_written(
 ) -> None:
     ledger = Ledger(tmp_path / "usage.json", {"m": Terms(10)})
     with monkeypatch.context() as full:
-        full.setattr(meter, "write_json_atomic", no_space)
+        full.setattr(account_file, "write_json_atomic", no_space)
         with pytest.raises(StoreError):
             ledger.meter("m").reserve()
     assert ledger.meter("m").requests == 0

@@ -23,7 +23,8 @@ from coeval.core.errors import (
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, Usage
 from coeval.models.keys import Keys
-from coeval.models.metering.meter import Ledger, Terms
+from coeval.models.metering.account_file import Terms
+from coeval.models.metering.ledger import Ledger
 from coeval.models.open import REFUSALS_TO_STOP, Models
 
 KEY = "sk-test-0123456789abcdef"

@@ -33,7 +33,8 @@ from coeval.models.dialects.openai_error import astray, explain
 from coeval.models.hosted import HostedModel
 from coeval.models.hosts.address import ModelAddress
 from coeval.models.hosts.signers import Signer
-from coeval.models.metering.meter import Ledger, Meter
+from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Meter
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import Endpoint, Http

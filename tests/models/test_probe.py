@@ -23,7 +23,8 @@ from coeval.models import hosted as hosted_module
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.connections.route import RequestRoute
 from coeval.models.keys import Keys
-from coeval.models.metering.meter import Ledger, Terms
+from coeval.models.metering.account_file import Terms
+from coeval.models.metering.ledger import Ledger
 from coeval.models.open import Models
 from coeval.models.pacing.limits import Limiter
 from coeval.models.probe import ProbeResult, probe

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from coeval.core.text import dollars
-from coeval.models.metering.meter import read_accounts
+from coeval.models.metering.account_file import read_accounts
 
 __all__ = ["Bill", "ModelCost", "bill", "model_costs"]
 

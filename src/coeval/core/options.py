@@ -65,9 +65,16 @@ DEVICE = Option("device: cpu", "device: cpu", "--device cpu")
 KEYS = Option("--keys", "keys")
 PROBE_OFF = Option("--probe disable", "probe_mode: disable in the section experiment")
 PROBE_WARNS = Option("--probe-on-fail warn", "probe_on_fail: warn in the section experiment")
+BUDGET = Option("experiment.budget_usd", "experiment.budget_usd", "--budget-usd")
 
 
 def max_calls(model: str) -> Option:
     """What sets the ceiling on a model's requests."""
     key = f"experiment.quota.{model}.max_calls"
     return Option(key, key, "--max-calls")
+
+
+def max_cost(model: str) -> Option:
+    """What sets the ceiling on the money for a model's requests."""
+    key = f"experiment.quota.{model}.max_cost_usd"
+    return Option(key, key, "--budget-usd")

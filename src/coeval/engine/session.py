@@ -23,7 +23,8 @@ from coeval.engine.progress import Board, Watcher
 from coeval.engine.waiting import telling_of_hosts
 from coeval.engine.work import Work
 from coeval.models.keys import Keys
-from coeval.models.metering.meter import Ledger, Terms
+from coeval.models.metering.account_file import Terms
+from coeval.models.metering.ledger import Ledger
 from coeval.models.open import Models
 from coeval.models.transport.http import Http
 from coeval.store.journal import Journal

@@ -10,7 +10,7 @@ from coeval.core.entry_points import loaded
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.models.catalog import HOSTS
-from coeval.models.metering.meter import Terms
+from coeval.models.metering.account_file import Terms
 from coeval.pricing.price_book import Offer, PriceBook
 from coeval.pricing.tariff import Rates, Tariff, pricer
 

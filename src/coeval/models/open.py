@@ -20,7 +20,7 @@ from coeval.models.keys import Keys
 from coeval.models.listing import HostModels
 from coeval.models.local.in_process import InProcess
 from coeval.models.local.local_model import LocalModel, find_runtime
-from coeval.models.metering.meter import Ledger
+from coeval.models.metering.ledger import Ledger
 from coeval.models.pacing.admission import REFUSALS_TO_STOP, Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import Endpoint, Http

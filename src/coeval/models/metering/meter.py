@@ -1,80 +1,75 @@
-"""What each model was sent and what its answers took, over the whole life of a folder, and where that ends.
+"""What one model was sent and what its answers took, over the whole life of a folder, and where that ends.
 
 ``usage.json`` is written *ahead*: before a model with a ceiling sends, a block of permits is put
 on disk as reserved. After a crash that block counts as used, so a ceiling is never passed; at
-most a part of one block per model is wasted.
+most a part of one block per model is wasted. Money is reserved likewise (`till`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from asyncio import CancelledError, Future
+from collections.abc import Awaitable
 
 import msgspec
 
-from coeval.core.errors import Misshapen, QuotaExhausted, StoreError
-from coeval.core.foreign import convert
-from coeval.core.model import Price
+from coeval.core.errors import QuotaExhausted, StoreError
 from coeval.core.options import CONTINUE, max_calls
 from coeval.core.records import Usage
-from coeval.store.jsonl import read_json, write_json_atomic
+from coeval.models.metering.account_file import AccountFile, JobAccount, ModelAccount, Terms
+from coeval.models.metering.job_bill import JobBill, priced
+from coeval.models.metering.purse import Fund
+from coeval.models.metering.till import Till
 
-__all__ = ["Ledger", "Meter", "ModelAccount", "Terms", "read_accounts"]
+__all__ = ["FRAMING_TOKENS", "Meter"]
 
 _HOSTS_WORD = "what the host says an answer cost"
 
-
-class Terms(NamedTuple):
-    """On what terms a model is asked: the most requests over the life of the folder (None: any number), what
-    its tokens cost (None: nobody knows), and whose word that is."""
-
-    max_calls: int | None = None
-    price: Price | None = None
-    priced_by: str | None = None
-
-
-class ModelAccount(msgspec.Struct):
-    """What a model has used; ``requests + reserved`` is never less than what was sent.
-
-    ``cost_usd`` is that of the answers whose price was known, None while there is none; ``unpriced`` counts
-    the other answers. ``priced_by`` says whose the price is that holds now.
-    """
-
-    requests: int = 0
-    reserved: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float | None = None
-    unpriced: int = 0
-    priced_by: str | None = None
-
-    def __post_init__(self) -> None:
-        counts = (self.requests, self.reserved, self.input_tokens, self.output_tokens, self.unpriced)
-        if min(*counts, self.cost_usd or 0.0) < 0:
-            raise ValueError("a count is negative")
+FRAMING_TOKENS = 1024
+"""What a host may add to a prompt, at most: the marks of its template, and what it tells the model of the
+date, of tools and of schemas (some 350 tokens where it is most)."""
 
 
 class Meter:
     """One model's account; made by `Ledger.meter`.
 
-    `reserve` before requests are sent, one or many; `settle` once for each answer, when it comes;
-    `give_back` for those of the requests that were not sent after all.
+    Of requests that are asked live: `reserve` before they are sent, one or many; `settle` once for each
+    answer, when it comes; `give_back` for those of the requests that were not sent after all. Where the model
+    is `budgeted`, their money is the affair of a `Stake`.
+
+    Of requests in a batch job: `park` before one is written down for a job that is yet to be submitted,
+    `unpark` where that is dropped; `submit` before the job is sent to the host, `settle_job` once for it when
+    its replies are there. Tags make both safe to repeat after a crash.
     """
 
-    __slots__ = ("_ledger", "_name", "_row", "_terms")
+    __slots__ = ("_block", "_file", "_parked", "_row", "_terms", "fund", "name", "till")
 
-    def __init__(self, ledger: Ledger, name: str, row: ModelAccount, terms: Terms) -> None:
-        self._ledger = ledger
-        self._name = name
-        self._row = row
+    def __init__(self, file: AccountFile, block: int, till: Till, fund: Fund, terms: Terms) -> None:
+        self.name = fund.name
+        self.till = till
+        self.fund = fund
+        self._file = file
+        self._block = block
+        self._row: ModelAccount = fund.row
         self._terms = terms
+        self._parked = 0
 
     @property
     def requests(self) -> int:
-        """Requests counted so far, in this process and before."""
+        """Requests counted so far, in this process and before, those that are parked not among them."""
         return self._row.requests
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether money has to be set aside for its requests: it costs some, and there is a budget."""
+        return self._terms.most is not None and bool(self.fund.purses)
+
+    def most_usd(self, body_bytes: int, answer_tokens: int, *, batched: bool = False) -> float:
+        """The most that a request may cost: no tokenizer makes more tokens of a text than it has bytes. 0
+        where there is no budget."""
+        most = self._terms.batch_most if batched else self._terms.most
+        if most is None or not self.fund.purses:
+            return 0.0
+        return most(body_bytes + FRAMING_TOKENS, answer_tokens)
 
     def refusal(self) -> QuotaExhausted | None:
         """What `reserve` would raise for one more request, without counting one; None where it would not."""
@@ -95,7 +90,7 @@ class Meter:
             if (refused := self._refused(requests)) is not None:
                 raise refused
             if requests > row.reserved:
-                self._ledger.write_ahead(row, requests, ceiling)
+                self._write_ahead(requests, ceiling)
             row.reserved -= requests
         row.requests += requests
 
@@ -114,7 +109,9 @@ class Meter:
         row.requests -= requests
         if self._terms.max_calls is not None:
             row.reserved += requests
-            self._ledger.trim(row)
+            if row.reserved > self._block:
+                row.reserved = self._block // 2
+                self._file.write()
 
     def settle(self, usage: Usage) -> Usage:
         """Book what an answer took; the same with its price, where that is known and the host told none."""
@@ -132,121 +129,124 @@ class Meter:
             row.cost_usd = (row.cost_usd or 0.0) + cost
         return usage
 
-    def _refused(self, requests: int) -> QuotaExhausted | None:
-        used, ceiling = self._row.requests, self._terms.max_calls
-        if ceiling is None or used + requests <= ceiling:
+    def park(self, usd: float = 0.0, rank: int = 0) -> Awaitable[None] | None:
+        """Hold a permit and ``usd`` for a request of a batch job that is yet to be submitted, in memory only:
+        at once (None), or when what is returned has been awaited, where money is short for the moment.
+
+        Raises
+        ------
+        QuotaExhausted
+            a ceiling or a budget does not allow it; so does the awaitable.
+        """
+        if (refused := self.refusal()) is not None:
+            raise refused
+        money = self.till.take(self.fund, usd, rank, parked=True) if usd else None
+        if money is None:
+            self._parked += 1
             return None
-        key = max_calls(self._name)
-        wanted = "" if requests == 1 else f"; {requests} more were asked for at once"
-        return QuotaExhausted(
-            f"model {self._name} has used {used} of the {ceiling} requests that {key} "
-            f"allows over the life of the run{wanted}. Raise {key} and run again with {CONTINUE}."
-        )
+        return self._park_when(money, usd)
 
-
-class Ledger:
-    """The counts of ``usage.json``, for the only process that writes it.
-
-    Parameters
-    ----------
-    path:
-        the file; absent is empty. Models it names and this run does not are kept as they stand.
-    terms:
-        by model; one that is not named is counted, not limited.
-    block:
-        permits reserved ahead at once, 1 to 32.
-
-    Raises
-    ------
-    StoreError
-        the file is damaged and a ceiling depends on it.
-    """
-
-    def __init__(
-        self, path: Path, terms: Mapping[str, Terms] = MappingProxyType({}), block: int = 32
-    ) -> None:
-        if not 1 <= block <= 32:
-            raise ValueError(f"a block holds 1 to 32 permits, not {block}")
-        self._path = path
-        self._terms = dict(terms)
-        self._block = block
-        self._file: dict[str, Any] = {}
-        self._rows: dict[str, ModelAccount] = {}
-        self._set_aside = False
+    async def _park_when(self, money: Future[None], usd: float) -> None:
         try:
-            self._load()
-        except StoreError as error:
-            if any(of_model.max_calls is not None for of_model in self._terms.values()):
-                raise StoreError(
-                    f"{path} cannot be used ({error}), and a ceiling depends on the requests that it "
-                    "counts. Restore it from a copy, or move it away to count from zero again."
-                ) from error
-            self._set_aside = True
-        # What a crashed process had reserved, it may have sent.
-        for row in self._rows.values():
-            row.requests, row.reserved = row.requests + row.reserved, 0
+            await money
+        except CancelledError:
+            self.till.leave(self.fund, usd, money, parked=True)
+            raise
+        if (refused := self.refusal()) is not None:
+            self.till.put_back(self.fund, usd, parked=True)
+            raise refused
+        self._parked += 1
 
-    def meter(self, name: str) -> Meter:
-        row, terms = self._rows.setdefault(name, ModelAccount()), self._terms.get(name, Terms())
-        row.priced_by = terms.priced_by
-        return Meter(self, name, row, terms)
+    def unpark(self, usd: float = 0.0) -> None:
+        """Give back what `park` held for one request: it will not be sent in a job."""
+        self._parked -= 1
+        if usd:
+            self.till.put_back(self.fund, usd, parked=True)
 
-    def flush(self) -> None:
-        """Write the counts as they stand, reservations kept."""
-        models = self._file.get("models", {})
-        counted = {name: models.get(name, {}) | msgspec.to_builtins(row) for name, row in self._rows.items()}
-        if self._set_aside:
-            # Its counts cannot be read, but they are the user's: nothing is deleted.
-            self._path.replace(self._path.with_name(f"{self._path.name}.damaged"))
-            self._set_aside = False
-        write_json_atomic(self._path, self._file | {"models": models | counted})
+    def submit(self, tag: str, requests: int, usd: float = 0.0) -> None:
+        """Make what was parked for the requests of a job, ``usd`` in all, the job's, and write it down: to be
+        called before the host is told. Once for a tag: a job that is submitted anew after a crash has it
+        already.
 
-    def close(self) -> None:
-        """Write the exact counts: what was reserved and not sent is given back. No file is made where nothing
-        was sent."""
-        for row in self._rows.values():
-            row.reserved = 0
-        if self._path.exists() or any(row.requests for row in self._rows.values()):
-            self.flush()
+        Raises
+        ------
+        StoreError
+            it could not be written, so nothing may be sent; all stays parked.
+        """
+        row = self._row
+        if tag in row.jobs:
+            return
+        row.jobs[tag] = JobAccount(requests, usd)
+        row.requests += requests
+        try:
+            self._file.write()
+        except StoreError:
+            del row.jobs[tag]
+            row.requests -= requests
+            raise
+        self._parked -= requests
+        if usd:
+            self.fund.unpark(usd, requests)
 
-    def write_ahead(self, row: ModelAccount, requests: int, ceiling: int) -> None:
+    def open_jobs(self) -> dict[str, JobAccount]:
+        """The jobs that were submitted and are not booked, by tag."""
+        return dict(self._row.jobs)
+
+    def bill(self) -> JobBill:
+        """To sum up the replies of a job, at the batch price."""
+        return JobBill(self._terms.batch_price)
+
+    def priced_in_batch(self, usage: Usage) -> Usage:
+        """What an answer of a job took, with its price; nothing is booked."""
+        return priced(usage, self._terms.batch_price)
+
+    def settle_job(self, tag: str, bill: JobBill) -> None:
+        """Book a job's replies and write that down; permits and money of what was not carried out come back.
+        Once for a tag: again, it does nothing. An empty ``bill`` is that of a job that never came about.
+
+        Raises
+        ------
+        StoreError
+            it could not be written; to be called again.
+        """
+        row = self._row
+        if tag in row.booked:
+            return
+        before = msgspec.structs.replace(row, jobs=dict(row.jobs), booked=list(row.booked))
+        job = row.jobs.pop(tag, JobAccount(0))
+        row.booked.append(tag)
+        row.requests += bill.requests - job.requests
+        row.input_tokens += bill.input_tokens
+        row.output_tokens += bill.output_tokens
+        row.unpriced += bill.unpriced
+        row.uncertain_usd += min(bill.uncertain_usd, job.usd)
+        if bill.priced:
+            row.cost_usd = (row.cost_usd or 0.0) + bill.cost_usd
+        try:
+            self._file.write()
+        except StoreError:
+            for name in ModelAccount.__struct_fields__:
+                setattr(row, name, getattr(before, name))
+            raise
+        self.till.changed()
+
+    def _write_ahead(self, requests: int, ceiling: int) -> None:
         """Write that ``requests``, and the rest of a block, may be sent."""
-        before = row.reserved
+        row, before = self._row, self._row.reserved
         row.reserved = min(max(requests, self._block), ceiling - row.requests)
         try:
-            self.flush()
+            self._file.write()
         except StoreError:
             row.reserved = before
             raise
 
-    def trim(self, row: ModelAccount) -> None:
-        """Reserve half a block, where permits that came back have made it more than a whole one."""
-        if row.reserved > self._block:
-            row.reserved = self._block // 2
-            self.flush()
-
-    def _load(self) -> None:
-        self._file, self._rows = _read(self._path)
-
-
-def read_accounts(path: Path) -> dict[str, ModelAccount]:
-    """The accounts of a ``usage.json`` by model; none where there is no file.
-
-    Raises
-    ------
-    StoreError
-        it is damaged, or cannot be read.
-    """
-    return _read(path)[1]
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, ModelAccount]]:
-    """The file as it stands, and its accounts."""
-    try:
-        content = read_json(path, dict[str, Any])
-    except FileNotFoundError:
-        return {}, {}
-    try:
-        return content, convert(content.get("models", {}), dict[str, ModelAccount])
-    except Misshapen as error:
-        raise StoreError(f"{path} is damaged: {error}") from error
+    def _refused(self, requests: int) -> QuotaExhausted | None:
+        used, ceiling = self._row.requests + self._parked, self._terms.max_calls
+        if ceiling is None or used + requests <= ceiling:
+            return None
+        key = max_calls(self.name)
+        wanted = "" if requests == 1 else f"; {requests} more were asked for at once"
+        return QuotaExhausted(
+            f"model {self.name} has used {used} of the {ceiling} requests that {key} "
+            f"allows over the life of the run{wanted}. Raise {key} and run again with {CONTINUE}."
+        )

@@ -18,7 +18,7 @@ from coeval.engine.run_log import logged
 from coeval.engine.session import Accounts, SessionContext, opened
 from coeval.engine.terms import terms_of
 from coeval.models.keys import Keys
-from coeval.models.metering.meter import Terms
+from coeval.models.metering.account_file import Terms
 from coeval.models.open import check_askable, obstacle
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import render_path

@@ -1,0 +1,142 @@
+"""``usage.json``: what each model of a folder was sent, what its answers took, and what it was promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from coeval.core.errors import Misshapen, StoreError
+from coeval.core.foreign import convert
+from coeval.core.model import Price
+from coeval.store.jsonl import read_json, write_json_atomic
+
+__all__ = ["AccountFile", "JobAccount", "ModelAccount", "Most", "Terms", "read_accounts"]
+
+Most = Callable[[int, int], float]
+"""The most US dollars that a request may cost whose prompt and whose answer have at most so many tokens."""
+
+
+class Terms(NamedTuple):
+    """On what terms a model is asked: the most requests over the life of the folder (None: any number), what
+    its tokens cost (None: nobody knows), and whose word that is; the most money over the life of the folder,
+    and the most that a request may cost (None: it is free, or nobody knows); the same two for requests that
+    are asked in a batch job."""
+
+    max_calls: int | None = None
+    price: Price | None = None
+    priced_by: str | None = None
+    max_cost_usd: float | None = None
+    most: Most | None = None
+    batch_price: Price | None = None
+    batch_most: Most | None = None
+
+
+class JobAccount(msgspec.Struct):
+    """A batch job that was submitted and is not booked yet: its requests, and what they may cost at most."""
+
+    requests: int
+    usd: float = 0.0
+
+
+class ModelAccount(msgspec.Struct):
+    """What a model has used; ``requests + reserved`` is never less than what was sent.
+
+    ``cost_usd`` is that of the answers whose price was known, None while there is none; ``unpriced`` counts
+    the other answers. ``priced_by`` says whose the price is that holds now. ``uncertain_usd`` is what
+    requests may have cost at most of which nobody can know whether they were billed; ``reserved_usd`` what
+    those may cost that are being sent. Both are kept where there is a budget. ``jobs`` are batch jobs that
+    run, by tag, their requests counted already; ``booked`` the tags of those that ended.
+    """
+
+    requests: int = 0
+    reserved: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    unpriced: int = 0
+    priced_by: str | None = None
+    uncertain_usd: float = 0.0
+    reserved_usd: float = 0.0
+    jobs: dict[str, JobAccount] = {}
+    booked: list[str] = []
+
+    def __post_init__(self) -> None:
+        counts = (self.requests, self.reserved, self.input_tokens, self.output_tokens, self.unpriced)
+        money = (self.cost_usd or 0.0, self.uncertain_usd, self.reserved_usd)
+        if min(*counts, *money) < 0:
+            raise ValueError("a count is negative")
+
+    @property
+    def spent_usd(self) -> float:
+        """What it has cost, and what it may have cost besides."""
+        return (self.cost_usd or 0.0) + self.uncertain_usd
+
+
+class AccountFile:
+    """The file and its accounts by model, for the only process that writes it. Accounts of models that this
+    run does not ask are kept as they stand. Made, it holds nothing: `load` reads it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: dict[str, ModelAccount] = {}
+        self._content: dict[str, Any] = {}
+        self._set_aside = False
+
+    def load(self) -> None:
+        """
+        Raises
+        ------
+        StoreError
+            it is damaged, or cannot be read.
+        """
+        self._content, self.rows = _read(self.path)
+        # What a crashed process had reserved, it may have sent.
+        for row in self.rows.values():
+            row.requests, row.reserved = row.requests + row.reserved, 0
+            row.uncertain_usd, row.reserved_usd = row.uncertain_usd + row.reserved_usd, 0.0
+
+    def set_aside(self) -> None:
+        """Begin anew; the damaged file gets another name when it is first written."""
+        self._set_aside = True
+
+    def write(self) -> None:
+        """Write the accounts as they stand, reservations kept.
+
+        Raises
+        ------
+        StoreError
+            the disk refuses.
+        """
+        models = self._content.get("models", {})
+        counted = {name: models.get(name, {}) | msgspec.to_builtins(row) for name, row in self.rows.items()}
+        if self._set_aside:
+            # Its counts cannot be read, but they are the user's: nothing is deleted.
+            self.path.replace(self.path.with_name(f"{self.path.name}.damaged"))
+            self._set_aside = False
+        write_json_atomic(self.path, self._content | {"models": models | counted})
+
+
+def read_accounts(path: Path) -> dict[str, ModelAccount]:
+    """The accounts of a ``usage.json`` by model; none where there is no file.
+
+    Raises
+    ------
+    StoreError
+        it is damaged, or cannot be read.
+    """
+    return _read(path)[1]
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, ModelAccount]]:
+    """The file as it stands, and its accounts."""
+    try:
+        content = read_json(path, dict[str, Any])
+    except FileNotFoundError:
+        return {}, {}
+    try:
+        return content, convert(content.get("models", {}), dict[str, ModelAccount])
+    except Misshapen as error:
+        raise StoreError(f"{path} is damaged: {error}") from error

@@ -1,0 +1,92 @@
+"""The meters of a folder's models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from coeval.core.errors import CoevalError, StoreError
+from coeval.models.metering.account_file import AccountFile, ModelAccount, Terms
+from coeval.models.metering.meter import Meter
+from coeval.models.metering.till import Till
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """The counts of ``usage.json``, for the only process that writes it.
+
+    Parameters
+    ----------
+    path:
+        the file; absent is empty. Models it names and this run does not are kept as they stand.
+    terms:
+        by model; one that is not named is counted, not limited.
+    block:
+        permits reserved ahead at once, 1 to 32.
+    budget_usd:
+        the most money for all models together, over the life of the file; None: any.
+
+    Raises
+    ------
+    StoreError
+        the file is damaged and a ceiling or a budget depends on it.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        terms: Mapping[str, Terms] = MappingProxyType({}),
+        block: int = 32,
+        budget_usd: float | None = None,
+    ) -> None:
+        if not 1 <= block <= 32:
+            raise ValueError(f"a block holds 1 to 32 permits, not {block}")
+        self._terms = dict(terms)
+        self._block = block
+        self._file = AccountFile(path)
+        try:
+            self._file.load()
+        except StoreError as error:
+            ceilings = [(each.max_calls, each.max_cost_usd) for each in self._terms.values()]
+            if budget_usd is not None or any(each != (None, None) for each in ceilings):
+                raise StoreError(
+                    f"{path} cannot be used ({error}), and a ceiling depends on what it counts. Restore it "
+                    "from a copy, or move it away to count from zero again."
+                ) from error
+            self._file.set_aside()
+        self._till = Till(self._file, budget_usd)
+        self._meters: dict[str, Meter] = {}
+
+    def meter(self, name: str) -> Meter:
+        if (known := self._meters.get(name)) is not None:
+            return known
+        row, terms = self._file.rows.setdefault(name, ModelAccount()), self._terms.get(name, Terms())
+        row.priced_by = terms.priced_by
+        fund = self._till.fund(name, row, terms.max_cost_usd)
+        self._meters[name] = meter = Meter(self._file, self._block, self._till, fund, terms)
+        return meter
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for money: they go on when others have been settled, and not before."""
+        return self._till.waiting
+
+    def turn_away(self, error: CoevalError) -> None:
+        """Whoever waits for money, or would have to, gets ``error``."""
+        self._till.close(error)
+
+    def flush(self) -> None:
+        """Write the counts as they stand, reservations kept."""
+        self._till.trim()
+        self._file.write()
+
+    def close(self) -> None:
+        """Write the exact counts: what was reserved and not sent is given back. No file is made where nothing
+        was sent."""
+        rows = self._file.rows.values()
+        for row in rows:
+            row.reserved, row.reserved_usd = 0, 0.0
+        if self._file.path.exists() or any(row.requests for row in rows):
+            self._file.write()

@@ -1,0 +1,113 @@
+"""Money that models may cost, and how much of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import NamedTuple
+
+from coeval.core.errors import QuotaExhausted
+from coeval.core.options import CONTINUE, Option
+from coeval.core.text import dollars
+from coeval.models.metering.account_file import ModelAccount
+
+__all__ = ["Budget", "Fund", "Purse", "Waiter"]
+
+
+class Budget(NamedTuple):
+    """A ceiling in US dollars over the life of a folder; ``key``: what sets it."""
+
+    usd: float
+    key: Option
+
+
+class Waiter(NamedTuple):
+    """A request that has no money yet. Sorts by what is served first: ``place`` is (−rank, order of
+    arrival)."""
+
+    place: tuple[int, int]
+    usd: float
+    parked: bool
+    granted: asyncio.Future[None]
+
+
+class Fund:
+    """What one model's requests on their way may cost: ``held`` of those that are being sent, ``parked`` of
+    those that wait to be sent in a batch job, which no file knows of yet. ``queue`` is a heap."""
+
+    __slots__ = ("_held_of", "_parked_of", "held", "name", "parked", "purses", "queue", "row")
+
+    def __init__(self, name: str, row: ModelAccount) -> None:
+        self.name = name
+        self.row = row
+        self.held = self.parked = 0.0
+        self._held_of = self._parked_of = 0
+        self.purses: tuple[Purse, ...] = ()
+        self.queue: list[Waiter] = []
+
+    @property
+    def promised_usd(self) -> float:
+        """What is yet to be known of all that may be sent, without the rest of a block."""
+        return self.held + self.unblocked_usd
+
+    @property
+    def unblocked_usd(self) -> float:
+        """What is promised beside the block that is written ahead for live requests."""
+        return self.parked + sum(job.usd for job in self.row.jobs.values())
+
+    def hold(self, usd: float) -> None:
+        self.held += usd
+        self._held_of += 1
+
+    def let_go(self, usd: float) -> None:
+        self._held_of -= 1
+        self.held = self.held - usd if self._held_of else 0.0  # no rest of rounding stays
+
+    def park(self, usd: float) -> None:
+        self.parked += usd
+        self._parked_of += 1
+
+    def unpark(self, usd: float, requests: int = 1) -> None:
+        self._parked_of -= requests
+        self.parked = self.parked - usd if self._parked_of else 0.0
+
+
+class Purse:
+    """A budget and the funds that spend out of it. ``exhausted_at`` is the highest rank of a request that it
+    could not pay for: what would only bring about more such requests is not paid for either."""
+
+    __slots__ = ("budget", "exhausted_at", "funds")
+
+    def __init__(self, budget: Budget, funds: Collection[Fund]) -> None:
+        self.budget = budget
+        self.funds = funds
+        self.exhausted_at = -1
+
+    @property
+    def spent_usd(self) -> float:
+        return sum(fund.row.spent_usd for fund in self.funds)
+
+    def fits(self, usd: float) -> bool:
+        """Whether a request can be paid for now, whatever those on their way turn out to cost."""
+        return self.spent_usd + sum(fund.promised_usd for fund in self.funds) + usd <= self.budget.usd
+
+    def room_for(self, fund: Fund) -> float:
+        """How much may be written ahead for the live requests of a fund, the blocks of others left as they
+        are."""
+        others = sum(other.row.reserved_usd for other in self.funds if other is not fund)
+        unblocked = sum(each.unblocked_usd for each in self.funds)
+        return self.budget.usd - self.spent_usd - others - unblocked
+
+    def reaches(self, usd: float, rank: int) -> bool:
+        """Whether a request can ever be paid for: if all that is on its way turns out to cost nothing."""
+        return rank >= self.exhausted_at and self.spent_usd + usd <= self.budget.usd
+
+    def refusal(self, name: str, usd: float) -> QuotaExhausted:
+        budget, spent = self.budget, f"{dollars(self.spent_usd)} of it is spent"
+        if uncertain := sum(fund.row.uncertain_usd for fund in self.funds):
+            spent += f" ({dollars(uncertain)} of that perhaps: nobody knows whether it was billed)"
+        return QuotaExhausted(
+            f"model {name} is not asked any more: {budget.key} is {dollars(budget.usd)}, and {spent}, "
+            f"which leaves too little for a request that may cost {dollars(usd)}, or for what would follow "
+            f"from it. Raise {budget.key} and run again with {CONTINUE}."
+        )

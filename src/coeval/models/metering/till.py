@@ -1,0 +1,196 @@
+"""Where requests get their money before they are sent, and wait for it where it is short.
+
+Money that may be spent is on disk before it is: a block of it at a time, so that a crash wastes a part of a
+block for each model, and what requests on the wire may have cost. Who waits is served downstream first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from asyncio import Future, get_running_loop
+from collections.abc import Iterator
+from itertools import count
+
+from coeval.core.errors import CoevalError, QuotaExhausted, StoreError
+from coeval.core.options import BUDGET, max_cost
+from coeval.models.metering.account_file import AccountFile, ModelAccount
+from coeval.models.metering.purse import Budget, Fund, Purse, Waiter
+
+__all__ = ["Till"]
+
+BLOCKS = 128
+"""A block is such a part of a budget."""
+
+
+class Till:
+    """The funds of a folder's models. ``budget_usd`` is that of all models together, over the life of the
+    folder; None: there is none."""
+
+    def __init__(self, file: AccountFile, budget_usd: float | None = None) -> None:
+        self._file = file
+        self._funds = {name: Fund(name, row) for name, row in file.rows.items()}
+        self._of_all = None if budget_usd is None else Purse(Budget(budget_usd, BUDGET), self._funds.values())
+        self._order = count()
+        self._closed: CoevalError | None = None
+        self.waiting = 0
+        """Requests that wait for money."""
+
+    def fund(self, name: str, row: ModelAccount, max_cost_usd: float | None) -> Fund:
+        """The fund of a model, with the budgets that hold for it."""
+        fund = self._funds.setdefault(name, Fund(name, row))
+        own = [] if max_cost_usd is None else [Purse(Budget(max_cost_usd, max_cost(name)), (fund,))]
+        fund.purses = (*own, *([self._of_all] if self._of_all is not None else ()))
+        return fund
+
+    def refusal(self, fund: Fund, usd: float, rank: int) -> QuotaExhausted | None:
+        """Why a request will not be paid for, whatever others turn out to cost; None where it may be."""
+        purse = next((purse for purse in fund.purses if not purse.reaches(usd, rank)), None)
+        return None if purse is None else purse.refusal(fund.name, usd)
+
+    def take(self, fund: Fund, usd: float, rank: int, *, parked: bool = False) -> Future[None] | None:
+        """Set money aside for a request: at once (None), or when the future is done, which has to be given to
+        `leave` if nobody awaits it to its end. ``parked``: it waits for a batch job, and no file is written.
+
+        Raises
+        ------
+        QuotaExhausted
+            a budget does not reach for it; the future may raise it, too.
+        StoreError
+            the reservation could not be written, so nothing may be sent.
+        """
+        if not self.waiting and all(rank >= purse.exhausted_at for purse in fund.purses):
+            if not parked and fund.held + usd <= fund.row.reserved_usd:
+                fund.hold(usd)
+                return None
+            if all(purse.fits(usd) for purse in fund.purses):
+                self._grant(fund, usd, parked=parked)
+                return None
+        if self._closed is not None:
+            raise self._closed.with_traceback(None)
+        waiter = Waiter((-rank, next(self._order)), usd, parked, get_running_loop().create_future())
+        heapq.heappush(fund.queue, waiter)
+        self.waiting += 1
+        self._serve()
+        if not waiter.granted.done():
+            return waiter.granted
+        waiter.granted.result()
+        return None
+
+    def leave(self, fund: Fund, usd: float, granted: Future[None], *, parked: bool = False) -> None:
+        """Whoever waited has been cancelled: money that was granted meanwhile comes back."""
+        if granted.cancelled():
+            self.waiting -= 1  # its place in the queue is skipped when it comes up
+            self._serve()
+        elif granted.done() and granted.exception() is None:
+            self.put_back(fund, usd, parked=parked)
+
+    def put_back(self, fund: Fund, usd: float, *, parked: bool = False) -> None:
+        """What was set aside for a request was not spent, and will not be."""
+        if parked:
+            fund.unpark(usd)
+        else:
+            fund.let_go(usd)
+        self.changed()
+
+    def spend(self, fund: Fund, usd: float, cost_usd: float) -> None:
+        """Of what was set aside, so much was spent; it stands in the account already."""
+        fund.let_go(usd)
+        fund.row.reserved_usd = max(fund.row.reserved_usd - cost_usd, fund.held)
+        self.changed()
+
+    def lose(self, fund: Fund, usd: float) -> None:
+        """Nobody can know what a request cost: it may have been all that was set aside."""
+        fund.row.uncertain_usd += usd
+        self.spend(fund, usd, usd)
+
+    def changed(self) -> None:
+        """Serve those who wait: something has been settled."""
+        if self.waiting:
+            self._serve()
+
+    def trim(self) -> None:
+        """Give up more than one block beside what is on its way; takes effect when it is written."""
+        for fund in self._funds.values():
+            row = fund.row
+            row.reserved_usd = min(row.reserved_usd, fund.held + _block(fund))
+
+    def close(self, error: CoevalError) -> None:
+        """Whoever waits, or would have to, gets ``error``."""
+        self._closed = error
+        for fund in self._funds.values():
+            queue, fund.queue = fund.queue, []
+            for waiter in queue:
+                if not waiter.granted.done():
+                    self.waiting -= 1
+                    waiter.granted.set_exception(error)
+
+    def _grant(self, fund: Fund, usd: float, *, parked: bool) -> None:
+        if parked:
+            fund.park(usd)
+            return
+        fund.hold(usd)
+        if fund.held > fund.row.reserved_usd:
+            try:
+                self._write_ahead(fund)
+            except StoreError:
+                fund.let_go(usd)
+                raise
+
+    def _write_ahead(self, fund: Fund) -> None:
+        """Write that what is held of a fund, and a block more where there is one, may be spent."""
+        before = [(each.row, each.row.reserved_usd) for each in self._funds.values()]
+        wanted = fund.held + _block(fund)
+        for purse in fund.purses:
+            if purse.room_for(fund) < wanted:
+                for other in purse.funds:
+                    other.row.reserved_usd = min(other.row.reserved_usd, other.held)
+            wanted = min(wanted, purse.room_for(fund))
+        fund.row.reserved_usd = max(wanted, fund.held)
+        try:
+            self._file.write()
+        except StoreError:
+            for row, reserved_usd in before:
+                row.reserved_usd = reserved_usd
+            raise
+
+    def _serve(self) -> None:
+        """Give money to those who wait, and refuse those that it will never reach for. Who cannot be served
+        now keeps those behind him from the budgets that he needs."""
+        shut: set[Purse] = set()
+        while (
+            fund := min(self._lines(shut), key=lambda each: each.queue[0].place, default=None)
+        ) is not None:
+            (above, _), usd, parked, granted = fund.queue[0]
+            rank = -above
+            if (error := self.refusal(fund, usd, rank)) is not None:
+                for purse in fund.purses:
+                    if not purse.reaches(usd, rank):
+                        purse.exhausted_at = max(purse.exhausted_at, rank)
+                self._leave_line(fund)
+                granted.set_exception(error)
+            elif lacking := [purse for purse in fund.purses if not purse.fits(usd)]:
+                shut.update(lacking)
+            else:
+                self._leave_line(fund)
+                try:
+                    self._grant(fund, usd, parked=parked)
+                except StoreError as refused:
+                    granted.set_exception(refused)
+                else:
+                    granted.set_result(None)
+
+    def _leave_line(self, fund: Fund) -> None:
+        heapq.heappop(fund.queue)
+        self.waiting -= 1
+
+    def _lines(self, shut: set[Purse]) -> Iterator[Fund]:
+        """The funds whose first in line may be served."""
+        for fund in self._funds.values():
+            while fund.queue and fund.queue[0].granted.cancelled():
+                heapq.heappop(fund.queue)
+            if fund.queue and shut.isdisjoint(fund.purses):
+                yield fund
+
+
+def _block(fund: Fund) -> float:
+    return min((purse.budget.usd for purse in fund.purses), default=0.0) / BLOCKS
