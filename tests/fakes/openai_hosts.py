@@ -33,17 +33,19 @@ class ShapedHost(ScriptedHost):
         return [web.get(listed, self._list), *super().routes()]
 
     async def _list(self, request: web.Request) -> web.Response:
-        if (fault := self._no_access(request)) is not None:
+        if (fault := self.no_access(request)) is not None:
             return self.behave(fault, {})
         models = [{"id": model, "object": "model", "created": 1, "owned_by": "us"} for model in self.models]
         return web.json_response({"object": "list", "data": models})
 
     def check(self, request: web.Request, content: bytes, body: dict[str, Any]) -> None:
-        fault = self._no_access(request) or self._misplaced(request, body) or self._misfit(request, body)
+        passes = request.headers.get("extra-parameters") == "pass-through"
+        fault = self.no_access(request) or self._misplaced(request, body) or self.misfit(body, passes=passes)
         if fault is not None:
             raise Refusal(fault)
 
-    def _no_access(self, request: web.Request) -> Told | None:
+    def no_access(self, request: web.Request) -> Told | None:
+        """Why a request is turned away for its key."""
         key = request.headers.get(self.rules.header, "")
         if not key.startswith(self.rules.before):
             return Told(401, f"no {self.rules.header} with a key")
@@ -59,10 +61,11 @@ class ShapedHost(ScriptedHost):
             return Told(404, "Resource not found")
         return None
 
-    def _misfit(self, request: web.Request, body: dict[str, Any]) -> Told | None:
+    def misfit(self, body: dict[str, Any], *, passes: bool = False) -> Told | None:
+        """What is wrong with the fields of a request; ``passes``: it asks to have unknown ones passed on."""
         rules = self.rules
-        passes = rules.passes_extra and request.headers.get("extra-parameters") == "pass-through"
-        unknown = next((name for name in body if name not in rules.fields and not passes), None)
+        extra = rules.passes_extra and passes
+        unknown = next((name for name in body if name not in rules.fields and not extra), None)
         if unknown is not None:
             return rules.unknown(unknown)
         plain = {name: value for name, value in body.items() if name in rules.fields - rules.own - {"stop"}}

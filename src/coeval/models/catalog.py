@@ -69,6 +69,7 @@ _ROWS = (
         },
         completion_tokens_for=OPENAI_REASONING,
         lists_models=False,  # it lists what could be deployed
+        batch="azure_openai",
         lacks=_NO_TOP_K,
         most_stops=4,
     ),
@@ -153,6 +154,7 @@ _ROWS = (
         url="https://api.mistral.ai/v1",
         placed="below /v1",
         key_env=("MISTRAL_API_KEY",),
+        batch="mistral",
         seed_field="random_seed",
     ),
     Host(

@@ -17,7 +17,14 @@ from coeval.core import foreign
 from coeval.core.errors import BadRequest, ServerFault, Undecodable, Unreadable
 from coeval.core.model import ModelSpec
 from coeval.models.batch.batch_answers import CLOCKS_APART_S, epoch_s, read_answer, result_lines
-from coeval.models.batch.batch_api import BatchJob, BatchLimits, BatchProgress, BatchReply, BatchState
+from coeval.models.batch.batch_api import (
+    ENDED,
+    BatchJob,
+    BatchLimits,
+    BatchProgress,
+    BatchReply,
+    BatchState,
+)
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.dialects.anthropic.anthropic_answer import status_of_error
 
@@ -143,7 +150,7 @@ class MessageBatches:
         try:
             await self._http.call("POST", f"{_place(job_id)}/cancel", repeatable=True)
         except BadRequest:
-            if (await self._retrieve(job_id)).state == "running":
+            if (await self._retrieve(job_id)).state not in ENDED:
                 raise
 
     async def _retrieve(self, job_id: str) -> _MessageBatch:

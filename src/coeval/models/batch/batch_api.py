@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from coeval.core.errors import ModelError
 
-__all__ = ["BatchApi", "BatchJob", "BatchLimits", "BatchProgress", "BatchReply", "BatchState"]
+__all__ = ["ENDED", "BatchApi", "BatchJob", "BatchLimits", "BatchProgress", "BatchReply", "BatchState"]
 
 BatchState: TypeAlias = Literal["waiting", "running", "ended", "failed", "expired", "cancelled"]
 """``waiting`` is validated or queued. Of ``ended``, ``expired`` and ``cancelled`` jobs there may be results,
 of all requests or some; a ``failed`` one was refused whole, and nothing of it is paid."""
+
+
+ENDED: Final[frozenset[BatchState]] = frozenset({"ended", "failed", "expired", "cancelled"})
 
 
 class BatchLimits(NamedTuple):

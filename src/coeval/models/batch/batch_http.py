@@ -20,9 +20,9 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from coeval.core.errors import ModelError, StoreError
+from coeval.core.errors import ModelError, RateLimited
 from coeval.core.secrets.redaction import Redactor
-from coeval.models.connections.body import Body
+from coeval.models.batch.download_reply import read_reply
 from coeval.models.connections.dial import CONNECT_TIMEOUT_S
 from coeval.models.connections.reply_parser import LONGEST_LINE, HttpReply
 from coeval.models.connections.route import RequestRoute
@@ -39,9 +39,6 @@ __all__ = ["BatchHttp", "UploadForm"]
 
 SILENCE_S: Final = 300.0
 """A host that says nothing for so long, once all has been sent, is given up: some read a large file first."""
-LARGEST_DOWNLOAD: Final = 1 << 34
-"""Bytes. No provider's results are as large; a host does not fill the disk."""
-_CHUNK = 1 << 20
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _JSONL = "application/jsonl"
@@ -65,6 +62,7 @@ class _Sending:
     headers: Mapping[str, str]
     repeatable: bool
     form: UploadForm | None = None
+    is_busy: Callable[[bytes], bool] | None = None
 
 
 class BatchHttp:
@@ -131,9 +129,12 @@ class BatchHttp:
         *,
         headers: Mapping[str, str] = _NOTHING,
         repeatable: bool | None = None,
+        is_busy: Callable[[bytes], bool] | None = None,
     ) -> bytes:
-        """The body of a 2xx answer; see `exchange`."""
-        reply = await self.exchange(method, path, body, headers=headers, repeatable=repeatable)
+        """The body of a 2xx answer; see `exchange`. ``is_busy`` tells by the body of a 400 whether it stands
+        for what another host says by 429: RateLimited."""
+        again = method in _REPEATABLE if repeatable is None else repeatable
+        reply = await self._until_taken(_Sending(method, path, body, headers, again, is_busy=is_busy))
         return reply.body
 
     async def exchange(
@@ -173,6 +174,10 @@ class BatchHttp:
         off is an error, and asked for anew from its beginning."""
         await self._until_taken(_Sending("GET", path, None, headers, repeatable=True), into)
 
+    async def pause(self, seconds: float) -> None:
+        """Wait for what the host has yet to do."""
+        await self._sleep(seconds)
+
     async def aclose(self) -> None:
         """End it for good."""
         for http in self._elsewhere:
@@ -203,7 +208,7 @@ class BatchHttp:
                 return Fault(error, error.retryable and error.retry_advised)
         try:
             async with self._sent(route, sending) as response:
-                reply = await _read(response, into)
+                reply = await read_reply(response, into)
         except foreign() as error:
             failed = from_exception(error, where, SILENCE_S)
             failed.args = (endpoint.told(str(failed)),)
@@ -217,6 +222,8 @@ class BatchHttp:
 
     def _refused(self, reply: HttpReply, where: str, sending: _Sending) -> Fault:
         error = from_status(reply.status, reply.body, where, self._endpoint.redactor)
+        if reply.status == 400 and sending.is_busy is not None and sending.is_busy(reply.body):
+            error = RateLimited(str(error), status=reply.status)
         error.args = (self._endpoint.told(str(error)),)
         error.retry_after_s = asked_wait_s(reply.headers)
         word = asked_retry(reply.headers)
@@ -296,34 +303,3 @@ def _opened(path: Path) -> IO[bytes]:
         return path.open("rb")
     except OSError as error:
         raise store_error("read", path, error) from error
-
-
-async def _read(response: aiohttp.ClientResponse, into: Path | None) -> HttpReply:
-    """The answer; of one that goes to disk, without its body."""
-    headers: dict[str, str] = {}
-    for name, value in response.headers.items():
-        headers.setdefault(name.lower(), value)
-    body = Body()
-    if into is None or not 200 <= response.status < 300:
-        async for piece in response.content.iter_any():
-            body.take(piece)
-        return HttpReply.read(response.status, headers, body)
-    await _write(response, into)
-    return HttpReply(response.status, headers, b"")
-
-
-async def _write(response: aiohttp.ClientResponse, into: Path) -> None:
-    received = 0
-    try:
-        file = into.open("wb")
-    except OSError as error:
-        raise store_error("write to", into, error) from error
-    with file:
-        async for piece in response.content.iter_chunked(_CHUNK):
-            received += len(piece)
-            if received > LARGEST_DOWNLOAD:
-                raise StoreError(f"{into}: the host sends more than {LARGEST_DOWNLOAD >> 30} GiB of results")
-            try:
-                file.write(piece)
-            except OSError as error:
-                raise store_error("write to", into, error) from error

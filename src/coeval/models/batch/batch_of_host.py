@@ -21,6 +21,8 @@ BATCH_APIS: Mapping[str, str] = MappingProxyType(
     {
         "openai_files": "coeval.models.batch.openai_files:OpenAiBatches",
         "anthropic": "coeval.models.batch.anthropic_batches:MessageBatches",
+        "azure_openai": "coeval.models.batch.azure_batches:AzureBatches",
+        "mistral": "coeval.models.batch.mistral_batches:MistralBatches",
     }
 )
 """Where each stands, by the name that rows have for it: loaded where a batch is in use."""

@@ -6,24 +6,33 @@ asked the same at their own base URL.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from coeval.core.errors import BadRequest, ModelError, RateLimited, ServerFault, Undecodable, Unreadable
-from coeval.core.foreign import decoder
+from coeval.core.errors import BadRequest, ModelError, RateLimited, ServerFault, Undecodable
+from coeval.core.foreign import decode
 from coeval.core.model import ModelSpec
-from coeval.models.batch.batch_answers import CLOCKS_APART_S, epoch_s, read_answer, result_lines
-from coeval.models.batch.batch_api import BatchJob, BatchLimits, BatchProgress, BatchReply, BatchState
-from coeval.models.batch.batch_http import BatchHttp, UploadForm
+from coeval.core.secrets.redaction import Redactor
+from coeval.models.batch.batch_answers import CLOCKS_APART_S, epoch_s, read_answer
+from coeval.models.batch.batch_api import (
+    ENDED,
+    BatchJob,
+    BatchLimits,
+    BatchProgress,
+    BatchReply,
+    BatchState,
+)
+from coeval.models.batch.batch_files import TAG, BatchFiles, BatchPaths
+from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.transport.faults import excerpt
 
-__all__ = ["TAG", "OpenAiBatches", "file_replies"]
+__all__ = ["OpenAiBatches"]
 
-TAG: Final = "coeval_tag"
-"""The entry of a batch's metadata that holds our tag."""
+_CONFLICT = 409
 _PAGE = 100
 _MOST_PAGES = 1_000
 _STATES: Mapping[str, BatchState] = {
@@ -75,20 +84,8 @@ class _BatchPage(msgspec.Struct, frozen=True):
     has_more: bool = False
 
 
-class _UploadedFile(msgspec.Struct, frozen=True):
-    id: str
-    filename: str = ""
-
-
-class _Response(msgspec.Struct, frozen=True):
-    status_code: int
-    body: msgspec.Raw
-
-
-class _Result(msgspec.Struct, frozen=True):
-    custom_id: str
-    response: _Response | None = None
-    error: msgspec.Raw | None = None
+class _RefusedBatch(msgspec.Struct, frozen=True):
+    error: _Trouble
 
 
 class OpenAiBatches:
@@ -98,31 +95,35 @@ class OpenAiBatches:
     request_url = "/v1/chat/completions"
     """What lines and batches name as the API that is asked, wherever the base URL leads to."""
 
-    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:  # noqa: ARG002
+    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:
         self._http = http
+        self._paths = self.paths(spec, settings)
+        self._files = BatchFiles(http, self._paths)
+
+    def paths(self, spec: ModelSpec, settings: Mapping[str, str]) -> BatchPaths:  # noqa: ARG002
+        """Where files and batches are, below the base URL."""
+        return BatchPaths()
 
     def line(self, custom_id: str, body: bytes) -> bytes:
         head = f'{{"custom_id":"{custom_id}","method":"POST","url":"{self.request_url}","body":'
         return b"%b%b}\n" % (head.encode(), body)
 
     async def create(self, job: BatchJob) -> str:
-        # A file that is uploaded and not used costs nothing: it may be sent twice.
-        form = UploadForm({"purpose": "batch"})
-        reply = await self._http.upload("POST", "/files", job.lines, form=form, repeatable=True)
         wanted = {
-            "input_file_id": read_answer(reply.body, _UploadedFile, "an uploaded file").id,
+            "input_file_id": await self._files.upload(job.lines),
             "endpoint": self.request_url,
             "completion_window": "24h",
             "metadata": {TAG: job.tag},
         }
-        body = await self._http.call("POST", "/batches", msgspec.json.encode(wanted))
+        path = self._paths.to("/batches")
+        body = await self._http.call("POST", path, msgspec.json.encode(wanted), is_busy=_is_busy)
         return read_answer(body, _Batch, "a batch").id
 
     async def find(self, job: BatchJob) -> str | None:
         """By the tag; where a host keeps no metadata, by the name of the file that the batch was made of."""
         since, after = job.written_at - CLOCKS_APART_S, ""
         for _ in range(_MOST_PAGES):
-            body = await self._http.call("GET", f"/batches?limit={_PAGE}{after}")
+            body = await self._http.call("GET", self._paths.to("/batches", f"limit={_PAGE}{after}"))
             page = read_answer(body, _BatchPage, "a list of batches")
             for batch in page.data:
                 if await self._is_of(batch, job, since):
@@ -135,16 +136,14 @@ class OpenAiBatches:
     async def check(self, job_id: str) -> BatchProgress:
         batch = await self._batch(job_id)
         counts = batch.request_counts or _JobCounts()
-        state = _STATES.get(
-            batch.status.lower(), "running"
-        )  # Azure's REST interface has them as "Validating"
+        state = _STATES.get(batch.status.lower(), "running")  # "Validating" at Azure
         return BatchProgress(
             state,
             batch.status,
             counts.total or None,
             counts.completed if counts.total else None,
             counts.failed if counts.total else None,
-            _refusal(batch) if state == "failed" else None,
+            _refusal(batch, self._http.redactor) if state == "failed" else None,
         )
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
@@ -164,61 +163,48 @@ class OpenAiBatches:
             )
         for file_id in (batch.output_file_id, batch.error_file_id):
             if file_id:
-                results = into / "results.jsonl"
-                await self._http.download(f"/files/{quote(file_id, safe='')}/content", results)
-                for reply in file_replies(results):
+                async for reply in self._files.replies(file_id, into):
                     yield reply
 
     async def cancel(self, job_id: str) -> None:
-        await self._http.call("POST", f"/batches/{quote(job_id, safe='')}/cancel", b"{}", repeatable=True)
+        try:
+            await self._http.call("POST", self._place(job_id, "/cancel"), b"{}")
+        except ServerFault as error:
+            if error.status != _CONFLICT or (await self.check(job_id)).state not in ENDED:
+                raise
 
     async def _batch(self, job_id: str) -> _Batch:
-        return read_answer(
-            await self._http.call("GET", f"/batches/{quote(job_id, safe='')}"), _Batch, "a batch"
-        )
+        return read_answer(await self._http.call("GET", self._place(job_id)), _Batch, "a batch")
+
+    def _place(self, job_id: str, below: str = "") -> str:
+        return self._paths.to(f"/batches/{quote(job_id, safe='')}{below}")
 
     async def _is_of(self, batch: _Batch, job: BatchJob, since: float) -> bool:
         if batch.metadata:
             return batch.metadata.get(TAG) == job.tag
         if batch.input_file_id is None or _made_before(batch, since):
             return False
-        path = f"/files/{quote(batch.input_file_id, safe='')}"
-        return (
-            read_answer(await self._http.call("GET", path), _UploadedFile, "a file").filename
-            == job.lines.name
-        )
+        return (await self._files.about(batch.input_file_id)).filename == job.lines.name
 
 
-def file_replies(results: Path) -> Iterator[BatchReply]:
-    """The lines of a file of results or of errors, as OpenAI writes both.
-
-    Raises
-    ------
-    Unreadable
-        a line is none of them.
-    """
-    read = decoder(_Result)
-    for number, line in enumerate(result_lines(results), 1):
-        try:
-            result = read(line)
-        except Undecodable as error:
-            raise Unreadable(f"line {number:,} of the results is not one ({error})") from error
-        response = result.response
-        if response is None:  # it expired, or was cancelled, before its turn
-            yield BatchReply(result.custom_id, None, bytes(result.error or b""))
-        else:
-            yield BatchReply(result.custom_id, response.status_code, bytes(response.body))
-
-
-def _refusal(batch: _Batch) -> ModelError:
+def _refusal(batch: _Batch, redactor: Redactor) -> ModelError:
     """Why a batch failed: the first of its errors."""
     troubles = batch.errors.data if batch.errors is not None and batch.errors.data else []
     if not troubles:
         return BadRequest("the host gives no reason")
     first = troubles[0]
     where = f"line {first.line}: " if first.line is not None else ""
-    message = f"{where}{first.message or first.code or 'the host gives no reason'}"
+    message = excerpt(f"{where}{first.message or first.code or 'the host gives no reason'}", redactor)
     return RateLimited(message) if first.code in _NOT_NOW else BadRequest(message)
+
+
+def _is_busy(refusal: bytes) -> bool:
+    """Whether a batch was refused for what else is under way, and may be taken later: Azure's word is 400."""
+    try:
+        code = decode(refusal, _RefusedBatch).error.code
+    except Undecodable:
+        return False
+    return code in _NOT_NOW
 
 
 def _made_before(batch: _Batch, since: float) -> bool:
