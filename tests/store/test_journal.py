@@ -20,7 +20,8 @@ from coeval.core.errors import StoreError
 from coeval.core.good import by_id, is_good
 from coeval.core.records import Response
 from coeval.store import journal as journal_module
-from coeval.store.journal import Index, Journal, RecordPart
+from coeval.store.journal import Journal
+from coeval.store.record_index import Index, RecordPart
 
 
 class Row(RecordPart, frozen=True, omit_defaults=True):

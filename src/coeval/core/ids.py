@@ -60,6 +60,11 @@ def parent_id(key: str) -> str:
     return key.rpartition(SEPARATOR)[0]
 
 
+def item_of(key: str, names: int) -> str:
+    """The item's part of an id that goes on with so many ``names``."""
+    return key.rsplit(SEPARATOR, names)[0]
+
+
 def maker(key: str) -> str:
     """The name of the student of a response, or of the judge of an evaluation."""
     return key.rpartition(SEPARATOR)[2]

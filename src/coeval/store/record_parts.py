@@ -10,7 +10,7 @@ import msgspec
 
 from coeval.core.foreign import decoder
 from coeval.core.good import is_good, valid_levels
-from coeval.store.journal import Index, RecordPart
+from coeval.store.record_index import Index, RecordPart
 
 NONE = msgspec.Raw(b"null")
 _EMPTY = msgspec.Raw(b"{}")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coeval.pipeline.plan.recorded import Recorded
     from coeval.pipeline.upkeep.quick_look import QuickLook
     from coeval.pipeline.upkeep.repair import Report
-    from coeval.store.journal import Index
+    from coeval.store.record_index import PhaseIndex
     from coeval.store.rundir import Meta, RunDir
 
 _LAST = 10
@@ -136,7 +136,7 @@ def _missing(report: Report, phase: Phase) -> int | None:
     return report.owed(phase)
 
 
-def _index(recorded: Recorded, phase: Phase) -> Index[Entry] | Index[EvaluationEntry] | None:
+def _index(recorded: Recorded, phase: Phase) -> PhaseIndex[Entry] | PhaseIndex[EvaluationEntry] | None:
     match phase:
         case "data_generation":
             return recorded.items

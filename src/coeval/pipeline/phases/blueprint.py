@@ -24,8 +24,8 @@ from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, parse_attributes, parse_rubric
 from coeval.pipeline.plan.task_setup import role_model
 from coeval.pipeline.prompts import NUANCED_ATTRIBUTES, RUBRIC, TARGET_ATTRIBUTES
-from coeval.store.journal import Index
 from coeval.store.jsonl import read_json, write_json_atomic
+from coeval.store.record_index import Index
 from coeval.store.rundir import RunDir, now
 
 Kind: TypeAlias = Literal["target", "nuanced", "rubric"]

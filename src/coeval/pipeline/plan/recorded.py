@@ -9,7 +9,7 @@ content and by the order of lines, never by times.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
@@ -19,11 +19,11 @@ from coeval.analysis.empty_answers import EmptyAnswers
 from coeval.core.errors import Misshapen
 from coeval.core.foreign import decoder
 from coeval.core.good import is_good, valid_levels
-from coeval.core.ids import evaluation_id, item_id, item_prefix, maker, response_id
+from coeval.core.ids import SEPARATOR, item_id, item_of, item_prefix, maker
 from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.plan.recipes import answer_input, base_recipe, item_content, judged_input
 from coeval.pipeline.plan.record_entry import Emptiness, Entry, EvaluationEntry
-from coeval.store.journal import NO_LINES, NOTHING, Index, RecordPart
+from coeval.store.record_index import NO_LINES, NOTHING, ItemRows, PhaseIndex, RecordPart
 from coeval.store.record_parts import NONE, EvaluationPart, ItemPart, ResponsePart
 from coeval.store.rundir import RunDir
 
@@ -39,7 +39,7 @@ class Stance(Enum):
 _mapping = decoder(dict[str, Any])
 
 
-def tried_before(index: Index[Entry] | Index[EvaluationEntry], key: str) -> int:
+def tried_before(index: PhaseIndex[Entry] | PhaseIndex[EvaluationEntry], key: str) -> int:
     """The askings that all records of an id count; the seed of the next one depends on it."""
     entry = index.get(key)
     return 0 if entry is None else max(index.asked_in_vain(key), entry.attempts)
@@ -57,7 +57,7 @@ class MadeFrom(Enum):
     """A good one was made again. Whoever wants that wants what follows from it anew, too."""
 
 
-def made_from(index: Index[Entry], key: str) -> MadeFrom:
+def made_from(index: PhaseIndex[Entry], key: str) -> MadeFrom:
     """What a record that was made now is to those that follow from it."""
     entry = index.get(key)
     return MadeFrom.REDONE if entry is not None and entry.good else MadeFrom.LOST
@@ -65,7 +65,7 @@ def made_from(index: Index[Entry], key: str) -> MadeFrom:
 
 def outdated(
     source: MadeFrom,
-    index: Index[Entry] | Index[EvaluationEntry],
+    index: PhaseIndex[Entry] | PhaseIndex[EvaluationEntry],
     key: str,
     kind: type[ResponsePart | EvaluationPart],
     content: Callable[[], str],
@@ -92,9 +92,11 @@ class Recorded:
     """Indexes of the three phases. `read` takes in files in the order of the phases."""
 
     def __init__(self) -> None:
-        self.items: Index[Entry] = Index()
-        self.responses: Index[Entry] = Index()
-        self.evaluations: Index[EvaluationEntry] = Index()
+        self.rows = ItemRows()
+        """Item id → its row in the columns of all phases."""
+        self.items: PhaseIndex[Entry] = PhaseIndex(self.rows, 0)
+        self.responses: PhaseIndex[Entry] = PhaseIndex(self.rows, 1)
+        self.evaluations: PhaseIndex[EvaluationEntry] = PhaseIndex(self.rows, 2)
         self.by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
         """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
         self.assumed: set[str] = set()
@@ -106,11 +108,12 @@ class Recorded:
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._entries: dict[tuple[bool, str, int, bool, Emptiness], Entry] = {}
         self._evaluation_entries: dict[tuple[object, ...], EvaluationEntry] = {}
-        self._prepared: dict[str, _Prepared] = {}
-        self._judged_inputs: dict[str, str] = {}
+        # by the item's row, and of answers by the end of their ids too
+        self._prepared: dict[int, _Prepared] = {}
+        self._judged_inputs: defaultdict[str, dict[int, str]] = defaultdict(dict)
         # what stood before it was made anew: few, whatever the size of a run
-        self._older_items: dict[str, list[_Prepared]] = {}
-        self._older_judged_inputs: dict[str, set[str]] = {}
+        self._older_items: dict[int, list[_Prepared]] = {}
+        self._older_judged_inputs: dict[tuple[str, int], set[str]] = {}
 
     def read(
         self,
@@ -127,15 +130,15 @@ class Recorded:
         if "data_generation" in wanted:
             there, place = folder.files("data_generation"), folder.folder("data_generation")
             files = [*there, *(path for path in supplied if path not in there and path.parent == place)]
-            self.items.read(files, ItemPart, self._note_item, without, supplied)
+            self.items.files.read(files, ItemPart, self._note_item, without, supplied)
         if "response_collection" in wanted:
             answers = folder.files("response_collection")
-            self.responses.read(answers, ResponsePart, self._note_response, without)
+            self.responses.files.read(answers, ResponsePart, self._note_response, without)
         self._prepared.clear()
         self._older_items.clear()
         if "evaluation" in wanted:
             verdicts = folder.files("evaluation")
-            self.evaluations.read(verdicts, EvaluationPart, self._note_evaluation, without)
+            self.evaluations.files.read(verdicts, EvaluationPart, self._note_evaluation, without)
         self._judged_inputs.clear()
         self._older_judged_inputs.clear()
         self._evaluation_entries.clear()
@@ -150,74 +153,87 @@ class Recorded:
 
     def empty_answers(self) -> list[EmptyAnswers]:
         """Of each student, how many of its good answers hold nothing."""
-        good: Counter[str] = Counter()
-        empty: Counter[tuple[str, Emptiness]] = Counter()
-        for key in self.responses:
-            entry = self.responses.get(key)
-            if entry is not None and entry.good:
-                student = maker(key)
-                good[student] += 1
-                empty[student, entry.empty] += 1
-        return [
-            EmptyAnswers(name, empty[name, "ended"] + (cut := empty[name, "truncated"]), cut, count)
-            for name, count in good.items()
-        ]
+        found = []
+        for end, column in self.responses.columns.items():
+            good = [entry for entry in column.entries.values() if entry.good]
+            empty = Counter(entry.empty for entry in good if entry.empty)
+            if good:
+                found.append(EmptyAnswers(maker(end), empty.total(), empty["truncated"], len(good)))
+        return found
 
     @property
     def damaged(self) -> list[tuple[Path, int]]:
         """Lines that are no records, by file and offset."""
-        return self.items.damaged + self.responses.damaged + self.evaluations.damaged
+        return [
+            line for index in (self.items, self.responses, self.evaluations) for line in index.files.damaged
+        ]
 
-    def _note_item(self, part: ItemPart) -> Entry:
+    def _note_item(self, part: ItemPart, position: int) -> None:
         if not part.id.startswith(item_prefix(part.task_id, part.teacher_model_id)):
             raise _misnamed(part)
+        column, row = self.items.columns[""], self.rows[part.id]
+        if row in column.entries and column.stays(row, part):
+            return
         good = self._judge(part)
         attributes = part.sampled_target_attributes
         shared = self._attributes.setdefault(tuple(attributes.items()), attributes)
         self.by_teacher.setdefault((part.task_id, part.teacher_model_id), {})[part.id] = shared
         prompt = part.prompt or ""
         content = item_content(prompt, part.reference_response or "", attributes)
-        if (older := self._prepared.get(part.id)) is not None:
-            self._older_items.setdefault(part.id, []).append(older)
-        self._prepared[part.id] = _Prepared(answer_input(prompt), content)
-        return self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
+        if (older := self._prepared.get(row)) is not None:
+            self._older_items.setdefault(row, []).append(older)
+        self._prepared[row] = _Prepared(answer_input(prompt), content)
+        column.put(row, self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True), position)
 
-    def _note_response(self, part: ResponsePart) -> Entry:
-        if part.id != response_id(part.datapoint_id, part.student_model_id):
+    def _note_response(self, part: ResponsePart, position: int) -> None:
+        key, item, end = part.id, part.datapoint_id, SEPARATOR + part.student_model_id
+        if key != item + end:
             raise _misnamed(part)
+        column, row = self.responses.columns[end], self.rows[item]
+        if row in column.entries and column.stays(row, part):
+            return
         good, fresh = self._judge(part), True
-        if (item := self._prepared.get(part.datapoint_id)) is None:
+        if (prepared := self._prepared.get(row)) is None:
             self.doubtful = True
         else:
-            older = self._older_items.get(part.datapoint_id, ())
-            fresh = part.input_hash in ("", item.asked)
+            older = self._older_items.get(row, ())
+            fresh = part.input_hash in ("", prepared.asked)
             good = good and (fresh or all(part.input_hash != one.asked for one in older))
             if part.response is not None:
-                self._note_judged_inputs(part.id, part.response, item, older)
+                self._note_judged_inputs(end, row, part.response, prepared, older)
         empty = part.response is not None and not part.response.strip()
         how: Emptiness = ("truncated" if part.truncated else "ended") if empty else ""
-        return self._entry(good, part.recipe, part.attempts, fresh, how)
+        column.put(row, self._entry(good, part.recipe, part.attempts, fresh, how), position)
 
-    def _note_judged_inputs(self, key: str, answer: str, item: _Prepared, older: Iterable[_Prepared]) -> None:
+    def _note_judged_inputs(
+        self, end: str, row: int, answer: str, item: _Prepared, older: Iterable[_Prepared]
+    ) -> None:
         """Note what judgments of an answer are made from now, and what they were made from before."""
-        if older or key in self._judged_inputs:
-            before = self._older_judged_inputs.setdefault(key, set())
+        inputs = self._judged_inputs[end]
+        if older or row in inputs:
+            before = self._older_judged_inputs.setdefault((end, row), set())
             before.update(judged_input(one.content, answer) for one in older)
-            if key in self._judged_inputs:
-                before.add(self._judged_inputs[key])
-        self._judged_inputs[key] = judged_input(item.content, answer)
+            if row in inputs:
+                before.add(inputs[row])
+        inputs[row] = judged_input(item.content, answer)
 
-    def _note_evaluation(self, part: EvaluationPart) -> EvaluationEntry:
-        if part.id != evaluation_id(part.response_id, part.judge_model_id):
+    def _note_evaluation(self, part: EvaluationPart, position: int) -> None:
+        response, judge = part.response_id, part.judge_model_id
+        if part.id != f"{response}{SEPARATOR}{judge}":
             raise _misnamed(part)
+        item = item_of(response, 1)
+        row, answered = self.rows[item], response[len(item) :]
+        column = self.evaluations.columns[part.id[len(item) :]]
+        if row in column.entries and column.stays(row, part):
+            return
         made_from, outdated = part.input_hash, False
-        judged = self._judged_inputs.get(part.response_id)
-        if judged is None and part.response_id not in self.responses:
+        judged = self._judged_inputs[answered].get(row)
+        if judged is None and row not in self.responses.columns[answered].entries:
             self.doubtful = True
         fresh = not made_from or judged is None or judged == made_from
-        if not fresh and made_from in self._older_judged_inputs.get(part.response_id, ()):
+        if not fresh and made_from in self._older_judged_inputs.get((answered, row), ()):
             outdated = True
-        return self._evaluation_entry(part, outdated=outdated, fresh=fresh)
+        column.put(row, self._evaluation_entry(part, outdated=outdated, fresh=fresh), position)
 
     def _evaluation_entry(self, part: EvaluationPart, *, outdated: bool, fresh: bool) -> EvaluationEntry:
         """One entry for all records that are alike."""

@@ -13,7 +13,7 @@ from coeval.pipeline.plan.record_entry import Entry, EvaluationEntry
 from coeval.pipeline.plan.record_status import EvaluationStatuses, RecordStatuses
 from coeval.pipeline.plan.recorded import Recorded, Stance
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.store.journal import Index
+from coeval.store.record_index import PhaseIndex
 
 FLOWING: tuple[Phase, ...] = ("data_generation", "response_collection", "evaluation")
 """The phases that overlap; 1–2 come before them."""
@@ -55,7 +55,7 @@ class Plan:
         self.recorded = recorded
         self.stance = stance
         self._only = only
-        self._index: dict[Phase, Index[Entry] | Index[EvaluationEntry]] = {
+        self._index: dict[Phase, PhaseIndex[Entry] | PhaseIndex[EvaluationEntry]] = {
             "data_generation": recorded.items,
             "response_collection": recorded.responses,
             "evaluation": recorded.evaluations,

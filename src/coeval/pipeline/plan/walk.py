@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from coeval.core.ids import SEPARATOR, evaluation_id
+from coeval.core.ids import SEPARATOR, evaluation_id, item_of
 from coeval.core.records import EXACT_MATCH
 from coeval.engine.role_model import RoleModel
 from coeval.pipeline.config.schema import Phase
@@ -20,6 +20,7 @@ from coeval.pipeline.plan.record_entry import EvaluationEntry
 from coeval.pipeline.plan.record_status import SETTLED, RecordStatus, RecordStatuses
 from coeval.pipeline.plan.run_plan import Plan, Slot
 from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.store.record_index import NO_ROW
 
 Anew: TypeAlias = Callable[[Phase, str], bool]
 """Whether what is recorded by an id was made from something else than what there is now."""
@@ -113,6 +114,12 @@ class Walk:
         self._teachers = {maker.name: maker for maker in makers("data_generation", setup.teachers)}
         self._students = makers("response_collection", setup.students)
         self._judges = makers("evaluation", setup.judges)
+        # what is recorded of a student's answers, and of the judgments of them, by the row of the item
+        self._answers = [self._recorded.responses.entry_getter(s.suffix) for s in self._students]
+        self._verdicts = {
+            s.name: [self._recorded.evaluations.entry_getter(s.suffix + j.suffix) for j in self._judges]
+            for s in self._students
+        }
         self._alike: dict[str, _Alike] = {}
         self._spared: dict[tuple[Phase, str, str], Spared] = {}
         self._any_follows = bool(self._recorded.responses) or bool(self._recorded.evaluations)
@@ -159,10 +166,10 @@ class Walk:
     ) -> Iterator[Node]:
         """What is owed, or to be told, of the answers to an item and of what follows from them; without
         ``waiting``, not what follows from answers that are themselves owed."""
-        plan, get = self._plan, self._recorded.responses.get
+        plan, row = self._plan, self._recorded.rows.get(item, NO_ROW)
         for place, student in enumerate(self._students):
             key, names = item + student.suffix, (teacher, student.name)
-            entry = held = get(key)
+            entry = held = self._answers[place](row)
             if entry is not None and (anew("response_collection", key) or plan.unanswered(item, key)):
                 held = None
             status = student.statuses[held]
@@ -197,25 +204,28 @@ class Walk:
         alike: _Alike | None = None,
     ) -> Iterator[Node]:
         """What is owed, or to be told, of the judgments of an answer; ``names``: its teacher and student."""
-        plan, teacher, get = self._plan, names[0], self._recorded.evaluations.get
+        plan, teacher, row = self._plan, names[0], self._recorded.rows.get(item_of(response, 1), NO_ROW)
         renewed = bool(plan.renewed) and response in plan.renewed
-        for place, (name, suffix, statuses, part) in enumerate(self._judges):
-            key = response + suffix
-            entry = get(key)
-            if entry is not None and (renewed or (anew is not never and anew("evaluation", key))):
+        for place, get in enumerate(self._verdicts[names[1]]):
+            name, suffix, statuses, part = self._judges[place]
+            entry = get(row)
+            if entry is not None and (
+                renewed or (anew is not never and anew("evaluation", response + suffix))
+            ):
                 entry = None
             status = statuses[entry]
             if status is SETTLED:  # nearly always, in a run that goes on
                 if alike is not None:
                     alike.verdicts[place] += 1
                 continue
+            key = response + suffix
             owed = status.owed and (not plan.selective or self._left("evaluation", key, *names, name))
             if owed or (entry is not None and entry.good):
                 calls = (len(status.factors) if self._per_factor else 1) if owed else 0
                 yield Node("evaluation", key, teacher, name, part, status, owed, calls, waits, 1, entry)
         if self._label_recipe:
             key = evaluation_id(response)
-            entry = known = get(key)
+            entry = known = self._recorded.evaluations.get(key)
             if known is not None and (renewed or anew("evaluation", key)):
                 entry = None
             owed = plan.owes_labels(entry, self._label_recipe)
