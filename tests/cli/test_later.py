@@ -26,7 +26,7 @@ def test_a_command_that_comes_later_says_so_however_it_is_called(
 
 def test_the_help_does_not_list_them(coeval: Command) -> None:
     listed = coeval("--help").out.split()
-    assert not {"plan", "generate", "analyze", "describe", "sweep"} & set(listed)
+    assert not {"generate", "analyze", "describe", "sweep"} & set(listed)
     assert "results" in listed
 
 
@@ -38,12 +38,8 @@ def test_the_help_does_not_list_them(coeval: Command) -> None:
         (("result",), "did you mean results?"),
         (("fetch", "ifeval"), "did you mean datasets fetch?"),
         (
-            ("plans",),
-            "there are run, ingest, probe, models, status, results, show, repair, simulate, datasets",
-        ),
-        (
             ("frobnicate",),
-            "there are run, ingest, probe, models, status, results, show, repair, simulate, datasets",
+            "there are run, plan, ingest, probe, models, status, results, show, repair, simulate, datasets",
         ),
         (("datasets", "lst"), "did you mean list?"),
     ],
@@ -61,8 +57,6 @@ def test_for_a_misspelt_command_those_are_named_that_there_are(
 @pytest.mark.parametrize(
     ("flags", "instead"),
     [
-        (("run", "--config", "exp.yaml", "--estimate-only"), "--dry-run"),
-        (("run", "--config", "exp.yaml", "--estimate-samples", "0"), "--dry-run"),
         (("status", "--run", "runs/exp", "--fetch-batches"), "no batch jobs"),
     ],
 )

@@ -11,6 +11,7 @@ from coeval.cli.command_names import Commands
 from coeval.cli.commands import datasets, later
 from coeval.cli.commands.ingest_command import ingest
 from coeval.cli.commands.models_command import models
+from coeval.cli.commands.plan import plan
 from coeval.cli.commands.probe_command import probe
 from coeval.cli.commands.repair_command import repair
 from coeval.cli.commands.results import results
@@ -34,6 +35,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run)
+app.command()(plan)
 app.command()(ingest)
 app.command()(probe)
 app.command()(models)

@@ -124,6 +124,10 @@ class RunDir:
         return self.path / "probe_results.json"
 
     @property
+    def cost_estimate(self) -> Path:
+        return self.path / "cost_estimate.json"
+
+    @property
     def log(self) -> Path:
         return self.path / "run.log"
 

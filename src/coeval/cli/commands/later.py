@@ -7,7 +7,6 @@ import typer
 from coeval.core.errors import UsageError
 
 INSTEAD = {
-    "plan": "coeval run --config FILE --dry-run counts records and calls",
     "generate": "write the file yourself, beginning with a copy of examples/quickstart.yaml; with "
     "target_attributes: auto and rubric: auto the teachers propose the rest",
     "analyze": "coeval results --run RUN, also with --by factor, attribute, judge or teacher",
@@ -20,7 +19,6 @@ INSTEAD = {
 }
 """Command → what there is in its place."""
 
-ESTIMATE = "--dry-run counts records and calls, and docs/prices.md says what an answer costs"
 FETCH_BATCHES = "this version submits no batch jobs, so that there are none to fetch"
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coeval.cli.commands.later import ESTIMATE, not_yet
 from coeval.cli.log_level import LogLevel
 from coeval.cli.probe_flags import OnFail, ProbeMode
 from coeval.cli.starting import nothing_begun
@@ -56,8 +55,18 @@ def run(
     phase_barriers: Annotated[
         bool, typer.Option("--phase-barriers", help="Finish each phase before the next begins.")
     ] = False,
-    estimate_only: Annotated[bool, typer.Option("--estimate-only", hidden=True)] = False,
-    estimate_samples: Annotated[int | None, typer.Option("--estimate-samples", hidden=True)] = None,
+    estimate_only: Annotated[
+        bool, typer.Option("--estimate-only", help="Tell what it would cost, as coeval plan does, and end.")
+    ] = False,
+    estimate_samples: Annotated[
+        int | None,
+        typer.Option(
+            "--estimate-samples",
+            min=0,
+            metavar="N",
+            help="Calls of each model in each role for an estimate; overrides the file.",
+        ),
+    ] = None,
 ) -> None:
     """Run an experiment and print its scores.
 
@@ -68,6 +77,7 @@ def run(
     Examples:
       coeval run --config examples/quickstart.yaml
       coeval run --config my.yaml --dry-run
+      coeval run --config my.yaml --estimate-only --estimate-samples 0
       coeval run --config my.yaml --continue
       coeval run --config my.yaml --continue --only-models llama3-8b
 
@@ -75,33 +85,25 @@ def run(
     Exit codes: 0 complete, 1 wrong request, 2 a model is unavailable,
     3 finished with gaps, 130 interrupted (finished work is on disk).
     """
-    from coeval.core.errors import UsageError
-
     if log_level is LogLevel.DEBUG:
         logging.getLogger("coeval").setLevel(logging.DEBUG)  # what shows a traceback, see cli.main
-    for flag, given in (("--estimate-only", estimate_only), ("--estimate-samples", estimate_samples)):
-        if given is not None and given is not False:
-            raise not_yet(flag, ESTIMATE)
-    for one, other, first, second in (
-        ("--continue", "--overwrite", continue_run, overwrite),
-        ("--continue", "--resume", continue_run, resume is not None),
-        ("--redo-changed", "--keep-changed", redo_changed, keep_changed),
-    ):
-        if first and second:
-            raise UsageError(f"{one} and {other} exclude each other; give one of them")
+    refuse_contradictions(continue_run, overwrite, resume, redo_changed, keep_changed)
     wanted = {
         "log_level": log_level,
         "probe_mode": probe,
         "probe_on_fail": probe_on_fail,
     }
+    values: dict[str, Any] = {name: given.value for name, given in wanted.items() if given is not None}
+    if estimate_samples is not None:
+        values["estimate_samples"] = estimate_samples
     from coeval.cli.commands.run_report import count_calls, run_and_report
     from coeval.pipeline.config.load_file import read_config
     from coeval.pipeline.start.checks import Start
 
-    names = tuple(name.strip() for name in only_models.split(",") if name.strip()) if only_models else ()
+    names = only_named(only_models)
     start = Start(continue_run, overwrite, names)
     loaded = read_config(config, resume_from=resume, start=start)
-    settled = _overridden(loaded.config, {name: v.value for name, v in wanted.items() if v is not None})
+    settled = overridden(loaded.config, values)
     how: dict[str, Any] = {
         "continue_run": continue_run,
         "overwrite": overwrite,
@@ -110,11 +112,36 @@ def run(
         "phase_barriers": phase_barriers,
         "keys": keys,
     }
-    code = count_calls(settled, how) if dry_run else run_and_report(settled, how, config)
-    raise typer.Exit(code)
+    if dry_run:
+        raise typer.Exit(count_calls(settled, how))
+    if estimate_only:
+        from coeval.cli.commands.estimate_report import estimate_and_report
+
+        raise typer.Exit(estimate_and_report(settled, how))
+    raise typer.Exit(run_and_report(settled, how, config))
 
 
-def _overridden(config: Config, values: dict[str, str]) -> Config:
+def only_named(only_models: str | None) -> tuple[str, ...]:
+    """The names in ``--only-models``."""
+    return tuple(name.strip() for name in only_models.split(",") if name.strip()) if only_models else ()
+
+
+def refuse_contradictions(
+    continue_run: bool, overwrite: bool, resume: str | None, redo_changed: bool, keep_changed: bool
+) -> None:
+    """Raises UsageError for flags that exclude each other."""
+    from coeval.core.errors import UsageError
+
+    for one, other, first, second in (
+        ("--continue", "--overwrite", continue_run, overwrite),
+        ("--continue", "--resume", continue_run, resume is not None),
+        ("--redo-changed", "--keep-changed", redo_changed, keep_changed),
+    ):
+        if first and second:
+            raise UsageError(f"{one} and {other} exclude each other; give one of them")
+
+
+def overridden(config: Config, values: dict[str, Any]) -> Config:
     """The configuration with the command line's settings in place of the file's."""
     if not values:
         return config

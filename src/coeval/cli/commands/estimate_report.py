@@ -1,0 +1,57 @@
+"""What ``coeval plan`` and ``coeval run --estimate-only`` show: what a run costs, before it is asked for."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from coeval.api import find_keys
+from coeval.cli import streams
+from coeval.cli.say import say, warn
+from coeval.cli.views.estimate_view import print_estimate
+from coeval.cli.views.json_text import json_text
+from coeval.models.catalog import HOSTS
+from coeval.pipeline.config.doubts import doubts
+from coeval.pipeline.config.schema import Config
+from coeval.pipeline.plan.estimate.estimated_start import estimated_start
+from coeval.pipeline.plan.estimate.on_record import evidence_of
+from coeval.pipeline.plan.estimate.run_estimate import estimate_run
+from coeval.pipeline.plan.recorded import Stance
+from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.start.checks import run_folder
+from coeval.pricing.price_book import PriceBook
+from coeval.store.jsonl import write_json_atomic
+
+
+def estimate_and_report(config: Config, how: dict[str, Any], *, as_json: bool = False) -> int:
+    """Estimate what a run that starts so costs, write it beside where the run will be, and show it; the exit
+    code."""
+    results, messages = streams.results(), streams.messages()
+    options = RunOptions(
+        continue_run=how["continue_run"],
+        overwrite=how["overwrite"],
+        only_models=how["only_models"],
+        stance=Stance(how["changed"]),
+        phase_barriers=how["phase_barriers"],
+    )
+    prices = PriceBook()
+    prices.refuse_strangers(HOSTS, HOSTS.own)
+    for sentence in doubts(config):
+        warn(messages, sentence)
+    start = estimated_start(config, options, find_keys(how["keys"]), prices)
+    for sentence in start.warnings:
+        warn(messages, sentence)
+    evidence = evidence_of(start.config, start.preview.plan.setups)
+    estimate = estimate_run(
+        start.config, start.preview, prices, evidence, phase_barriers=options.phase_barriers
+    )
+    written = run_folder(config).cost_estimate
+    write_json_atomic(written, estimate.as_json())
+    if as_json:
+        sys.stdout.write(json_text(estimate.as_json(), indent=2) + "\n")
+    else:
+        for choice in start.choices:
+            say(results, choice)
+        print_estimate(estimate, results)
+    say(messages, f"Written: {written}", "dim")
+    return 0

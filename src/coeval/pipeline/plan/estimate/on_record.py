@@ -1,0 +1,211 @@
+"""What records that are there tell of lengths, tokens and times: those of a run, and of the one it
+resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from coeval.core.errors import Undecodable
+from coeval.core.foreign import decoder
+from coeval.core.records import Role, Usage
+from coeval.engine.model_facts import speed_of
+from coeval.pipeline.config.schema import Config, Phase
+from coeval.pipeline.plan.estimate.known_prompts import (
+    KnownPrompt,
+    item_prompt,
+    judge_prompt,
+    student_prompt,
+)
+from coeval.pipeline.plan.estimate.run_shapes import JSON_OF_ITEM
+from coeval.pipeline.plan.run_plan import FLOWING
+from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.pipeline.start.checks import run_folder
+from coeval.pipeline.start.inherit import source_folder
+from coeval.pricing.estimate.evidence import Evidence, Quantity
+from coeval.pricing.estimate.told_call import ToldCall, add_told
+from coeval.pricing.estimate.unknowns import Cell
+from coeval.store.jsonl import whole_lines
+
+__all__ = ["evidence_of"]
+
+_READ_WHOLE = 1 << 21
+"""Bytes. Of a longer file every second record is read, or every tenth: as many as there are in so many
+bytes."""
+
+
+_ROLES: Mapping[Phase, Role] = {
+    "data_generation": "teacher",
+    "response_collection": "student",
+    "evaluation": "judge",
+}
+
+
+class _Recorded(msgspec.Struct):
+    """What is read of a line of phases 3–5."""
+
+    task_id: str
+    teacher_model_id: str = ""
+    student_model_id: str = ""
+    judge_model_id: str = ""
+    prompt: str | None = None
+    reference_response: str | None = None
+    input: str | None = None
+    response: str | None = None
+    raw: str | None = None
+    scores: dict[str, str] = {}
+    usage: Usage | None = None
+    attempts: int = 1
+    latency_s: float | None = None
+    status: str = "ok"
+
+
+def evidence_of(config: Config, setups: Sequence[TaskSetup]) -> Evidence:
+    """The same whenever the files are the same. Lines that are no records tell nothing."""
+    reading = _Reading(config, setups)
+    source = source_folder(config)
+    for phase in FLOWING:  # what judges were shown is known once items and answers are
+        for folder in (run_folder(config), *([source] if source is not None else [])):
+            for path in folder.files(phase):
+                for record in _records(path):
+                    reading.take(phase, record)
+    return reading.evidence
+
+
+def _records(path: Path) -> Iterator[_Recorded]:
+    read = decoder(_Recorded)
+    step = max(1, path.stat().st_size // _READ_WHOLE)
+    for _, line in islice(whole_lines(path), 0, None, step):
+        with suppress(Undecodable):
+            yield read(line)
+
+
+class _Written(NamedTuple):
+    """The texts of a record, and how many characters each of its ``calls`` was asked with and answered."""
+
+    texts: Mapping[Quantity, float]
+    prompt: float | None
+    reply: float
+    calls: int = 1
+
+
+class _Reading:
+    """Records on their way to being evidence."""
+
+    def __init__(self, config: Config, setups: Sequence[TaskSetup]) -> None:
+        self.evidence = Evidence()
+        self._speeds = {model.name: speed_of(model.spec()) for model in config.models}
+        self._setups = {setup.task.name: setup for setup in setups}
+        self._prompts: dict[tuple[str, str, str], KnownPrompt | None] = {}
+
+    def take(self, phase: Phase, record: _Recorded) -> None:
+        """Items that nobody was asked for tell their length alone; other models' are passed over."""
+        if record.status != "ok" or record.task_id not in self._setups:
+            return
+        match phase:
+            case "data_generation":
+                self._take_item(record)
+            case "response_collection":
+                self._take_answer(record)
+            case _:
+                self._take_verdict(record)
+
+    def _take_item(self, record: _Recorded) -> None:
+        item, reference = len(record.prompt or ""), len(record.reference_response or "")
+        cell = Cell(record.task_id, record.teacher_model_id)
+        texts: dict[Quantity, float] = {"item characters": item, "reference characters": reference}
+        known = self._known("data_generation", *cell)
+        if record.usage is None or known is None:
+            for quantity, characters in texts.items():
+                self.evidence.add(quantity, cell, characters)
+            return
+        reply = item + reference + JSON_OF_ITEM
+        self._add("data_generation", cell, record, _Written(texts, known.size.characters, reply))
+
+    def _take_answer(self, record: _Recorded) -> None:
+        cell = Cell(record.task_id, record.student_model_id)
+        known = self._known("response_collection", *cell)
+        if known is not None and record.response is not None:
+            prompt = known.size.characters + known.times["input"] * len(record.input or "")
+            texts: dict[Quantity, float] = {"answer characters": len(record.response)}
+            self._add("response_collection", cell, record, _Written(texts, prompt, len(record.response)))
+
+    def _take_verdict(self, record: _Recorded) -> None:
+        cell = Cell(record.task_id, record.judge_model_id)
+        known = self._known("evaluation", *cell)
+        if known is None or not record.raw or not record.scores:
+            return
+        alone = self._setups[record.task_id].task.evaluation_mode == "per_factor"
+        calls = len(record.scores) if alone else 1
+        told = record.raw.replace("\n", "") if alone else record.raw
+        named = sum(len(factor) + 2 for factor in record.scores) if alone else 0
+        reply = max(1.0, (len(told) - named) / calls)
+        written = _Written({"verdict characters": reply}, self._judged(record, known), reply, calls)
+        self._add("evaluation", cell, record, written)
+
+    def _judged(self, record: _Recorded, known: KnownPrompt) -> float | None:
+        """How long a judge's prompt was, by the mean lengths of what it is about."""
+        author, answerer = (
+            Cell(record.task_id, record.teacher_model_id),
+            Cell(record.task_id, record.student_model_id),
+        )
+        of, shown = self.evidence.of, known.size.characters
+        parts: tuple[tuple[str, Quantity, Cell], ...] = (
+            ("input", "item characters", author),
+            ("reference", "reference characters", author),
+            ("response", "answer characters", answerer),
+        )
+        for name, quantity, cell in parts:
+            if often := known.times[name]:
+                if (seen := of(quantity).get(cell)) is None:
+                    return None
+                shown += often * seen.mean
+        return shown
+
+    def _add(self, phase: Phase, cell: Cell, record: _Recorded, told: _Written) -> None:
+        known = self._known(phase, *cell)
+        usage = record.usage or Usage()
+        asked = max(1, record.attempts) * told.calls
+        call = ToldCall(
+            role=_ROLES[phase],
+            task=cell.task,
+            model=cell.model,
+            texts=told.texts,
+            prompt=told.prompt,
+            messages=known.messages if known is not None else 1,
+            reply=told.reply,
+            input_tokens=usage.input_tokens / asked,
+            output_tokens=usage.output_tokens / asked,
+            seconds=record.latency_s,
+        )
+        add_told(self.evidence, call, self._speeds[cell.model], "records")
+
+    def _known(self, phase: Phase, task: str, model: str) -> KnownPrompt | None:
+        """What is known of a model's prompts; None where it does not play this role any more."""
+        place = (phase, task, model)
+        if place not in self._prompts:
+            self._prompts[place] = _prompt(self._setups[task], phase, model)
+        return self._prompts[place]
+
+
+def _prompt(setup: TaskSetup, phase: Phase, model: str) -> KnownPrompt | None:
+    cast = {
+        "data_generation": setup.teachers,
+        "response_collection": setup.students,
+        "evaluation": setup.judges,
+    }[phase]
+    role_model = next((each for each in cast if each.name == model), None)
+    if role_model is None:
+        return None
+    match role_model.role:
+        case "teacher":
+            return item_prompt(setup, role_model)
+        case "student":
+            return student_prompt(setup, role_model)
+        case "judge":
+            return judge_prompt(setup, role_model, tuple(setup.criteria))

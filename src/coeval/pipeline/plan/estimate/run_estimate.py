@@ -1,0 +1,83 @@
+"""What a run that starts now will cost and take, worked out of its plan: nothing is asked or written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from coeval.engine.model_facts import ModelFacts
+from coeval.pipeline.config.resolve import sent_in_roles
+from coeval.pipeline.config.schema import BATCH_PHASES, PHASES, Config
+from coeval.pipeline.plan.estimate.planned_calls import TaskCalls, task_calls
+from coeval.pipeline.plan.estimate.run_shapes import run_shapes
+from coeval.pipeline.plan.estimate.text_lengths import text_lengths
+from coeval.pipeline.plan.preview import Preview
+from coeval.pricing.estimate.call_group import CallGroup
+from coeval.pricing.estimate.call_shape import call_groups
+from coeval.pricing.estimate.duration import duration_s
+from coeval.pricing.estimate.estimate import Estimate, estimate_of
+from coeval.pricing.estimate.evidence import Evidence, ScenarioDraws
+from coeval.pricing.estimate.span import CENTRAL, Span
+from coeval.pricing.price_book import PriceBook
+
+__all__ = ["estimate_run"]
+
+_FLOWING = (PHASES[:2], PHASES[2:])
+_ONE_BY_ONE = (PHASES[:2], *((phase,) for phase in PHASES[2:]))
+
+
+def estimate_run(
+    config: Config, preview: Preview, prices: PriceBook, evidence: Evidence, *, phase_barriers: bool = False
+) -> Estimate:
+    """What is owed by ``preview``; in ``config`` the interface `auto` stands for none any more."""
+    tasks, draws = task_calls(config, preview), ScenarioDraws(evidence)
+    models = {model.name: model for model in config.models}
+    facts = ModelFacts(
+        [model.spec() for model in config.models],
+        {name: sent_in_roles(model) for name, model in models.items()},
+        prices,
+        is_batched(config),
+    )
+    lengths = text_lengths(tasks, facts.verbosity, draws)
+    groups = call_groups(list(run_shapes(tasks, lengths, facts.asked_in, draws)), draws)
+    stages = _ONE_BY_ONE if phase_barriers else _FLOWING
+    seconds = duration_s(stages, groups, facts.paces(draws), facts.batch_s(PHASES, draws))
+    estimate = estimate_of(groups, seconds, _calls(tasks, groups))
+    tariffs = {name: tariff for name, tariff in facts.tariffs.items() if tariff is not None}
+    sources = {name: tariffs[name].source for name in estimate.by_model if name in tariffs}
+    return msgspec.structs.replace(
+        estimate, prices=sources, basis={name: evidence.basis(name) for name in estimate.by_model}
+    )
+
+
+def is_batched(config: Config) -> Callable[[str, str], bool]:
+    """Whether the calls of a phase go to a model as a batch: as it says itself, else as its interface
+    does."""
+    models = {model.name: model for model in config.models}
+
+    def batched(phase: str, name: str) -> bool:
+        model = models[name]
+        if model.batch_enabled is not None:
+            return model.batch_enabled and phase in BATCH_PHASES
+        return config.experiment.batch.get(model.interface, {}).get(phase, False)
+
+    return batched
+
+
+def _calls(tasks: Iterable[TaskCalls], groups: Sequence[CallGroup]) -> dict[tuple[str, str], Span]:
+    """Calls by phase and model: their bounds as the plan has them, and what is expected between these."""
+    low: Counter[tuple[str, str]] = Counter()
+    high: Counter[tuple[str, str]] = Counter()
+    expected: Counter[tuple[str, str]] = Counter()
+    for task in tasks:
+        for phase, model, calls in task.counted():
+            low[phase, model] += calls.low
+            high[phase, model] += calls.high
+    for group in groups:
+        expected[group.phase, group.model] += round(float(group.calls[CENTRAL]))
+    return {
+        place: Span(min(max(expected[place], low[place]), most), low[place], most)
+        for place, most in high.items()
+    }

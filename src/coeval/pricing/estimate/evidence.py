@@ -1,0 +1,83 @@
+"""What has been seen of the quantities that an estimate guesses: of records, and of samples that were asked
+for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from coeval.pricing.estimate.span import CENTRAL, Scenarios
+from coeval.pricing.estimate.unknowns import SCENARIOS, Cell, ErrorSpread, Guess, Seen, draw
+
+__all__ = ["Evidence", "Quantity", "ScenarioDraws"]
+
+Quantity: TypeAlias = Literal[
+    "item characters",
+    "reference characters",
+    "answer characters",
+    "verdict characters",
+    "proposal characters",
+    "new factors",
+    "tokens per character",
+    "teacher's tokens per character",
+    "student's tokens per character",
+    "judge's tokens per character",
+    "slowness",
+    "concurrency",
+    "hours of a batch",
+]
+
+
+_RULES = "rules of thumb"
+
+
+class Evidence:
+    """Means of what was seen, by quantity and cell."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Quantity, dict[Cell, Seen]] = {}
+        self.counts: dict[str, Counter[str]] = {}
+        """Model → of what kind, and how many calls were seen."""
+
+    def add(self, quantity: Quantity, cell: Cell, mean: float, items: float = 1) -> None:
+        """``items`` more of a cell were seen, with this mean."""
+        cells = self._seen.setdefault(quantity, {})
+        before = cells.get(cell, Seen(0.0, 0.0))
+        total = before.items + items
+        if total > 0:
+            cells[cell] = Seen((before.mean * before.items + mean * items) / total, total)
+
+    def count(self, model: str, source: str) -> None:
+        """A call of the model was seen."""
+        self.counts.setdefault(model, Counter())[source] += 1
+
+    def basis(self, model: str) -> str:
+        """In words, what is known of a model's lengths."""
+        counts = self.counts.get(model)
+        return _RULES if counts is None else " and ".join(f"{n:,} {source}" for source, n in counts.items())
+
+    def of(self, quantity: Quantity) -> Mapping[Cell, Seen]:
+        return self._seen.get(quantity, {})
+
+
+class ScenarioDraws:
+    """Quantities in all scenarios, given the evidence; the same whenever they are drawn in the same order."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self._random = np.random.default_rng(0)
+
+    def means(
+        self, quantity: Quantity, guesses: Mapping[Cell, Guess], spread: ErrorSpread
+    ) -> dict[Cell, Scenarios]:
+        """The mean of a quantity in each cell."""
+        return draw(guesses, spread, self.evidence.of(quantity), self._random)
+
+    def between(self, least: float, expected: float, most: float) -> Scenarios:
+        """A figure of which no more is known than its ends, and what is expected."""
+        drawn = self._random.triangular(least, expected, most, SCENARIOS + 1)
+        drawn[CENTRAL] = expected
+        return np.asarray(drawn, dtype=np.float64)

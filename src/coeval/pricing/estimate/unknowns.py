@@ -1,0 +1,140 @@
+"""Lengths and the like that are known once models have answered: guessed, corrected by what was seen.
+
+A quantity has a value in each cell (a model at a task). Its logarithm lies about that of the guess by errors
+that all cells share, those of a task, those of a model and those of the cell, each drawn from a normal
+distribution; a cell of which some items were seen lies about their mean. Gaussian conditioning (Rasmussen and
+Williams 2006, §2.2) makes of both what is expected of every cell, and joint draws of them all (by Matheron's
+rule): what was seen of one model at one task corrects the guesses of other cells as far as they share errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import log
+from typing import NamedTuple
+
+import numpy as np
+
+from coeval.pricing.estimate.span import Scenarios
+
+__all__ = ["SCENARIOS", "Cell", "ErrorSpread", "Guess", "Seen", "draw"]
+
+SCENARIOS = 400
+_LEAST = 1e-3
+_JITTER = 1e-9
+_MOST_SEEN = 1000
+"""Cells that guesses are corrected by, those with the most items first: each costs its square in memory."""
+
+
+class Cell(NamedTuple):
+    task: str
+    model: str
+
+
+class Guess(NamedTuple):
+    """The mean that is expected of a cell, and how many items will be drawn from it."""
+
+    mean: float
+    items: int = 1
+
+
+class Seen(NamedTuple):
+    """The mean of so many items of a cell."""
+
+    mean: float
+    items: float
+
+
+class ErrorSpread(NamedTuple):
+    """Standard deviations of the logarithm: of the errors of a guess that all cells share, that those of a
+    task and of a model share, of each cell's own; and of single items."""
+
+    shared: float
+    task: float
+    model: float
+    cell: float
+    item: float
+
+
+def draw(
+    guesses: Mapping[Cell, Guess],
+    spread: ErrorSpread,
+    seen: Mapping[Cell, Seen],
+    random: np.random.Generator,
+) -> dict[Cell, Scenarios]:
+    """The mean of each cell of ``guesses`` in all scenarios. What was seen counts where there is a guess of
+    the same cell; guesses are above 0."""
+    if not guesses:
+        return {}
+    cells = list(guesses)
+    errors = _prior(cells, spread, random)
+    known = sorted(guesses.keys() & seen.keys(), key=lambda cell: (-seen[cell].items, cell))[:_MOST_SEEN]
+    if known:
+        errors += _correction(
+            errors, cells, spread, {cell: _measured(guesses[cell], seen[cell]) for cell in known}, random
+        )
+    items = np.array([max(1, guesses[cell].items) for cell in cells])
+    errors[1:] += random.standard_normal((SCENARIOS, len(cells))) * spread.item / np.sqrt(items)
+    means = np.array([guesses[cell].mean for cell in cells]) * np.exp(errors)
+    return {cell: means[:, at] for at, cell in enumerate(cells)}
+
+
+class _Measured(NamedTuple):
+    """By how much (the logarithm of) a guess was off, as told by so many items."""
+
+    error: float
+    items: float
+
+
+def _measured(guess: Guess, seen: Seen) -> _Measured:
+    return _Measured(log(max(seen.mean, _LEAST) / guess.mean), max(seen.items, 1))
+
+
+def _prior(cells: Sequence[Cell], spread: ErrorSpread, random: np.random.Generator) -> Scenarios:
+    """Errors before anything was seen, a column for each cell: none in the central scenario."""
+    errors = np.zeros((SCENARIOS + 1, len(cells)))
+    groups = (
+        ([0] * len(cells), spread.shared),
+        (_numbered([cell.task for cell in cells]), spread.task),
+        (_numbered([cell.model for cell in cells]), spread.model),
+        (list(range(len(cells))), spread.cell),
+    )
+    for numbers, deviation in groups:
+        drawn = random.standard_normal((SCENARIOS, max(numbers) + 1)) * deviation
+        errors[1:] += drawn[:, numbers]
+    return errors
+
+
+def _numbered(names: Sequence[str]) -> list[int]:
+    """A number for each name, the same for the same."""
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(name, len(numbers)) for name in names]
+
+
+def _correction(
+    errors: Scenarios,
+    cells: Sequence[Cell],
+    spread: ErrorSpread,
+    measured: Mapping[Cell, _Measured],
+    random: np.random.Generator,
+) -> Scenarios:
+    """What turns draws of the prior into draws given what was measured."""
+    known, place = list(measured), {cell: at for at, cell in enumerate(cells)}
+    noise = spread.item / np.sqrt([each.items for each in measured.values()])
+    drawn = errors[:, [place[cell] for cell in known]].copy()
+    drawn[1:] += random.standard_normal((SCENARIOS, len(known))) * noise
+    off = np.array([each.error for each in measured.values()]) - drawn
+    covariance = _shared(known, known, spread) + np.diag(noise**2 + _JITTER)
+    return np.linalg.solve(covariance, off.T).T @ _shared(known, cells, spread)
+
+
+def _shared(ones: Sequence[Cell], others: Sequence[Cell], spread: ErrorSpread) -> Scenarios:
+    """The covariance of the errors of each of ``ones`` with each of ``others``."""
+
+    def same(key: str) -> Scenarios:
+        names = _numbered([getattr(cell, key) for cell in (*ones, *others)])
+        left, right = np.array(names[: len(ones)]), np.array(names[len(ones) :])
+        return np.asarray(left[:, None] == right[None, :], dtype=np.float64)
+
+    task, model = same("task"), same("model")
+    return spread.shared**2 + spread.task**2 * task + spread.model**2 * model + spread.cell**2 * task * model

@@ -1,0 +1,108 @@
+"""``coeval plan`` and ``run --estimate-only``: calls, tokens, money and hours before anything is asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.invoked import Command, Ended
+from pipeline.experiments import Lab, listen, model, task
+
+ROOT = Path(__file__).resolve().parents[2]
+MEDIUM = ROOT / "benchmark" / "medium_benchmark.yaml"
+CHEAP = ("gpt-4o-mini", "gpt-3.5-turbo", "claude-3-5-haiku-20241022", "gemini-2.5-flash", "deepseek-chat")
+
+
+def price(folder: Path, *models: str, into: float = 0.15, out: float = 0.60) -> None:
+    """Give models a price in the working directory's own file."""
+    file = folder / "Config" / "provider_pricing.yaml"
+    file.parent.mkdir(exist_ok=True)
+    rates = f"{{input_usd_per_mtok: {into}, output_usd_per_mtok: {out}}}"
+    file.write_text("overrides:\n" + "".join(f"  {name}: {rates}\n" for name in models))
+
+
+def figures(ended: Ended) -> dict[str, Any]:
+    assert ended.code == 0, ended.err
+    found: dict[str, Any] = json.loads(ended.out)
+    return found
+
+
+def plan(coeval: Command, file: Path, *more: str) -> dict[str, Any]:
+    return figures(coeval("plan", "--config", file, "--estimate-samples", "0", "--json", *more))
+
+
+def test_the_medium_benchmark_costs_what_the_guide_says(here: Path, coeval: Command) -> None:
+    price(here, *CHEAP)
+    found = plan(coeval, MEDIUM)
+    assert found["calls"]["total"] == {"central": 12400, "low": 12400, "high": 12400}
+    assert 1.80 <= found["cost_usd"]["central"] <= 2.50
+    assert found["cost_usd"]["low"] <= found["cost_usd"]["central"] <= found["cost_usd"]["high"]
+    assert found["hours"]["low"] <= found["hours"]["central"] <= found["hours"]["high"]
+    assert found["unpriced"] == []
+
+
+def test_five_models_that_do_not_think_cost_it_too(here: Path, coeval: Command) -> None:
+    price(here, "gpt-4o-mini")
+    text = MEDIUM.read_text()
+    for name, interface in (("gemini-2.5-flash", "gemini"), ("deepseek-chat", "deepseek")):
+        text = text.replace(f"interface: {interface}", "interface: openai").replace(
+            f"model: {name}", "model: gpt-4o-mini"
+        )
+    text = text.replace("model: gpt-3.5-turbo", "model: gpt-4o-mini").replace(
+        "max_tokens: 2048", "max_tokens: 512"
+    )
+    text = text.replace("interface: anthropic", "interface: openai").replace(
+        "model: claude-3-5-haiku-20241022", "model: gpt-4o-mini"
+    )
+    file = here / "five.yaml"
+    file.write_text(text)
+    assert 1.80 <= plan(coeval, file)["cost_usd"]["central"] <= 2.50
+
+
+def test_the_same_figures_stand_in_the_file_and_in_the_table(here: Path, coeval: Command) -> None:
+    price(here, *CHEAP)
+    found = plan(coeval, MEDIUM)
+    written = json.loads((here / "benchmark/runs/medium-benchmark-v1/cost_estimate.json").read_text())
+    assert written == found
+    shown = coeval("run", "--config", MEDIUM, "--estimate-only", "--estimate-samples", "0")
+    assert shown.code == 0
+    central = found["cost_usd"]["central"]
+    assert f"12,400 calls, 11.3M tokens, ${central:.2f}" in shown.out
+    assert "evaluation           10,000" in shown.out
+
+
+def test_nothing_is_asked_without_samples(
+    here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, lab = listen(monkeypatch), Lab(here)
+    found = plan(coeval, lab.file)
+    assert asked.requests == []
+    assert found["cost_usd"] == {"central": 0.0, "low": 0.0, "high": 0.0}
+    assert sorted(path.name for path in lab.path.iterdir()) == ["cost_estimate.json"]
+    assert lab.run().exit_code == 0  # a folder that holds only an estimate is not a run
+
+
+def test_a_model_without_a_price_is_named_and_none_is_invented(here: Path, coeval: Command) -> None:
+    served = model("own", "judge") | {"interface": "openai", "parameters": {"model": "nobody-knows-it"}}
+    lab = Lab(here, [model("ann", "teacher", "student"), served], [task()])
+    found = plan(coeval, lab.file)
+    assert found["unpriced"] == ["own"]
+    assert found["cost_usd_of"]["by_model"]["own"] is None
+    lab.models = [served | {"roles": ["teacher", "student", "judge"]}]
+    assert plan(coeval, lab.file)["cost_usd"] is None
+    assert "No price is known for own" in coeval("plan", "--config", lab.file, "--estimate-samples", "0").out
+
+
+def test_what_is_left_costs_less(here: Path, coeval: Command) -> None:
+    price(here, "ann", "ben")
+    lab = Lab(here, [model("ann"), model("ben")], [task(total=4)])
+    whole = plan(coeval, lab.file)
+    lab.run()
+    assert plan(coeval, lab.file, "--continue")["calls"]["total"]["high"] == 0
+    for key in list(lab.records("evaluation"))[:8]:
+        lab.lose("evaluation", key)
+    left = plan(coeval, lab.file, "--continue")
+    assert left["calls"]["total"]["central"] == 8
+    assert 0 < left["cost_usd"]["high"] < whole["cost_usd"]["low"]
