@@ -16,9 +16,10 @@ from batch_at import batches_at, bodies_of, job_of, replies
 from fakes.anthropic_batches import BatchServer, Fate, batch_fake
 from fakes.anthropic_messages import Error, Spoken
 
-from coeval.core.errors import AccessDenied, BadRequest, ConnectionFailed, NotFound, ServerFault, Unreadable
+from coeval.core.errors import AccessDenied, BadRequest, ConnectionFailed, NotFound, Unreadable
 from coeval.core.model import ModelSpec
 from coeval.models.batch.anthropic_batches import MessageBatches
+from coeval.models.batch.batch_api import Undecided
 
 KEY = "sk-ant-test-0123456789abcdef"
 ENV = {"ANTHROPIC_API_KEY": KEY}
@@ -206,7 +207,7 @@ async def test_a_job_whose_id_was_lost_is_found_once_it_has_ended(
         job = job_of(api, tmp_path, bodies(server))
         with pytest.raises(ConnectionFailed):
             await api.create(job)
-        with pytest.raises(ServerFault, match="shows when it ends"):
+        with pytest.raises(Undecided, match="shows when it ends"):
             await api.find(job)
         assert await api.find(job) == "msgbatch_00001"
     assert len(server.batches) == 1
@@ -261,7 +262,7 @@ async def test_what_another_runs_meanwhile_is_waited_for_and_not_adopted(
         job = job_of(api, tmp_path, bodies(server, "one"))
         another = await official.messages.batches.create(requests=[theirs("id", "hello")])
         for _ in range(3):
-            with pytest.raises(ServerFault):
+            with pytest.raises(Undecided):
                 await api.find(job)
         server.end(another.id)
         assert await api.find(job) is None

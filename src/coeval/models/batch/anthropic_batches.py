@@ -14,7 +14,7 @@ import msgspec
 from yarl import URL
 
 from coeval.core import foreign
-from coeval.core.errors import BadRequest, ServerFault, Undecodable, Unreadable
+from coeval.core.errors import BadRequest, Undecodable, Unreadable
 from coeval.core.model import ModelSpec
 from coeval.models.batch.batch_answers import CLOCKS_APART_S, epoch_s, read_answer, result_lines
 from coeval.models.batch.batch_api import (
@@ -24,6 +24,7 @@ from coeval.models.batch.batch_api import (
     BatchProgress,
     BatchReply,
     BatchState,
+    Undecided,
 )
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.dialects.anthropic.anthropic_answer import status_of_error
@@ -122,7 +123,7 @@ class MessageBatches:
             elif await self._holds(latest, job):
                 return latest.id
         if undecided is not None:
-            raise ServerFault(
+            raise Undecided(
                 f"whether the batch {undecided.id} is the one that was submitted shows when it ends: it was "
                 f"made at {undecided.created_at}, has as many requests, and Anthropic tells which only then"
             )

@@ -10,14 +10,22 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
-from coeval.core.errors import ModelError
+from coeval.core.errors import ModelError, ServerFault
 
-__all__ = ["ENDED", "BatchApi", "BatchJob", "BatchLimits", "BatchProgress", "BatchReply", "BatchState"]
+__all__ = [
+    "ENDED",
+    "BatchApi",
+    "BatchJob",
+    "BatchLimits",
+    "BatchProgress",
+    "BatchReply",
+    "BatchState",
+    "Undecided",
+]
 
 BatchState: TypeAlias = Literal["waiting", "running", "ended", "failed", "expired", "cancelled"]
 """``waiting`` is validated or queued. Of ``ended``, ``expired`` and ``cancelled`` jobs there may be results,
 of all requests or some; a ``failed`` one was refused whole, and nothing of it is paid."""
-
 
 ENDED: Final[frozenset[BatchState]] = frozenset({"ended", "failed", "expired", "cancelled"})
 
@@ -49,6 +57,13 @@ class BatchJob(NamedTuple):
     written_at: float
     first_id: str
     others: frozenset[str] = frozenset()
+
+
+class Undecided(ServerFault):
+    """Whether a job is ours cannot be known yet: its provider stores no tag, and tells the custom ids of a
+    job only when that has ended."""
+
+    kind = "undecided"
 
 
 class BatchProgress(NamedTuple):
@@ -95,9 +110,12 @@ class BatchApi(Protocol):
         """The id of a job that was submitted, and whose id was lost; None where there is none. By the tag
         where the provider stores one, else among the jobs since ``written_at`` by the custom ids.
 
-        A provider that stores no tag and tells the custom ids at the end only cannot say whose a running job
-        is: that raises a retryable ModelError, and is asked again, as `check` is, until it is known. Nothing
-        is submitted meanwhile."""
+        Raises
+        ------
+        Undecided
+            one that is under way may be it: asked again, as `check` is, until it is known. Nothing is
+            submitted meanwhile.
+        """
 
     async def check(self, job_id: str) -> BatchProgress: ...
 
