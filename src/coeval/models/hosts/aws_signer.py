@@ -1,4 +1,5 @@
-"""Who asks Amazon Bedrock: an API key of its own, or IAM credentials by Signature Version 4.
+"""Who asks Amazon Bedrock: an API key of its own, or IAM credentials by Signature Version 4. The latter sign
+for Amazon S3 as well, where batches are kept.
 
 The signature is made by botocore, which is imported where IAM credentials are given: an API key needs none of
 AWS's libraries.
@@ -28,6 +29,12 @@ class AwsSigner(RequestSigner):
     """Signature Version 4; ``auth`` is botocore's, for one account, service and region."""
 
     auth: Any = field(repr=False)
+
+    def for_s3(self, region: str) -> AwsSigner:
+        """Who asks Amazon S3 in a region, for the same account."""
+        from botocore.auth import S3SigV4Auth
+
+        return AwsSigner({}, S3SigV4Auth(self.auth.credentials, "s3", region))
 
     async def headers(self, method: str, url: str, body: bytes | None, now: float) -> Mapping[str, str]:  # noqa: ARG002
         from botocore.awsrequest import AWSRequest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from yarl import URL
 
@@ -10,7 +11,7 @@ from coeval.core.errors import UsageError
 from coeval.models.dialects.google.gemini import generate_path
 from coeval.models.hosts.api_place import ApiPlace, GivenAddress
 
-__all__ = ["gemini", "vertex"]
+__all__ = ["gemini", "vertex", "vertex_name"]
 
 _VERSION = re.compile(r"[^/]/v\d")
 _FULL_NAME = re.compile(r"projects/[^/]+/locations/([^/]+)/")
@@ -29,16 +30,20 @@ def gemini(given: GivenAddress) -> ApiPlace:
 def vertex(given: GivenAddress) -> ApiPlace:
     """Vertex AI. A model is named by its id (Google's own), by ``publisher/id``, as ``endpoints/NUMBER`` (one
     that was tuned or deployed), or by its full name, which names project and location too."""
-    full = _FULL_NAME.match(given.model)
-    location = _location(full[1] if full else given.settings["location"])
-    name = given.model
-    if not full:
-        name = f"projects/{given.settings['project']}/locations/{location}/{_below(given.model)}"
+    name = vertex_name(given.settings, given.model)
+    location = name.split("/")[3]
     url = given.url.rstrip("/")
     if URL(url).host == _VERTEX and location != _EVERYWHERE:
         regional = f"aiplatform.{location}.rep.googleapis.com"
         url = str(URL(url).with_host(regional if location in _MULTI_REGIONS else f"{location}-{_VERTEX}"))
     return ApiPlace(_versioned(url, "v1"), generate_path(name))
+
+
+def vertex_name(settings: Mapping[str, str], model: str) -> str:
+    """The full name of a model of Vertex AI: ``projects/…/locations/…/`` and what stands below."""
+    full = _FULL_NAME.match(model)
+    location = _location(full[1] if full else settings["location"])
+    return model if full else f"projects/{settings['project']}/locations/{location}/{_below(model)}"
 
 
 def _location(given: str) -> str:

@@ -1,0 +1,230 @@
+"""Bedrock's batch inference: model invocation jobs, whose requests and answers are objects in Amazon S3.
+
+Written against the service model that botocore carries (`bedrock`, 2023-04-20) and Bedrock's user guide, read
+in November 2026. A job says that its records are bodies of Converse, so that a record is what a live request
+is; models that have no Converse cannot be asked this way.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from coeval.core.errors import BadRequest, ModelError, ServerFault, Undecodable, Unreadable, UsageError
+from coeval.core.foreign import decoder
+from coeval.core.model import ModelSpec
+from coeval.models.batch.aws.s3_bucket import S3Bucket, bucket_and_folder
+from coeval.models.batch.batch_api import BatchJob, BatchLimits, BatchProgress, BatchReply, BatchState
+from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.batch.openai_files import read_answer
+from coeval.models.hosts.aws_signer import AwsSigner
+from coeval.models.transport.faults import excerpt
+from coeval.store.jsonl import whole_lines
+
+__all__ = ["BedrockBatches"]
+
+_AWS: Final = "https://bedrock.{region}.amazonaws.com"
+_ADDRESS = "AWS_ENDPOINT_URL"
+"""The variable by which AWS's own clients are led to another address; one service has its name behind."""
+_ROLE = re.compile(r"arn:aws(-[^:]+)?:iam::([0-9]{12})?:role/.+")
+_PAGE = 100
+_MOST_PAGES = 1_000
+_STATES: Mapping[str, BatchState] = {
+    "Submitted": "waiting",
+    "Validating": "waiting",
+    "Scheduled": "waiting",
+    "InProgress": "running",
+    "Stopping": "running",
+    "Completed": "ended",
+    "PartiallyCompleted": "ended",
+    "Failed": "failed",
+    "Stopped": "cancelled",
+    "Expired": "expired",
+}
+_NOT_ITS_OWN = re.compile(r"internal|unavailable|throttl|try again|capacity", re.IGNORECASE)
+"""A job that failed so may fare better later."""
+
+
+class _CreatedJob(msgspec.Struct, rename="camel", frozen=True):
+    job_arn: str
+
+
+class _S3Place(msgspec.Struct, rename="camel", frozen=True):
+    s3_uri: str = ""
+
+
+class _OutputPlace(msgspec.Struct, rename={"s3": "s3OutputDataConfig"}, frozen=True):
+    s3: _S3Place = _S3Place()
+
+
+class _InvocationJob(msgspec.Struct, rename="camel", frozen=True):
+    job_arn: str
+    job_name: str = ""
+    status: str = ""
+    message: str = ""
+    output_data_config: _OutputPlace = _OutputPlace()
+    total_record_count: int | None = None
+    success_record_count: int | None = None
+    error_record_count: int | None = None
+
+
+class _InvocationJobPage(msgspec.Struct, rename="camel", frozen=True):
+    invocation_job_summaries: list[_InvocationJob] = []
+    next_token: str | None = None
+
+
+class _RecordError(msgspec.Struct, rename="camel", frozen=True):
+    error_code: int = 500
+    error_message: str = ""
+
+
+class _OutputRecord(msgspec.Struct, rename="camel", frozen=True):
+    record_id: str
+    model_output: msgspec.Raw = msgspec.Raw()
+    error: _RecordError | None = None
+
+
+_read_record = decoder(_OutputRecord)
+
+
+class BedrockBatches:
+    """Batches of one model of Bedrock in a region."""
+
+    limits = BatchLimits(requests=50_000, bytes=1_000_000_000, least=100)
+    """Quotas of an account as it begins; some are raised on request."""
+
+    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:
+        signer = http.signer
+        if not isinstance(signer, AwsSigner):
+            raise UsageError(
+                f"model {spec.name}: Bedrock's batches are kept in Amazon S3, which takes no API key of "
+                "Bedrock's: set IAM credentials (`providers.bedrock.access_key_id` and `secret_access_key` in a "
+                "key file, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment), or "
+                "batch_enabled: false."
+            )
+        region, self._role = settings["region"], settings["batch_role_arn"]
+        if _ROLE.fullmatch(self._role) is None:
+            raise UsageError(
+                f"batch_role_arn: `{self._role}` is no role; it reads like "
+                "arn:aws:iam::123456789012:role/NAME."
+            )
+        bucket, self._above = bucket_and_folder(settings["batch_s3_bucket"])
+        address = _redirected("BEDROCK") or spec.base_url or _AWS.format(region=region)
+        self._http = http.at(address, signer)
+        self._bucket = S3Bucket(http, bucket, region, signer.for_s3(region), _redirected("S3"))
+        self._model = spec.model
+
+    def line(self, custom_id: str, body: bytes) -> bytes:
+        return b'{"recordId":"%b","modelInput":%b}\n' % (custom_id.encode(), body)
+
+    async def create(self, job: BatchJob) -> str:
+        folder = f"{self._above}coeval/{job.tag}"
+        requests = f"{folder}/requests.jsonl"
+        await self._bucket.put(requests, job.lines, job.bytes)
+        wanted = {
+            "jobName": _name(job.tag),
+            "clientRequestToken": job.tag,  # the same one makes no second job
+            "roleArn": self._role,
+            "modelId": self._model,
+            "modelInvocationType": "Converse",
+            "inputDataConfig": {
+                "s3InputDataConfig": {"s3Uri": self._uri(requests), "s3InputFormat": "JSONL"},
+            },
+            "outputDataConfig": {"s3OutputDataConfig": {"s3Uri": self._uri(f"{folder}/results/")}},
+        }
+        body = await self._http.call("POST", "/model-invocation-job", msgspec.json.encode(wanted))
+        return read_answer(body, _CreatedJob, "a model invocation job").job_arn
+
+    async def find(self, job: BatchJob) -> str | None:
+        """By the name, which is made of the tag."""
+        wanted, after = _name(job.tag), ""
+        for _ in range(_MOST_PAGES):
+            path = f"/model-invocation-jobs?maxResults={_PAGE}&nameContains={job.tag}{after}"
+            body = await self._http.call("GET", path)
+            page = read_answer(body, _InvocationJobPage, "a list of model invocation jobs")
+            for found in page.invocation_job_summaries:
+                if found.job_name == wanted:
+                    return found.job_arn
+            if not page.next_token:
+                return None
+            after = f"&nextToken={quote(page.next_token, safe='')}"
+        return None
+
+    async def check(self, job_id: str) -> BatchProgress:
+        job = await self._job(job_id)
+        state = _STATES.get(job.status, "running")
+        return BatchProgress(
+            state,
+            job.status,
+            job.total_record_count,
+            job.success_record_count,
+            job.error_record_count,
+            self._failure(job) if state == "failed" else None,
+        )
+
+    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
+        job = await self._job(job_id)
+        folder = job.output_data_config.s3.s3_uri.removeprefix(f"s3://{self._bucket.name}/").rstrip("/")
+        keys = await self._bucket.keys(f"{folder}/{job.job_arn.rpartition('/')[2]}/")
+        found = [key for key in keys if key.endswith(".jsonl.out")]
+        if not found and _STATES.get(job.status) == "ended":
+            raise ServerFault(f"{job.job_name} has ended, and its results are not there yet")
+        for key in found:
+            results = into / "results.jsonl"
+            await self._bucket.get(key, results)
+            for line in whole_lines(results):
+                yield _reply(line.text)
+
+    async def cancel(self, job_id: str) -> None:
+        await self._http.call("POST", f"{_job_path(job_id)}/stop", b"{}", repeatable=True)
+
+    async def _job(self, job_id: str) -> _InvocationJob:
+        body = await self._http.call("GET", _job_path(job_id))
+        return read_answer(body, _InvocationJob, "a model invocation job")
+
+    def _uri(self, key: str) -> str:
+        return f"s3://{self._bucket.name}/{key}"
+
+    def _failure(self, job: _InvocationJob) -> ModelError:
+        words = excerpt(job.message, self._http.redactor) or "Bedrock gives no reason"
+        return ServerFault(words) if _NOT_ITS_OWN.search(words) else BadRequest(words)
+
+
+def _name(tag: str) -> str:
+    return f"coeval-{tag}"
+
+
+def _job_path(job_id: str) -> str:
+    return f"/model-invocation-job/{quote(job_id, safe='')}"
+
+
+def _redirected(service: str) -> str:
+    """Where a service is asked by what the environment says; "" is where AWS has it."""
+    names = (f"{_ADDRESS}_{service}", _ADDRESS)
+    name = next((name for name in names if os.environ.get(name, "").strip()), None)
+    if name is None:
+        return ""
+    address = os.environ[name].strip().rstrip("/")
+    if not re.match(r"https?://[^/@]+", address):
+        raise UsageError(
+            f"{name} in the environment is no http:// or https:// address; correct it or unset it"
+        )
+    return address
+
+
+def _reply(line: bytes) -> BatchReply:
+    try:
+        told = _read_record(line)
+    except Undecodable as error:
+        raise Unreadable(f"a line of the results is none ({error})") from error
+    if told.error is None:
+        return BatchReply(told.record_id, 200 if told.model_output else None, bytes(told.model_output))
+    code = told.error.error_code
+    message = msgspec.json.encode({"message": told.error.error_message})
+    return BatchReply(told.record_id, code if 400 <= code < 600 else 500, message)

@@ -1,0 +1,228 @@
+"""The Gemini API's batches: a few requests in the call that makes the job, more in a file uploaded before.
+
+Source: Google's reference of `batches` and `files` (v1beta) and its guide to the Batch API, November 2026,
+and what `google-genai` sends. A job expires after two days, and of an expired one there is nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from coeval.core.errors import ServerFault, StoreError, Undecodable, Unreadable
+from coeval.core.foreign import decoder
+from coeval.core.model import ModelSpec
+from coeval.models.batch.batch_api import BatchJob, BatchLimits, BatchProgress, BatchReply
+from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.batch.google.google_jobs import (
+    GoogleError,
+    failed_reply,
+    int64,
+    job_error,
+    job_name,
+    state_of,
+)
+from coeval.models.batch.openai_files import read_answer
+from coeval.models.dialects.google.gemini import generate_path
+from coeval.store.jsonl import whole_lines
+
+__all__ = ["GeminiBatches"]
+
+INLINE_BYTES: Final = 16_000_000
+INLINE_REQUESTS: Final = 1_000
+"""Requests travel in the call itself below 20 MB; so few of them that their answers, which come back in one
+piece too, are no burden."""
+_PAGE = 100
+_MOST_PAGES = 1_000
+
+
+class _BatchStats(msgspec.Struct, rename="camel", frozen=True):
+    """JSON has texts for 64-bit numbers."""
+
+    request_count: str | int = 0
+    successful_request_count: str | int = 0
+    failed_request_count: str | int = 0
+
+
+class _KeyedMetadata(msgspec.Struct, frozen=True):
+    key: str = ""
+
+
+class _InlinedResponse(msgspec.Struct, frozen=True):
+    response: msgspec.Raw = msgspec.Raw()
+    error: GoogleError | None = None
+    metadata: _KeyedMetadata = _KeyedMetadata()
+
+
+class _InlinedResponses(msgspec.Struct, rename="camel", frozen=True):
+    inlined_responses: list[_InlinedResponse] = []
+
+
+class _BatchOutput(msgspec.Struct, rename="camel", frozen=True):
+    inlined_responses: _InlinedResponses | None = None
+    responses_file: str | None = None
+
+
+class _BatchMetadata(msgspec.Struct, rename="camel", frozen=True):
+    display_name: str = ""
+    state: str = "BATCH_STATE_UNSPECIFIED"
+    batch_stats: _BatchStats | None = None
+    output: _BatchOutput | None = None
+
+
+class _Operation(msgspec.Struct, frozen=True):
+    """A batch, as google.longrunning tells of one."""
+
+    name: str
+    metadata: _BatchMetadata = _BatchMetadata()
+    error: GoogleError | None = None
+    response: _BatchOutput | None = None
+
+    @property
+    def output(self) -> _BatchOutput:
+        return self.metadata.output or self.response or _BatchOutput()
+
+
+class _OperationPage(msgspec.Struct, rename="camel", frozen=True):
+    operations: list[_Operation] = []
+    next_page_token: str = ""
+
+
+class _StoredFile(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Uploaded(msgspec.Struct, frozen=True):
+    file: _StoredFile
+
+
+class _ResultLine(msgspec.Struct, frozen=True):
+    key: str
+    response: msgspec.Raw = msgspec.Raw()
+    error: GoogleError | None = None
+
+
+class _RequestLine(msgspec.Struct, frozen=True):
+    key: str
+    request: msgspec.Raw
+
+
+_read_request = decoder(_RequestLine)
+_read_result = decoder(_ResultLine)
+
+
+class GeminiBatches:
+    """Batches of one model of the Gemini API."""
+
+    limits = BatchLimits(requests=1_000_000, bytes=2_000_000_000)
+    """Google names no number of requests; the tokens that may wait for a model are the account's."""
+
+    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:  # noqa: ARG002
+        self._http = http
+        self._create_path = generate_path(spec.model).replace(":generateContent", ":batchGenerateContent")
+
+    def line(self, custom_id: str, body: bytes) -> bytes:
+        return b'{"key":"%b","request":%b}\n' % (custom_id.encode(), body)
+
+    async def create(self, job: BatchJob) -> str:
+        if job.bytes <= INLINE_BYTES and job.requests <= INLINE_REQUESTS:
+            given: dict[str, Any] = {"requests": {"requests": await asyncio.to_thread(_inlined, job.lines)}}
+        else:
+            given = {"fileName": await self._uploaded(job)}
+        wanted = {"batch": {"displayName": job_name(job.tag), "inputConfig": given}}
+        body = await self._http.call("POST", self._create_path, msgspec.json.encode(wanted))
+        return read_answer(body, _Operation, "a batch").name
+
+    async def find(self, job: BatchJob) -> str | None:
+        """By the name, which is made of the tag."""
+        wanted, after = job_name(job.tag), ""
+        for _ in range(_MOST_PAGES):
+            body = await self._http.call("GET", f"/batches?pageSize={_PAGE}{after}")
+            page = read_answer(body, _OperationPage, "a list of batches")
+            for found in page.operations:
+                if found.metadata.display_name == wanted:
+                    return found.name
+            if not page.next_page_token:
+                return None
+            after = f"&pageToken={quote(page.next_page_token, safe='')}"
+        return None
+
+    async def check(self, job_id: str) -> BatchProgress:
+        batch = await self._batch(job_id)
+        word, stats = batch.metadata.state, batch.metadata.batch_stats
+        state = state_of(word)
+        error = job_error(batch.error or GoogleError(), self._http.redactor) if state == "failed" else None
+        if stats is None:
+            return BatchProgress(state, word, error=error)
+        done, failed = int64(stats.successful_request_count), int64(stats.failed_request_count)
+        return BatchProgress(state, word, int64(stats.request_count), done, failed, error)
+
+    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
+        batch = await self._batch(job_id)
+        output = batch.output
+        if output.responses_file:
+            results = into / "results.jsonl"
+            await self._http.download(f"/{quote(output.responses_file)}:download?alt=media", results)
+            for line in whole_lines(results):
+                yield _reply(_result(line.text))
+        elif output.inlined_responses is not None:
+            for each in output.inlined_responses.inlined_responses:
+                yield _reply(_ResultLine(each.metadata.key, each.response, each.error))
+        elif state_of(batch.metadata.state) == "ended":
+            raise ServerFault(f"{batch.name} has ended, and its results are not there yet")
+
+    async def cancel(self, job_id: str) -> None:
+        await self._http.call("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
+
+    async def _batch(self, job_id: str) -> _Operation:
+        return read_answer(await self._http.call("GET", f"/{quote(job_id)}"), _Operation, "a batch")
+
+    async def _uploaded(self, job: BatchJob) -> str:
+        """The name of the job's file at Google, where it stays for two days: an address for it is asked for,
+        and the file sent there."""
+        above, _, version = self._http.url.rpartition("/")
+        started = await self._http.exchange(
+            "POST",
+            f"{above}/upload/{version}/files",
+            msgspec.json.encode({"file": {"displayName": job_name(job.tag)}}),
+            headers={
+                "X-Goog-Upload-Protocol": "resumable",
+                "X-Goog-Upload-Command": "start",
+                "X-Goog-Upload-Header-Content-Length": str(job.bytes),
+                "X-Goog-Upload-Header-Content-Type": "application/jsonl",
+            },
+            repeatable=True,
+        )
+        address = started.headers.get("x-goog-upload-url")
+        if not address:
+            raise Unreadable("the host takes a file, and names no address for it")
+        headers = {"X-Goog-Upload-Command": "upload, finalize", "X-Goog-Upload-Offset": "0"}
+        reply = await self._http.upload("POST", address, job.lines, headers=headers)
+        return read_answer(reply.body, _Uploaded, "an uploaded file").file.name
+
+
+def _inlined(lines: Path) -> list[dict[str, Any]]:
+    """The requests of a job's file as they stand in the call that makes it."""
+    try:
+        read = [_read_request(line.text) for line in whole_lines(lines)]
+    except Undecodable as error:
+        raise StoreError(f"{lines} is damaged: a line of it is no request ({error})") from error
+    return [{"request": line.request, "metadata": {"key": line.key}} for line in read]
+
+
+def _result(line: bytes) -> _ResultLine:
+    try:
+        return _read_result(line)
+    except Undecodable as error:
+        raise Unreadable(f"a line of the results is none ({error})") from error
+
+
+def _reply(result: _ResultLine) -> BatchReply:
+    if result.error is not None:
+        return failed_reply(result.key, result.error)
+    return BatchReply(result.key, 200 if result.response else None, bytes(result.response))

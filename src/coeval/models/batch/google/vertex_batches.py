@@ -1,0 +1,199 @@
+"""Vertex AI's batch prediction with Gemini's models: requests and answers are objects in Cloud Storage.
+
+Source: Google's reference of `projects.locations.batchPredictionJobs` and its guide to batch inference from
+Cloud Storage, November 2026, and what `google-genai` sends. A line has no place for an id of ours; its
+request comes back with its answer, so the id travels as a label of the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from coeval.core.errors import ServerFault, Undecodable, Unreadable, UsageError
+from coeval.core.foreign import decode, decoder
+from coeval.core.model import ModelSpec
+from coeval.models.batch.batch_api import BatchJob, BatchLimits, BatchProgress, BatchReply
+from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.batch.google.cloud_storage import CloudStorage
+from coeval.models.batch.google.google_jobs import (
+    GoogleError,
+    failed_reply,
+    int64,
+    job_error,
+    job_name,
+    line_status,
+    state_of,
+)
+from coeval.models.batch.openai_files import read_answer
+from coeval.models.hosts.google_places import vertex_name
+from coeval.store.jsonl import whole_lines
+
+__all__ = ["LABEL", "VertexBatches"]
+
+LABEL: Final = "coeval_id"
+"""The label of a request that holds its custom id."""
+_OF_GOOGLE = "publishers/google/models/"
+_PAGE = 100
+_MOST_PAGES = 1_000
+
+
+class _CompletionStats(msgspec.Struct, rename="camel", frozen=True):
+    """JSON has texts for 64-bit numbers; -1 is not known."""
+
+    successful_count: str | int = 0
+    failed_count: str | int = 0
+    incomplete_count: str | int = 0
+
+
+class _OutputInfo(msgspec.Struct, rename="camel", frozen=True):
+    gcs_output_directory: str = ""
+
+
+class _PredictionJob(msgspec.Struct, rename="camel", frozen=True):
+    name: str
+    display_name: str = ""
+    state: str = "JOB_STATE_UNSPECIFIED"
+    error: GoogleError | None = None
+    completion_stats: _CompletionStats | None = None
+    output_info: _OutputInfo = _OutputInfo()
+
+
+class _PredictionJobPage(msgspec.Struct, rename="camel", frozen=True):
+    batch_prediction_jobs: list[_PredictionJob] = []
+    next_page_token: str = ""
+
+
+class _LabelledRequest(msgspec.Struct, frozen=True):
+    labels: dict[str, str] = {}
+
+
+class _PredictionLine(msgspec.Struct, frozen=True):
+    request: _LabelledRequest
+    response: msgspec.Raw = msgspec.Raw()
+    status: str = ""
+
+
+_read_line = decoder(_PredictionLine)
+
+
+class VertexBatches:
+    """Batches of one of Gemini's models in a project and a location."""
+
+    limits = BatchLimits(requests=200_000, bytes=1_000_000_000)
+
+    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:
+        name = vertex_name(settings, spec.model)
+        project, location, below = name.split("/")[1], name.split("/")[3], "/".join(name.split("/")[4:])
+        if below.startswith("models/"):
+            self._model = name
+        elif below.startswith(_OF_GOOGLE):
+            self._model = below
+        else:
+            raise UsageError(
+                f"model {spec.name}: Vertex AI does no batches of {below} that are asked as Gemini is; leave "
+                "its batch out (batch_enabled: false), or name Google's model, or the tuned one as "
+                "projects/…/locations/…/models/…"
+            )
+        self._http = http
+        self._jobs = f"/projects/{project}/locations/{location}/batchPredictionJobs"
+        self._storage = CloudStorage(http, settings["batch_gcs_bucket"])
+
+    def line(self, custom_id: str, body: bytes) -> bytes:
+        request: dict[str, Any] = decode(body, dict[str, msgspec.Raw])
+        labels = decode(request["labels"], dict[str, str]) if "labels" in request else {}
+        request["labels"] = labels | {LABEL: custom_id}
+        return msgspec.json.encode({"request": request}) + b"\n"
+
+    async def create(self, job: BatchJob) -> str:
+        folder = f"coeval/{job.tag}"
+        requests = f"{folder}/requests.jsonl"
+        await self._storage.put(requests, job.lines, job.bytes)
+        wanted = {
+            "displayName": job_name(job.tag),
+            "model": self._model,
+            "inputConfig": {
+                "instancesFormat": "jsonl",
+                "gcsSource": {"uris": [self._storage.uri(requests)]},
+            },
+            "outputConfig": {
+                "predictionsFormat": "jsonl",
+                "gcsDestination": {"outputUriPrefix": self._storage.uri(f"{folder}/results")},
+            },
+        }
+        body = await self._http.call("POST", self._jobs, msgspec.json.encode(wanted))
+        return read_answer(body, _PredictionJob, "a batch prediction job").name
+
+    async def find(self, job: BatchJob) -> str | None:
+        """By the name, which is made of the tag."""
+        wanted, after = job_name(job.tag), ""
+        only = quote(f'display_name="{wanted}"', safe="")
+        for _ in range(_MOST_PAGES):
+            body = await self._http.call("GET", f"{self._jobs}?pageSize={_PAGE}&filter={only}{after}")
+            page = read_answer(body, _PredictionJobPage, "a list of batch prediction jobs")
+            for found in page.batch_prediction_jobs:
+                if found.display_name == wanted:
+                    return found.name
+            if not page.next_page_token:
+                return None
+            after = f"&pageToken={quote(page.next_page_token, safe='')}"
+        return None
+
+    async def check(self, job_id: str) -> BatchProgress:
+        job = await self._job(job_id)
+        state, stats = state_of(job.state), job.completion_stats
+        error = job_error(job.error or GoogleError(), self._http.redactor) if state == "failed" else None
+        if stats is None:
+            return BatchProgress(state, job.state, error=error)
+        done, failed = int64(stats.successful_count), int64(stats.failed_count)
+        counts = (done, failed, int64(stats.incomplete_count))
+        total = sum(known) if len(known := [each for each in counts if each is not None]) == 3 else None
+        return BatchProgress(state, job.state, total, done, failed, error)
+
+    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
+        job = await self._job(job_id)
+        folder = job.output_info.gcs_output_directory
+        found = await self._storage.uris(f"{folder.rstrip('/')}/") if folder else []
+        if not found and state_of(job.state) == "ended":
+            raise ServerFault(f"{job.name} has ended, and its results are not there yet")
+        seen: set[str] = set()
+        for uri in _of_results(found):
+            results = into / "results.jsonl"
+            await self._storage.get(uri, results)
+            for line in whole_lines(results):
+                reply = _reply(line.text)
+                if reply is not None and reply.custom_id not in seen:
+                    seen.add(reply.custom_id)
+                    yield reply
+
+    async def cancel(self, job_id: str) -> None:
+        await self._http.call("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
+
+    async def _job(self, job_id: str) -> _PredictionJob:
+        body = await self._http.call("GET", f"/{quote(job_id)}")
+        return read_answer(body, _PredictionJob, "a batch prediction job")
+
+
+def _of_results(uris: list[str]) -> list[str]:
+    """Those that hold answers, that which holds all of them first: what is written while a job runs may stay
+    beside it."""
+    lines = [uri for uri in uris if uri.endswith(".jsonl")]
+    return sorted(lines, key=lambda uri: not uri.endswith("/predictions.jsonl"))
+
+
+def _reply(line: bytes) -> BatchReply | None:
+    """None for a line that is of none of our requests."""
+    try:
+        told = _read_line(line)
+    except Undecodable as error:
+        raise Unreadable(f"a line of the results is none ({error})") from error
+    custom_id = told.request.labels.get(LABEL)
+    if custom_id is None:
+        return None
+    if told.status:
+        return failed_reply(custom_id, line_status(told.status))
+    return BatchReply(custom_id, 200 if told.response else None, bytes(told.response))
