@@ -45,14 +45,15 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
     model_path: ClassVar[str] = r"models/[\w.-]+"
 
     def routes(self) -> list[web.RouteDef]:
+        version = "/{version:v1|v1beta}"
         return [
-            web.post(r"/v1beta/{model:models/[\w.-]+}:batchGenerateContent", self.create),
-            web.get("/v1beta/batches", self.list),
-            web.get("/v1beta/batches/{id}", self.get),
-            web.post(r"/v1beta/batches/{id:[^:]+}:cancel", self.cancel),
-            web.post("/upload/v1beta/files", self.start_upload),
-            web.post("/upload/v1beta/files/{id}", self.upload),
-            web.get(r"/v1beta/files/{id:[^:]+}:download", self.download),
+            web.post(version + r"/{model:models/[\w.-]+}:batchGenerateContent", self.create),
+            web.get(version + "/batches", self.list),
+            web.get(version + "/batches/{id}", self.get),
+            web.post(version + r"/batches/{id:[^:]+}:cancel", self.cancel),
+            web.post(f"/upload{version}/files", self.start_upload),
+            web.post(f"/upload{version}/files/{{id}}", self.upload),
+            web.get(version + r"/files/{id:[^:]+}:download", self.download),
             *super().routes(),
         ]
 
@@ -128,8 +129,9 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
     async def cancel(self, request: web.Request) -> web.StreamResponse:
         def cancelled() -> web.Response:
             job = self._job(request)
-            if self._shown(job) not in _ENDED:
-                job.ended_by = "CANCELLED"
+            if self._shown(job) in _ENDED:
+                raise Refusal(Fault(400, "The job has ended.", "FAILED_PRECONDITION"))
+            job.ended_by = "CANCELLED"
             return web.json_response({})
 
         return await self._called("cancel", request, cancelled)

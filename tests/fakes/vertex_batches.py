@@ -144,8 +144,9 @@ class VertexBatchHost(BatchingHost, VertexHost):
     async def cancel(self, request: web.Request) -> web.StreamResponse:
         def cancelled() -> web.Response:
             job = self._job(request)
-            if self._shown(job) not in _ENDED:
-                job.ended_by = "CANCELLED"
+            if self._shown(job) in _ENDED:
+                raise Refusal(Fault(400, "The job has ended.", "FAILED_PRECONDITION"))
+            job.ended_by = "CANCELLED"
             return web.json_response({})
 
         return await self._called("cancel", request, cancelled)

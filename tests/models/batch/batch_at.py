@@ -48,7 +48,7 @@ async def batches_at(made: MadeBatches[T], spec: ModelSpec, env: Mapping[str, st
     endpoint = Endpoint(address.url, address.signer, Limiter(1), address.secrets, address.host.headers)
     http = BatchHttp(endpoint, sleep=no_wait, rng=random.Random(1))
     try:
-        yield made(http, spec, address.credential.fields if address.credential is not None else {})
+        yield made(http, spec, address.settings)
     finally:
         await http.aclose()
 
@@ -81,7 +81,7 @@ def job_of(api: BatchApi, folder: Path, bodies: Mapping[str, bytes], tag: str = 
 
 async def replies(api: BatchApi, job_id: str, folder: Path) -> dict[str, BatchReply]:
     """What became of each request; each is told once."""
-    into = folder / f"into-{job_id}"
+    into = folder / f"into-{job_id.replace('/', '-')}"
     into.mkdir()
     told = [reply async for reply in api.collect(job_id, into)]
     found = {reply.custom_id: reply for reply in told}

@@ -180,3 +180,9 @@ async def test_a_host_that_is_away_is_told_as_for_live_requests() -> None:
 
 
 async def _at_once(_: float) -> None: ...
+
+
+async def test_a_large_body_is_sent_piece_by_piece() -> None:
+    async with _served(_echo) as (http, _):
+        said = await http.call("PUT", "/part", b"x" * (5 << 20))
+    assert b'"length": 5242880' in said

@@ -7,11 +7,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
+from msgspec import Raw
+
 from coeval.core.errors import Undecodable, Unreadable
 from coeval.core.foreign import decode
+from coeval.models.batch.batch_api import BatchReply
 from coeval.store.jsonl import store_error
 
-__all__ = ["CLOCKS_APART_S", "epoch_s", "read_answer", "result_lines"]
+__all__ = ["CLOCKS_APART_S", "answered_reply", "epoch_s", "read_answer", "result_lines"]
 
 T = TypeVar("T")
 
@@ -47,6 +50,12 @@ def result_lines(results: Path) -> Iterator[bytes]:
                     yield line
     except OSError as error:
         raise store_error("read", results, error) from error
+
+
+def answered_reply(custom_id: str, answer: Raw) -> BatchReply:
+    """What became of a request of which no error is told: its answer, or nothing at all."""
+    told = bytes(answer)
+    return BatchReply(custom_id, None, b"") if told in (b"", b"null") else BatchReply(custom_id, 200, told)
 
 
 def epoch_s(told: float | str | None) -> float | None:

@@ -7,6 +7,7 @@ no turn, and is counted in no ceiling. aiohttp streams it; this module is import
 from __future__ import annotations
 
 import asyncio
+import io
 import random
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Mapping
@@ -23,6 +24,7 @@ from yarl import URL
 from coeval.core.errors import ModelError, RateLimited
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.batch.download_reply import read_reply
+from coeval.models.connections.connection import LARGE_BODY
 from coeval.models.connections.dial import CONNECT_TIMEOUT_S
 from coeval.models.connections.reply_parser import LONGEST_LINE, HttpReply
 from coeval.models.connections.route import RequestRoute
@@ -290,7 +292,7 @@ def _data(sending: _Sending, opened: AsyncExitStack) -> Any:
     name = content.name if isinstance(content, Path) else "file"
     data: Any = opened.enter_context(_opened(content)) if isinstance(content, Path) else content
     if form is None:
-        return data
+        return io.BytesIO(content) if isinstance(content, bytes) and len(content) > LARGE_BODY else data
     parts = aiohttp.FormData()
     for field, value in form.fields.items():
         parts.add_field(field, value)

@@ -23,6 +23,9 @@ BATCH_APIS: Mapping[str, str] = MappingProxyType(
         "anthropic": "coeval.models.batch.anthropic_batches:MessageBatches",
         "azure_openai": "coeval.models.batch.azure_batches:AzureBatches",
         "mistral": "coeval.models.batch.mistral_batches:MistralBatches",
+        "gemini": "coeval.models.batch.google.gemini_batches:GeminiBatches",
+        "vertex": "coeval.models.batch.google.vertex_batches:VertexBatches",
+        "bedrock": "coeval.models.batch.aws.bedrock_batches:BedrockBatches",
     }
 )
 """Where each stands, by the name that rows have for it: loaded where a batch is in use."""

@@ -16,16 +16,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from coeval.core.errors import BadRequest, ModelError, ServerFault, Undecodable, Unreadable, UsageError
-from coeval.core.foreign import decoder
+from coeval.core.errors import BadRequest, ModelError, ServerFault, UsageError
 from coeval.core.model import ModelSpec
 from coeval.models.batch.aws.s3_bucket import S3Bucket, bucket_and_folder
-from coeval.models.batch.batch_api import BatchJob, BatchLimits, BatchProgress, BatchReply, BatchState
+from coeval.models.batch.batch_answers import answered_reply, read_answer, result_lines
+from coeval.models.batch.batch_api import ENDED, BatchJob, BatchLimits, BatchProgress, BatchReply, BatchState
 from coeval.models.batch.batch_http import BatchHttp
-from coeval.models.batch.openai_files import read_answer
 from coeval.models.hosts.aws_signer import AwsSigner
 from coeval.models.transport.faults import excerpt
-from coeval.store.jsonl import whole_lines
 
 __all__ = ["BedrockBatches"]
 
@@ -47,6 +45,7 @@ _STATES: Mapping[str, BatchState] = {
     "Stopped": "cancelled",
     "Expired": "expired",
 }
+_CONFLICT = 409
 _NOT_ITS_OWN = re.compile(r"internal|unavailable|throttl|try again|capacity", re.IGNORECASE)
 """A job that failed so may fare better later."""
 
@@ -67,7 +66,7 @@ class _InvocationJob(msgspec.Struct, rename="camel", frozen=True):
     job_arn: str
     job_name: str = ""
     status: str = ""
-    message: str = ""
+    message: str | None = None
     output_data_config: _OutputPlace = _OutputPlace()
     total_record_count: int | None = None
     success_record_count: int | None = None
@@ -90,9 +89,6 @@ class _OutputRecord(msgspec.Struct, rename="camel", frozen=True):
     error: _RecordError | None = None
 
 
-_read_record = decoder(_OutputRecord)
-
-
 class BedrockBatches:
     """Batches of one model of Bedrock in a region."""
 
@@ -104,8 +100,8 @@ class BedrockBatches:
         if not isinstance(signer, AwsSigner):
             raise UsageError(
                 f"model {spec.name}: Bedrock's batches are kept in Amazon S3, which takes no API key of "
-                "Bedrock's: set IAM credentials (`providers.bedrock.access_key_id` and `secret_access_key` in a "
-                "key file, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment), or "
+                "Bedrock's: set IAM credentials (`providers.bedrock.access_key_id` and `secret_access_key` "
+                "in a key file, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment), or "
                 "batch_enabled: false."
             )
         region, self._role = settings["region"], settings["batch_role_arn"]
@@ -178,11 +174,15 @@ class BedrockBatches:
         for key in found:
             results = into / "results.jsonl"
             await self._bucket.get(key, results)
-            for line in whole_lines(results):
-                yield _reply(line.text)
+            for line in result_lines(results):
+                yield _reply(read_answer(line, _OutputRecord, "a record of the results"))
 
     async def cancel(self, job_id: str) -> None:
-        await self._http.call("POST", f"{_job_path(job_id)}/stop", b"{}", repeatable=True)
+        try:
+            await self._http.call("POST", f"{_job_path(job_id)}/stop", b"{}")
+        except ServerFault as error:
+            if error.status != _CONFLICT or (await self.check(job_id)).state not in ENDED:
+                raise
 
     async def _job(self, job_id: str) -> _InvocationJob:
         body = await self._http.call("GET", _job_path(job_id))
@@ -192,7 +192,7 @@ class BedrockBatches:
         return f"s3://{self._bucket.name}/{key}"
 
     def _failure(self, job: _InvocationJob) -> ModelError:
-        words = excerpt(job.message, self._http.redactor) or "Bedrock gives no reason"
+        words = excerpt(job.message or "", self._http.redactor) or "Bedrock gives no reason"
         return ServerFault(words) if _NOT_ITS_OWN.search(words) else BadRequest(words)
 
 
@@ -218,13 +218,9 @@ def _redirected(service: str) -> str:
     return address
 
 
-def _reply(line: bytes) -> BatchReply:
-    try:
-        told = _read_record(line)
-    except Undecodable as error:
-        raise Unreadable(f"a line of the results is none ({error})") from error
+def _reply(told: _OutputRecord) -> BatchReply:
     if told.error is None:
-        return BatchReply(told.record_id, 200 if told.model_output else None, bytes(told.model_output))
+        return answered_reply(told.record_id, told.model_output)
     code = told.error.error_code
     message = msgspec.json.encode({"message": told.error.error_message})
     return BatchReply(told.record_id, code if 400 <= code < 600 else 500, message)

@@ -11,8 +11,8 @@ from urllib.parse import quote
 import msgspec
 
 from coeval.core.errors import Unreadable, UsageError
+from coeval.models.batch.batch_answers import read_answer
 from coeval.models.batch.batch_http import BatchHttp
-from coeval.models.batch.openai_files import read_answer
 
 __all__ = ["EMULATOR", "CloudStorage"]
 
@@ -29,7 +29,7 @@ class _StoredObject(msgspec.Struct, frozen=True):
 
 class _ObjectPage(msgspec.Struct, rename="camel", frozen=True):
     items: list[_StoredObject] = []
-    next_page_token: str = ""
+    next_page_token: str | None = None
 
 
 class CloudStorage:

@@ -14,10 +14,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from coeval.core.errors import ServerFault, StoreError, Undecodable, Unreadable
+from coeval.core.errors import BadRequest, ServerFault, StoreError, Undecodable, Unreadable
 from coeval.core.foreign import decoder
 from coeval.core.model import ModelSpec
-from coeval.models.batch.batch_api import BatchJob, BatchLimits, BatchProgress, BatchReply
+from coeval.models.batch.batch_answers import answered_reply, read_answer, result_lines
+from coeval.models.batch.batch_api import ENDED, BatchJob, BatchLimits, BatchProgress, BatchReply
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.batch.google.google_jobs import (
     GoogleError,
@@ -27,7 +28,6 @@ from coeval.models.batch.google.google_jobs import (
     job_name,
     state_of,
 )
-from coeval.models.batch.openai_files import read_answer
 from coeval.models.dialects.google.gemini import generate_path
 from coeval.store.jsonl import whole_lines
 
@@ -50,13 +50,13 @@ class _BatchStats(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _KeyedMetadata(msgspec.Struct, frozen=True):
-    key: str = ""
+    key: str
 
 
 class _InlinedResponse(msgspec.Struct, frozen=True):
+    metadata: _KeyedMetadata
     response: msgspec.Raw = msgspec.Raw()
     error: GoogleError | None = None
-    metadata: _KeyedMetadata = _KeyedMetadata()
 
 
 class _InlinedResponses(msgspec.Struct, rename="camel", frozen=True):
@@ -90,7 +90,7 @@ class _Operation(msgspec.Struct, frozen=True):
 
 class _OperationPage(msgspec.Struct, rename="camel", frozen=True):
     operations: list[_Operation] = []
-    next_page_token: str = ""
+    next_page_token: str | None = None
 
 
 class _StoredFile(msgspec.Struct, frozen=True):
@@ -113,7 +113,6 @@ class _RequestLine(msgspec.Struct, frozen=True):
 
 
 _read_request = decoder(_RequestLine)
-_read_result = decoder(_ResultLine)
 
 
 class GeminiBatches:
@@ -168,8 +167,8 @@ class GeminiBatches:
         if output.responses_file:
             results = into / "results.jsonl"
             await self._http.download(f"/{quote(output.responses_file)}:download?alt=media", results)
-            for line in whole_lines(results):
-                yield _reply(_result(line.text))
+            for line in result_lines(results):
+                yield _reply(read_answer(line, _ResultLine, "a line of results"))
         elif output.inlined_responses is not None:
             for each in output.inlined_responses.inlined_responses:
                 yield _reply(_ResultLine(each.metadata.key, each.response, each.error))
@@ -177,7 +176,11 @@ class GeminiBatches:
             raise ServerFault(f"{batch.name} has ended, and its results are not there yet")
 
     async def cancel(self, job_id: str) -> None:
-        await self._http.call("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
+        try:
+            await self._http.call("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
+        except BadRequest:
+            if (await self.check(job_id)).state not in ENDED:
+                raise
 
     async def _batch(self, job_id: str) -> _Operation:
         return read_answer(await self._http.call("GET", f"/{quote(job_id)}"), _Operation, "a batch")
@@ -215,14 +218,7 @@ def _inlined(lines: Path) -> list[dict[str, Any]]:
     return [{"request": line.request, "metadata": {"key": line.key}} for line in read]
 
 
-def _result(line: bytes) -> _ResultLine:
-    try:
-        return _read_result(line)
-    except Undecodable as error:
-        raise Unreadable(f"a line of the results is none ({error})") from error
-
-
 def _reply(result: _ResultLine) -> BatchReply:
     if result.error is not None:
         return failed_reply(result.key, result.error)
-    return BatchReply(result.key, 200 if result.response else None, bytes(result.response))
+    return answered_reply(result.key, result.response)

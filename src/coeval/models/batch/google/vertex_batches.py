@@ -14,10 +14,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from coeval.core.errors import ServerFault, Undecodable, Unreadable, UsageError
-from coeval.core.foreign import decode, decoder
+from coeval.core.errors import BadRequest, ServerFault, UsageError
+from coeval.core.foreign import decode
 from coeval.core.model import ModelSpec
-from coeval.models.batch.batch_api import BatchJob, BatchLimits, BatchProgress, BatchReply
+from coeval.models.batch.batch_answers import answered_reply, read_answer, result_lines
+from coeval.models.batch.batch_api import ENDED, BatchJob, BatchLimits, BatchProgress, BatchReply
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.batch.google.cloud_storage import CloudStorage
 from coeval.models.batch.google.google_jobs import (
@@ -29,9 +30,7 @@ from coeval.models.batch.google.google_jobs import (
     line_status,
     state_of,
 )
-from coeval.models.batch.openai_files import read_answer
 from coeval.models.hosts.google_places import vertex_name
-from coeval.store.jsonl import whole_lines
 
 __all__ = ["LABEL", "VertexBatches"]
 
@@ -60,25 +59,22 @@ class _PredictionJob(msgspec.Struct, rename="camel", frozen=True):
     state: str = "JOB_STATE_UNSPECIFIED"
     error: GoogleError | None = None
     completion_stats: _CompletionStats | None = None
-    output_info: _OutputInfo = _OutputInfo()
+    output_info: _OutputInfo | None = None
 
 
 class _PredictionJobPage(msgspec.Struct, rename="camel", frozen=True):
     batch_prediction_jobs: list[_PredictionJob] = []
-    next_page_token: str = ""
+    next_page_token: str | None = None
 
 
 class _LabelledRequest(msgspec.Struct, frozen=True):
-    labels: dict[str, str] = {}
+    labels: dict[str, str] | None = None
 
 
 class _PredictionLine(msgspec.Struct, frozen=True):
     request: _LabelledRequest
     response: msgspec.Raw = msgspec.Raw()
-    status: str = ""
-
-
-_read_line = decoder(_PredictionLine)
+    status: str | None = None
 
 
 class VertexBatches:
@@ -156,7 +152,7 @@ class VertexBatches:
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
         job = await self._job(job_id)
-        folder = job.output_info.gcs_output_directory
+        folder = job.output_info.gcs_output_directory if job.output_info is not None else ""
         found = await self._storage.uris(f"{folder.rstrip('/')}/") if folder else []
         if not found and state_of(job.state) == "ended":
             raise ServerFault(f"{job.name} has ended, and its results are not there yet")
@@ -164,14 +160,18 @@ class VertexBatches:
         for uri in _of_results(found):
             results = into / "results.jsonl"
             await self._storage.get(uri, results)
-            for line in whole_lines(results):
-                reply = _reply(line.text)
+            for line in result_lines(results):
+                reply = _reply(read_answer(line, _PredictionLine, "a line of results"))
                 if reply is not None and reply.custom_id not in seen:
                     seen.add(reply.custom_id)
                     yield reply
 
     async def cancel(self, job_id: str) -> None:
-        await self._http.call("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
+        try:
+            await self._http.call("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
+        except BadRequest:
+            if (await self.check(job_id)).state not in ENDED:
+                raise
 
     async def _job(self, job_id: str) -> _PredictionJob:
         body = await self._http.call("GET", f"/{quote(job_id)}")
@@ -185,15 +185,11 @@ def _of_results(uris: list[str]) -> list[str]:
     return sorted(lines, key=lambda uri: not uri.endswith("/predictions.jsonl"))
 
 
-def _reply(line: bytes) -> BatchReply | None:
+def _reply(told: _PredictionLine) -> BatchReply | None:
     """None for a line that is of none of our requests."""
-    try:
-        told = _read_line(line)
-    except Undecodable as error:
-        raise Unreadable(f"a line of the results is none ({error})") from error
-    custom_id = told.request.labels.get(LABEL)
+    custom_id = (told.request.labels or {}).get(LABEL)
     if custom_id is None:
         return None
     if told.status:
         return failed_reply(custom_id, line_status(told.status))
-    return BatchReply(custom_id, 200 if told.response else None, bytes(told.response))
+    return answered_reply(custom_id, told.response)
