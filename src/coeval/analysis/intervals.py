@@ -154,6 +154,29 @@ def mean_over_strata(strata: Sequence[ArrayLike], scale: Scale = SHARE) -> Inter
     return _interval([(values, np.ones(len(values))) for values in arrays], scale)
 
 
+class Clusters(NamedTuple):
+    """What is to be known of clusters of units for their mean: how many there are, their units and the sum of
+    these, and over the clusters the sums of squared sums, of sums times sizes, and of squared sizes."""
+
+    clusters: int
+    units: int
+    total: float
+    squares: float
+    cross: float
+    sizes: float
+
+
+def mean_of_clusters(found: Clusters) -> Interval:
+    """`clustered_mean` of scores from 0 to 1 that have been summed already."""
+    if not found.units:
+        return NOTHING
+    mean = found.total / found.units
+    squares = found.squares - 2 * mean * found.cross + mean**2 * found.sizes
+    scatter = Scatter(found.clusters, max(squares, 0.0) * (found.clusters / found.units) ** 2)
+    low, high = mean_bounds(min(max(mean, 0.0), 1.0), [scatter])
+    return Interval(mean, low, high, found.clusters)
+
+
 def wilson(k: int, n: int) -> Interval:
     """Share k/n of independent yes-or-no units, with its score interval (Wilson 1927).
 

@@ -119,6 +119,17 @@ class Run:
         missing = tuple(self._missing()) if RunDir(self.path).is_run() else ()
         return msgspec.structs.replace(found, missing=missing)
 
+    def measures(self) -> dict[str, Any]:
+        """All measures of the folder, the content of ``measures.json`` (docs/measures.md): of students,
+        teachers and judges, and of how far judges agree; of an output folder of ``eval-framework``, its
+        metrics."""
+        need_address_space()
+        from coeval.analysis.measures.run_measures import measure_tree, plain_measures
+        from coeval.pipeline.plan.run_reading import opened
+
+        with opened(self.path) as (reader, _):
+            return plain_measures(measure_tree(reader))
+
     def table(self, name: str) -> Columns:
         """What results are made of, as columns for ``pandas.DataFrame`` or ``polars.DataFrame``: ``items``,
         ``answers``, ``judgments``, ``scores`` or ``labels`` (see `coeval.analysis.load` for their columns).

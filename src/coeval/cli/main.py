@@ -9,6 +9,7 @@ import typer
 from coeval import __version__
 from coeval.cli.command_names import Commands
 from coeval.cli.commands import datasets, later
+from coeval.cli.commands.analyze_command import analyze
 from coeval.cli.commands.ingest_command import ingest
 from coeval.cli.commands.models_command import models
 from coeval.cli.commands.plan import plan
@@ -41,6 +42,7 @@ app.command()(probe)
 app.command()(models)
 app.command()(status)
 app.command()(results)
+app.command()(analyze)
 app.command()(show)
 app.command()(repair)
 app.command()(simulate)

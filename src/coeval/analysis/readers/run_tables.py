@@ -1,4 +1,8 @@
-"""How the JSONL files of a run become tables, and the tables the views that `load` describes."""
+"""How the JSONL files of a run become tables, and the tables the views that `load` describes.
+
+``coded`` and ``coded_judgments`` are the scores and judgments once more without a text, for measures over
+millions: datapoints by their row, names as codes of the ENUM.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +80,7 @@ STAGES = (
 VIEWS = f"""
 CREATE TABLE left_out (kind VARCHAR, task term, name term);
 CREATE VIEW planned AS
-    SELECT d.* FROM datapoint d ANTI JOIN left_out l
+    SELECT d.*, d.rowid AS place FROM datapoint d ANTI JOIN left_out l
         ON l.kind = 'teacher' AND l.task = d.task AND l.name = d.teacher;
 CREATE VIEW items AS
     SELECT id AS item, task::VARCHAR AS task, teacher::VARCHAR AS teacher, attributes, failed FROM planned;
@@ -105,6 +109,18 @@ CREATE VIEW scores AS
         FROM judged
         WHERE NOT failed AND judge <> '{EXACT_MATCH}'
     ) a ANTI JOIN left_out l ON l.kind = 'factor' AND l.task = a.term AND l.name = a.factor
+    WHERE factor IS NOT NULL;
+CREATE VIEW coded_judgments AS
+    SELECT d.place AS item, d.task, r.student, e.judge, e.factors, e.levels, e.failed
+    FROM evaluation e JOIN response r ON e.response = r.key JOIN planned d ON r.datapoint = d.key
+        ANTI JOIN left_out l ON l.kind = 'judge' AND l.task = d.task AND l.name = e.judge
+    WHERE NOT d.failed AND NOT r.failed AND e.judge <> '{EXACT_MATCH}';
+CREATE VIEW coded AS
+    SELECT a.item, a.task, a.student, a.judge, a.factor, a.level
+    FROM (
+        SELECT item, task, student, judge, unnest(factors) AS factor, unnest(levels) AS level
+        FROM coded_judgments WHERE NOT failed
+    ) a ANTI JOIN left_out l ON l.kind = 'factor' AND l.task = a.task AND l.name = a.factor
     WHERE factor IS NOT NULL;
 CREATE VIEW labels AS
     SELECT * EXCLUDE (label), label.key AS attribute, label.value.expected AS expected,

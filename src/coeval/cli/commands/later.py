@@ -9,7 +9,6 @@ from coeval.core.errors import UsageError
 INSTEAD = {
     "generate": "write the file yourself, beginning with a copy of examples/quickstart.yaml; with "
     "target_attributes: auto and rubric: auto the teachers propose the rest",
-    "analyze": "coeval results --run RUN, also with --by factor, attribute, judge or teacher",
     "describe": "coeval run --config FILE --dry-run shows models, tasks and modes, coeval status --run RUN "
     "what a run holds",
     "wizard": "begin with a copy of examples/quickstart.yaml, which explains each key",

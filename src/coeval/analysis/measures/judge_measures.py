@@ -1,0 +1,153 @@
+"""How far judges agree with each other, pair by pair and judge by judge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.intervals import Bounds, Floats, Scatter, mean_bounds
+from coeval.analysis.measures.agreement import LINEAR, STRICT, Agreement, agreement, kappa, pair_tables
+from coeval.analysis.measures.measured import Branch, Measured, with_bounds
+from coeval.analysis.measures.reweighting import Ends, Reweighting, at_ends, spread
+from coeval.analysis.measures.score_grid import ScoreGrid
+
+__all__ = ["FEWEST_COMMON", "JudgePair", "judge_measures", "judge_pairs", "pair_measures"]
+
+FEWEST_COMMON = 30
+"""Units that a judge must have in common with others to be ranked."""
+
+
+Weighing: TypeAlias = Callable[[Sequence["JudgePair"]], Floats]
+"""What share each pair has in a mean over them: (pairs,), one in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgePair:
+    """Two judges, named in order, and what both scored. ``tables`` is (blocks, 3, 3), ``shared`` (I,) says of
+    which datapoints; ``kappas`` are the draws of their κ; ``missing`` counts the units of which one or the
+    other is lacking."""
+
+    first: str
+    second: str
+    tables: Floats
+    shared: NDArray[np.bool_]
+    found: Agreement
+    kappas: Floats
+    missing: int
+
+    @property
+    def count(self) -> int:
+        return int(self.tables.sum())
+
+    @property
+    def name(self) -> str:
+        return f"{self.first}|{self.second}"
+
+
+def judge_pairs(grid: ScoreGrid, reweighting: Reweighting) -> list[JudgePair]:
+    """Of all judges of a run."""
+    pairs = []
+    valid, block = grid.valid, reweighting.block[grid.item]
+    for one, other in combinations(range(len(grid.judges)), 2):
+        tables = pair_tables(grid.levels[:, one], grid.levels[:, other], block, reweighting.blocks)
+        shared = np.zeros(len(grid.items.ids), bool)
+        shared[grid.item[valid[:, one] & valid[:, other]]] = True
+        flat = tables.reshape(len(tables), -1)
+        ends = _ends(tables.sum(axis=0), int(shared.sum()))
+        kappas = kappa(reweighting.draws(flat, ends).reshape(-1, *tables.shape[1:]))
+        judges = (grid.judges[one], grid.judges[other])
+        missing = _possible(grid, judges) - int(tables.sum())
+        found = agreement(tables.sum(axis=0))
+        pairs.append(JudgePair(*judges, tables, shared, found, kappas, missing))
+    return pairs
+
+
+def pair_measures(pairs: Sequence[JudgePair]) -> dict[str, Branch]:
+    """By ``"a|b"``: ``spa``, ``wpa``, ``kappa`` and the ``count`` of common units."""
+    return {
+        pair.name: {**_measures([pair] if pair.count else [], _alike), "count": pair.count} for pair in pairs
+    }
+
+
+def judge_measures(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str, Branch]:
+    """By judge: its mean over the other judges, of each measure, and the same weighted by common units.
+    ``degenerate`` marks who has fewer than `FEWEST_COMMON` of these, and is not ranked."""
+    found: dict[str, Branch] = {}
+    for judge in grid.judges:
+        mine = [pair for pair in pairs if judge in (pair.first, pair.second) and pair.count]
+        common = sum(pair.count for pair in mine)
+        plain, weighted = _measures(mine, _alike), _measures(mine, _by_count)
+        found[judge] = {
+            **{f"{name}_mean": measure for name, measure in plain.items()},
+            **{f"{name}_weighted": measure for name, measure in weighted.items()},
+            "degenerate": common < FEWEST_COMMON,
+            "count": common,
+        }
+    return found
+
+
+def _ends(table: Floats, items: int) -> Ends:
+    """Of a datapoint with as many units as others have: all scored alike, or each by its judge's habit."""
+    units = table.sum()
+    if not units:
+        return Ends(np.zeros(table.size), np.zeros(table.size))
+    first, second = at_ends(table.sum(axis=1) / units), at_ends(table.sum(axis=0) / units)
+    each = units / items
+    return Ends((np.diag((first + second) / 2) * each).ravel(), (np.outer(first, second) * each).ravel())
+
+
+def _possible(grid: ScoreGrid, judges: tuple[str, str]) -> int:
+    """Units that these judges were both to score: those of the answers that anybody scored."""
+    both = np.array([design.judges >= set(judges) for design in grid.designs], bool)
+    return int(both[grid.task].sum())
+
+
+def _measures(pairs: Sequence[JudgePair], weigh: Weighing) -> Branch:
+    """``spa``, ``wpa`` and ``kappa`` as the weighted mean over pairs; κ over those that have one."""
+    if not pairs:
+        nothing = Measured(None, None, None, 0, 0)
+        return {"spa": nothing, "wpa": nothing, "kappa": nothing}
+    items = int(np.logical_or.reduce([pair.shared for pair in pairs]).sum())
+    missing = sum(pair.missing for pair in pairs)
+    shares = {}
+    for name, agreeing in (("spa", STRICT), ("wpa", LINEAR)):
+        share, bounds = _mean_share(pairs, weigh(pairs), agreeing)
+        shares[name] = with_bounds(share, bounds, items, missing)
+    defined = [pair for pair in pairs if np.isfinite(pair.found.kappa)]
+    if not defined:
+        return {**shares, "kappa": with_bounds(math.nan, None, items, missing)}
+    weights = weigh(defined)
+    value = float(weights @ [float(pair.found.kappa) for pair in defined])
+    draws = weights @ np.stack([pair.kappas for pair in defined])
+    return {**shares, "kappa": with_bounds(value, spread(draws, value, items), items, missing)}
+
+
+def _mean_share(pairs: Sequence[JudgePair], weights: Floats, agreeing: Floats) -> tuple[float, Bounds]:
+    """The weighted mean over pairs of the share of their units that agree, with the interval of a mean that
+    is clustered by datapoint: a datapoint's distance is the weighted sum of those that it has in each
+    pair."""
+    items = int(np.logical_or.reduce([pair.shared for pair in pairs]).sum())
+    distances = np.zeros(len(pairs[0].tables))
+    value = 0.0
+    for pair, weight in zip(pairs, weights, strict=True):
+        sizes, sums = pair.tables.sum(axis=(1, 2)), (pair.tables * agreeing).sum(axis=(1, 2))
+        share = sums.sum() / sizes.sum()
+        value += float(weight * share)
+        distances += weight * (sums - share * sizes) / sizes.sum()
+    scatter = Scatter(items, float(distances @ distances) * items**2)
+    return value, mean_bounds(min(max(value, 0.0), 1.0), [scatter])
+
+
+def _alike(pairs: Sequence[JudgePair]) -> Floats:
+    return np.full(len(pairs), 1 / len(pairs))
+
+
+def _by_count(pairs: Sequence[JudgePair]) -> Floats:
+    counts = np.array([pair.count for pair in pairs], np.float64)
+    return np.asarray(counts / counts.sum(), np.float64)

@@ -1,0 +1,91 @@
+"""How reliable a run's judges are together, over the units that all compared judges scored."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.agreement import LEVELS
+from coeval.analysis.measures.judge_measures import FEWEST_COMMON
+from coeval.analysis.measures.measured import Branch, with_bounds
+from coeval.analysis.measures.reliability import PanelSums, correlations, krippendorff_alpha, panel_sums
+from coeval.analysis.measures.reweighting import Ends, Reweighting, at_ends, spread
+from coeval.analysis.measures.score_grid import Codes, ScoreGrid
+
+__all__ = ["panel_measures"]
+
+_MEASURES = ("krippendorff_alpha", "icc_2_1", "icc_2_k")
+
+
+def panel_measures(grid: ScoreGrid, reweighting: Reweighting) -> Branch:
+    """``krippendorff_alpha`` (ordinal), ``icc_2_1``, ``icc_2_k`` of the ``judges``, all who scored anything,
+    over the ``count`` of units that each of them scored; None below `FEWEST_COMMON` of these."""
+    judges = [place for place in range(len(grid.judges)) if grid.valid[:, place].any()]
+    levels = grid.levels[:, judges]
+    whole = (levels >= 0).all(axis=1) if judges else np.zeros(len(grid.item), bool)
+    items = len(np.unique(grid.item[whole]))
+    missing = int((levels < 0).sum())
+    count = int(whole.sum())
+    found: Branch = {name: with_bounds(math.nan, None, items, missing) for name in _MEASURES}
+    if len(judges) >= 2 and count >= FEWEST_COMMON:
+        flat = _by_block(panel_sums(levels[whole]), reweighting, grid.item[whole])
+        draws = _values(reweighting.draws(flat, _ends(levels[whole], count / items)), len(judges))
+        values = _values(flat.sum(axis=0), len(judges))
+        for name, value, of_draws in zip(_MEASURES, values, draws, strict=True):
+            found[name] = with_bounds(float(value), spread(of_draws, float(value), items), items, missing)
+    return {**found, "judges": [grid.judges[place] for place in judges], "count": count}
+
+
+class _Values(NamedTuple):
+    alpha: Floats
+    single: Floats
+    average: Floats
+
+
+def _flat(sums: PanelSums) -> Floats:
+    """(…, 9 + 3 + k)"""
+    tables = sums.coincidences.reshape(*sums.coincidences.shape[:-2], -1)
+    others = np.stack([sums.units, sums.squares, sums.rows], axis=-1)
+    return np.concatenate([tables, others, sums.columns], axis=-1)
+
+
+def _values(flat: Floats, judges: int) -> _Values:
+    tables = flat[..., : LEVELS**2].reshape(*flat.shape[:-1], LEVELS, LEVELS)
+    units, squares, rows = (flat[..., LEVELS**2 + at] for at in range(3))
+    sums = PanelSums(tables, units, squares, rows, flat[..., -judges:])
+    return _Values(krippendorff_alpha(tables), *correlations(sums))
+
+
+def _by_block(sums: PanelSums, reweighting: Reweighting, item: Codes) -> Floats:
+    rows, block = _flat(sums), reweighting.block[item]
+    columns = [np.bincount(block, column, reweighting.blocks) for column in rows.T]
+    return np.stack(columns, axis=-1)
+
+
+def _ends(levels: NDArray[np.int8], units: float) -> Ends:
+    """Of a datapoint of so many units: all judges give the same level, or each one of its own by chance."""
+    judges = levels.shape[1]
+    shares = at_ends((levels[:, :, None] == np.arange(LEVELS)).mean(axis=0))
+    x = np.arange(LEVELS)
+    mean, square = shares @ x, shares @ x**2
+    together = shares.mean(axis=0)
+    crossed = np.outer(shares.sum(axis=0), shares.sum(axis=0)) - shares.T @ shares
+    best = PanelSums(
+        np.diag(together) * judges,
+        np.array(1.0),
+        np.array(judges * (together @ x**2)),
+        np.array(judges**2 * (together @ x**2)),
+        np.full(judges, together @ x),
+    )
+    worst = PanelSums(
+        crossed / (judges - 1),
+        np.array(1.0),
+        np.array(square.sum()),
+        np.array((square - mean**2).sum() + mean.sum() ** 2),
+        mean,
+    )
+    return Ends(_flat(best) * units, _flat(worst) * units)

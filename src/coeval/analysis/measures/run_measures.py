@@ -1,0 +1,93 @@
+"""All measures of a folder, in the shape of ``measures.json``.
+
+``units`` counts the valid (response, factor, judge) scores. ``agreement`` (keyed ``"a|b"``, a before b),
+``judges``, ``teachers`` and ``students`` hold numbers, and beside them, with the same nested keys, ``n``
+(datapoints), ``missing`` (scores that are not there) and ``ci95`` (``[low, high]``). What is not defined is
+null.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, get_args
+
+from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures
+from coeval.analysis.measures.measured import Branch, Measured, as_plain
+from coeval.analysis.measures.panel_measures import panel_measures
+from coeval.analysis.measures.reweighting import Reweighting
+from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
+from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.measures.teacher_measures import teacher_measures
+from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.readers.reader import Reader
+from coeval.analysis.readers.run_reader import RunReader
+
+__all__ = ["ANALYSES", "Analysis", "measure_tree", "plain_measures", "selected"]
+
+Analysis: TypeAlias = Literal["all", "students", "teachers", "judges", "agreement"]
+ANALYSES: tuple[Analysis, ...] = get_args(Analysis)
+
+_PARTS: dict[Analysis, tuple[str, ...]] = {
+    "students": ("students",),
+    "teachers": ("teachers",),
+    "judges": ("judges", "panel"),
+    "agreement": ("agreement", "panel"),
+}
+"""What of the measures each analysis shows."""
+
+
+def measure_tree(reader: Reader) -> Branch:
+    """All measures of what is read, as `Measured` leaves."""
+    match reader:
+        case RunReader():
+            return _of_run(score_grid(reader))
+        case OutputReader():
+            return _of_output(reader)
+        case _:
+            raise TypeError(f"nobody measures what a {type(reader).__name__} reads")
+
+
+def selected(tree: Branch, analysis: Analysis) -> Branch:
+    """What one analysis shows of them."""
+    wanted = _PARTS.get(analysis)
+    return tree if wanted is None else {name: tree[name] for name in ("units", *wanted) if name in tree}
+
+
+def _of_run(grid: ScoreGrid) -> Branch:
+    reweighting = Reweighting(len(grid.items.ids))
+    pairs = judge_pairs(grid, reweighting)
+    return {
+        "units": int(grid.valid.sum()),
+        "agreement": pair_measures(pairs),
+        "panel": panel_measures(grid, reweighting),
+        "judges": judge_measures(grid, pairs),
+        "teachers": teacher_measures(grid, reweighting),
+        "students": student_measures(grid),
+    }
+
+
+def _of_output(reader: OutputReader) -> Branch:
+    """``metrics`` of ``eval-framework`` by model and task (``task/run_1`` where there are several samples),
+    in their own units."""
+    sampled = {metric.task for metric in reader.metrics if metric.sample}
+    found: Branch = {}
+    for metric in reader.metrics:
+        task = f"{metric.task}/run_{metric.sample}" if metric.task in sampled else metric.task
+        measured = Measured(metric.value, metric.low, metric.high, metric.n, metric.failed)
+        found.setdefault(metric.model, {}).setdefault(task, {})[metric.metric] = measured
+    [(units,)] = reader.rows("SELECT count(*) FROM scores WHERE value IS NOT NULL")
+    return {"units": units, "agreement": {}, "judges": {}, "teachers": {}, "students": {}, "metrics": found}
+
+
+_EACH = ("agreement", "judges", "teachers", "students", "metrics")
+"""The parts that hold an object for each name."""
+
+
+def plain_measures(tree: Branch) -> dict[str, Any]:
+    """As JSON has it."""
+    plain: dict[str, Any] = {}
+    for name, part in tree.items():
+        if name in _EACH:
+            plain[name] = {key: as_plain(found) for key, found in part.items()}
+        else:
+            plain[name] = as_plain(part) if isinstance(part, dict) else part
+    return plain

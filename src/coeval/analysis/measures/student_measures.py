@@ -1,0 +1,164 @@
+"""What students scored: the mean over their units overall and by task, factor, judge, teacher and attribute
+value, and the headline, the mean over tasks of the item-first mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.intervals import Floats, Interval, mean_over_strata
+from coeval.analysis.measures.group_means import Grouping, Sums, group_means
+from coeval.analysis.measures.measured import Branch, Measured, of_interval
+from coeval.analysis.measures.score_grid import Codes, ScoreGrid
+
+__all__ = ["ItemScores", "item_scores", "student_measures"]
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemScores:
+    """Of each student and datapoint, (S, I): the sum of the levels that its answer has, and how many."""
+
+    total: Counts
+    count: Counts
+
+    @property
+    def mean(self) -> Floats:
+        """0 to 1, over judges and factors; NaN where there is no score."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(self.total / self.count / 2, np.float64)
+
+
+def item_scores(grid: ScoreGrid, judge: int | None = None) -> ItemScores:
+    """Over all judges, or by one of them."""
+    levels = grid.levels if judge is None else grid.levels[:, judge : judge + 1]
+    valid = levels >= 0
+    place = grid.student.astype(np.int64) * len(grid.items.ids) + grid.item
+    shape = (len(grid.students), len(grid.items.ids))
+    total, count = np.where(valid, levels, 0).sum(axis=1), valid.sum(axis=1)
+    return ItemScores(_summed(place, total, shape), _summed(place, count, shape))
+
+
+def _summed(place: Counts, values: NDArray[np.int64], shape: tuple[int, int]) -> Counts:
+    return np.bincount(place, values, shape[0] * shape[1]).astype(np.int64).reshape(shape)
+
+
+def student_measures(grid: ScoreGrid) -> dict[str, Branch]:
+    """By student: ``overall``, ``by_task``, ``by_aspect`` (factor), ``by_judge``, ``by_teacher``,
+    ``by_attr_value`` and ``headline``, each with what it lacks of the scores that the datapoints, judges and
+    factors of its tasks make possible; ``valid_evals`` counts its units."""
+    scores = item_scores(grid)
+    possible = _Possible(grid)
+    everything = np.zeros(len(grid.items.ids), np.int32)
+    overall = _by_item_group(scores, everything, ("all",), possible.of_items)
+    by_task = _by_item_group(scores, grid.items.task, grid.tasks, possible.of_items)
+    by_teacher = _by_item_group(scores, grid.items.teacher, grid.teachers, possible.of_items)
+    by_factor = _by_factor(grid, possible)
+    by_judge = _by_judge(grid, possible)
+    by_value = _by_value(grid, scores, possible)
+    found: dict[str, Branch] = {}
+    for place, student in enumerate(grid.students):
+        whole = overall[place]["all"]
+        found[student] = {
+            "overall": whole,
+            "headline": of_interval(_headline(grid, scores.mean[place]), whole.missing),
+            "by_task": by_task[place],
+            "by_aspect": by_factor[place],
+            "by_judge": by_judge[place],
+            "by_teacher": by_teacher[place],
+            "by_attr_value": by_value[place],
+            "valid_evals": int(scores.count[place].sum()),
+        }
+    return found
+
+
+Named = dict[str, Measured]
+
+
+class _Possible:
+    """How many scores there might be: every datapoint of a task, by each of its judges and factors."""
+
+    def __init__(self, grid: ScoreGrid) -> None:
+        self._task = grid.items.task
+        self._items = np.bincount(grid.items.task, minlength=len(grid.tasks))
+        self._designs = grid.designs
+        each = [len(design.judges) * len(design.factors) for design in grid.designs]
+        self.of_items: Counts = np.array(each, np.int64)[self._task]
+        """(I,): of one student, by datapoint."""
+
+    def of_factor(self, factor: str) -> int:
+        return self._sum(len(design.judges) * (factor in design.factors) for design in self._designs)
+
+    def of_judge(self, judge: str) -> Counts:
+        """(I,): by datapoint."""
+        each = [len(design.factors) * (judge in design.judges) for design in self._designs]
+        return np.array(each, np.int64)[self._task]
+
+    def _sum(self, of_an_item: Iterable[int]) -> int:
+        return sum(int(items) * each for items, each in zip(self._items, of_an_item, strict=True))
+
+
+def _by_item_group(scores: ItemScores, group: Codes, names: Sequence[str], possible: Counts) -> list[Named]:
+    """By student: the groups that datapoints fall in (below 0: none), where a score is possible."""
+    students, items = scores.count.shape
+    which = np.where(group >= 0, np.arange(students)[:, None] * len(names) + group, -1)
+    parts = Grouping(which.ravel(), np.tile(np.arange(items), students), students * len(names), items)
+    means = group_means(parts, Sums(scores.total.ravel(), scores.count.ravel()))
+    inside = group >= 0
+    wanted = np.bincount(group[inside], possible[inside], len(names)).astype(np.int64)
+    return _measured(
+        means, np.bincount(which[which >= 0], scores.count[which >= 0], len(means)), wanted, names
+    )
+
+
+def _measured(means: Sequence[Interval], units: Counts, wanted: Counts, names: Sequence[str]) -> list[Named]:
+    """Means of students × names, one after the other, as a mapping for each student."""
+    return [
+        {
+            name: of_interval(means[first + at], int(wanted[at] - units[first + at]))
+            for at, name in enumerate(names)
+            if wanted[at]
+        }
+        for first in range(0, len(means), max(len(names), 1))
+    ]
+
+
+def _by_factor(grid: ScoreGrid, possible: _Possible) -> list[Named]:
+    valid = grid.valid
+    names, students = grid.factors, len(grid.students)
+    which = grid.student.astype(np.int64) * len(names) + grid.factor
+    sums = Sums(np.where(valid, grid.levels, 0).sum(axis=1), valid.sum(axis=1))
+    means = group_means(Grouping(which, grid.item, students * len(names), len(grid.items.ids)), sums)
+    wanted = np.array([possible.of_factor(name) for name in names], np.int64)
+    return _measured(means, np.bincount(which, sums.count, len(means)), wanted, names)
+
+
+def _by_judge(grid: ScoreGrid, possible: _Possible) -> list[Named]:
+    found: list[Named] = [{} for _ in grid.students]
+    everything = np.zeros(len(grid.items.ids), np.int32)
+    for place, judge in enumerate(grid.judges):
+        of_judge = _by_item_group(item_scores(grid, place), everything, (judge,), possible.of_judge(judge))
+        for student, measures in zip(found, of_judge, strict=True):
+            student.update(measures)
+    return found
+
+
+def _by_value(grid: ScoreGrid, scores: ItemScores, possible: _Possible) -> list[Named]:
+    found: list[Named] = [{} for _ in grid.students]
+    for value, items in grid.items.attributes.items():
+        some = ItemScores(scores.total[:, items], scores.count[:, items])
+        one_group = np.zeros(len(items), np.int32)
+        of_value = _by_item_group(some, one_group, (value,), possible.of_items[items])
+        for student, measures in zip(found, of_value, strict=True):
+            student.update(measures)
+    return found
+
+
+def _headline(grid: ScoreGrid, means: Floats) -> Interval:
+    """The mean over tasks of the mean over datapoints; ``means`` (I,) with NaN where there is none."""
+    strata = [means[grid.items.task == task] for task in range(len(grid.tasks))]
+    return mean_over_strata([values[np.isfinite(values)] for values in strata])

@@ -1,0 +1,104 @@
+"""How far the items of each teacher tell students apart."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.measured import Branch, with_bounds
+from coeval.analysis.measures.reweighting import Reweighting, shifted_spread
+from coeval.analysis.measures.score_grid import ScoreGrid
+
+__all__ = ["FORMULAS", "Differentiation", "Formula", "differentiation", "teacher_measures"]
+
+Formula: TypeAlias = Literal["v1", "s2", "r3"]
+FORMULAS: tuple[Formula, ...] = ("v1", "s2", "r3")
+
+
+class Differentiation(NamedTuple):
+    """``v1``: the mean over (task, factor) of the sample variance of the students' means; ``s2``: its root;
+    ``r3``: the mean over (task, factor) of the largest less the least. NaN with one student."""
+
+    v1: Floats
+    s2: Floats
+    r3: Floats
+
+
+def differentiation(means: Floats) -> Differentiation:
+    """Of students' means μ(task, factor, student), 0 to 1: (…, parts, students), NaN where there is none.
+
+    A (task, factor) with fewer than two students' means tells none apart, and is in no mean.
+    """
+    known = np.isfinite(means)
+    there = known.sum(axis=-1)
+    told = there >= 2
+    filled = np.where(known, means, 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        centre = filled.sum(axis=-1, keepdims=True) / there[..., None]
+        squares = np.where(known, (means - centre) ** 2, 0.0).sum(axis=-1)
+        variance = np.where(told, squares / (there - 1), 0.0)
+        ranges = np.where(known, means, -np.inf).max(axis=-1) - np.where(known, means, np.inf).min(axis=-1)
+        parts = told.sum(axis=-1)
+        v1 = variance.sum(axis=-1) / parts
+        r3 = np.where(told, ranges, 0.0).sum(axis=-1) / parts
+    v1 = np.where(parts > 0, v1, np.nan)
+    return Differentiation(v1, np.sqrt(v1), np.where(parts > 0, r3, np.nan))
+
+
+def teacher_measures(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, Branch]:
+    """By teacher: ``v1``, ``s2`` and ``r3`` of μ, the mean over its datapoints of the mean over judges."""
+    valid = grid.valid
+    count = valid.sum(axis=1)
+    scored = count > 0
+    with np.errstate(invalid="ignore"):
+        mean = np.where(valid, grid.levels, 0).sum(axis=1) / count / 2
+    teacher = grid.items.teacher[grid.item]
+    found: dict[str, Branch] = {}
+    for place, name in enumerate(grid.teachers):
+        rows = scored & (teacher == place)
+        mine = grid.items.teacher == place
+        missing = int(_possible_units(grid)[mine].sum()) * len(grid.students) - int(count[rows].sum())
+        found[name] = _of_teacher(_Rows(grid, rows, mean[rows]), reweighting, missing)
+    return found
+
+
+class _Rows:
+    """A teacher's rows: their means as parts (task, factor) × students, summed by block."""
+
+    def __init__(self, grid: ScoreGrid, rows: NDArray[np.bool_], means: Floats) -> None:
+        part = grid.task[rows].astype(np.int64) * max(len(grid.factors), 1) + grid.factor[rows]
+        known, part = np.unique(part, return_inverse=True)
+        self.shape = (len(known), len(grid.students))
+        self.cell = part * len(grid.students) + grid.student[rows]
+        self.means = means
+        self.item = grid.item[rows]
+        self.items = len(np.unique(self.item))
+
+    def summed(self, block: NDArray[np.int64], blocks: int) -> tuple[Floats, Floats]:
+        """(blocks, parts × students) sums of means, and how many there are."""
+        cells = self.shape[0] * self.shape[1]
+        key = block * cells + self.cell
+        sums = np.bincount(key, self.means, blocks * cells).astype(np.float64)
+        counts = np.bincount(key, minlength=blocks * cells).astype(np.float64)
+        return sums.reshape(blocks, cells), counts.reshape(blocks, cells)
+
+
+def _of_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> Branch:
+    sums, counts = rows.summed(reweighting.block[rows.item], reweighting.blocks)
+    with np.errstate(invalid="ignore"):
+        means = (sums.sum(axis=0) / counts.sum(axis=0)).reshape(rows.shape)
+        drawn = (reweighting.draws(sums) / reweighting.draws(counts)).reshape(-1, *rows.shape)
+    found, draws = differentiation(means), differentiation(drawn)
+    measures: Branch = {}
+    for formula, value, of_draws in zip(FORMULAS, found, draws, strict=True):
+        bounds = shifted_spread(of_draws, float(value), rows.items)
+        measures[formula] = with_bounds(float(value), bounds, rows.items, missing)
+    return measures
+
+
+def _possible_units(grid: ScoreGrid) -> NDArray[np.int64]:
+    each = [len(design.judges) * len(design.factors) for design in grid.designs]
+    return np.array(each, np.int64)[grid.items.task]

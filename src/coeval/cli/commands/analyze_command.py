@@ -1,0 +1,133 @@
+"""`coeval analyze`: what a run's scores mean; nobody is asked."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from coeval.analysis.measures.measured import Branch
+    from coeval.cli.views.measures_text import MeasuresText
+
+GAPS = 3
+
+
+class AnalysisName(StrEnum):
+    ALL = "all"
+    STUDENTS = "students"
+    TEACHERS = "teachers"
+    JUDGES = "judges"
+    AGREEMENT = "agreement"
+
+
+class ReportFormat(StrEnum):
+    JSON = "json"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+
+
+def analyze(
+    run: Annotated[Path, typer.Option("--run", help="The run folder. Example: --run ./runs/quickstart")],
+    name: Annotated[
+        AnalysisName, typer.Argument(metavar="[NAME]", help="What to show.", show_choices=True)
+    ] = AnalysisName.ALL,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write NAME.json, .csv or .md into this folder, and measures.json."),
+    ] = None,
+    report_format: Annotated[
+        ReportFormat | None,
+        typer.Option(
+            "--format", help="In place of the table of the terminal.", show_default="json, with --out"
+        ),
+    ] = None,
+    partial_ok: Annotated[
+        bool, typer.Option("--partial-ok", help="End with 0 where records are missing, instead of with 3.")
+    ] = False,
+) -> None:
+    """Say what a run's scores mean: who leads, whether that is sure, whether the judges are to be trusted.
+
+    Nobody is asked. Every measure has its 95 % interval, the datapoints that it rests on (n), and the scores
+    that it lacks (missing); docs/measures.md has the formulas. Without --out the run is only read.
+
+    \b
+    Examples:
+      coeval analyze --run ./runs/quickstart
+      coeval analyze agreement --run ./runs/quickstart
+      coeval analyze all --run ./runs/quickstart --format json > measures.json
+      coeval analyze students --run ./runs/quickstart --format markdown --out ./report
+    """
+    from coeval.core.process_limits import need_address_space
+    from coeval.pipeline.existing_run import existing_results
+
+    folder = existing_results(run)
+    need_address_space()
+    # Here, because they load duckdb and numpy.
+    from coeval.analysis.measures.run_measures import measure_tree, selected
+    from coeval.cli import streams
+    from coeval.cli.say import warn
+    from coeval.cli.views.gaps_view import tell_missing
+    from coeval.pipeline.plan.run_reading import opened
+    from coeval.pipeline.upkeep.quick_look import Missing, look_for_gaps
+    from coeval.store.rundir import RunDir
+
+    messages = streams.messages()
+    with opened(folder) as (reader, notes):
+        tree = measure_tree(reader)
+        for note in (*reader.notes(), *notes):
+            warn(messages, note)
+    _report(selected(tree, name.value), tree, name, report_format, out)
+    missing = look_for_gaps(RunDir(folder)) if RunDir(folder).is_run() else Missing(None, ())
+    tell_missing(missing, messages)
+    if missing.sentences and not partial_ok:
+        raise typer.Exit(GAPS)
+
+
+def _report(
+    shown: Branch, tree: Branch, name: AnalysisName, wanted: ReportFormat | None, out: Path | None
+) -> None:
+    from coeval.cli import streams
+    from coeval.cli.views.measures_view import print_measures
+
+    if out is not None:
+        _write(shown, tree, out, f"{name.value}", wanted or ReportFormat.JSON)
+    elif wanted is None:
+        print_measures(shown, streams.results())
+    else:
+        typer.echo(_text_of(wanted)(shown), nl=False)
+
+
+def _write(shown: Branch, tree: Branch, out: Path, name: str, wanted: ReportFormat) -> None:
+    from coeval.analysis.measures.run_measures import plain_measures
+    from coeval.cli import streams
+    from coeval.cli.say import say
+    from coeval.cli.views.measures_text import json_of
+    from coeval.core.errors import UsageError
+    from coeval.store.jsonl import store_error, write_bytes_atomic
+
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out} is a file; name a folder, in which the report is written")
+    suffix = "md" if wanted is ReportFormat.MARKDOWN else wanted.value
+    report, measures = out / f"{name}.{suffix}", out / "measures.json"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        write_bytes_atomic(measures, json_of(plain_measures(tree)).encode())
+        write_bytes_atomic(report, _text_of(wanted)(shown).encode())
+    except OSError as error:
+        raise store_error("write", out, error) from error
+    say(streams.messages(), f"written: {report}, {measures}")
+
+
+def _text_of(wanted: ReportFormat) -> MeasuresText:
+    from coeval.cli.views import measures_text
+
+    match wanted:
+        case ReportFormat.JSON:
+            return measures_text.as_json
+        case ReportFormat.CSV:
+            return measures_text.as_csv
+        case ReportFormat.MARKDOWN:
+            return measures_text.as_markdown

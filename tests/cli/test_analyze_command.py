@@ -1,0 +1,85 @@
+"""``coeval analyze``: the measures of a run, in every shape, without asking anybody."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from cli.invoked import Command
+from pipeline.experiments import Lab, listen, model, task
+
+import coeval as api
+
+
+@pytest.fixture
+def lab(here: Path) -> Lab:
+    made = Lab(here, [model("ann"), model("ben", skill=0.3)], [task(total=6)])
+    assert made.run().exit_code == 0
+    return made
+
+
+def test_nobody_is_asked_and_the_run_is_only_read(
+    lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = listen(monkeypatch)
+    before = {path: path.read_bytes() for path in lab.path.rglob("*") if path.is_file()}
+    ended = coeval("analyze", "--run", lab.path)
+    assert (ended.code, ended.err, asked.requests) == (0, "", [])
+    assert {path: path.read_bytes() for path in lab.path.rglob("*") if path.is_file()} == before
+    assert "ann" in ended.out
+    assert "ben" in ended.out
+
+
+def test_an_analysis_shows_its_own_part(lab: Lab, coeval: Command) -> None:
+    whole = json.loads(coeval("analyze", "--run", lab.path, "--format", "json").out)
+    for name, parts in (("students", {"students"}), ("agreement", {"agreement", "panel"})):
+        found = json.loads(coeval("analyze", name, "--run", lab.path, "--format", "json").out)
+        assert found == {part: whole[part] for part in ("units", *parts)}
+    ended = coeval("analyze", "frobnicate", "--run", lab.path)
+    assert (ended.code, ended.out) == (1, "")
+    assert "students" in ended.err
+
+
+def test_csv_has_a_line_for_each_number(lab: Lab, coeval: Command) -> None:
+    found = api.open_run(lab.path).measures()
+    lines = list(csv.DictReader(io.StringIO(coeval("analyze", "--run", lab.path, "--format", "csv").out)))
+    [line] = [
+        line
+        for line in lines
+        if (line["part"], line["name"], line["measure"]) == ("students", "ann", "overall")
+    ]
+    ann = found["students"]["ann"]
+    assert float(line["value"]) == ann["overall"]
+    assert [float(line["low"]), float(line["high"])] == ann["ci95"]["overall"]
+    assert (int(line["n"]), int(line["missing"])) == (ann["n"]["overall"], ann["missing"]["overall"])
+
+
+def test_a_report_stands_beside_the_measures(lab: Lab, here: Path, coeval: Command) -> None:
+    ended = coeval("analyze", "students", "--run", lab.path, "--out", "new/report", "--format", "markdown")
+    assert (ended.code, ended.out) == (0, "")
+    assert sorted(path.name for path in (here / "new/report").iterdir()) == ["measures.json", "students.md"]
+    assert "| ann | overall |" in (here / "new/report/students.md").read_text()
+    found = json.loads((here / "new/report/measures.json").read_text())
+    assert found == api.open_run(lab.path).measures(), "all of them, whatever is shown"
+    (here / "file").write_text("mine")
+    refused = coeval("analyze", "--run", lab.path, "--out", "file")
+    assert refused.code == 1
+    assert "folder" in refused.err
+    assert (here / "file").read_text() == "mine"
+
+
+def test_a_run_with_gaps_says_so_and_ends_with_3_unless_that_is_fine(lab: Lab, coeval: Command) -> None:
+    file = next((lab.path / "phase5_evaluations").glob("*.jsonl"))
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:-1]))
+    ended = coeval("analyze", "--run", lab.path)
+    assert ended.code == 3
+    assert "--continue" in ended.err
+    missing = sum(
+        each["missing"]["overall"] for each in api.open_run(lab.path).measures()["students"].values()
+    )
+    assert missing == len(json.loads(lines[-1])["scores"])
+    assert coeval("analyze", "--run", lab.path, "--partial-ok").code == 0
