@@ -120,7 +120,7 @@ class VertexBatchHost(BatchingHost, VertexHost):
         def found() -> web.Response:
             job = self._job(request)
             state = self.looked_at(job)
-            if state in _ENDED and state != "FAILED":
+            if state in _ENDED and state != "FAILED" and job.id not in self.written:
                 self._write(job)
             return web.json_response(self._resource(job, state))
 

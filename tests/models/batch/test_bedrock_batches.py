@@ -24,6 +24,7 @@ from coeval.core.errors import (
     BadRequest,
     ConnectionFailed,
     NotFound,
+    RateLimited,
     ServerFault,
     UsageError,
 )
@@ -204,6 +205,16 @@ async def test_answers_and_errors_are_those_of_live_requests(host: BedrockBatchH
     assert list(told) == [*reversed(bodies())]
 
 
+async def test_marks_of_the_cache_stay_out_of_a_record(host: BedrockBatchHost) -> None:
+    block, mark = {"text": "shared"}, {"cachePoint": {"type": "default"}}
+    marked = {"messages": [{"role": "user", "content": [block, mark, {"text": "own"}]}]}
+    async with ours() as api:
+        record = msgspec.json.decode(api.line("ab", msgspec.json.encode(marked)))
+        plain = api.line("ab", b'{"messages": [1.0]}')
+    assert record["modelInput"]["messages"][0]["content"] == [block, {"text": "own"}]
+    assert plain == b'{"recordId":"ab","modelInput":{"messages": [1.0]}}\n'
+
+
 @pytest.mark.parametrize(
     ("word", "state"),
     [("Stopped", "cancelled"), ("Expired", "expired"), ("PartiallyCompleted", "ended")],
@@ -255,6 +266,7 @@ async def test_a_job_whose_id_was_lost_is_found_by_its_tag(host: BedrockBatchHos
         assert found is not None
         assert (await api.check(found)).state == "waiting"
         assert await api.find(other) is None
+        assert await api.find(job._replace(others=frozenset({found}))) is None  # one that was refused
         assert await api.create(job) == found  # the same token makes no second job
         assert len(host.jobs) == 1
 
@@ -309,6 +321,19 @@ async def test_what_aws_refuses_is_told(host: BedrockBatchHost, tmp_path: Path) 
         assert api.limits.least == 100
         with pytest.raises(BadRequest, match="at least 100"):
             await api.create(job_of(api, tmp_path, bodies()))
+
+
+async def test_jobs_beyond_the_accounts_quota_are_turned_away_as_too_many(
+    host: BedrockBatchHost, tmp_path: Path
+) -> None:
+    words = "Your account has reached its quota of in-progress batch inference jobs for this model."
+    host.troubles += [("create", Fault(400, words, "ServiceQuotaExceededException"))] * 20
+    async with ours() as api:
+        with pytest.raises(RateLimited, match="in-progress"):
+            await api.create(job_of(api, tmp_path, bodies()))
+        host.troubles.clear()
+        await api.create(job_of(api, tmp_path, bodies()))
+    assert len(host.jobs) == 1
 
 
 async def test_a_table_of_addresses() -> None:

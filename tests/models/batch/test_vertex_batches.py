@@ -19,7 +19,7 @@ from google import genai
 from google.genai import errors, types
 from google.oauth2 import credentials
 
-from coeval.core.errors import AccessDenied, BadRequest, ConnectionFailed, NotFound, UsageError
+from coeval.core.errors import AccessDenied, BadRequest, ConnectionFailed, NotFound, Unreadable, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.batch.google.cloud_storage import EMULATOR
@@ -193,6 +193,19 @@ async def test_what_was_written_twice_is_told_once(host: VertexBatchHost, tmp_pa
         assert len(await replies(api, job_id, tmp_path)) == 5  # over two pages of objects
 
 
+async def test_results_that_say_not_whose_they_are_are_no_results(
+    host: VertexBatchHost, tmp_path: Path
+) -> None:
+    host.states = ("SUCCEEDED",)
+    async with ours(host, tmp_path) as api:
+        job_id = await api.create(job_of(api, tmp_path, bodies(host, tmp_path)))
+        await api.check(job_id)
+        for place, written in host.storage.objects.items():
+            host.storage.objects[place] = written.replace(b"coeval_id", b"other_id")
+        with pytest.raises(Unreadable, match="coeval_id"):
+            await replies(api, job_id, tmp_path)
+
+
 async def test_a_failed_job_says_why(host: VertexBatchHost, tmp_path: Path) -> None:
     host.states = ("FAILED",)
     async with ours(host, tmp_path) as api:
@@ -223,6 +236,7 @@ async def test_a_job_whose_id_was_lost_is_found_by_its_tag(host: VertexBatchHost
         assert found is not None
         assert (await api.check(found)).state == "waiting"
         assert await api.find(other) is None
+        assert await api.find(job._replace(others=frozenset({found}))) is None  # one that was refused
         assert len(host.jobs) == 1
 
 

@@ -11,12 +11,13 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
 from coeval.core.errors import BadRequest, ModelError, ServerFault, UsageError
+from coeval.core.foreign import decode
 from coeval.core.model import ModelSpec
 from coeval.models.batch.aws.s3_bucket import S3Bucket, bucket_and_folder
 from coeval.models.batch.batch_answers import answered_reply, read_answer, result_lines
@@ -46,6 +47,7 @@ _STATES: Mapping[str, BatchState] = {
     "Expired": "expired",
 }
 _CONFLICT = 409
+_QUOTA = re.compile(rb"quota|concurrent|in.progress|too many", re.IGNORECASE)
 _NOT_ITS_OWN = re.compile(r"internal|unavailable|throttl|try again|capacity", re.IGNORECASE)
 """A job that failed so may fare better later."""
 
@@ -117,7 +119,7 @@ class BedrockBatches:
         self._model = spec.model
 
     def line(self, custom_id: str, body: bytes) -> bytes:
-        return b'{"recordId":"%b","modelInput":%b}\n' % (custom_id.encode(), body)
+        return b'{"recordId":"%b","modelInput":%b}\n' % (custom_id.encode(), _uncached(body))
 
     async def create(self, job: BatchJob) -> str:
         folder = f"{self._above}coeval/{job.tag}"
@@ -134,7 +136,8 @@ class BedrockBatches:
             },
             "outputDataConfig": {"s3OutputDataConfig": {"s3Uri": self._uri(f"{folder}/results/")}},
         }
-        body = await self._http.call("POST", "/model-invocation-job", msgspec.json.encode(wanted))
+        body = msgspec.json.encode(wanted)
+        body = await self._http.call("POST", "/model-invocation-job", body, is_busy=_is_busy)
         return read_answer(body, _CreatedJob, "a model invocation job").job_arn
 
     async def find(self, job: BatchJob) -> str | None:
@@ -145,7 +148,7 @@ class BedrockBatches:
             body = await self._http.call("GET", path)
             page = read_answer(body, _InvocationJobPage, "a list of model invocation jobs")
             for found in page.invocation_job_summaries:
-                if found.job_name == wanted:
+                if found.job_name == wanted and found.job_arn not in job.others:
                     return found.job_arn
             if not page.next_token:
                 return None
@@ -194,6 +197,22 @@ class BedrockBatches:
     def _failure(self, job: _InvocationJob) -> ModelError:
         words = excerpt(job.message or "", self._http.redactor) or "Bedrock gives no reason"
         return ServerFault(words) if _NOT_ITS_OWN.search(words) else BadRequest(words)
+
+
+def _uncached(body: bytes) -> bytes:
+    """A request without our marks of what the host's cache is to keep: the records of a job are asked in no
+    order, and Bedrock names no price of its cache for them."""
+    if b'"cachePoint"' not in body:
+        return body
+    asked = decode(body, dict[str, Any])
+    for message in asked["messages"]:
+        message["content"] = [block for block in message["content"] if "cachePoint" not in block]
+    return msgspec.json.encode(asked)
+
+
+def _is_busy(body: bytes) -> bool:
+    """Whether a 400 is a ServiceQuotaExceededException: more jobs are under way than the account may have."""
+    return _QUOTA.search(body) is not None
 
 
 def _name(tag: str) -> str:

@@ -34,10 +34,11 @@ from coeval.store.jsonl import whole_lines
 __all__ = ["GeminiBatches"]
 
 INLINE_BYTES: Final = 16_000_000
-INLINE_REQUESTS: Final = 1_000
+INLINE_REQUESTS: Final = 100
 """Requests travel in the call itself below 20 MB; so few of them that their answers, which come back in one
-piece too, are no burden."""
-_PAGE = 100
+piece too, may be as long as they get."""
+_PAGE = 10
+"""Jobs are listed with the answers that came back in one piece."""
 _MOST_PAGES = 1_000
 
 
@@ -144,7 +145,7 @@ class GeminiBatches:
             body = await self._http.call("GET", f"/batches?pageSize={_PAGE}{after}")
             page = read_answer(body, _OperationPage, "a list of batches")
             for found in page.operations:
-                if found.metadata.display_name == wanted:
+                if found.metadata.display_name == wanted and found.name not in job.others:
                     return found.name
             if not page.next_page_token:
                 return None

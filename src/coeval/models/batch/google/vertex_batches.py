@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from coeval.core.errors import BadRequest, ServerFault, UsageError
+from coeval.core.errors import BadRequest, ServerFault, Unreadable, UsageError
 from coeval.core.foreign import decode
 from coeval.core.model import ModelSpec
 from coeval.models.batch.batch_answers import answered_reply, read_answer, result_lines
@@ -132,7 +132,7 @@ class VertexBatches:
             body = await self._http.call("GET", f"{self._jobs}?pageSize={_PAGE}&filter={only}{after}")
             page = read_answer(body, _PredictionJobPage, "a list of batch prediction jobs")
             for found in page.batch_prediction_jobs:
-                if found.display_name == wanted:
+                if found.display_name == wanted and found.name not in job.others:
                     return found.name
             if not page.next_page_token:
                 return None
@@ -156,15 +156,18 @@ class VertexBatches:
         found = await self._storage.uris(f"{folder.rstrip('/')}/") if folder else []
         if not found and state_of(job.state) == "ended":
             raise ServerFault(f"{job.name} has ended, and its results are not there yet")
-        seen: set[str] = set()
+        lines, seen = 0, set[str]()
         for uri in _of_results(found):
             results = into / "results.jsonl"
             await self._storage.get(uri, results)
             for line in result_lines(results):
+                lines += 1
                 reply = _reply(read_answer(line, _PredictionLine, "a line of results"))
                 if reply is not None and reply.custom_id not in seen:
                     seen.add(reply.custom_id)
                     yield reply
+        if lines and not seen:
+            raise Unreadable(f"the results of {job.name} do not say by the label {LABEL} whose they are")
 
     async def cancel(self, job_id: str) -> None:
         try:
