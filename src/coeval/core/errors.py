@@ -11,7 +11,9 @@
     ├── Gap                         no answer was sought: the item stays owed, nothing is recorded
     │   ├── QuotaExhausted          a ceiling on calls or money was reached
     │   ├── ModelStopped            the model was given up (credentials, unknown model)
-    │   └── Draining                the run is being interrupted
+    │   ├── Draining                the run is being interrupted
+    │   └── BatchLost               a batch job ended without carrying it out
+    ├── Pending                     it waits for a batch job: nothing is recorded yet, and nothing is missing
     └── AskError                    asking a model came to nothing
         ├── ModelError              a request failed
         │   ├── ConnectionFailed *      refused, reset, cut off
@@ -44,6 +46,7 @@ __all__ = [
     "AccessDenied",
     "AskError",
     "BadRequest",
+    "BatchLost",
     "CoevalError",
     "ConfigError",
     "ConnectionFailed",
@@ -58,6 +61,7 @@ __all__ = [
     "ModelStopped",
     "ModelUnavailable",
     "NotFound",
+    "Pending",
     "QuotaExhausted",
     "RateLimited",
     "Refused",
@@ -137,6 +141,16 @@ class ModelStopped(Gap):
 
 class Draining(Gap):
     kind = "interrupted"
+
+
+class BatchLost(Gap):
+    kind = "batch"
+
+
+class Pending(CoevalError):
+    """What was asked lies in a batch job, or will: whoever asked asks again when results have come."""
+
+    kind = "pending"
 
 
 class AskError(CoevalError):

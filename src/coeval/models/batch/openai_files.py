@@ -180,6 +180,8 @@ class OpenAiBatches:
         return self._paths.to(f"/batches/{quote(job_id, safe='')}{below}")
 
     async def _is_of(self, batch: _Batch, job: BatchJob, since: float) -> bool:
+        if batch.id in job.others:
+            return False
         if batch.metadata:
             return batch.metadata.get(TAG) == job.tag
         if batch.input_file_id is None or _made_before(batch, since):

@@ -1,0 +1,119 @@
+"""The requests of one model that go by batch jobs: parked, split into jobs, and what there is of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from coeval.core.errors import Gap
+from coeval.core.records import Purpose
+from coeval.models.batch.batch_api import BatchApi, BatchLimits
+from coeval.models.batch.waiting.batch_desk import BatchDesk
+from coeval.models.batch.waiting.outcome import Outcome
+from coeval.models.batch.waiting.parked_file import ParkedFile
+
+if TYPE_CHECKING:
+    from coeval.models.metering.meter import Meter
+
+__all__ = ["BatchQueue", "Source"]
+
+LIVE_AGAIN = 20
+"""Replies that were refused, or could not be read, of which so many a round are asked for again live: fewer
+are not worth another job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Whose requests these are: the model by its name and its provider's, where it is asked, in which phases
+    by batch, and through what. ``read`` makes an `Outcome` of an id, a status and a body."""
+
+    name: str
+    interface: str
+    model: str
+    endpoint: str
+    phases: frozenset[Purpose]
+    api: BatchApi
+    meter: Meter
+    read: Callable[[str, int, bytes], Outcome]
+    told: Callable[[str], str]
+
+
+@dataclass(slots=True)
+class BatchQueue:
+    """``full`` is called with each file that holds all that a job may; ``live_left`` requests may be asked
+    live in this round; ``refusal`` says why no more jobs are made of this model, ``limits`` how large they
+    may be."""
+
+    source: Source
+    desk: BatchDesk
+    full: Callable[[BatchQueue, ParkedFile], None]
+    limits: BatchLimits = field(init=False)
+    live_left: int = LIVE_AGAIN
+    refusal: Gap | None = None
+    put_off: int = 0
+    _filling: ParkedFile | None = None
+
+    def __post_init__(self) -> None:
+        self.limits = self.source.api.limits
+
+    @property
+    def parked(self) -> int:
+        """Requests that are in no job yet."""
+        return 0 if self._filling is None else self._filling.requests
+
+    def begin_round(self) -> None:
+        self.live_left, self.put_off = max(self.live_left, LIVE_AGAIN), 0
+
+    def may_be_live(self, *, again: bool) -> bool:
+        """Whether a request is asked live after all: it is asked ``again``, and there are few of these, or
+        there were too few for a job."""
+        if self.live_left <= (0 if again else LIVE_AGAIN):
+            return False
+        self.live_left -= 1
+        return True
+
+    def park(self, key: bytes, body: bytes, phase: Purpose, usd: float) -> None:
+        """Write a request down for the next job; its permit and its ``usd`` are held by now.
+
+        Raises
+        ------
+        StoreError
+            the disk refuses.
+        """
+        line = self.source.api.line(key.hex(), body)
+        file = self._filling
+        if file is not None and (
+            file.requests >= self.limits.requests or file.bytes + len(line) > self.limits.bytes
+        ):
+            self.close_file()
+            file = None
+        if file is None:
+            file = self._filling = ParkedFile(self.desk.folder)
+        file.add(key, line, phase, usd)
+        self.desk.park(key)
+
+    def close_file(self) -> None:
+        """Make a job of what is parked."""
+        if (file := self._filling) is not None:
+            self._filling = None
+            file.close()
+            self.full(self, file)
+
+    def ask_live(self, file: ParkedFile) -> None:
+        """Let the requests of a closed file be asked live in the next round."""
+        self.live_left = LIVE_AGAIN + file.requests
+        self.desk.release(file.tag)
+        self._unpark(file)
+
+    def drop(self) -> None:
+        """Nothing is sent any more: what is parked in no job was never asked."""
+        if (file := self._filling) is not None:
+            self._filling = None
+            self._unpark(file)
+
+    def _unpark(self, file: ParkedFile) -> None:
+        each = file.usd / file.requests
+        for _ in range(file.requests):
+            self.source.meter.unpark(each)
+        file.drop()

@@ -1,0 +1,164 @@
+"""All batch jobs of a folder while it is worked on: submitted as they fill, watched, collected."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from coeval.core.text import numbered
+from coeval.models.batch.waiting.batch_desk import BatchDesk
+from coeval.models.batch.waiting.batch_queue import BatchQueue, Source
+from coeval.models.batch.waiting.job_carrier import Carried, JobCarrier, PollPace
+from coeval.models.batch.waiting.job_list import PendingJob
+from coeval.models.batch.waiting.parked_file import ParkedFile
+
+__all__ = ["Batches"]
+
+
+class Batches:
+    """Made when a session begins; `queue` for each model that is batched, then `take_up` what an earlier
+    start has left. `more` is the end of a round, `aclose` of the session: jobs go on at their providers.
+
+    Parameters
+    ----------
+    folder, jobs:
+        where requests and results lie, and the list of jobs: see `BatchDesk`.
+    tell:
+        told in a sentence what becomes of jobs.
+
+    Raises
+    ------
+    StoreError
+        what an earlier start has left cannot be read.
+    """
+
+    def __init__(self, folder: Path, jobs: Path, pace: PollPace, tell: Callable[[str], None]) -> None:
+        self.desk = BatchDesk(folder, jobs)
+        self._pace = pace
+        self._tell = tell
+        self._queues: dict[str, BatchQueue] = {}
+        self._carriers: dict[asyncio.Task[Carried], JobCarrier] = {}
+        self._news = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._rounds_began = 0.0
+
+    def queue(self, source: Source) -> BatchQueue:
+        """Where a model's requests are parked."""
+        queue = self._queues[source.name] = BatchQueue(source, self.desk, self._submit)
+        return queue
+
+    def take_up(self) -> None:
+        """Go on with the jobs that an earlier start has left, of models that are here now."""
+        for job in self.desk.jobs:
+            queue = self._queues.get(job.name)
+            if job.state == "collected" or queue is None:
+                continue
+            # the account may not have it: then nothing was sent
+            if job.tag not in queue.source.meter.open_jobs() and job.id is None:
+                self.desk.release(job.tag)
+                self.desk.forget(job)
+                continue
+            self._carry(queue, job, fresh=False)
+
+    @property
+    def under_way(self) -> int:
+        """Jobs that are looked after."""
+        return len(self._carriers)
+
+    def jobs(self) -> list[PendingJob]:
+        """Those that are not collected."""
+        return [job for job in self.desk.jobs if job.state != "collected"]
+
+    def begin_round(self) -> None:
+        self._news.clear()
+        for queue in self._queues.values():
+            queue.begin_round()
+
+    def submit(self, name: str | None = None) -> None:
+        """Make jobs of what is parked: of one model, or of all."""
+        for queue in self._queues.values():
+            if name in (None, queue.source.name):
+                queue.close_file()
+
+    async def submitted(self) -> None:
+        """Return when no job waits to be submitted any more."""
+        while any(carrier.job.state == "written" for carrier in self._carriers.values()):
+            await asyncio.wait(self._carriers, return_when=asyncio.FIRST_COMPLETED, timeout=0.1)
+        self._raise_failure()
+
+    async def more(self) -> bool:
+        """Submit what is parked and wait until something has come back; False where nothing will.
+
+        Raises
+        ------
+        StoreError
+            the disk refuses.
+        """
+        self.submit()
+        while not self._news.is_set() and self._carriers:
+            await self._news.wait()
+        self._raise_failure()
+        return self._news.is_set()
+
+    async def aclose(self) -> None:
+        """Look after nothing any more; what is in no job is forgotten."""
+        for queue in self._queues.values():
+            queue.drop()
+        for task in self._carriers:
+            task.cancel()
+        await asyncio.gather(*self._carriers, return_exceptions=True)
+        self.desk.close()
+
+    def _submit(self, queue: BatchQueue, file: ParkedFile) -> None:
+        """Write down that a job is about to be submitted, then have it carried."""
+        source, least = queue.source, queue.limits.least
+        if file.requests < least:
+            self._tell(
+                f"{numbered(file.requests, 'request')} of {source.name}: its provider takes no batch of fewer "
+                f"than {least}; they are asked live"
+            )
+            queue.ask_live(file)
+            self._news.set()
+            return
+        job = PendingJob(
+            tag=file.tag,
+            state="written",
+            interface=source.interface,
+            name=source.name,
+            model=source.model,
+            endpoint=source.endpoint,
+            phases=dict(file.phases),
+            requests=file.requests,
+            bytes=file.bytes,
+            first_id=file.first_id,
+            written_at=time.time(),
+        )
+        self.desk.jobs.put(job)
+        source.meter.submit(file.tag, file.requests, file.usd)
+        self._carry(queue, job, fresh=True)
+
+    def _carry(self, queue: BatchQueue, job: PendingJob, *, fresh: bool) -> None:
+        def busy() -> bool:
+            others = (carrier.job for carrier in self._carriers.values() if carrier.queue is queue)
+            return any(other is not job and other.state == "submitted" for other in others)
+
+        carrier = JobCarrier(queue, job, self._pace, self._tell, busy)
+        task = asyncio.get_running_loop().create_task(carrier.carry(fresh=fresh))
+        self._carriers[task] = carrier
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Carried]) -> None:
+        del self._carriers[task]
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            self._failure = self._failure or error
+            self._news.set()
+        elif task.result() is not Carried.LEFT or not self._carriers:
+            self._news.set()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure

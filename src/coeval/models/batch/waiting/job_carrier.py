@@ -1,0 +1,312 @@
+"""One batch job from its file to its results, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from typing import NamedTuple
+
+import msgspec
+
+from coeval.core.errors import AccessDenied, BatchLost, ModelError, NotFound, RateLimited
+from coeval.core.text import numbered
+from coeval.models.batch.batch_api import BatchJob, BatchProgress
+from coeval.models.batch.waiting.batch_queue import BatchQueue
+from coeval.models.batch.waiting.job_list import PendingJob
+from coeval.models.batch.waiting.outcome import Outcome, StoredError
+from coeval.models.batch.waiting.parked_file import lines_file, results_file
+from coeval.store.jsonl import replaced_whole
+
+__all__ = ["Carried", "JobCarrier", "PollPace"]
+
+_log = logging.getLogger("coeval")
+
+LOOKS = 5
+"""Times that a job is looked for whose id was lost, before it is submitted anew: lists lag."""
+SUBMISSIONS = 20
+COLLECTIONS = 10
+LONGEST_PUT_OFF = 20
+"""Pauses after which a job that was turned away for others is tried again, whether these have ended or not."""
+_TOO_LARGE = 413
+_ENCODE = msgspec.json.Encoder().encode
+_BREATH = 500
+
+
+class PollPace(NamedTuple):
+    """How long to wait between two looks at a job: at first, and at most (seconds)."""
+
+    first_s: float = 5.0
+    longest_s: float = 60.0
+
+    def pauses(self) -> Iterator[float]:
+        pause = self.first_s
+        while True:
+            yield pause
+            pause = min(self.longest_s, pause * 1.5)
+
+
+class Carried(Enum):
+    """How it ended."""
+
+    COLLECTED = auto()
+    RELEASED = auto()
+    """it never came about, and its requests are to be asked otherwise"""
+    LOST = auto()
+    """it came to nothing: its requests stay owed"""
+    LEFT = auto()
+    """it cannot be looked at now; it stays on the list"""
+
+
+class JobCarrier:
+    """Carries ``job``, of ``queue``; ``tell`` is told what a user should know, ``busy`` says whether other jobs
+    of the model are under way."""
+
+    def __init__(
+        self,
+        queue: BatchQueue,
+        job: PendingJob,
+        pace: PollPace,
+        tell: Callable[[str], None],
+        busy: Callable[[], bool],
+    ) -> None:
+        self.queue = queue
+        self.job = job
+        self._pace = pace
+        self._tell = tell
+        self._busy = busy
+        self._api = queue.source.api
+        self._desk = queue.desk
+
+    @property
+    def _what(self) -> str:
+        job = self.job
+        return f"batch {job.id or job.tag} of {job.name} ({numbered(job.requests, 'request')})"
+
+    async def carry(self, *, fresh: bool) -> Carried:
+        """Bring the job to its end. ``fresh``: its provider has not been told of it yet.
+
+        Raises
+        ------
+        StoreError
+            the disk refuses.
+        """
+        try:
+            look = not fresh
+            while not results_file(self._desk.folder, self.job.tag).exists():
+                if self.job.id is None and (ended := await self._submit(look=look)) is not None:
+                    return ended
+                progress = await self._wait()
+                if progress.state != "failed":
+                    await self._collect()
+                elif isinstance(progress.error, RateLimited) and self._busy():
+                    await self._put_off(progress.error)
+                    look = False
+                else:
+                    return self._failed(progress.error)
+            return await self._take_in(fresh=fresh)
+        except ModelError as error:
+            return self._left(error)
+
+    # --- to the provider ---------------------------------------------------------------------
+
+    async def _submit(self, *, look: bool) -> Carried | None:
+        """Have the job made, once; its end where it does not come about. ``look``: it may have been made."""
+        waits = self._pace.pauses()
+        counted = 0
+        while True:
+            try:
+                job_id = await self._found() if look else None
+                job_id = job_id or await self._api.create(self._as_submitted())
+                break
+            except ModelError as error:
+                if error.status == _TOO_LARGE:
+                    return self._too_large(error)
+                if not error.retryable:
+                    return self._failed(error)
+                # What was turned away was not made; of the rest nobody can know.
+                look = look or not isinstance(error, RateLimited)
+                waits_for_others = isinstance(error, RateLimited) and self._busy()
+                counted += not waits_for_others
+                if counted > SUBMISSIONS:
+                    raise
+                self._note(error)
+                await asyncio.sleep(max(next(waits), error.retry_after_s or 0.0))
+        self.job.id, self.job.state, self.job.submitted_at, self.job.note = job_id, "submitted", time.time(), ""
+        self._desk.jobs.put(self.job)
+        self._tell(f"{self._what} is submitted")
+        return None
+
+    async def _found(self) -> str | None:
+        """The id of a job that may have been made, looked for until it would be listed."""
+        for pause in (*(self._pace.first_s * 2**n for n in range(LOOKS - 1)), None):
+            if (found := await self._api.find(self._as_submitted())) is not None:
+                return found
+            if pause is not None:
+                await asyncio.sleep(pause)
+        return None
+
+    def _as_submitted(self) -> BatchJob:
+        others = (job.id for job in self._desk.jobs if job.id is not None)
+        lines = lines_file(self._desk.folder, self.job.tag)
+        return self.job.as_submitted(lines, (*others, *self.job.refused))
+
+    async def _put_off(self, error: ModelError) -> None:
+        """Too much of this model is under way: it is submitted again when something of it has ended."""
+        job = self.job
+        if job.id is not None:
+            job.refused.append(job.id)
+        job.id, job.state = None, "written"
+        self._note(error)
+        self._desk.jobs.put(job)
+        for pause, _ in zip(self._pace.pauses(), range(LONGEST_PUT_OFF), strict=False):
+            await asyncio.sleep(pause)
+            if not self._busy():
+                return
+
+    async def _wait(self) -> BatchProgress:
+        for pause in self._pace.pauses():
+            try:
+                progress = await self._api.check(self.job.id or "")
+            except ModelError as error:
+                if not error.retryable:
+                    raise
+                self._note(error)
+            else:
+                self._show(progress)
+                if progress.state not in ("waiting", "running"):
+                    return progress
+            await asyncio.sleep(pause)
+        raise AssertionError("unreachable: pauses have no end")
+
+    def _show(self, progress: BatchProgress) -> None:
+        job = self.job
+        shown = self.queue.source.told(progress.shown)
+        changed = shown != job.shown
+        job.shown, job.total, job.done, job.failed = shown, progress.total, progress.done, progress.failed
+        job.checked_at, job.note = time.time(), ""
+        if changed:
+            self._desk.jobs.put(job)
+
+    # --- and back ----------------------------------------------------------------------------
+
+    async def _collect(self) -> None:
+        """Write the results down, whole or not at all."""
+        waits = self._pace.pauses()
+        for again in range(COLLECTIONS):
+            try:
+                await self._write_results()
+            except ModelError as error:
+                if not error.retryable or again == COLLECTIONS - 1:
+                    raise
+                self._note(error)
+                await asyncio.sleep(next(waits))
+            else:
+                return
+
+    async def _write_results(self) -> None:
+        folder, job = self._desk.folder, self.job
+        into = folder / f"{job.tag}.part"
+        shutil.rmtree(into, ignore_errors=True)
+        into.mkdir()
+        left, count = self._desk.waiting_of(job.tag), 0
+        try:
+            with replaced_whole(results_file(folder, job.tag)) as file:
+                async for reply in self._api.collect(job.id or "", into):
+                    count += 1
+                    if not count % _BREATH:
+                        await asyncio.sleep(0)
+                    if reply.custom_id in left and reply.status is not None:
+                        left.discard(reply.custom_id)
+                        outcome = self.queue.source.read(reply.custom_id, reply.status, reply.body)
+                        file.write(_ENCODE(outcome) + b"\n")
+        finally:
+            shutil.rmtree(into, ignore_errors=True)
+
+    async def _take_in(self, *, fresh: bool) -> Carried:
+        """Book what was collected and know it. It is safe to be ended at any place, and begun anew. What was
+        not carried out of a job of an earlier start is asked again in this one."""
+        job, meter = self.job, self.queue.source.meter
+        bill, count = meter.bill(), 0
+        for outcome in self._desk.take_in(job.tag):
+            count += 1
+            usage = outcome.completion.usage if outcome.completion is not None else None
+            usage = outcome.error.usage if outcome.error is not None else usage
+            if usage is not None:
+                bill.answered(usage)
+            else:
+                bill.failed()
+            if not count % _BREATH:
+                await asyncio.sleep(0)
+        meter.settle_job(job.tag, bill)
+        lacking = job.requests - count
+        if lacking:
+            job.note = f"{numbered(lacking, 'request')} not carried out ({job.shown})"
+            if fresh:
+                self._desk.lose(job.tag, f"{self._what} ended {job.shown} with {job.note}")
+            else:
+                self._desk.release(job.tag)
+        job.state = "collected"
+        self._desk.jobs.put(job)
+        self._tell(f"{self._what}: {count:,} collected" + (f", {job.note}" if lacking else ""))
+        return Carried.COLLECTED
+
+    # --- ends that were not meant ------------------------------------------------------------
+
+    def _too_large(self, error: ModelError) -> Carried:
+        """A host takes less at once than its provider says: smaller jobs are made of the same requests."""
+        job = self.job
+        if job.requests == 1:
+            failed = Outcome(job.first_id, error=StoredError.of(error))
+            with replaced_whole(results_file(self._desk.folder, job.tag)) as file:
+                file.write(_ENCODE(failed) + b"\n")
+            for _ in self._desk.take_in(job.tag):
+                pass
+            self.queue.source.meter.settle_job(job.tag, self.queue.source.meter.bill())
+            job.state = "collected"
+            self._desk.jobs.put(job)
+            return Carried.COLLECTED
+        limits = self.queue.limits
+        self.queue.limits = limits._replace(
+            bytes=min(limits.bytes, max(1, job.bytes // 2)),
+            requests=min(limits.requests, max(1, (job.requests + 1) // 2)),
+        )
+        self._tell(f"{self._what} is too large for its host; it is split ({error})")
+        return self._release()
+
+    def _failed(self, error: ModelError | None) -> Carried:
+        """The provider refused it whole: nothing of it is paid."""
+        said = self.queue.source.told(str(error)) if error is not None else "no reason was given"
+        if isinstance(error, RateLimited) and self.job.requests > 1:  # it is too much by itself
+            return self._too_large(error)
+        message = f"{self._what} was refused: {said}"
+        self._desk.lose(self.job.tag, message)
+        if isinstance(error, AccessDenied | NotFound):
+            self.queue.refusal = BatchLost(f"model {self.job.name} is put into no more batch jobs: {said}")
+        self._end()
+        self._tell(message)
+        return Carried.LOST
+
+    def _release(self) -> Carried:
+        self._desk.release(self.job.tag)
+        self._end()
+        return Carried.RELEASED
+
+    def _end(self) -> None:
+        """It never came about: its permits and its money come back."""
+        meter = self.queue.source.meter
+        meter.settle_job(self.job.tag, meter.bill())
+        self._desk.forget(self.job)
+
+    def _left(self, error: ModelError) -> Carried:
+        self.job.note = self.queue.source.told(str(error))
+        self._desk.jobs.put(self.job)
+        self._tell(f"{self._what} is left as it is: {self.job.note}")
+        return Carried.LEFT
+
+    def _note(self, error: ModelError) -> None:
+        self.job.note = self.queue.source.told(str(error))
+        _log.info("%s: %s", self._what, self.job.note)

@@ -1,0 +1,122 @@
+"""``pending_batches.json``: the batch jobs of a folder, written down before their providers are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from coeval.core.errors import StoreError
+from coeval.models.batch.batch_api import BatchJob
+from coeval.store.jsonl import read_json, write_json_atomic
+
+__all__ = ["JobList", "JobState", "PendingJob", "read_jobs"]
+
+JobState: TypeAlias = Literal["written", "submitted", "collected"]
+"""``written``: its provider may have been told, and its id is not known. ``collected``: its results are on
+disk, and kept until a record has been made of each."""
+
+
+class PendingJob(msgspec.Struct, kw_only=True):
+    """One job. ``name`` is what the experiment calls its model, ``model`` what the provider does; ``endpoint``
+    the base URL, without credentials; ``phases`` how many of its requests are of which phase.
+
+    ``shown`` is the provider's last word on it, ``total``, ``done`` and ``failed`` its counts, ``note`` what
+    became of it that is not as it should be; ``refused`` are the ids of attempts that the provider turned
+    away. Times are in seconds since 1970.
+    """
+
+    tag: str
+    state: JobState
+    id: str | None = None
+    interface: str
+    name: str
+    model: str
+    endpoint: str
+    phases: dict[str, int]
+    requests: int
+    bytes: int
+    first_id: str
+    written_at: float
+    submitted_at: float | None = None
+    checked_at: float | None = None
+    shown: str = ""
+    total: int | None = None
+    done: int | None = None
+    failed: int | None = None
+    note: str = ""
+    refused: list[str] = []
+
+    def as_submitted(self, lines: Path, others: Iterable[str] = ()) -> BatchJob:
+        return BatchJob(
+            self.tag,
+            self.model,
+            lines,
+            self.requests,
+            self.bytes,
+            self.written_at,
+            self.first_id,
+            frozenset(others),
+        )
+
+
+class _Content(msgspec.Struct):
+    jobs: list[PendingJob] = []
+
+
+class JobList:
+    """The file, for the only process that writes it. A change counts when `write` has returned.
+
+    Raises
+    ------
+    StoreError
+        it is damaged, or cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._jobs = {job.tag: job for job in read_jobs(path)}
+
+    def __iter__(self) -> Iterator[PendingJob]:
+        return iter(list(self._jobs.values()))
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def put(self, *jobs: PendingJob) -> None:
+        """Write these down, and all others as they stand, before this returns.
+
+        Raises
+        ------
+        StoreError
+            the disk refuses.
+        """
+        self._jobs |= {job.tag: job for job in jobs}
+        self.write()
+
+    def take_out(self, *tags: str) -> None:
+        for tag in tags:
+            self._jobs.pop(tag, None)
+        self.write()
+
+    def write(self) -> None:
+        if self._jobs:
+            write_json_atomic(self._path, _Content(list(self._jobs.values())))
+        else:
+            self._path.unlink(missing_ok=True)
+
+
+def read_jobs(path: Path) -> list[PendingJob]:
+    """The jobs of a ``pending_batches.json``; none where there is no file.
+
+    Raises
+    ------
+    StoreError
+        it is damaged, or cannot be read.
+    """
+    try:
+        return read_json(path, _Content).jobs
+    except FileNotFoundError:
+        return []
