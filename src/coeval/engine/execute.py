@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import NamedTuple
 
-from coeval.core.errors import AskError, CoevalError, Draining, Gap, named
+from coeval.core.errors import AskError, CoevalError, Draining, Gap, Pending, named
 from coeval.core.records import Kept
 from coeval.engine.work import Work
 
@@ -25,12 +25,17 @@ MIN_STARTED = 8
 
 
 class Done(NamedTuple):
-    """What became of a work: its record, or the gap that left it owed."""
+    """What became of a work: its record, or the gap that left it owed; with neither, it waits for a batch
+    job, and is to be done again when results have come."""
 
     work: Work
     record: Kept | None
     gap: Gap | None
     error: CoevalError | None
+
+    @property
+    def pending(self) -> bool:
+        return self.record is None and self.gap is None
 
 
 class Flow:
@@ -125,6 +130,9 @@ class Flow:
             record = await work.do()
         except Gap as gap:
             self._finish(Done(work, None, gap, None))
+            return
+        except Pending:
+            self._finish(Done(work, None, None, None))
             return
         except AskError as failure:
             error, record = failure, work.failed(failure)

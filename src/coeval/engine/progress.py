@@ -36,20 +36,21 @@ class PhaseCount:
 
     Records: ``recorded`` stood at its start and ``owed`` were to be made, which together are the plan;
     ``done`` were made (``lacking`` of them not whole), ``failed``, were not asked for (``gaps``), or
-    cannot be made, since what they would be made from did not come (``cut_off``). ``expected`` is the
+    cannot be made, since what they would be made from did not come (``cut_off``); ``pending`` ones wait for
+    batch jobs. ``expected`` is the
     number of calls that the owed records take, repeats aside; ``calls`` that of calls so far.
     ``cost_usd`` is that of the records whose price is known; ``unpriced`` counts the others.
     """
 
     __slots__ = (
         "_marks", "began", "calls", "cost_usd", "cut_off", "done", "expected", "failed", "gaps",
-        "input_tokens", "lacking", "latest", "name", "next_mark", "output_tokens", "owed", "recorded",
-        "unpriced",
+        "input_tokens", "lacking", "latest", "name", "next_mark", "output_tokens", "owed",
+        "pending", "recorded", "unpriced",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.recorded = self.owed = self.done = self.lacking = self.cut_off = 0
+        self.recorded = self.owed = self.done = self.lacking = self.cut_off = self.pending = 0
         self.expected = Calls(0, 0)
         self.calls = self.input_tokens = self.output_tokens = self.unpriced = 0
         self.cost_usd = 0.0
@@ -173,6 +174,15 @@ class Board:
     def left(self, phase: str, gap: Gap) -> None:
         """A work was not asked for, and stays owed."""
         self.phases[phase].gaps[gap.kind] += 1
+
+    def waits(self, phase: str) -> None:
+        """A work waits for a batch job."""
+        self.phases[phase].pending += 1
+
+    def begin_round(self) -> None:
+        """All that waits is tried again."""
+        for count in self.phases.values():
+            count.pending = 0
 
     def cut_off(self, phase: str, records: int) -> None:
         """So many records of the phase cannot be made: what they would be made from did not come."""

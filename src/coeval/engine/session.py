@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from hashlib import blake2b
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,11 +18,14 @@ from coeval.core.errors import Draining
 from coeval.core.good import is_good
 from coeval.core.model import ModelSpec
 from coeval.core.records import Evaluation, Kept
+from coeval.engine.batching import Batching
 from coeval.engine.error_lines import ErrorLine, torn_line
 from coeval.engine.execute import Done, Flow
 from coeval.engine.progress import Board, Watcher
-from coeval.engine.waiting import telling_of_hosts
+from coeval.engine.waiting import telling_of_hosts, unless_interrupted
 from coeval.engine.work import Work
+from coeval.models.batch.waiting.batches import Batches
+from coeval.models.batch.waiting.id_table import IdTable
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.ledger import Ledger
@@ -45,8 +49,9 @@ _LONGEST_MESSAGE = 2_000
 class Session:
     """What all works of a run share. Setting ``context.interrupt`` ends it, saving all that is finished.
 
-    Afterwards ``stopped`` says which models were given up and why, and ``interrupted`` whether somebody
-    ended it.
+    Works that wait for batch jobs are done in rounds: `carry_out` does what can be done now, and as long as
+    there is `another_round`, all that is owed then is walked over again. Afterwards ``stopped`` says which
+    models were given up and why, and ``interrupted`` whether somebody ended it.
     """
 
     models: Models
@@ -55,8 +60,11 @@ class Session:
     board: Board
     accounts: Accounts
     context: SessionContext
+    batches: Batches | None = None
     interrupted: bool = False
     stopped: dict[str, str] = field(default_factory=dict)
+    _short: IdTable = field(default_factory=IdTable)
+    _walk_s: float = 0.0
 
     async def carry_out(
         self,
@@ -69,7 +77,7 @@ class Session:
         usage = asyncio.create_task(self._write_usage())
         beside = [usage, asyncio.create_task(self._stop_when_interrupted(flow))]
         try:
-            async for done in flow.run(works):
+            async for done in flow.run(works if self.batches is None else self._not_done_with(works)):
                 self._account(done)
                 yield done
             if usage.done():
@@ -78,6 +86,36 @@ class Session:
             for task in beside:
                 task.cancel()
             await asyncio.wait(beside)
+
+    async def another_round(self) -> bool:
+        """Submit what is parked, and wait until results of batch jobs have come; False where none will, or
+        nobody waits.
+
+        Raises
+        ------
+        StoreError
+            requests or results could not be written.
+        """
+        batches, wait = self.batches, self.context.batching.wait
+        if batches is None or self.interrupted:
+            return False
+        try:
+            more = await unless_interrupted(
+                batches.more(wait=wait), self.context.interrupt, "the run is being interrupted"
+            )
+        except Draining:
+            self.interrupted = True
+            return False
+        if more:
+            batches.begin_round()
+            self.board.begin_round()
+        return more
+
+    async def _not_done_with(self, works: AsyncIterator[Work]) -> AsyncIterator[Work]:
+        """Without those that an earlier round has ended short: they are asked again by the next start."""
+        async for work in works:
+            if not len(self._short) or _identity(work) not in self._short:
+                yield work
 
     def _begin(self, work: Work) -> None:
         self.board.begun(work.phase)
@@ -98,7 +136,11 @@ class Session:
 
     def _account(self, done: Done) -> None:
         work, record = done.work, done.record
+        if done.pending:
+            self.board.waits(work.phase)
+            return
         if done.gap is not None or record is None:
+            self._remember_short(work)
             if done.gap is not None:
                 self.board.left(work.phase, done.gap)
                 if not isinstance(done.gap, Draining) and work.model not in self.stopped:
@@ -108,9 +150,15 @@ class Session:
         failed = not is_good(record)
         kind = record.error.kind if record.error else "internal"
         lacking = isinstance(record, Evaluation) and bool(record.missing)
+        if failed or lacking:
+            self._remember_short(work)
         self.board.ended(work.phase, work.calls, record.usage, kind if failed else None, lacking=lacking)
         if done.error is not None:
             self._report(done, record)
+
+    def _remember_short(self, work: Work) -> None:
+        if self.batches is not None:
+            self._short.set(_identity(work), 0)
 
     def _report(self, done: Done, record: Kept) -> None:
         error, work = done.error, done.work
@@ -131,24 +179,32 @@ class Session:
 @dataclass(frozen=True, slots=True)
 class Accounts:
     """Where a folder keeps its account: ``usage`` what was sent to each model and what that took, ``errors``
-    what failed, ``probes`` which models answered before it began.
+    what failed, ``probes`` which models answered before it began, ``jobs`` its batch jobs and ``batches``
+    their requests and results.
     ``phase_of`` names the phase (or task) that a file of records belongs to."""
 
     usage: Path
     errors: Path
     probes: Path
+    jobs: Path
+    batches: Path
     phase_of: Callable[[Path], str]
 
 
 @dataclass(frozen=True, slots=True)
 class SessionContext:
-    """What a session has from whoever starts it: the keys, who is told of its progress, what ends it, and the
-    way to the hosts, where it is not to be the usual one."""
+    """What a session has from whoever starts it: the keys, who is told of its progress, what ends it, the way
+    to the hosts, where it is not to be the usual one, and what goes by batch jobs."""
 
     keys: Keys
     watcher: Watcher
     interrupt: asyncio.Event
     http: Http | None = None
+    batching: Batching = field(default_factory=Batching)
+
+
+def _identity(work: Work) -> bytes:
+    return blake2b(f"{work.phase}\0{work.key}".encode(), digest_size=16).digest()
 
 
 @asynccontextmanager
@@ -169,16 +225,20 @@ async def opened(
         the account cannot be read or written.
     """
     ledger = Ledger(accounts.usage, terms)
+    batches = _batches(accounts, context)
 
     def note_torn(path: Path, torn: bytes) -> ErrorLine:
         return torn_line(path, torn, accounts.phase_of(path))
 
     try:
         async with (
-            Models(specs, context.keys, ledger=ledger, http=context.http) as models,
+            Models(specs, context.keys, ledger=ledger, http=context.http, batches=batches) as models,
             telling_of_hosts(models.http, context.watcher.warn),
             Journal(accounts.errors, note_torn) as journal,
         ):
-            yield Session(models, ledger, journal, board, accounts, context)
+            session = Session(models, ledger, journal, board, accounts, context, batches)
+            yield session
+        if batches is not None and not session.interrupted:
+            batches.desk.clear()
     finally:
         ledger.close()

@@ -20,7 +20,7 @@ from coeval.models.hosts.address import ModelAddress
 from coeval.models.listing import HostModels
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.shared_prefixes import SharedPrefixes
-from coeval.models.transport.call import PROBE_TIMEOUT_S, Call
+from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
 from coeval.models.transport.http import Endpoint, Http
 from coeval.models.transport.reach import reach
 
@@ -88,7 +88,7 @@ class HostedModel(Model):
         host = self._host
         try:
             body = self._dialect.encode(sent, self._spec, host, structured=structured)
-            completion, latency_s, attempts = await self._http.post(self._endpoint, self._path, body, call)
+            completion, latency_s, attempts = await self._send(request, body, call)
         except SchemaRejected as error:
             # No host lists which of its models follow a schema; its refusal is how one learns it.
             if schema is None or not structured:
@@ -110,6 +110,12 @@ class HostedModel(Model):
             self._learn(self._unknown, error.field, error.field, error)
             return await self._ask(request)
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
+
+    def _send(
+        self, request: Request, body: bytes, call: Call[Completion]  # noqa: ARG002
+    ) -> Coroutine[Any, Any, Answered[Completion]]:
+        """Have the body of a request answered, as `Http.post` does."""
+        return self._http.post(self._endpoint, self._path, body, call)
 
     def _without_unknown(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The request without what the host refused and nobody asked for; the parameters among it."""

@@ -40,9 +40,9 @@ class Batches:
         self._tell = tell
         self._queues: dict[str, BatchQueue] = {}
         self._carriers: dict[asyncio.Task[Carried], JobCarrier] = {}
-        self._news = asyncio.Event()
+        self._woken = asyncio.Event()
+        self._news = False
         self._failure: BaseException | None = None
-        self._rounds_began = 0.0
 
     def queue(self, source: Source) -> BatchQueue:
         """Where a model's requests are parked."""
@@ -72,7 +72,7 @@ class Batches:
         return [job for job in self.desk.jobs if job.state != "collected"]
 
     def begin_round(self) -> None:
-        self._news.clear()
+        self._news = False
         for queue in self._queues.values():
             queue.begin_round()
 
@@ -97,10 +97,11 @@ class Batches:
             the disk refuses.
         """
         self.submit()
-        while not self._news.is_set() and self._carriers:
-            await self._news.wait()
+        while not self._news and self._failure is None and self._carriers:
+            self._woken.clear()
+            await self._woken.wait()
         self._raise_failure()
-        return self._news.is_set()
+        return self._news
 
     async def aclose(self) -> None:
         """Look after nothing any more; what is in no job is forgotten."""
@@ -120,7 +121,7 @@ class Batches:
                 f"than {least}; they are asked live"
             )
             queue.ask_live(file)
-            self._news.set()
+            self._news = True
             return
         job = PendingJob(
             tag=file.tag,
@@ -155,9 +156,9 @@ class Batches:
             return
         if (error := task.exception()) is not None:
             self._failure = self._failure or error
-            self._news.set()
-        elif task.result() is not Carried.LEFT or not self._carriers:
-            self._news.set()
+        elif task.result() is not Carried.LEFT:
+            self._news = True
+        self._woken.set()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

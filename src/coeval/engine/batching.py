@@ -1,0 +1,21 @@
+"""Which models a session asks by batch jobs, and whether it waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from coeval.core.records import Purpose
+from coeval.models.batch.waiting.job_carrier import PollPace
+
+__all__ = ["Batching"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """``phases`` by the names of models that are batched in them. Without ``wait`` a session ends when its
+    jobs are submitted; they go on at their providers."""
+
+    phases: Mapping[str, frozenset[Purpose]] = field(default_factory=dict)
+    pace: PollPace = PollPace()
+    wait: bool = True

@@ -1,0 +1,138 @@
+"""A hosted model of which some phases are asked by batch jobs, and the others live."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from coeval.core.errors import ModelError, Pending, Undecodable
+from coeval.core.records import CallId, Completion, Purpose, Request
+from coeval.models.batch.batch_of_host import batch_maker
+from coeval.models.batch.waiting.batch_queue import Source
+from coeval.models.batch.waiting.batches import Batches
+from coeval.models.batch.waiting.outcome import Outcome, StoredError
+from coeval.models.bounded import bounded
+from coeval.models.connections.reply_parser import HttpReply
+from coeval.models.hosted import HostedModel
+from coeval.models.hosts.address import ModelAddress
+from coeval.models.metering.meter import Meter
+from coeval.models.transport.call import Answered, Call
+from coeval.models.transport.faults import from_garbage, from_status
+
+__all__ = ["BatchedModel"]
+
+
+class BatchedModel(HostedModel):
+    """Asks as a `HostedModel` does: the same bodies, what the host refuses left out of them, its errors by the
+    same names. But a request of ``phases`` is parked for the next batch job, which raises Pending, and
+    answered from what jobs have brought when it is asked again.
+
+    Its id holds what it is about and its body: an answer is never taken for that to another question.
+    """
+
+    def join(self, batches: Batches, address: ModelAddress, meter: Meter, phases: frozenset[Purpose]) -> None:
+        """Park requests of these phases with ``batches``.
+
+        Raises
+        ------
+        UsageError
+            the host's batches need a setting that is not there.
+        """
+        from coeval.models.batch.batch_http import BatchHttp
+
+        spec, endpoint = address.spec, self._endpoint
+        http = BatchHttp(endpoint)
+        self._batch_http = http
+        self._meter = meter
+        self._phases = phases
+        self._queue = batches.queue(
+            Source(
+                name=spec.name,
+                interface=spec.interface,
+                model=spec.model,
+                endpoint=endpoint.url,
+                phases=phases,
+                api=batch_maker(address.host)(http, spec, address.settings),
+                meter=meter,
+                read=self._read,
+                told=lambda text: http.redactor.message(text),
+            )
+        )
+
+    async def aclose(self) -> None:
+        await self._batch_http.aclose()
+
+    def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
+        if request.purpose not in self._phases or request.call is None:
+            return super().complete(request)
+        return self._ask(request)  # what jobs hold is asked in no order: none goes ahead
+
+    async def _send(self, request: Request, body: bytes, call: Call[Completion]) -> Answered[Completion]:
+        about = request.call
+        if about is None or request.purpose not in self._phases:
+            return await super()._send(request, body, call)
+        key = _identity(about, body)
+        queue = self._queue
+        outcome = queue.desk.outcome(key)
+        if outcome is not None:
+            if outcome.completion is not None:
+                return Answered(outcome.completion, outcome.completion.latency_s, 1)
+            raise outcome.error.error() if outcome.error is not None else ModelError("nothing came of it")
+        if queue.may_be_live(again=about.attempt > 0):
+            answered = await super()._send(request, body, call)
+            queue.desk.keep_live(Outcome(key.hex(), answered.value))
+            return answered
+        await self._park(key, request, body)
+        raise Pending(f"{about} waits for a batch job")
+
+    async def _park(self, key: bytes, request: Request, body: bytes) -> None:
+        """Hold what the request takes of ceilings and budgets, and write it down for the next job.
+
+        Raises
+        ------
+        Gap
+            that is not allowed, or no more jobs are made of this model.
+        """
+        queue = self._queue
+        if queue.refusal is not None:
+            raise queue.refusal
+        usd = self._most_usd(request, body)
+        waiting = self._meter.park(usd, request.rank)
+        if waiting is not None:
+            await waiting
+        queue.park(key, body, request.purpose, usd)
+
+    def _most_usd(self, request: Request, body: bytes) -> float:
+        limit = request.sampling.max_tokens
+        return self._meter.most_usd(len(body), limit or 0, batched=True)
+
+    def _read(self, custom_id: str, status: int, body: bytes) -> Outcome:
+        """What came of a request of a job, as it would be read live; priced and freed of credentials."""
+        redactor = self._endpoint.redactor
+        where = f"a batch of {self.name}"
+        try:
+            if 200 <= status < 300:
+                completion = self._dialect.decode(body, redactor)
+                usage = self._meter.priced_in_batch(completion.usage)
+                completion = bounded(msgspec.structs.replace(completion, usage=usage), self._most)
+                return Outcome(custom_id, completion)
+            error = self._explain(HttpReply(status, {}, body), redactor)
+            if error is None:
+                error = from_status(status, body, where, redactor)
+            error.status = status
+        except Undecodable as undecodable:
+            error = from_garbage(status, body, undecodable, where, redactor)
+        except ModelError as told:
+            error = told
+            if error.usage is not None:
+                error.usage = self._meter.priced_in_batch(error.usage)
+        error.args = (self._endpoint.told(str(error)),)
+        return Outcome(custom_id, error=StoredError.of(error))
+
+
+def _identity(about: CallId, body: bytes) -> bytes:
+    """16 bytes that no other request has: another body is another question."""
+    return blake2b(about.custom_id.encode() + body, digest_size=16).digest()
