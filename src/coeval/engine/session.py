@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from hashlib import blake2b
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,13 +18,13 @@ from coeval.core.errors import Draining
 from coeval.core.good import is_good
 from coeval.core.model import ModelSpec
 from coeval.core.records import Evaluation, Kept
-from coeval.engine.batching import Batching
 from coeval.engine.error_lines import ErrorLine, torn_line
 from coeval.engine.execute import Done, Flow
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.waiting import telling_of_hosts, unless_interrupted
 from coeval.engine.work import Work
 from coeval.models.batch.waiting.batches import Batches
+from coeval.models.batch.waiting.batching import Batching
 from coeval.models.batch.waiting.id_table import IdTable
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
@@ -51,7 +51,8 @@ class Session:
 
     Works that wait for batch jobs are done in rounds: `carry_out` does what can be done now, and as long as
     there is `another_round`, all that is owed then is walked over again. Afterwards ``stopped`` says which
-    models were given up and why, and ``interrupted`` whether somebody ended it.
+    models were given up and why, ``interrupted`` whether somebody ended it, ``walked`` whether nothing more
+    could be done.
     """
 
     models: Models
@@ -63,8 +64,8 @@ class Session:
     batches: Batches | None = None
     interrupted: bool = False
     stopped: dict[str, str] = field(default_factory=dict)
+    walked: bool = False
     _short: IdTable = field(default_factory=IdTable)
-    _walk_s: float = 0.0
 
     async def carry_out(
         self,
@@ -106,6 +107,7 @@ class Session:
         except Draining:
             self.interrupted = True
             return False
+        self.walked = not more
         if more:
             batches.begin_round()
             self.board.begin_round()
@@ -207,6 +209,13 @@ def _identity(work: Work) -> bytes:
     return blake2b(f"{work.phase}\0{work.key}".encode(), digest_size=16).digest()
 
 
+def _batches(accounts: Accounts, context: SessionContext) -> Batches | None:
+    """The batch jobs of a folder, where there are any or will be some."""
+    if not context.batching.phases and not accounts.jobs.exists():
+        return None
+    return Batches(accounts.batches, accounts.jobs, context.batching, context.watcher.note)
+
+
 @asynccontextmanager
 async def opened(
     accounts: Accounts,
@@ -238,7 +247,7 @@ async def opened(
         ):
             session = Session(models, ledger, journal, board, accounts, context, batches)
             yield session
-        if batches is not None and not session.interrupted:
-            batches.desk.clear()
+        if batches is not None and session.walked and not session.interrupted:
+            batches.clear()  # the journal is closed: what was made of results is on disk
     finally:
         ledger.close()

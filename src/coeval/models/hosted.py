@@ -112,7 +112,10 @@ class HostedModel(Model):
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
 
     def _send(
-        self, request: Request, body: bytes, call: Call[Completion]  # noqa: ARG002
+        self,
+        request: Request,  # noqa: ARG002  what may not be sent as it is
+        body: bytes,
+        call: Call[Completion],
     ) -> Coroutine[Any, Any, Answered[Completion]]:
         """Have the body of a request answered, as `Http.post` does."""
         return self._http.post(self._endpoint, self._path, body, call)

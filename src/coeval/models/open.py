@@ -13,6 +13,8 @@ from yarl import URL
 
 from coeval.core.errors import UsageError
 from coeval.core.model import Model, ModelSpec
+from coeval.models.batch.batched import BatchedModel
+from coeval.models.batch.waiting.batches import Batches
 from coeval.models.catalog import HOSTS
 from coeval.models.hosted import HostedModel
 from coeval.models.hosts.address import EndpointKey, ModelAddress, address_of
@@ -64,7 +66,8 @@ class Models(Mapping[str, Model]):
     ``max_concurrency`` any of them sets (256 where none does) and the smallest rates. A simulated
     model in this process is an endpoint of its own, unlimited where it sets none of them.
     ``ledger`` keeps their accounts; ``http``, which is closed with the models, is how hosts are
-    reached. Models of the interface ``benchmark`` supply items and are not opened.
+    reached; ``batches``, closed with them too, where requests are parked that go by batch jobs. Models of the
+    interface ``benchmark`` supply items and are not opened.
 
     Use as an async context manager; entering raises UsageError, with a line for every model that
     cannot be asked.
@@ -77,6 +80,7 @@ class Models(Mapping[str, Model]):
         *,
         ledger: Ledger | None = None,
         http: Http | None = None,
+        batches: Batches | None = None,
     ) -> None:
         self._specs = _asked(specs)
         self._keys = keys
@@ -84,6 +88,7 @@ class Models(Mapping[str, Model]):
         self._models: dict[str, Model] = {}
         self._in_process: list[InProcess] = []
         self._closing = AsyncExitStack()
+        self._batches = batches
         self.http = http or Http()
 
     async def __aenter__(self) -> Self:
@@ -98,8 +103,11 @@ class Models(Mapping[str, Model]):
                 elif (address := reached.get(spec.name)) is None:
                     model = self._open_simulated(spec)
                 else:
-                    model = self._open_hosted(address, endpoints[address.key], lists.get(address.key))
+                    model = self._open_hosted(address, endpoints[address.key], lists.get(address.key), opened)
                 self._models[spec.name] = model
+            if self._batches is not None:
+                opened.push_async_callback(self._batches.aclose)
+                self._batches.take_up()
             self._closing = opened.pop_all()
         return self
 
@@ -129,9 +137,19 @@ class Models(Mapping[str, Model]):
         return self._here(spec, SimulatedModel(spec), None if free else _limiter([spec]))
 
     def _open_hosted(
-        self, address: ModelAddress, endpoint: Endpoint, host_models: HostModels | None
+        self,
+        address: ModelAddress,
+        endpoint: Endpoint,
+        host_models: HostModels | None,
+        opened: AsyncExitStack,
     ) -> HostedModel:
-        return HostedModel(address, self.http, endpoint, self._admission(address.spec), host_models)
+        name, batches, ledger = address.spec.name, self._batches, self._ledger
+        asked = (address, self.http, endpoint, self._admission(address.spec), host_models)
+        if batches is None or ledger is None or name not in batches:
+            return HostedModel(*asked)
+        model = BatchedModel(*asked)
+        opened.push_async_callback(model.join(batches, address, ledger.meter(name)).aclose)
+        return model
 
     def _here(self, spec: ModelSpec, model: Model, limiter: Limiter | None = None) -> Model:
         here = InProcess(model, self._admission(spec), limiter, spec.max_answer_bytes)

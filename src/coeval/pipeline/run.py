@@ -129,7 +129,8 @@ async def _phases(start: Begun, watcher: Watcher) -> tuple[Plan, PlanCount]:
     if running.options.phase_barriers:
         await _one_by_one(running, setups)
     else:
-        await _flow(running, plan, found, FLOWING)
+        renewed = None if running.session.batches is None else set[str]()
+        await _flow(running, plan, found, FLOWING, renewed)
     return plan, found
 
 
@@ -202,23 +203,34 @@ async def _flow(
     plan: Plan,
     found: PlanCount,
     phases: tuple[Phase, ...],
-    renewed: set[str] | None = None,
+    renewed: set[str] | None,
 ) -> None:
-    """Do what is owed in these phases; add the ids of what took the place of other records to ``renewed``."""
-    run_flow = RunFlow(plan, found.open, running.folder, running.asking, phases)
-    builds_on_records = run_flow.builds_on_records or bool(plan.renewed)
+    """Do what is owed in these phases, in as many rounds as batch jobs take; add the ids of what took the
+    place of other records, and of what was made from that, to ``renewed``."""
+    await _round(running, RunFlow(plan, found.open, running.folder, running.asking, phases), renewed)
+    while await running.session.another_round():
+        plan = plan.again(Recorded().read(running.folder), renewed or set())
+        slots = count_plan(plan).open
+        await _round(running, RunFlow(plan, slots, running.folder, running.asking, phases), renewed)
+
+
+async def _round(running: RunSession, run_flow: RunFlow, renewed: set[str] | None) -> None:
+    """Do what can be done now."""
     async for done in running.carry_out(run_flow.works(), run_flow.path, run_flow.follow):
+        if done.pending:
+            continue
         if done.record is None or not is_good(done.record):
             for phase, records in run_flow.cut_off(done.work).items():
                 running.board.cut_off(phase, records)
             continue
-        if not builds_on_records:
+        if not run_flow.builds_on_records:
             continue
-        if renewed is not None and run_flow.replaces(done.work, done.record):
+        replaces = renewed is not None and run_flow.replaces(done.work, done.record, renewed)
+        if not (replaces and running.options.phase_barriers):  # behind a barrier, it is counted anew
+            for spared in run_flow.spared(done.work, done.record):
+                running.board.stands(spared.phase, spared.records, spared.calls)
+        if replaces and renewed is not None:
             renewed.add(done.record.id)
-            continue
-        for spared in run_flow.spared(done.work, done.record):
-            running.board.stands(spared.phase, spared.records, spared.calls)
 
 
 def _sum_up(start: Begun, plan: Plan, found: PlanCount) -> None:

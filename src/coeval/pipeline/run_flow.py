@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 from pathlib import Path
 
@@ -150,10 +150,11 @@ class RunFlow:
     def builds_on_records(self) -> bool:
         """Whether any record may be `spared`, or any that stands be replaced: not in a run that begins."""
         recorded = self._recorded
-        return bool(recorded.responses) or bool(recorded.evaluations)
+        return bool(recorded.responses) or bool(recorded.evaluations) or bool(self._plan.renewed)
 
-    def replaces(self, work: Work, record: Kept) -> bool:
-        """Whether records stand that followed from what the new ``record`` stands in place of."""
+    def replaces(self, work: Work, record: Kept, renewed: Set[str]) -> bool:
+        """Whether records stand that followed from what the new ``record`` stands in place of, or it was made
+        from one of the ``renewed``."""
         origin, recorded = self._origin(work, record), self._recorded
         match work:
             case ItemWork() if origin is not None:
@@ -166,7 +167,9 @@ class RunFlow:
                 rejudged = any(
                     key in recorded.evaluations and origin.anew("evaluation", key) for key in followers
                 )
-                return rejudged or work.prepared.item.id in self._plan.renewed
+                return rejudged or work.prepared.item.id in renewed
+            case EvaluationWork() | LabelWork():
+                return work.judged.response.id in renewed
             case _:
                 return False
 

@@ -20,13 +20,15 @@ from coeval.store.rundir import RunDir
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a run is started; the defaults are those of ``coeval run`` without flags."""
+    """How a run is started; the defaults are those of ``coeval run`` without flags. Without ``wait`` it ends
+    when its batch jobs are submitted."""
 
     continue_run: bool = False
     overwrite: bool = False
     only_models: tuple[str, ...] = ()
     stance: Stance = Stance.REFUSE
     phase_barriers: bool = False
+    wait: bool = True
 
     def mode(self, config: Config, phase: Phase) -> Mode:
         """A phase's mode: ``--continue`` is Keep for phases 1–2 and Extend for 3–5."""

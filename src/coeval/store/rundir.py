@@ -97,6 +97,16 @@ class RunDir:
         return self.path / "usage.json"
 
     @property
+    def pending_batches(self) -> Path:
+        """The batch jobs that are not done with."""
+        return self.path / "pending_batches.json"
+
+    @property
+    def batches(self) -> Path:
+        """What these jobs ask, and what they brought, until it has become records."""
+        return self.path / "batches"
+
+    @property
     def recipes(self) -> Path:
         return self.path / "recipes.json"
 

@@ -117,6 +117,8 @@ async def ask_owed(
         usage_file(evaluation),
         error_file(evaluation),
         output / "probe_results.json",
+        output / "pending_batches.json",
+        output / "batches",
         lambda path: path.parent.name,
     )
     specs = _specs(evaluation, task_runs)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from coeval.core.errors import ModelError, Pending, Undecodable
-from coeval.core.records import CallId, Completion, Purpose, Request
+from coeval.core.records import BATCH_PHASES, CallId, Completion, Request
 from coeval.models.batch.batch_of_host import batch_maker
 from coeval.models.batch.waiting.batch_queue import Source
 from coeval.models.batch.waiting.batches import Batches
@@ -22,19 +22,22 @@ from coeval.models.metering.meter import Meter
 from coeval.models.transport.call import Answered, Call
 from coeval.models.transport.faults import from_garbage, from_status
 
+if TYPE_CHECKING:
+    from coeval.models.batch.batch_http import BatchHttp
+
 __all__ = ["BatchedModel"]
 
 
 class BatchedModel(HostedModel):
-    """Asks as a `HostedModel` does: the same bodies, what the host refuses left out of them, its errors by the
-    same names. But a request of ``phases`` is parked for the next batch job, which raises Pending, and
+    """Asks as a `HostedModel` does: the same bodies, what the host refuses left out of them, errors by the same
+    names. But a request of a phase that is batched is parked for the next job, which raises Pending, and
     answered from what jobs have brought when it is asked again.
 
     Its id holds what it is about and its body: an answer is never taken for that to another question.
     """
 
-    def join(self, batches: Batches, address: ModelAddress, meter: Meter, phases: frozenset[Purpose]) -> None:
-        """Park requests of these phases with ``batches``.
+    def join(self, batches: Batches, address: ModelAddress, meter: Meter) -> BatchHttp:
+        """Park requests with ``batches``, by what is to be closed in the end.
 
         Raises
         ------
@@ -45,34 +48,30 @@ class BatchedModel(HostedModel):
 
         spec, endpoint = address.spec, self._endpoint
         http = BatchHttp(endpoint)
-        self._batch_http = http
         self._meter = meter
-        self._phases = phases
+        self._parked = batches.parked_phases(spec.name)
         self._queue = batches.queue(
             Source(
                 name=spec.name,
                 interface=spec.interface,
                 model=spec.model,
                 endpoint=endpoint.url,
-                phases=phases,
                 api=batch_maker(address.host)(http, spec, address.settings),
                 meter=meter,
                 read=self._read,
                 told=lambda text: http.redactor.message(text),
             )
         )
-
-    async def aclose(self) -> None:
-        await self._batch_http.aclose()
+        return http
 
     def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
-        if request.purpose not in self._phases or request.call is None:
+        if request.purpose not in BATCH_PHASES or request.call is None:
             return super().complete(request)
         return self._ask(request)  # what jobs hold is asked in no order: none goes ahead
 
     async def _send(self, request: Request, body: bytes, call: Call[Completion]) -> Answered[Completion]:
         about = request.call
-        if about is None or request.purpose not in self._phases:
+        if about is None or request.purpose not in BATCH_PHASES:
             return await super()._send(request, body, call)
         key = _identity(about, body)
         queue = self._queue
@@ -81,7 +80,7 @@ class BatchedModel(HostedModel):
             if outcome.completion is not None:
                 return Answered(outcome.completion, outcome.completion.latency_s, 1)
             raise outcome.error.error() if outcome.error is not None else ModelError("nothing came of it")
-        if queue.may_be_live(again=about.attempt > 0):
+        if request.purpose not in self._parked or queue.may_be_live(again=about.attempt > 0):
             answered = await super()._send(request, body, call)
             queue.desk.keep_live(Outcome(key.hex(), answered.value))
             return answered

@@ -52,6 +52,7 @@ from pathlib import Path
 from typing import Any
 
 from coeval.core.options import CONTINUE
+from coeval.core.records import BATCH_PHASES
 from coeval.core.secrets.credential_names import is_credential_name
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.credentials import account_of, credentials_in
@@ -60,7 +61,7 @@ from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, wri
 from coeval.pipeline.config.item_rules import item_rules
 from coeval.pipeline.config.names import name_rules
 from coeval.pipeline.config.roles import missing_roles
-from coeval.pipeline.config.schema import BATCH_INTERFACES, BATCH_PHASES, INTERFACES, OPTIONS
+from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
 from coeval.pipeline.config.task_rules import task_rules
 from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS
 from coeval.simulation.traits import RANGES, SAMPLING
@@ -148,6 +149,10 @@ def _batch(draft: Draft) -> Iterator[Finding]:
             if phase not in BATCH_PHASES:
                 way = WayOut(phase, BATCH_PHASES, "phases:")
                 yield Finding((*path, phase), "V-13", f"'{phase}' is no phase with batches", way)
+    match draft.get("experiment", "batch_poll_s"):
+        case [float() | int() as first, float() | int() as most] if first > most:
+            way_out = f"the first pause ({first:g} s) is longer than the longest ({most:g} s); swap them"
+            yield Finding(("experiment", "batch_poll_s"), "V-13", way_out)
 
 
 def _parameters(draft: Draft) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from coeval.core.html_table import html_table
 from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
-from coeval.core.records import Role, SamplingParameters
+from coeval.core.records import BATCH_PHASES, Role, SamplingParameters
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.items_schema import Items, Sampling, Section
 from coeval.pipeline.config.values import (
@@ -43,7 +43,6 @@ Mode: TypeAlias = Literal["New", "Keep", "Extend", "Model"]
 INTERFACES = (*HOSTS.own, "auto")
 """What a model's `interface` may be without another package's help."""
 BATCH_INTERFACES = ("openai", "anthropic", "azure_openai", "gemini", "mistral", "bedrock", "vertex")
-BATCH_PHASES = ("data_generation", "response_collection", "evaluation")
 
 OPTIONS = {
     **{host.name: host.places for host in HOSTS.own.values() if host.places},
@@ -237,6 +236,10 @@ class Experiment(Section):
             },
         ),
     ] = {}
+    batch_poll_s: Annotated[
+        tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]],
+        Field(description="Seconds between two looks at a batch job: at first, and at most as it goes on."),
+    ] = (5.0, 60.0)
     probe_mode: Annotated[
         Literal["full", "resume", "disable"],
         Field(description="Which models are tried before a run: all if any has work, those with work, none."),

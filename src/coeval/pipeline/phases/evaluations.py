@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coeval.core.errors import Gap, Unparsable
+from coeval.core.errors import Gap, Pending, Unparsable
 from coeval.core.ids import evaluation_id, judgment_id
 from coeval.core.model import MAX_ANSWER_BYTES
 from coeval.core.records import (
@@ -115,7 +115,7 @@ class EvaluationWork(ModelWork[Evaluation]):
         for tally in tallies:  # in the order of the factors, not in that of the answers
             self.tally.merge(tally)
         errors = [result for result in results if isinstance(result, BaseException)]
-        for error in errors:
+        for error in sorted(errors, key=lambda error: not isinstance(error, Pending)):
             if not isinstance(error, Gap):
                 raise error
         if errors and not self.scores:

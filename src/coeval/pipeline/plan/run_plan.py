@@ -37,8 +37,9 @@ class Plan:
     """The planned records of phases 3–5, held against what is recorded.
 
     ``only`` names the models whose work is to be done (``--only-models``); what no named model
-    takes part in is neither done nor counted. ``renewed`` holds the ids of items and responses that
-    an earlier phase of this run has made anew: nothing that followed from them stands.
+    takes part in is neither done nor counted. ``renewed`` holds the ids of items and responses that an
+    earlier phase, or round, of this run has made anew, and of what has been made from them since: nothing
+    else that followed from them stands.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Plan:
         self.recorded = recorded
         self.stance = stance
         self._only = only
+        self._modes = modes
         self._index: dict[Phase, PhaseIndex[Entry] | PhaseIndex[EvaluationEntry]] = {
             "data_generation": recorded.items,
             "response_collection": recorded.responses,
@@ -65,6 +67,13 @@ class Plan:
         self.selective = only is not None or bool(self._as_it_is)
         """Whether work is left out by its models' names or by a mode, so that each id has to be asked for."""
         self._statuses: dict[tuple[Phase, str, str], RecordStatuses] = {}
+
+    def again(self, recorded: Recorded, renewed: Set[str]) -> Plan:
+        """The same, held against what is recorded now. What its modes left as it was at first, they leave
+        still: what has been made since is not for that reason left by them."""
+        later = Plan(self.setups, recorded, self._modes, self.stance, self._only, renewed)
+        later._grain = self._grain
+        return later
 
     def takes_part(self, *models: str) -> bool:
         return self._only is None or not self._only.isdisjoint(models)

@@ -209,8 +209,9 @@ class Walk:
         for place, get in enumerate(self._verdicts[names[1]]):
             name, suffix, statuses, part = self._judges[place]
             entry = get(row)
+            stale = renewed and response + suffix not in plan.renewed
             if entry is not None and (
-                renewed or (anew is not never and anew("evaluation", response + suffix))
+                stale or (anew is not never and anew("evaluation", response + suffix))
             ):
                 entry = None
             status = statuses[entry]
@@ -226,7 +227,8 @@ class Walk:
         if self._label_recipe:
             key = evaluation_id(response)
             entry = known = self._recorded.evaluations.get(key)
-            if known is not None and (renewed or anew("evaluation", key)):
+            stale = renewed and key not in plan.renewed
+            if known is not None and (stale or anew("evaluation", key)):
                 entry = None
             owed = plan.owes_labels(entry, self._label_recipe)
             if owed and self._left("evaluation", key, *names, EXACT_MATCH):

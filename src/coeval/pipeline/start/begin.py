@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from coeval import __version__
@@ -32,6 +32,7 @@ from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.plan.run_plan import FED_BY
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_session import RunOptions, RunSession
+from coeval.pipeline.start.batched_models import batching_of, live_after_all
 from coeval.pipeline.start.checks import Start, run_folder, start_findings
 from coeval.pipeline.start.inherit import inherited_phases, phase_3_source, source_folder, take_over
 from coeval.pipeline.start.overwrite import give_way
@@ -85,18 +86,7 @@ def _refuse_for_nothing(config: Config, options: RunOptions) -> None:
 
 def _refuse_unbuilt(config: Config) -> None:
     """What this version validates and cannot do yet is refused, not passed over."""
-    names, asked = {m.name for m in config.models}, {m.interface for m in config.models}
-    batched = [
-        f"experiment.batch.{i}"
-        for i, phases in config.experiment.batch.items()
-        if i in asked and any(phases.values())
-    ]
-    batched += [f"models.{model.name}.batch_enabled" for model in config.models if model.batch_enabled]
-    if batched:
-        raise UsageError(
-            f"{', '.join(batched)}: batch jobs cannot be submitted by this version; "
-            "leave the setting out to ask live, at live prices"
-        )
+    names = {m.name for m in config.models}
     budgets = ["experiment.budget_usd"] if config.experiment.budget_usd is not None else []
     budgets += [
         f"experiment.quota.{n}.max_cost_usd"
@@ -145,6 +135,9 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
     _refuse_unbuilt(config)
     prices = PriceBook()
     config, choices = resolved_models(config, options, keys, prices)
+    for sentence in live_after_all(config):
+        watcher.warn(sentence)
+    context = replace(context, batching=batching_of(config, wait=options.wait))
     folder = run_folder(config)
     supply = _checked_supply(config, options)
     specs = [model.spec() for model in config.models]
@@ -183,7 +176,14 @@ def terms_for(config: Config, prices: PriceBook) -> dict[str, Terms]:
 
 def accounts_of(folder: RunDir) -> Accounts:
     """Where a run keeps its account."""
-    return Accounts(folder.usage, folder.errors, folder.probe_results, _phase_of)
+    return Accounts(
+        folder.usage,
+        folder.errors,
+        folder.probe_results,
+        folder.pending_batches,
+        folder.batches,
+        _phase_of,
+    )
 
 
 def owing(preview: Preview | None) -> set[str] | None:

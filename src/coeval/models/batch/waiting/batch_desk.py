@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from coeval.core.errors import BatchLost, Pending, StoreError, Undecodable
 from coeval.core.foreign import decode, decoder
 from coeval.models.batch.waiting.id_table import IdTable
-from coeval.models.batch.waiting.job_list import JobList, PendingJob
+from coeval.models.batch.waiting.job_list import JobList
 from coeval.models.batch.waiting.outcome import Outcome
 from coeval.models.batch.waiting.parked_file import ID_BYTES, ids_file, lines_file, results_file
 from coeval.store.jsonl import Appender, cut_torn_tail, line_at, store_error, torn_tail, whole_lines
@@ -160,17 +160,16 @@ class BatchDesk:
         except OSError as error:
             raise store_error("read", path, error) from error
 
-    def forget(self, job: PendingJob) -> None:
+    def forget(self, tag: str) -> None:
         """Take a job off the list, and its files from disk."""
-        self.jobs.take_out(job.tag)
+        self.jobs.take_out(tag)
         for of in (lines_file, ids_file, results_file):
-            of(self.folder, job.tag).unlink(missing_ok=True)
+            of(self.folder, tag).unlink(missing_ok=True)
 
-    def clear(self) -> None:
-        """Every record that could be made of what was collected is on disk: keep none of it any longer."""
-        for job in self.jobs:
-            if job.state == "collected":
-                self.forget(job)
+    def clear(self, tags: Iterable[str]) -> None:
+        """Every record that could be made of what these jobs brought is on disk: keep it no longer."""
+        for tag in tags:
+            self.forget(tag)
         if not len(self.jobs):
             self._live_file.unlink(missing_ok=True)
             if self.folder.is_dir() and not any(self.folder.iterdir()):

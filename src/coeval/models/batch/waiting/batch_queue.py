@@ -25,14 +25,14 @@ are not worth another job."""
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Whose requests these are: the model by its name and its provider's, where it is asked, in which phases
-    by batch, and through what. ``read`` makes an `Outcome` of an id, a status and a body."""
+    """Whose requests these are: the model by its name and its provider's, where it is asked, and through
+    what. ``read`` makes an `Outcome` of an id, a status and a body, ``told`` what may be shown of what a host
+    said."""
 
     name: str
     interface: str
     model: str
     endpoint: str
-    phases: frozenset[Purpose]
     api: BatchApi
     meter: Meter
     read: Callable[[str, int, bytes], Outcome]

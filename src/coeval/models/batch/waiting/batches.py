@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from coeval.core.records import Purpose
 from coeval.core.text import numbered
 from coeval.models.batch.waiting.batch_desk import BatchDesk
 from coeval.models.batch.waiting.batch_queue import BatchQueue, Source
-from coeval.models.batch.waiting.job_carrier import Carried, JobCarrier, PollPace
+from coeval.models.batch.waiting.batching import Batching
+from coeval.models.batch.waiting.job_carrier import Carried, JobCarrier
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.batch.waiting.parked_file import ParkedFile
 
 __all__ = ["Batches"]
+
+_LOOK_S = 0.1
 
 
 class Batches:
@@ -34,15 +39,24 @@ class Batches:
         what an earlier start has left cannot be read.
     """
 
-    def __init__(self, folder: Path, jobs: Path, pace: PollPace, tell: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, jobs: Path, batching: Batching, tell: Callable[[str], None]) -> None:
         self.desk = BatchDesk(folder, jobs)
-        self._pace = pace
+        self._batching = batching
         self._tell = tell
         self._queues: dict[str, BatchQueue] = {}
         self._carriers: dict[asyncio.Task[Carried], JobCarrier] = {}
         self._woken = asyncio.Event()
         self._news = False
+        self._usable: list[str] = []
         self._failure: BaseException | None = None
+
+    def __contains__(self, name: str) -> bool:
+        """Whether a model is asked by jobs, or was: what is in them is not asked for twice."""
+        return bool(self.parked_phases(name)) or any(job.name == name for job in self.desk.jobs)
+
+    def parked_phases(self, name: str) -> frozenset[Purpose]:
+        """The phases in which requests of a model are put into jobs from now on."""
+        return self._batching.phases.get(name, frozenset())
 
     def queue(self, source: Source) -> BatchQueue:
         """Where a model's requests are parked."""
@@ -51,6 +65,7 @@ class Batches:
 
     def take_up(self) -> None:
         """Go on with the jobs that an earlier start has left, of models that are here now."""
+        self.begin_round()
         for job in self.desk.jobs:
             queue = self._queues.get(job.name)
             if job.state == "collected" or queue is None:
@@ -58,7 +73,7 @@ class Batches:
             # the account may not have it: then nothing was sent
             if job.tag not in queue.source.meter.open_jobs() and job.id is None:
                 self.desk.release(job.tag)
-                self.desk.forget(job)
+                self.desk.forget(job.tag)
                 continue
             self._carry(queue, job, fresh=False)
 
@@ -72,7 +87,9 @@ class Batches:
         return [job for job in self.desk.jobs if job.state != "collected"]
 
     def begin_round(self) -> None:
+        """What has been collected by now can be made records of."""
         self._news = False
+        self._usable = [job.tag for job in self.desk.jobs if job.state == "collected"]
         for queue in self._queues.values():
             queue.begin_round()
 
@@ -82,14 +99,13 @@ class Batches:
             if name in (None, queue.source.name):
                 queue.close_file()
 
-    async def submitted(self) -> None:
-        """Return when no job waits to be submitted any more."""
-        while any(carrier.job.state == "written" for carrier in self._carriers.values()):
-            await asyncio.wait(self._carriers, return_when=asyncio.FIRST_COMPLETED, timeout=0.1)
-        self._raise_failure()
+    def clear(self) -> None:
+        """All that could be made of what the last round began with is on disk."""
+        self.desk.clear(self._usable)
 
-    async def more(self) -> bool:
-        """Submit what is parked and wait until something has come back; False where nothing will.
+    async def more(self, *, wait: bool) -> bool:
+        """Submit what is parked and wait until something has come back; False where nothing will. Without
+        ``wait``, only until each job is submitted and has been looked at.
 
         Raises
         ------
@@ -98,8 +114,11 @@ class Batches:
         """
         self.submit()
         while not self._news and self._failure is None and self._carriers:
+            if not wait and all(carrier.looked for carrier in self._carriers.values()):
+                break
             self._woken.clear()
-            await self._woken.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), None if wait else _LOOK_S)
         self._raise_failure()
         return self._news
 
@@ -117,8 +136,8 @@ class Batches:
         source, least = queue.source, queue.limits.least
         if file.requests < least:
             self._tell(
-                f"{numbered(file.requests, 'request')} of {source.name}: its provider takes no batch of fewer "
-                f"than {least}; they are asked live"
+                f"{numbered(file.requests, 'request')} of {source.name}: its provider takes no batch of "
+                f"fewer than {least}; they are asked live"
             )
             queue.ask_live(file)
             self._news = True
@@ -145,7 +164,7 @@ class Batches:
             others = (carrier.job for carrier in self._carriers.values() if carrier.queue is queue)
             return any(other is not job and other.state == "submitted" for other in others)
 
-        carrier = JobCarrier(queue, job, self._pace, self._tell, busy)
+        carrier = JobCarrier(queue, job, self._batching.pace, self._tell, busy)
         task = asyncio.get_running_loop().create_task(carrier.carry(fresh=fresh))
         self._carriers[task] = carrier
         task.add_done_callback(self._ended)

@@ -6,9 +6,8 @@ import asyncio
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import Enum, auto
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,9 +18,10 @@ from coeval.models.batch.waiting.batch_queue import BatchQueue
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.batch.waiting.outcome import Outcome, StoredError
 from coeval.models.batch.waiting.parked_file import lines_file, results_file
+from coeval.models.batch.waiting.poll_pace import PollPace
 from coeval.store.jsonl import replaced_whole
 
-__all__ = ["Carried", "JobCarrier", "PollPace"]
+__all__ = ["Carried", "JobCarrier"]
 
 _log = logging.getLogger("coeval")
 
@@ -30,23 +30,10 @@ LOOKS = 5
 SUBMISSIONS = 20
 COLLECTIONS = 10
 LONGEST_PUT_OFF = 20
-"""Pauses after which a job that was turned away for others is tried again, whether these have ended or not."""
+"""Pauses after which a job that was turned away for others is tried again, if these have not ended before."""
 _TOO_LARGE = 413
 _ENCODE = msgspec.json.Encoder().encode
 _BREATH = 500
-
-
-class PollPace(NamedTuple):
-    """How long to wait between two looks at a job: at first, and at most (seconds)."""
-
-    first_s: float = 5.0
-    longest_s: float = 60.0
-
-    def pauses(self) -> Iterator[float]:
-        pause = self.first_s
-        while True:
-            yield pause
-            pause = min(self.longest_s, pause * 1.5)
 
 
 class Carried(Enum):
@@ -62,8 +49,8 @@ class Carried(Enum):
 
 
 class JobCarrier:
-    """Carries ``job``, of ``queue``; ``tell`` is told what a user should know, ``busy`` says whether other jobs
-    of the model are under way."""
+    """Carries ``job``, of ``queue``; ``tell`` is told what a user should know, ``busy`` says whether other
+    jobs of the model are under way. ``looked``: its provider has been asked how it stands."""
 
     def __init__(
         self,
@@ -78,6 +65,7 @@ class JobCarrier:
         self._pace = pace
         self._tell = tell
         self._busy = busy
+        self.looked = False
         self._api = queue.source.api
         self._desk = queue.desk
 
@@ -135,7 +123,12 @@ class JobCarrier:
                     raise
                 self._note(error)
                 await asyncio.sleep(max(next(waits), error.retry_after_s or 0.0))
-        self.job.id, self.job.state, self.job.submitted_at, self.job.note = job_id, "submitted", time.time(), ""
+        self.job.id, self.job.state, self.job.submitted_at, self.job.note = (
+            job_id,
+            "submitted",
+            time.time(),
+            "",
+        )
         self._desk.jobs.put(self.job)
         self._tell(f"{self._what} is submitted")
         return None
@@ -179,6 +172,7 @@ class JobCarrier:
                 self._show(progress)
                 if progress.state not in ("waiting", "running"):
                     return progress
+            self.looked = True
             await asyncio.sleep(pause)
         raise AssertionError("unreachable: pauses have no end")
 
@@ -299,7 +293,7 @@ class JobCarrier:
         """It never came about: its permits and its money come back."""
         meter = self.queue.source.meter
         meter.settle_job(self.job.tag, meter.bill())
-        self._desk.forget(self.job)
+        self._desk.forget(self.job.tag)
 
     def _left(self, error: ModelError) -> Carried:
         self.job.note = self.queue.source.told(str(error))

@@ -8,7 +8,6 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from coeval.core.errors import StoreError
 from coeval.models.batch.batch_api import BatchJob
 from coeval.store.jsonl import read_json, write_json_atomic
 
@@ -20,8 +19,8 @@ disk, and kept until a record has been made of each."""
 
 
 class PendingJob(msgspec.Struct, kw_only=True):
-    """One job. ``name`` is what the experiment calls its model, ``model`` what the provider does; ``endpoint``
-    the base URL, without credentials; ``phases`` how many of its requests are of which phase.
+    """One job. ``name`` is what the experiment calls its model, ``model`` what the provider does;
+    ``endpoint`` the base URL, without credentials; ``phases`` how many of its requests are of which phase.
 
     ``shown`` is the provider's last word on it, ``total``, ``done`` and ``failed`` its counts, ``note`` what
     became of it that is not as it should be; ``refused`` are the ids of attempts that the provider turned

@@ -26,9 +26,7 @@ class StoredError(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, error: ModelError) -> StoredError:
         field = error.field if isinstance(error, FieldRejected) else ""
-        return cls(
-            type(error).__name__, str(error), error.status, error.retry_advised, field, error.usage
-        )
+        return cls(type(error).__name__, str(error), error.status, error.retry_advised, field, error.usage)
 
     def error(self) -> ModelError:
         """The error itself, to be raised as if it came now."""
@@ -54,4 +52,6 @@ def _all(kind: type[ModelError]) -> Iterator[type[ModelError]]:
         yield from _all(more)
 
 
-_KINDS = {kind.__name__: kind for kind in (*_all(ModelError), FieldRejected, LimitRenamed, SchemaRejected)}
+_KINDS: dict[str, type[ModelError]] = {
+    kind.__name__: kind for kind in (*_all(ModelError), FieldRejected, LimitRenamed, SchemaRejected)
+}

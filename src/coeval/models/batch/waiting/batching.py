@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coeval.core.records import Purpose
-from coeval.models.batch.waiting.job_carrier import PollPace
+from coeval.models.batch.waiting.poll_pace import PollPace
 
 __all__ = ["Batching"]
 
@@ -17,5 +17,5 @@ class Batching:
     jobs are submitted; they go on at their providers."""
 
     phases: Mapping[str, frozenset[Purpose]] = field(default_factory=dict)
-    pace: PollPace = PollPace()
+    pace: PollPace = field(default_factory=PollPace)
     wait: bool = True

@@ -1,0 +1,52 @@
+"""Which models of an experiment go by batch jobs, in which phases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coeval.core.errors import UsageError
+from coeval.core.records import BATCH_PHASES, Purpose
+from coeval.models.batch.waiting.batching import Batching
+from coeval.models.batch.waiting.poll_pace import PollPace
+from coeval.models.catalog import HOSTS
+from coeval.pipeline.config.schema import Config, ModelConfig
+
+__all__ = ["batching_of", "live_after_all"]
+
+
+def batching_of(config: Config, *, wait: bool = True) -> Batching:
+    """What goes by batch jobs; every `auto` is resolved by now.
+
+    Raises
+    ------
+    UsageError
+        a model is to go by batch jobs whose interface has none.
+    """
+    phases = {}
+    for model in config.models:
+        wanted = _phases(config, model)
+        if wanted and HOSTS[model.interface].batch:
+            phases[model.name] = wanted
+        elif wanted and not model.batch_enabled:
+            raise UsageError(
+                f"experiment.batch.{model.interface}: batch jobs of this interface cannot be submitted by "
+                "this version; leave the setting out to ask live, at live prices"
+            )
+    return Batching(phases, PollPace(*config.experiment.batch_poll_s), wait)
+
+
+def live_after_all(config: Config) -> Iterator[str]:
+    """A sentence on each model that was to go by batch jobs, and whose host has none."""
+    for model in config.models:
+        if model.batch_enabled and not HOSTS[model.interface].batch:
+            yield (
+                f"models.{model.name}.batch_enabled: the interface {model.interface} has no Batch API here; "
+                "it is asked live, at live prices"
+            )
+
+
+def _phases(config: Config, model: ModelConfig) -> frozenset[Purpose]:
+    if model.batch_enabled is not None:
+        return frozenset(BATCH_PHASES if model.batch_enabled else ())
+    of_interface = config.experiment.batch.get(model.interface, {})
+    return frozenset(phase for phase in BATCH_PHASES if of_interface.get(phase))
