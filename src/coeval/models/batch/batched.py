@@ -29,9 +29,9 @@ __all__ = ["BatchedModel"]
 
 
 class BatchedModel(HostedModel):
-    """Asks as a `HostedModel` does: the same bodies, what the host refuses left out of them, errors by the same
-    names. But a request of a phase that is batched is parked for the next job, which raises Pending, and
-    answered from what jobs have brought when it is asked again.
+    """Asks as a `HostedModel` does: the same bodies, what the host refuses left out of them, errors by the
+    same names. But a request of a phase that is batched is parked for the next job, which raises Pending,
+    and answered from what jobs have brought when it is asked again.
 
     Its id holds what it is about and its body: an answer is never taken for that to another question.
     """
