@@ -72,6 +72,9 @@ LATE_IMPORTS = {
     "models/transport/http.py": {
         "coeval.models.connections.proxied": "aiohttp is slow to load, and only proxies need it"
     },
+    "models/batch/batched.py": {
+        "coeval.models.batch.batch_http": "aiohttp is slow to load, and only batch jobs need it"
+    },
     "models/transport/faults.py": {"aiohttp": "its exceptions are named where it is loaded already"},
 }
 """File → what its functions import, and why not at the top. In ``cli/`` every command may import what

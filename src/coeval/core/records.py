@@ -29,9 +29,6 @@ Purpose: TypeAlias = Literal[
     "evaluation",
 ]
 
-BATCH_PHASES: tuple[Purpose, ...] = ("data_generation", "response_collection", "evaluation")
-"""The phases whose requests may go by batch jobs."""
-
 EXACT_MATCH = "exact_match"
 """The judge id under which label comparisons are stored; no model may be named so."""
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from coeval.core.errors import ModelError, Pending, Undecodable
-from coeval.core.records import BATCH_PHASES, CallId, Completion, Request
+from coeval.core.records import CallId, Completion, Request
 from coeval.models.batch.batch_of_host import batch_maker
+from coeval.models.batch.waiting.batch_outcome import BatchOutcome, StoredError
 from coeval.models.batch.waiting.batch_queue import Source
 from coeval.models.batch.waiting.batches import Batches
-from coeval.models.batch.waiting.outcome import Outcome, StoredError
+from coeval.models.batch.waiting.batching import BATCH_PHASES
 from coeval.models.bounded import bounded
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.hosted import HostedModel
@@ -82,7 +83,7 @@ class BatchedModel(HostedModel):
             raise outcome.error.error() if outcome.error is not None else ModelError("nothing came of it")
         if request.purpose not in self._parked or queue.may_be_live(again=about.attempt > 0):
             answered = await super()._send(request, body, call)
-            queue.desk.keep_live(Outcome(key.hex(), answered.value))
+            queue.desk.keep_live(BatchOutcome(key.hex(), answered.value))
             return answered
         await self._park(key, request, body)
         raise Pending(f"{about} waits for a batch job")
@@ -108,7 +109,7 @@ class BatchedModel(HostedModel):
         limit = request.sampling.max_tokens
         return self._meter.most_usd(len(body), limit or 0, batched=True)
 
-    def _read(self, custom_id: str, status: int, body: bytes) -> Outcome:
+    def _read(self, custom_id: str, status: int, body: bytes) -> BatchOutcome:
         """What came of a request of a job, as it would be read live; priced and freed of credentials."""
         redactor = self._endpoint.redactor
         where = f"a batch of {self.name}"
@@ -117,7 +118,7 @@ class BatchedModel(HostedModel):
                 completion = self._dialect.decode(body, redactor)
                 usage = self._meter.priced_in_batch(completion.usage)
                 completion = bounded(msgspec.structs.replace(completion, usage=usage), self._most)
-                return Outcome(custom_id, completion)
+                return BatchOutcome(custom_id, completion)
             error = self._explain(HttpReply(status, {}, body), redactor)
             if error is None:
                 error = from_status(status, body, where, redactor)
@@ -129,7 +130,7 @@ class BatchedModel(HostedModel):
             if error.usage is not None:
                 error.usage = self._meter.priced_in_batch(error.usage)
         error.args = (self._endpoint.told(str(error)),)
-        return Outcome(custom_id, error=StoredError.of(error))
+        return BatchOutcome(custom_id, error=StoredError.of(error))
 
 
 def _identity(about: CallId, body: bytes) -> bytes:

@@ -52,8 +52,8 @@ from pathlib import Path
 from typing import Any
 
 from coeval.core.options import CONTINUE
-from coeval.core.records import BATCH_PHASES
 from coeval.core.secrets.credential_names import is_credential_name
+from coeval.models.batch.waiting.batching import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.credentials import account_of, credentials_in
 from coeval.pipeline.config.draft import Draft, resume_folder

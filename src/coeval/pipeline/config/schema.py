@@ -12,7 +12,8 @@ from pydantic import Field
 
 from coeval.core.html_table import html_table
 from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
-from coeval.core.records import BATCH_PHASES, Role, SamplingParameters
+from coeval.core.records import Purpose, Role, SamplingParameters
+from coeval.models.batch.waiting.batching import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.items_schema import Items, Sampling, Section
 from coeval.pipeline.config.values import (
@@ -237,9 +238,13 @@ class Experiment(Section):
         ),
     ] = {}
     batch_poll_s: Annotated[
-        tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]],
-        Field(description="Seconds between two looks at a batch job: at first, and at most as it goes on."),
-    ] = (5.0, 60.0)
+        list[Annotated[float, Field(gt=0)]],
+        Field(
+            min_length=2,
+            max_length=2,
+            description="Seconds between two looks at a batch job: at first, and at most as it goes on.",
+        ),
+    ] = [5.0, 60.0]
     probe_mode: Annotated[
         Literal["full", "resume", "disable"],
         Field(description="Which models are tried before a run: all if any has work, those with work, none."),
@@ -275,6 +280,13 @@ class Config(Section):
     models: Annotated[list[ModelConfig], Field(min_length=1, description="Who takes part, in what role.")]
     tasks: Annotated[list[TaskConfig], Field(min_length=1, description="What is evaluated, and how.")]
     experiment: Annotated[Experiment, Field(description="The run: where, how, within what limits.")]
+
+    def batched_phases(self, model: ModelConfig) -> frozenset[Purpose]:
+        """The phases in which a model is to go by batch jobs, as it says itself, or else its interface."""
+        if model.batch_enabled is not None:
+            return frozenset(BATCH_PHASES if model.batch_enabled else ())
+        of_interface = self.experiment.batch.get(model.interface, {})
+        return frozenset(phase for phase in BATCH_PHASES if of_interface.get(phase))
 
     def with_role(self, role: Role) -> list[ModelConfig]:
         return [model for model in self.models if role in model.roles]

@@ -210,9 +210,7 @@ class Walk:
             name, suffix, statuses, part = self._judges[place]
             entry = get(row)
             stale = renewed and response + suffix not in plan.renewed
-            if entry is not None and (
-                stale or (anew is not never and anew("evaluation", response + suffix))
-            ):
+            if entry is not None and (stale or (anew is not never and anew("evaluation", response + suffix))):
                 entry = None
             status = statuses[entry]
             if status is SETTLED:  # nearly always, in a run that goes on

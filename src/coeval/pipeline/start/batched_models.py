@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coeval.core.errors import UsageError
-from coeval.core.records import BATCH_PHASES, Purpose
+from coeval.core.records import Purpose
 from coeval.models.batch.waiting.batching import Batching
 from coeval.models.batch.waiting.poll_pace import PollPace
 from coeval.models.catalog import HOSTS
-from coeval.pipeline.config.schema import Config, ModelConfig
+from coeval.pipeline.config.schema import Config
 
 __all__ = ["batching_of", "live_after_all"]
 
@@ -22,9 +22,9 @@ def batching_of(config: Config, *, wait: bool = True) -> Batching:
     UsageError
         a model is to go by batch jobs whose interface has none.
     """
-    phases = {}
+    phases: dict[str, frozenset[Purpose]] = {}
     for model in config.models:
-        wanted = _phases(config, model)
+        wanted = config.batched_phases(model)
         if wanted and HOSTS[model.interface].batch:
             phases[model.name] = wanted
         elif wanted and not model.batch_enabled:
@@ -43,10 +43,3 @@ def live_after_all(config: Config) -> Iterator[str]:
                 f"models.{model.name}.batch_enabled: the interface {model.interface} has no Batch API here; "
                 "it is asked live, at live prices"
             )
-
-
-def _phases(config: Config, model: ModelConfig) -> frozenset[Purpose]:
-    if model.batch_enabled is not None:
-        return frozenset(BATCH_PHASES if model.batch_enabled else ())
-    of_interface = config.experiment.batch.get(model.interface, {})
-    return frozenset(phase for phase in BATCH_PHASES if of_interface.get(phase))

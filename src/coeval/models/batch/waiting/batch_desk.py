@@ -7,9 +7,9 @@ from pathlib import Path
 
 from coeval.core.errors import BatchLost, Pending, StoreError, Undecodable
 from coeval.core.foreign import decode, decoder
+from coeval.models.batch.waiting.batch_outcome import BatchOutcome
 from coeval.models.batch.waiting.id_table import IdTable
 from coeval.models.batch.waiting.job_list import JobList
-from coeval.models.batch.waiting.outcome import Outcome
 from coeval.models.batch.waiting.parked_file import ID_BYTES, ids_file, lines_file, results_file
 from coeval.store.jsonl import Appender, cut_torn_tail, line_at, store_error, torn_tail, whole_lines
 
@@ -65,7 +65,7 @@ class BatchDesk:
     def _live_file(self) -> Path:
         return results_file(self.folder, _LIVE)
 
-    def outcome(self, key: bytes) -> Outcome | None:
+    def outcome(self, key: bytes) -> BatchOutcome | None:
         """What came of a request; None where it was never asked, or is to be asked again.
 
         Raises
@@ -85,10 +85,10 @@ class BatchDesk:
             raise BatchLost(self._reasons[number])
         return self._read(number) if kind == _ANSWERED else None
 
-    def _read(self, number: int) -> Outcome:
+    def _read(self, number: int) -> BatchOutcome:
         path = self._files[number >> _OFFSET_BITS]
         try:
-            return decode(line_at(path, number & ((1 << _OFFSET_BITS) - 1)), Outcome)
+            return decode(line_at(path, number & ((1 << _OFFSET_BITS) - 1)), BatchOutcome)
         except Undecodable as error:
             raise StoreError(f"{path} is damaged ({error}); what it held will be asked for again") from error
 
@@ -119,14 +119,14 @@ class BatchDesk:
             if self._table.get(key) == _WAITING:
                 self._table.set(key, number)
 
-    def take_in(self, tag: str) -> Iterator[Outcome]:
+    def take_in(self, tag: str) -> Iterator[BatchOutcome]:
         """Know the collected results of a job from now on; yields each."""
         return self._index(results_file(self.folder, tag))
 
-    def _index(self, path: Path) -> Iterator[Outcome]:
+    def _index(self, path: Path) -> Iterator[BatchOutcome]:
         place = len(self._files) << _OFFSET_BITS
         self._files.append(path)
-        read = decoder(Outcome)
+        read = decoder(BatchOutcome)
         for line in whole_lines(path):
             try:
                 outcome = read(line.text)
@@ -135,10 +135,10 @@ class BatchDesk:
             self._note_answer(outcome, place | line.offset)
             yield outcome
 
-    def _note_answer(self, outcome: Outcome, position: int) -> None:
+    def _note_answer(self, outcome: BatchOutcome, position: int) -> None:
         self._table.set(bytes.fromhex(outcome.id), position << _KIND_BITS | _ANSWERED)
 
-    def keep_live(self, outcome: Outcome) -> None:
+    def keep_live(self, outcome: BatchOutcome) -> None:
         """Keep the answer to a batched request that was asked live after all: other parts of its record may
         wait, and it is not to be paid for twice."""
         path = self._live_file

@@ -10,7 +10,7 @@ from coeval.core.errors import Gap
 from coeval.core.records import Purpose
 from coeval.models.batch.batch_api import BatchApi, BatchLimits
 from coeval.models.batch.waiting.batch_desk import BatchDesk
-from coeval.models.batch.waiting.outcome import Outcome
+from coeval.models.batch.waiting.batch_outcome import BatchOutcome
 from coeval.models.batch.waiting.parked_file import ParkedFile
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ are not worth another job."""
 @dataclass(frozen=True, slots=True)
 class Source:
     """Whose requests these are: the model by its name and its provider's, where it is asked, and through
-    what. ``read`` makes an `Outcome` of an id, a status and a body, ``told`` what may be shown of what a host
-    said."""
+    what. ``read`` makes a `BatchOutcome` of an id, a status and a body, ``told`` what may be shown of what a
+    host said."""
 
     name: str
     interface: str
@@ -35,7 +35,7 @@ class Source:
     endpoint: str
     api: BatchApi
     meter: Meter
-    read: Callable[[str, int, bytes], Outcome]
+    read: Callable[[str, int, bytes], BatchOutcome]
     told: Callable[[str], str]
 
 

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from coeval.core.records import Purpose
 from coeval.models.batch.waiting.poll_pace import PollPace
 
-__all__ = ["Batching"]
+__all__ = ["BATCH_PHASES", "Batching"]
+
+BATCH_PHASES: tuple[Purpose, ...] = ("data_generation", "response_collection", "evaluation")
+"""The phases whose requests may go by batch jobs."""
 
 
 @dataclass(frozen=True, slots=True)

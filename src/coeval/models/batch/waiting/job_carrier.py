@@ -14,9 +14,9 @@ import msgspec
 from coeval.core.errors import AccessDenied, BatchLost, ModelError, NotFound, RateLimited
 from coeval.core.text import numbered
 from coeval.models.batch.batch_api import BatchJob, BatchProgress
+from coeval.models.batch.waiting.batch_outcome import BatchOutcome, StoredError
 from coeval.models.batch.waiting.batch_queue import BatchQueue
 from coeval.models.batch.waiting.job_list import PendingJob
-from coeval.models.batch.waiting.outcome import Outcome, StoredError
 from coeval.models.batch.waiting.parked_file import lines_file, results_file
 from coeval.models.batch.waiting.poll_pace import PollPace
 from coeval.store.jsonl import replaced_whole
@@ -254,7 +254,7 @@ class JobCarrier:
         """A host takes less at once than its provider says: smaller jobs are made of the same requests."""
         job = self.job
         if job.requests == 1:
-            failed = Outcome(job.first_id, error=StoredError.of(error))
+            failed = BatchOutcome(job.first_id, error=StoredError.of(error))
             with replaced_whole(results_file(self._desk.folder, job.tag)) as file:
                 file.write(_ENCODE(failed) + b"\n")
             for _ in self._desk.take_in(job.tag):

@@ -25,7 +25,7 @@ def ids_file(folder: Path, tag: str) -> Path:
 
 
 def results_file(folder: Path, tag: str) -> Path:
-    """What came of them, an `Outcome` a line, in any order."""
+    """What came of them, an `BatchOutcome` a line, in any order."""
     return folder / f"{tag}.results.jsonl"
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from coeval.engine.model_facts import ModelFacts
 from coeval.pipeline.config.resolve import sent_in_roles
-from coeval.pipeline.config.schema import BATCH_PHASES, PHASES, Config
+from coeval.pipeline.config.schema import PHASES, Config
 from coeval.pipeline.plan.estimate.planned_calls import TaskCalls, task_calls
 from coeval.pipeline.plan.estimate.run_shapes import run_shapes
 from coeval.pipeline.plan.estimate.text_lengths import text_lengths
@@ -53,17 +53,9 @@ def estimate_run(
 
 
 def is_batched(config: Config) -> Callable[[str, str], bool]:
-    """Whether the calls of a phase go to a model as a batch: as it says itself, else as its interface
-    does."""
-    models = {model.name: model for model in config.models}
-
-    def batched(phase: str, name: str) -> bool:
-        model = models[name]
-        if model.batch_enabled is not None:
-            return model.batch_enabled and phase in BATCH_PHASES
-        return config.experiment.batch.get(model.interface, {}).get(phase, False)
-
-    return batched
+    """Whether the calls of a phase go to a model as a batch."""
+    phases = {model.name: config.batched_phases(model) for model in config.models}
+    return lambda phase, name: phase in phases[name]
 
 
 def _calls(tasks: Iterable[TaskCalls], groups: Sequence[CallGroup]) -> dict[tuple[str, str], Span]:

@@ -10,7 +10,7 @@ from coeval.core.errors import ModelError
 from coeval.core.records import Completion, Usage
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
 
-__all__ = ["Outcome", "StoredError"]
+__all__ = ["BatchOutcome", "StoredError"]
 
 
 class StoredError(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,7 +38,7 @@ class StoredError(msgspec.Struct, frozen=True, omit_defaults=True):
         return made
 
 
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+class BatchOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer to a request, priced and freed of credentials, or the error that it ended in."""
 
     id: str
