@@ -12,7 +12,7 @@ import random
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -22,10 +22,12 @@ import msgspec
 from aiohttp import web
 
 from fakes.anthropic_messages import AnthropicServer, Error, Spoken, error_answer, error_body, serving
+from fakes.batch_jobs import Watch
 
 __all__ = ["Batch", "BatchServer", "Fate", "batch_fake"]
 
 Fate: TypeAlias = Spoken | Error | Literal["canceled", "expired"]
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Loss: TypeAlias = Literal["before", "after"]
 """When the connection is cut at a create: before the batch is made, or after."""
 
@@ -52,7 +54,8 @@ class BatchServer(AnthropicServer):
     """A running host with batches. ``fate`` says what becomes of a request, by its parameters; ``polls`` is
     how often a new batch is asked for until it ends (None: not before `end`); ``losses`` are the connections
     that are cut at the next creations; for ``hidden`` lists a new batch is not among them; the host's clock
-    is ``clock_ahead_s`` ahead of ours. ``created`` counts the creations that came, refused ones too."""
+    is ``clock_ahead_s`` ahead of ours. ``bodies`` are those of the creations that came, refused ones too;
+    ``watch`` is told of each request for a batch, as that of a `BatchingHost` is."""
 
     fate: Callable[[dict[str, Any]], Fate] = lambda _: Spoken()
     polls: int | None = 1
@@ -65,18 +68,30 @@ class BatchServer(AnthropicServer):
     bodies: list[bytes] = field(default_factory=list)
     lists: list[str] = field(default_factory=list)
     results_at: str = ""
+    watch: Watch | None = None
     _lists_left: dict[str, int] = field(default_factory=dict)
     _order: random.Random = field(default_factory=lambda: random.Random(7))
 
     def routes(self) -> list[web.RouteDef]:
         return [
-            web.post("/v1/messages/batches", self.create),
-            web.get("/v1/messages/batches", self.list_batches),
-            web.get("/v1/messages/batches/{id}", self.retrieve),
+            web.post("/v1/messages/batches", self._watched("create", self.create)),
+            web.get("/v1/messages/batches", self._watched("list", self.list_batches)),
+            web.get("/v1/messages/batches/{id}", self._watched("get", self.retrieve)),
             web.delete("/v1/messages/batches/{id}", self.delete),
-            web.post("/v1/messages/batches/{id}/cancel", self.cancel),
-            web.get("/v1/messages/batches/{id}/results", self.results),
+            web.post("/v1/messages/batches/{id}/cancel", self._watched("cancel", self.cancel)),
+            web.get("/v1/messages/batches/{id}/results", self._watched("download", self.results)),
         ]
+
+    def _watched(self, kind: str, carry_out: Handler) -> Handler:
+        async def watched(request: web.Request) -> web.StreamResponse:
+            if self.watch is not None:
+                await self.watch(kind, False)
+            answer = await carry_out(request)
+            if self.watch is not None:
+                await self.watch(kind, True)
+            return answer
+
+        return watched
 
     async def create(self, request: web.Request) -> web.StreamResponse:
         body = await self._received(request)

@@ -3,7 +3,7 @@ items carried out one by one, answers that are lost, listings that lag behind.""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, TypeAlias
@@ -15,7 +15,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from fakes.openai_chat import Asked, Broken
 from fakes.scripted import Behaviour, Refusal, ScriptedHost
 
-__all__ = ["LOST", "BatchingHost", "FakeJob", "Item", "Lost"]
+__all__ = ["LOST", "BatchingHost", "FakeJob", "Item", "Lost", "Watch"]
 
 
 class Lost(Enum):
@@ -24,6 +24,9 @@ class Lost(Enum):
 
 LOST = Lost.LOST
 """The request is carried out, and its answer never arrives."""
+
+Watch: TypeAlias = Callable[[str, bool], Awaitable[None]]
+"""Called with the kind of a request and whether it has been carried out; its answer goes out afterwards."""
 
 Item: TypeAlias = tuple[str, int, dict[str, Any]]
 """An item that was carried out: the key it came with, and the status and body it would have had live."""
@@ -48,12 +51,13 @@ class BatchingHost(ScriptedHost):
     """``states`` are what a job shows each time it is looked at, the last one from then on; an item that
     comes after the first ``done`` of a job is not carried out. ``troubles`` are what becomes of the next
     request of a kind (``create``, ``list`` …): an error, or `LOST`. A new job is missing from the first
-    ``lag`` listings."""
+    ``lag`` listings. ``watch`` is told of each request of a kind, before it is carried out and then."""
 
     states: Sequence[str] = ()
     done: int | None = None
     troubles: list[tuple[str, Behaviour]] = field(default_factory=list)
     lag: int = 0
+    watch: Watch | None = None
     says: Callable[[dict[str, Any]], Behaviour] | None = None
     jobs: dict[str, FakeJob] = field(default_factory=dict)
     heard: list[str] = field(default_factory=list)
@@ -76,10 +80,16 @@ class BatchingHost(ScriptedHost):
         if trouble is not None and trouble is not LOST:
             return await self._behave(request, trouble, {})
         try:
+            await self._tell(kind, done=False)
             answer = carry_out()
+            await self._tell(kind, done=True)
         except Refusal as refusal:
             return self.behave(refusal.args[0], {})
         return await self._behave(request, Broken.RESET, {}) if trouble is LOST else answer
+
+    async def _tell(self, kind: str, *, done: bool) -> None:
+        if self.watch is not None:
+            await self.watch(kind, done)
 
     def carry_out(
         self, path: str, body: dict[str, Any], misfit: Behaviour | None
@@ -91,10 +101,13 @@ class BatchingHost(ScriptedHost):
         if behaviour is None and self.script:
             behaviour = self.script.popleft()
         if behaviour is None:
-            behaviour = self.says(body) if self.says is not None else self.usual
+            behaviour = self.answer_to(body)
         answer = self.behave(behaviour, body)
         assert isinstance(answer.body, bytes)
         return answer.status, msgspec.json.decode(answer.body)
+
+    def answer_to(self, body: dict[str, Any]) -> Behaviour:
+        return self.says(body) if self.says is not None else self.usual
 
     def looked_at(self, job: FakeJob) -> str:
         """The state that a job shows now; the next look may find it further on."""

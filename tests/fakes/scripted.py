@@ -70,6 +70,10 @@ class ScriptedHost(ABC):
             self._arrival.clear()
             await self._arrival.wait()
 
+    def answer_to(self, body: dict[str, Any]) -> Behaviour:
+        """What a request gets beyond the script."""
+        return self.usual
+
     async def handle(self, request: web.Request) -> web.StreamResponse:
         content = await request.read()
         try:
@@ -82,7 +86,8 @@ class ScriptedHost(ABC):
             self.check(request, content, body)
         except Refusal as refusal:
             return self.behave(refusal.args[0], body)
-        return await self._behave(request, self.script.popleft() if self.script else self.usual, body)
+        behaviour = self.script.popleft() if self.script else self.answer_to(body)
+        return await self._behave(request, behaviour, body)
 
     async def _behave(
         self, request: web.Request, behaviour: Behaviour, body: Mapping[str, Any]
@@ -118,7 +123,7 @@ def _cut(request: web.Request) -> web.Response:
 @asynccontextmanager
 async def serving(host: ScriptedHost, path: str = "") -> AsyncIterator[None]:
     """Serve on loopback; ``path`` is appended to the host's URL."""
-    app = web.Application(client_max_size=1 << 26)
+    app = web.Application(client_max_size=1 << 30)
     app.add_routes(host.routes())
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
