@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from written_run import REFERENCE, WHY_SKIPPED, Run, append
 
-from coeval.analysis.readers.reader import Damage
+from coeval.analysis.readers.reader import Damage, Stage
 from coeval.analysis.readers.run_reader import Orphans, RunReader
 from coeval.core.errors import UsageError
 
@@ -238,18 +238,16 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_may_be_read_while_it_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A judge and a factor that come up between the two passes are left for the next reading."""
+    """A judge and a factor that come up once the files were read are left for the next reading."""
     run.judged(1, "s", "j", {"a": "High"})
-    first_look = RunReader._first_look
+    made = RunReader._made
 
-    def survey_then_append(self: RunReader, *args: Any) -> Any:
-        found = first_look(self, *args)
-        if args[0].table == "evaluation":
-            run.evaluation(1, "s", "j", {"a": "High", "new": "Low"})
-            run.evaluation(1, "s", "j", {"a": "High"}, id="other", judge_model_id="new-judge")
-        return found
+    def append_then_go_on(self: RunReader, stage: Stage) -> None:
+        run.evaluation(1, "s", "j", {"a": "High", "new": "Low"})
+        run.evaluation(1, "s", "j", {"a": "High"}, id="other", judge_model_id="new-judge")
+        made(self, stage)
 
-    monkeypatch.setattr(RunReader, "_first_look", survey_then_append)
+    monkeypatch.setattr(RunReader, "_made", append_then_go_on)
     assert units(run) == [("s", "j", "a", 1.0)]
 
 

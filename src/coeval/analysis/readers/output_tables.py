@@ -6,7 +6,6 @@ from coeval.analysis.readers.reader import EMPTY_SQL, Stage
 from coeval.core.good import RESPONSE_SQL, VALUE_SQL, good_sql
 
 _KEY = "md5_number(filename || chr(10) || id) AS key, filename AS file, id"
-_NO_TERMS = "[]::VARCHAR[]"
 
 STAGES = (
     Stage(
@@ -20,10 +19,9 @@ STAGES = (
             "status": "VARCHAR",
         },
         "id IS NOT NULL",
-        "[model]",
-        f"""{_KEY}, try_cast(model AS term) AS model, coalesce(truncated, false) AS truncated, {EMPTY_SQL},
+        f"""{_KEY}, model, coalesce(truncated, false) AS truncated, {EMPTY_SQL},
             NOT {good_sql(RESPONSE_SQL)} AS failed""",
-        "true",
+        {"model": "term"},
     ),
     Stage(
         "judgments",
@@ -37,19 +35,16 @@ STAGES = (
             "status": "VARCHAR",
         },
         "id IS NOT NULL AND item IS NOT NULL",
-        "[judge, recipe]",
-        f"""{_KEY}, item, try_cast(judge AS term) AS judge, try_cast(recipe AS term) AS recipe,
-            NOT {good_sql(VALUE_SQL)} AS failed""",
-        "true",
+        f"{_KEY}, item, judge, recipe, NOT {good_sql(VALUE_SQL)} AS failed",
+        {"judge": "term", "recipe": "term"},
     ),
     Stage(
         "scores",
         "score",
         {"id": "VARCHAR", "scores": "MAP(VARCHAR, DOUBLE)", "weights": "MAP(VARCHAR, DOUBLE)"},
         "id IS NOT NULL AND scores IS NOT NULL",
-        _NO_TERMS,
         f"{_KEY}, scores, weights, false AS failed",
-        "true",
+        {},
     ),
 )
 

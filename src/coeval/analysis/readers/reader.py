@@ -34,27 +34,20 @@ class Damage(msgspec.Struct, frozen=True):
     damaged: int
 
 
-class _Survey(NamedTuple):
-    terms: set[str]
-    damage: list[Damage]
-
-
 class Stage(NamedTuple):
     """How files of a kind become a table.
 
     ``columns`` are what is read of a line, ``required`` what holds of every record (its id says what
-    it is about, so no name in it can be damaged unseen), ``terms`` its
-    names of models, tasks and factors (for the ENUM), ``select`` the table's columns. ``known`` leaves
-    out the record of a run in progress whose names came up after the ENUM was made.
+    it is about, so no name in it can be damaged unseen), ``select`` the table's columns. ``terms`` are those
+    of them that hold names of models, tasks and factors: a ``term`` (an ENUM) each, or a ``term[]``.
     """
 
     files: str
     table: str
     columns: dict[str, str]
     required: str
-    terms: str
     select: str
-    known: str
+    terms: Mapping[str, str]
 
 
 class Reader:
@@ -132,11 +125,11 @@ class Reader:
             raise StoreError(f"cannot read the records of {self.folder}: {error}") from error
 
     def _load(self, files_of: Mapping[str, Sequence[Path]]) -> None:
-        """Two passes over the files: the names and the damage first, then the compact tables."""
+        """One pass over the files, and another one where some lines are too long for it."""
         with tempfile.TemporaryDirectory(prefix="coeval-") as copies:
             try:
                 self._make_tables({kind: {path: path for path in of} for kind, of in files_of.items()})
-            except duckdb.InvalidInputException:  # raised by the first pass, where a line is too long
+            except duckdb.InvalidInputException:  # a line is too long
                 shortened = {}
                 for stage in self.stages:
                     shortened[stage.files] = {
@@ -150,23 +143,30 @@ class Reader:
         self._origins = {str(read.absolute()): path for of in paths.values() for read, path in of.items()}
         files_of = {kind: [_literally(path) for path in found] for kind, found in paths.items()}
         self._begin(self._origins)
-        surveys = [self._first_look(stage, files_of[stage.files]) for stage in self.stages]
-        terms = sorted(set().union(*(surveyed.terms for surveyed in surveys)))
-        self._db.execute("CREATE TABLE terms AS SELECT unnest(?::VARCHAR[]) AS term", [terms])
-        self._db.execute("CREATE TYPE term AS ENUM (SELECT term FROM terms)")
         for stage in self.stages:
             files = files_of[stage.files]
             self._db.execute(
-                f"CREATE TABLE {stage.table} AS SELECT {stage.select} FROM {source(stage, files)} "  # noqa: S608
-                f"WHERE {stage.required} AND {stage.known}",
+                f"CREATE OR REPLACE TABLE {_raw(stage)} AS SELECT {stage.select}, "  # noqa: S608
+                f"CASE WHEN NOT coalesce(({stage.required}), false) THEN filename END AS no_record_of "
+                f"FROM {source(stage, files)}",
                 [files] if files else [],
             )
+        self.damage = tuple(damage for stage in self.stages for damage in self._damage(stage))
+        terms = sorted(set().union(*map(self._terms, self.stages)))
+        self._db.execute("CREATE TABLE terms AS SELECT unnest(?::VARCHAR[]) AS term", [terms])
+        self._db.execute("CREATE TYPE term AS ENUM (SELECT term FROM terms)")
+        for stage in self.stages:
+            compact = ", ".join(f"{name}::{kind} AS {name}" for name, kind in stage.terms.items())
+            self._db.execute(
+                f"CREATE TABLE {stage.table} AS SELECT * EXCLUDE (no_record_of) "  # noqa: S608
+                f"{compact and f'REPLACE ({compact})'} FROM {_raw(stage)} WHERE no_record_of IS NULL"
+            )
+            self._db.execute(f"DROP TABLE {_raw(stage)}")
             self._made(stage)
             self._db.execute(
                 f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})"  # noqa: S608
             )
         self._db.execute(self.view_sql)
-        self.damage = tuple(damage for surveyed in surveys for damage in surveyed.damage)
 
     def _begin(self, origins: Mapping[str, Path]) -> None:
         """Before the first table is made. ``origins``: the files by what their lines have as ``filename``."""
@@ -178,24 +178,28 @@ class Reader:
         """How people are told of a file."""
         return path.name
 
-    def _first_look(self, stage: Stage, files: list[str]) -> _Survey:
-        groups = self._db.execute(
-            f"SELECT filename, coalesce(({stage.required}), false) AS good, {stage.terms} AS terms, count(*) "  # noqa: S608
-            f"FROM {source(stage, files)} GROUP BY ALL",
-            [files] if files else [],
-        ).fetchall()
-        bad: dict[str, int] = {}
-        terms: set[str] = set()
-        for file, good, found, count in groups:
-            if good:
-                terms.update(term for term in found if term is not None)
-            else:
-                bad[file] = bad.get(file, 0) + count
-        damage = []
-        for file, count in sorted(bad.items()):
+    def _damage(self, stage: Stage) -> Iterator[Damage]:
+        """What lines of a kind's files are no records."""
+        for file, count in self.rows(
+            f"SELECT no_record_of, count(*) FROM {_raw(stage)} WHERE no_record_of IS NOT NULL "  # noqa: S608
+            "GROUP BY ALL ORDER BY ALL"
+        ):
             torn = int(bool(torn_tail(Path(file))))
-            damage.append(Damage(self._called(self._origins[file]), torn, count - torn))
-        return _Survey(terms, damage)
+            yield Damage(self._called(self._origins[file]), torn, count - torn)
+
+    def _terms(self, stage: Stage) -> set[str]:
+        """The names that a kind's records hold."""
+        found = set()
+        for name, kind in stage.terms.items():
+            each = f"unnest({name})" if kind.endswith("[]") else name
+            records = f"SELECT {each} AS term FROM {_raw(stage)} WHERE no_record_of IS NULL"  # noqa: S608
+            found.update(self.rows(f"SELECT DISTINCT term FROM ({records}) WHERE term IS NOT NULL"))  # noqa: S608
+        return {term for (term,) in found}
+
+
+def _raw(stage: Stage) -> str:
+    """The table of all lines of a kind's files, names as texts."""
+    return f"raw_{stage.table}"
 
 
 def source(stage: Stage, files: Sequence[str]) -> str:

@@ -28,11 +28,9 @@ STAGES = (
             "status": "VARCHAR",
         },
         "starts_with(id, task_id || '__' || teacher_model_id || '__')",
-        "[task_id, teacher_model_id]",
-        f"""md5_number(id) AS key, id, try_cast(task_id AS term) AS task,
-            try_cast(teacher_model_id AS term) AS teacher,
+        f"""md5_number(id) AS key, id, task_id AS task, teacher_model_id AS teacher,
             sampled_target_attributes AS attributes, NOT {good_sql(PROMPT_SQL)} AS failed""",
-        "task IS NOT NULL AND teacher IS NOT NULL",
+        {"task": "term", "teacher": "term"},
     ),
     Stage(
         "response_collection",
@@ -46,12 +44,10 @@ STAGES = (
             "status": "VARCHAR",
         },
         "id = datapoint_id || '__' || student_model_id",
-        "[student_model_id]",
-        f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint,
-            try_cast(student_model_id AS term) AS student,
+        f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint, student_model_id AS student,
             coalesce(truncated, false) AS truncated, {EMPTY_SQL},
             NOT {good_sql(RESPONSE_SQL)} AS failed""",
-        "student IS NOT NULL",
+        {"student": "term"},
     ),
     Stage(
         "evaluation",
@@ -68,12 +64,10 @@ STAGES = (
         "id = response_id || '__' || judge_model_id AND scores IS NOT NULL AND "
         "(label_scores IS NULL OR "
         "len([label FOR label IN map_values(label_scores) IF label.match IS NULL]) = 0)",
-        f"list_prepend(judge_model_id, {_FACTORS})",
-        f"""md5_number(id) AS key, md5_number(response_id) AS response,
-            try_cast(judge_model_id AS term) AS judge, try_cast({_FACTORS} AS term[]) AS factors,
-            {_HALVES}::TINYINT[] AS levels, label_scores,
+        f"""md5_number(id) AS key, md5_number(response_id) AS response, judge_model_id AS judge,
+            {_FACTORS} AS factors, {_HALVES}::TINYINT[] AS levels, label_scores,
             NOT {good_sql(SCORES_SQL)} AS failed""",
-        "judge IS NOT NULL AND factors IS NOT NULL",
+        {"judge": "term", "factors": "term[]"},
     ),
 )
 
