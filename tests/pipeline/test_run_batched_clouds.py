@@ -1,0 +1,242 @@
+"""Runs with a model that goes by the batches of Gemini, Vertex AI or Bedrock: from the file to the table."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import bedrock, gemini
+from fakes.batch_jobs import LOST, BatchingHost
+from fakes.bedrock_batches import BedrockBatchHost, fake_bedrock_batches
+from fakes.gemini_batches import fake_gemini_batches
+from fakes.vertex import key_file
+from fakes.vertex_batches import VertexBatchHost, fake_vertex_batches
+from pipeline.experiments import Lab, model, task
+
+VERDICT = '{"plot": "High", "style": "Low"}'
+SECRET = "made-up/secret+0123456789abcdefghijklmnop"
+
+
+@dataclass(frozen=True)
+class Cloud(ABC):
+    """An interface, its model, and how many requests make a job there."""
+
+    name: str
+    model: str
+    least: int = 6
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @abstractmethod
+    def serve(self, **how: Any) -> AbstractAsyncContextManager[Any]: ...
+
+    @abstractmethod
+    def says(self, text: str) -> Any:
+        """A good answer."""
+
+    def environment(self, host: Any, folder: Path) -> Mapping[str, str]:
+        return {"GEMINI_API_KEY": SECRET}
+
+    def places(self) -> Mapping[str, str]:
+        """The settings of its batches, as parameters of a model."""
+        return {}
+
+
+class GeminiCloud(Cloud):
+    def serve(self, **how: Any) -> AbstractAsyncContextManager[Any]:
+        return fake_gemini_batches(keys=frozenset({SECRET}), **how)
+
+    def says(self, text: str) -> Any:
+        return gemini.Answer(text)
+
+
+class VertexCloud(Cloud):
+    def serve(self, **how: Any) -> AbstractAsyncContextManager[Any]:
+        return fake_vertex_batches(**how)
+
+    def says(self, text: str) -> Any:
+        return gemini.Answer(text)
+
+    def environment(self, host: VertexBatchHost, folder: Path) -> Mapping[str, str]:
+        account = str(key_file(folder, host.token_url))
+        return {"GOOGLE_APPLICATION_CREDENTIALS": account, "STORAGE_EMULATOR_HOST": host.url}
+
+    def places(self) -> Mapping[str, str]:
+        return {"batch_gcs_bucket": "results-4711", "location": "us-central1"}
+
+
+class BedrockCloud(Cloud):
+    def serve(self, **how: Any) -> AbstractAsyncContextManager[Any]:
+        return fake_bedrock_batches(keys={"AKIAMADEUP": SECRET}, **how)
+
+    def says(self, text: str) -> Any:
+        return bedrock.Answer(text)
+
+    def environment(self, host: BedrockBatchHost, folder: Path) -> Mapping[str, str]:
+        keys = {"AWS_ACCESS_KEY_ID": "AKIAMADEUP", "AWS_SECRET_ACCESS_KEY": SECRET}
+        return keys | {"AWS_ENDPOINT_URL_BEDROCK": host.url, "AWS_ENDPOINT_URL_S3": host.s3.url}
+
+    def places(self) -> Mapping[str, str]:
+        role = "arn:aws:iam::123456789012:role/batches"
+        return {"region": "us-east-1", "batch_s3_bucket": "results-4711", "batch_role_arn": role}
+
+
+CLOUDS = [
+    GeminiCloud("gemini", "gemini-2.5-flash"),
+    VertexCloud("vertex", "gemini-2.5-flash"),
+    BedrockCloud("bedrock", "us.amazon.nova-lite-v1:0", least=100),
+]
+each = pytest.mark.parametrize("cloud", CLOUDS, ids=repr)
+
+
+def lab(cloud: Cloud, host: BatchingHost, folder: Path, role: str = "judge", **settings: Any) -> Lab:
+    """An experiment of simulated models, but for one role; so large that its requests make a job."""
+    parameters = {"model": cloud.model, "base_url": host.url, "max_tokens": 200, **cloud.places()}
+    batched = {
+        "name": "cloud",
+        "interface": cloud.name,
+        "roles": [role],
+        "parameters": parameters,
+        "batch_enabled": True,
+    }
+    others = [model(name, name) for name in ("teacher", "student", "judge") if name != role]
+    usual = {"batch_poll_s": [0.01, 0.05], "probe_mode": "disable"}
+    return Lab(folder, [*others, batched], [task(total=cloud.least)], usual | settings)
+
+
+def asked(host: BatchingHost) -> Counter[str]:
+    """How often the provider saw each request, by what was asked."""
+    return Counter(json.dumps(each.body.get("messages") or each.body["contents"]) for each in host.asked)
+
+
+async def command(*words: object, **environment: str) -> tuple[int, str]:
+    """``coeval`` as a user calls it: its exit code and what it said."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "coeval", *map(str, words)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env={**os.environ, "COLUMNS": "200", **environment},
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), 240)
+    assert process.returncode is not None
+    return process.returncode, said.decode()
+
+
+@each
+async def test_a_judge_by_batches_from_the_file_to_the_table(cloud: Cloud, tmp_path: Path) -> None:
+    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
+        exp = lab(cloud, host, tmp_path)
+        code, said = await command("run", "--config", exp.file, **cloud.environment(host, tmp_path))
+        assert code == 0, said
+        assert len(host.jobs) == 1
+    assert set(asked(host).values()) == {1}
+    assert exp.counts() == (cloud.least,) * 3
+    scores = [record["scores"] for record in exp.records("evaluation").values()]
+    assert scores == [{"plot": "High", "style": "Low"}] * cloud.least
+    assert SECRET not in said
+    code, said = await command("analyze", "students", "--run", exp.path)
+    assert code == 0, said
+
+
+@each
+async def test_a_job_whose_answer_was_lost_is_found_and_not_made_again(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
+        for name, value in cloud.environment(host, tmp_path).items():
+            monkeypatch.setenv(name, value)
+        host.troubles.append(("create", LOST))
+        host.lag = 2
+        exp = lab(cloud, host, tmp_path)
+        run = await exp.arun()
+    assert run.exit_code == 0, run.summary
+    assert len(host.jobs) == 1
+    assert set(asked(host).values()) == {1}
+
+
+@each
+async def test_what_a_job_left_out_is_owed_and_asked_again(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two halves: what came back is kept, and only the rest is asked for again."""
+    expired, ended = {"bedrock": ("Expired", "Completed")}.get(cloud.name, ("EXPIRED", "SUCCEEDED"))
+    async with cloud.serve(says=lambda _: cloud.says(VERDICT), states=(expired,)) as host:
+        for name, value in cloud.environment(host, tmp_path).items():
+            monkeypatch.setenv(name, value)
+        host.done = cloud.least - 4
+        exp = lab(cloud, host, tmp_path)
+        first = await exp.arun()
+        assert first.exit_code == 3, first.summary
+        kept = 0 if cloud.name == "gemini" else host.done  # which gives nothing of an expired one
+        assert len([r for r in exp.records("evaluation").values() if r.get("status") != "failed"]) == kept
+        host.done, host.states = None, (ended,)
+        second = await exp.arun(continue_run=True)
+        assert second.exit_code == 0, second.summary
+    assert len(exp.records("evaluation")) == cloud.least
+    repeated = [number for number in asked(host).values() if number > 1]
+    assert len(repeated) == (cloud.least - 4 if cloud.name == "gemini" else 0)
+
+
+@each
+async def test_requests_that_fail_by_themselves_fail_alone(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = (
+        bedrock.Fault(400, "no such field") if cloud.name == "bedrock" else gemini.Fault(400, "no such field")
+    )
+    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
+        for name, value in cloud.environment(host, tmp_path).items():
+            monkeypatch.setenv(name, value)
+        host.script.append(fault)
+        exp = lab(cloud, host, tmp_path)
+        run = await exp.arun()
+    assert run.exit_code == 3, run.summary
+    records = exp.records("evaluation").values()
+    failed = [record for record in records if record.get("status") == "failed"]
+    assert [record["error"]["kind"] for record in failed] == ["bad_request"]
+    assert "no such field" in failed[0]["error"]["message"]
+    assert len(records) == cloud.least
+
+
+async def test_too_few_requests_for_a_job_are_asked_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = BedrockCloud("bedrock", "us.amazon.nova-lite-v1:0")
+    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
+        for name, value in cloud.environment(host, tmp_path).items():
+            monkeypatch.setenv(name, value)
+        exp = lab(cloud, host, tmp_path)
+        run = await exp.arun()
+    assert run.exit_code == 0, run.summary
+    assert not host.jobs
+    assert len(host.asked) == 6
+
+
+@pytest.mark.parametrize(
+    ("cloud", "name"),
+    [(CLOUDS[1], "batch_gcs_bucket"), (CLOUDS[2], "batch_s3_bucket"), (CLOUDS[2], "batch_role_arn")],
+    ids=repr,
+)
+async def test_a_setting_that_is_missing_is_told_before_anything_is_sent(
+    cloud: Cloud, name: str, tmp_path: Path
+) -> None:
+    async with cloud.serve() as host:
+        exp = lab(cloud, host, tmp_path)
+        del exp.models[-1]["parameters"][name]
+        code, said = await command("run", "--config", exp.file, **cloud.environment(host, tmp_path))
+        assert code == 1, said
+        assert f"parameters.{name}" in said
+        assert f"providers.{cloud.name}.{name}" in said
+        assert host.heard == []
+        assert not (exp.path / "phase3_datapoints").exists()
