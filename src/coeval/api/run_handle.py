@@ -124,11 +124,11 @@ class Run:
         teachers and judges, and of how far judges agree; of an output folder of ``eval-framework``, its
         metrics."""
         need_address_space()
-        from coeval.analysis.measures.run_measures import measure_tree, plain_measures
+        from coeval.analysis.measures.run_measures import measure_tree, plain_measures, selected
         from coeval.pipeline.plan.run_reading import opened
 
         with opened(self.path) as (reader, _):
-            return plain_measures(measure_tree(reader))
+            return plain_measures(selected(measure_tree(reader), "all"))
 
     def table(self, name: str) -> Columns:
         """What results are made of, as columns for ``pandas.DataFrame`` or ``polars.DataFrame``: ``items``,

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias, get_args
 
+from coeval.analysis.measures.benchmark.benchmark_measures import benchmark_measures
 from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures
 from coeval.analysis.measures.measured import Branch, Measured, as_plain
 from coeval.analysis.measures.panel_measures import panel_measures
 from coeval.analysis.measures.reweighting import Reweighting
-from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
+from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
+from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
 from coeval.analysis.readers.output_reader import OutputReader
@@ -23,7 +25,9 @@ from coeval.analysis.readers.run_reader import RunReader
 
 __all__ = ["ANALYSES", "Analysis", "measure_tree", "plain_measures", "selected"]
 
-Analysis: TypeAlias = Literal["all", "students", "teachers", "judges", "agreement"]
+Analysis: TypeAlias = Literal[
+    "all", "students", "teachers", "judges", "agreement", "robust", "coverage", "items"
+]
 ANALYSES: tuple[Analysis, ...] = get_args(Analysis)
 
 _PARTS: dict[Analysis, tuple[str, ...]] = {
@@ -31,15 +35,18 @@ _PARTS: dict[Analysis, tuple[str, ...]] = {
     "teachers": ("teachers",),
     "judges": ("judges", "panel"),
     "agreement": ("agreement", "panel"),
+    "robust": ("robust",),
+    "coverage": ("coverage",),
+    "items": ("coverage", "items"),
 }
 """What of the measures each analysis shows."""
 
 
-def measure_tree(reader: Reader) -> Branch:
-    """All measures of what is read, as `Measured` leaves."""
+def measure_tree(reader: Reader, options: RobustOptions | None = None) -> Branch:
+    """All measures of what is read, as `Measured` leaves; ``options`` are those of the robust filter."""
     match reader:
         case RunReader():
-            return _of_run(score_grid(reader))
+            return _of_run(reader, options or RobustOptions())
         case OutputReader():
             return _of_output(reader)
         case _:
@@ -49,19 +56,25 @@ def measure_tree(reader: Reader) -> Branch:
 def selected(tree: Branch, analysis: Analysis) -> Branch:
     """What one analysis shows of them."""
     wanted = _PARTS.get(analysis)
-    return tree if wanted is None else {name: tree[name] for name in ("units", *wanted) if name in tree}
+    if wanted is None:
+        return {name: part for name, part in tree.items() if name != "items"}
+    return {name: tree[name] for name in ("units", *wanted) if name in tree}
 
 
-def _of_run(grid: ScoreGrid) -> Branch:
+def _of_run(reader: RunReader, options: RobustOptions) -> Branch:
+    grid = score_grid(reader)
     reweighting = Reweighting(len(grid.items.ids))
     pairs = judge_pairs(grid, reweighting)
+    judges = judge_measures(grid, pairs)
     return {
         "units": int(grid.valid.sum()),
         "agreement": pair_measures(pairs),
         "panel": panel_measures(grid, reweighting),
-        "judges": judge_measures(grid, pairs),
+        "judges": judges,
         "teachers": teacher_measures(grid, reweighting),
         "students": student_measures(grid),
+        "robust": robust_measures(grid, judges, options),
+        **benchmark_measures(reader, grid),
     }
 
 
@@ -78,7 +91,7 @@ def _of_output(reader: OutputReader) -> Branch:
     return {"units": units, "agreement": {}, "judges": {}, "teachers": {}, "students": {}, "metrics": found}
 
 
-_EACH = ("agreement", "judges", "teachers", "students", "metrics")
+_EACH = ("agreement", "judges", "teachers", "students", "metrics", "coverage", "items")
 """The parts that hold an object for each name."""
 
 
@@ -88,6 +101,11 @@ def plain_measures(tree: Branch) -> dict[str, Any]:
     for name, part in tree.items():
         if name in _EACH:
             plain[name] = {key: as_plain(found) for key, found in part.items()}
+        elif name == "robust":
+            plain[name] = {
+                **part,
+                "students": {key: as_plain(found) for key, found in part["students"].items()},
+            }
         else:
             plain[name] = as_plain(part) if isinstance(part, dict) else part
     return plain

@@ -71,13 +71,20 @@ class ScoreGrid(NamedTuple):
         return self.items.task[self.item]
 
     def kept(self, items: NDArray[np.bool_]) -> ScoreGrid:
-        """The rows of some datapoints; names and datapoints stay."""
+        """Some of the datapoints, (I,), with their rows; names stay."""
         rows = items[self.item]
+        number = np.cumsum(items) - 1
         return self._replace(
-            item=self.item[rows],
+            item=number[self.item[rows]],
             student=self.student[rows],
             factor=self.factor[rows],
             levels=self.levels[rows],
+            items=GridItems(
+                [item for item, stays in zip(self.items.ids, items, strict=True) if stays],
+                self.items.task[items],
+                self.items.teacher[items],
+                {value: number[of[items[of]]] for value, of in self.items.attributes.items()},
+            ),
         )
 
     def judged_by(self, judges: Sequence[str]) -> ScoreGrid:

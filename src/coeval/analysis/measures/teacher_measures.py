@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from coeval.analysis.measures.measured import Branch, with_bounds
 from coeval.analysis.measures.reweighting import Reweighting, shifted_spread
 from coeval.analysis.measures.score_grid import ScoreGrid
 
-__all__ = ["FORMULAS", "Differentiation", "Formula", "differentiation", "teacher_measures"]
+__all__ = ["FORMULAS", "Differentiation", "Formula", "differences_of", "differentiation", "teacher_measures"]
 
 Formula: TypeAlias = Literal["v1", "s2", "r3"]
 FORMULAS: tuple[Formula, ...] = ("v1", "s2", "r3")
@@ -50,30 +50,53 @@ def differentiation(means: Floats) -> Differentiation:
 
 def teacher_measures(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, Branch]:
     """By teacher: ``v1``, ``s2`` and ``r3`` of μ, the mean over its datapoints of the mean over judges."""
+    possible = _possible_units(grid)
+    found: dict[str, Branch] = {}
+    for place, (name, rows) in enumerate(_rows_of(grid).items()):
+        wanted = int(possible[grid.items.teacher == place].sum()) * len(grid.students)
+        found[name] = _of_teacher(rows, reweighting, wanted - rows.units)
+    return found
+
+
+def differences_of(grid: ScoreGrid) -> dict[str, Differentiation]:
+    """By teacher: the same without intervals."""
+    one_block = np.zeros(len(grid.items.ids), np.int64)
+    found = {}
+    for name, rows in _rows_of(grid).items():
+        sums, counts = rows.summed(one_block[rows.item], 1)
+        found[name] = differentiation(_ratio(sums[0], counts[0]).reshape(rows.shape))
+    return found
+
+
+def _rows_of(grid: ScoreGrid) -> dict[str, _Rows]:
     valid = grid.valid
     count = valid.sum(axis=1)
-    scored = count > 0
-    with np.errstate(invalid="ignore"):
-        mean = np.where(valid, grid.levels, 0).sum(axis=1) / count / 2
+    mean = _ratio(np.where(valid, grid.levels, 0).sum(axis=1) / 2, count)
     teacher = grid.items.teacher[grid.item]
-    found: dict[str, Branch] = {}
-    for place, name in enumerate(grid.teachers):
-        rows = scored & (teacher == place)
-        mine = grid.items.teacher == place
-        missing = int(_possible_units(grid)[mine].sum()) * len(grid.students) - int(count[rows].sum())
-        found[name] = _of_teacher(_Rows(grid, rows, mean[rows]), reweighting, missing)
-    return found
+    return {
+        name: _Rows(grid, (count > 0) & (teacher == place), mean, count)
+        for place, name in enumerate(grid.teachers)
+    }
+
+
+def _ratio(sums: Floats, counts: NDArray[Any]) -> Floats:
+    """NaN where there is nothing."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(sums / counts, np.float64)
 
 
 class _Rows:
     """A teacher's rows: their means as parts (task, factor) × students, summed by block."""
 
-    def __init__(self, grid: ScoreGrid, rows: NDArray[np.bool_], means: Floats) -> None:
+    def __init__(
+        self, grid: ScoreGrid, rows: NDArray[np.bool_], means: Floats, units: NDArray[np.int64]
+    ) -> None:
         part = grid.task[rows].astype(np.int64) * max(len(grid.factors), 1) + grid.factor[rows]
         known, part = np.unique(part, return_inverse=True)
         self.shape = (len(known), len(grid.students))
         self.cell = part * len(grid.students) + grid.student[rows]
-        self.means = means
+        self.means = means[rows]
+        self.units = int(units[rows].sum())
         self.item = grid.item[rows]
         self.items = len(np.unique(self.item))
 
@@ -88,9 +111,8 @@ class _Rows:
 
 def _of_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> Branch:
     sums, counts = rows.summed(reweighting.block[rows.item], reweighting.blocks)
-    with np.errstate(invalid="ignore"):
-        means = (sums.sum(axis=0) / counts.sum(axis=0)).reshape(rows.shape)
-        drawn = (reweighting.draws(sums) / reweighting.draws(counts)).reshape(-1, *rows.shape)
+    means = _ratio(sums.sum(axis=0), counts.sum(axis=0)).reshape(rows.shape)
+    drawn = _ratio(reweighting.draws(sums), reweighting.draws(counts)).reshape(-1, *rows.shape)
     found, draws = differentiation(means), differentiation(drawn)
     measures: Branch = {}
     for formula, value, of_draws in zip(FORMULAS, found, draws, strict=True):

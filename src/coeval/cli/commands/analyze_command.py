@@ -21,6 +21,26 @@ class AnalysisName(StrEnum):
     TEACHERS = "teachers"
     JUDGES = "judges"
     AGREEMENT = "agreement"
+    ROBUST = "robust"
+    COVERAGE = "coverage"
+    ITEMS = "items"
+
+
+class JudgeChoice(StrEnum):
+    TOP_HALF = "top_half"
+    ALL = "all"
+
+
+class AgreementChoice(StrEnum):
+    WPA = "wpa"
+    SPA = "spa"
+    KAPPA = "kappa"
+
+
+class FormulaChoice(StrEnum):
+    V1 = "v1"
+    S2 = "s2"
+    R3 = "r3"
 
 
 class ReportFormat(StrEnum):
@@ -47,6 +67,22 @@ def analyze(
     partial_ok: Annotated[
         bool, typer.Option("--partial-ok", help="End with 0 where records are missing, instead of with 3.")
     ] = False,
+    judge_selection: Annotated[
+        JudgeChoice, typer.Option("--judge-selection", help="Robust filter: which of the ranked judges.")
+    ] = JudgeChoice.TOP_HALF,
+    agreement_metric: Annotated[
+        AgreementChoice, typer.Option("--agreement-metric", help="Robust filter: what judges are ranked by.")
+    ] = AgreementChoice.WPA,
+    agreement_threshold: Annotated[
+        float,
+        typer.Option("--agreement-threshold", min=0, max=1, help="Share of its judges that must agree."),
+    ] = 0.5,
+    teacher_score_formula: Annotated[
+        FormulaChoice, typer.Option("--teacher-score-formula", help="What teachers are ranked by.")
+    ] = FormulaChoice.V1,
+    score_tolerance: Annotated[
+        float, typer.Option("--score-tolerance", min=0, max=1, help="How far from their mean they may be.")
+    ] = 0.25,
 ) -> None:
     """Say what a run's scores mean: who leads, whether that is sure, whether the judges are to be trusted.
 
@@ -66,6 +102,7 @@ def analyze(
     folder = existing_results(run)
     need_address_space()
     # Here, because they load duckdb and numpy.
+    from coeval.analysis.measures.robust_set import RobustOptions
     from coeval.analysis.measures.run_measures import measure_tree, selected
     from coeval.cli import streams
     from coeval.cli.say import warn
@@ -75,8 +112,15 @@ def analyze(
     from coeval.store.rundir import RunDir
 
     messages = streams.messages()
+    options = RobustOptions(
+        judge_selection.value,
+        agreement_metric.value,
+        agreement_threshold,
+        teacher_score_formula.value,
+        score_tolerance,
+    )
     with opened(folder) as (reader, notes):
-        tree = measure_tree(reader)
+        tree = measure_tree(reader, options)
         for note in (*reader.notes(), *notes):
             warn(messages, note)
     _report(selected(tree, name.value), tree, name, report_format, out)
@@ -101,7 +145,7 @@ def _report(
 
 
 def _write(shown: Branch, tree: Branch, out: Path, name: str, wanted: ReportFormat) -> None:
-    from coeval.analysis.measures.run_measures import plain_measures
+    from coeval.analysis.measures.run_measures import plain_measures, selected
     from coeval.cli import streams
     from coeval.cli.say import say
     from coeval.cli.views.measures_text import json_of
@@ -114,7 +158,7 @@ def _write(shown: Branch, tree: Branch, out: Path, name: str, wanted: ReportForm
     report, measures = out / f"{name}.{suffix}", out / "measures.json"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        write_bytes_atomic(measures, json_of(plain_measures(tree)).encode())
+        write_bytes_atomic(measures, json_of(plain_measures(selected(tree, "all"))).encode())
         write_bytes_atomic(report, _text_of(wanted)(shown).encode())
     except OSError as error:
         raise store_error("write", out, error) from error

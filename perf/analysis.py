@@ -1,0 +1,96 @@
+"""What `coeval analyze` costs: 80,000 and a million judgments of five factors each.
+
+``python -m perf.analysis FOLDER ITEMS`` writes such a run, in a process of its own: the memory of one that
+starts another counts for that one too.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+
+from perf.measure import coeval, run
+from perf.scenarios import Figures
+
+STUDENTS, JUDGES, FACTORS = 10, 4, 5
+_EACH = STUDENTS * JUDGES
+_WORDS = [f"word{number}" for number in range(500)]
+
+
+def analyze_80_thousand(folder: Path) -> Figures:
+    """Asked: under 6 s and 400 MB."""
+    return _analyze(folder, 80_000, 6.0)
+
+
+def analyze_million(folder: Path) -> Figures:
+    """Asked: under 25 s and 1 GB."""
+    return _analyze(folder, 1_000_000, 25.0)
+
+
+def _analyze(folder: Path, judgments: int, most_s: float) -> Figures:
+    run([sys.executable, "-m", "perf.analysis", str(folder / "run"), str(judgments // _EACH)], folder)
+    cost = run(coeval("analyze", "all", "--run", "run", "--format", "json"), folder)
+    told = f"analyze all of {judgments:,} judgments in {cost.wall_s:.1f} s, peak {cost.rss_mb:.0f} MB"
+    return Figures(cost.wall_s / most_s, told)
+
+
+def write_judged_run(folder: Path, items: int) -> None:
+    """A run of two tasks and two teachers, without a configuration, so that all that is on record counts."""
+    drawn = random.Random(0)
+    for name in ("phase3_datapoints", "phase4_responses", "phase5_evaluations"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "meta.json").write_text(json.dumps(_META))
+    for place in range(4):
+        task, teacher = f"task-{place % 2}", f"teacher-{place // 2}"
+        _write_part(folder, task, teacher, range(1, items // 4 + 1), drawn)
+
+
+def _write_part(folder: Path, task: str, teacher: str, numbers: range, drawn: random.Random) -> None:
+    factors = [f"factor-{number}" for number in range(FACTORS)]
+    students = [folder / "phase4_responses" / f"{task}.student-{n}.responses.jsonl" for n in range(STUDENTS)]
+    judges = [
+        folder / "phase5_evaluations" / f"{task}.{teacher}.judge-{n}.evaluations.jsonl" for n in range(JUDGES)
+    ]
+    answers, judged = [path.open("a") for path in students], [path.open("a") for path in judges]
+    with (folder / "phase3_datapoints" / f"{task}.{teacher}.datapoints.jsonl").open("w") as datapoints:
+        for number in numbers:
+            item = f"{task}__{teacher}__{number:05d}"
+            colour, prompt = drawn.choice(("red", "blue", "green")), " ".join(drawn.choices(_WORDS, k=30))
+            datapoints.write(
+                f'{{"id":"{item}","task_id":"{task}","teacher_model_id":"{teacher}",'
+                f'"sampled_target_attributes":{{"colour":"{colour}"}},"prompt":"{prompt}",'
+                f'"reference_response":"{prompt}"}}\n'
+            )
+            hard = drawn.random()
+            for student, out in enumerate(answers):
+                answer = f"{item}__student-{student}"
+                out.write(
+                    f'{{"id":"{answer}","datapoint_id":"{item}","task_id":"{task}",'
+                    f'"student_model_id":"student-{student}","response":"{prompt}"}}\n'
+                )
+                good = 0.4 + 0.03 * student + 0.5 * (0.5 - hard)
+                for judge, file in enumerate(judged):
+                    scores = ",".join(
+                        f'"{factor}":"{_LEVELS[(drawn.random() < good) + (drawn.random() < good)]}"'
+                        for factor in factors
+                    )
+                    file.write(
+                        f'{{"id":"{answer}__judge-{judge}","response_id":"{answer}",'
+                        f'"judge_model_id":"judge-{judge}","scores":{{{scores}}}}}\n'
+                    )
+    for file in (*answers, *judged):
+        file.close()
+
+
+_LEVELS = ("Low", "Medium", "High")
+_META = {
+    "experiment_id": "large",
+    "status": "completed",
+    "created_at": "2026-02-24T12:00:00Z",
+    "updated_at": "2026-02-24T12:01:36Z",
+}
+
+if __name__ == "__main__":
+    write_judged_run(Path(sys.argv[1]), int(sys.argv[2]))

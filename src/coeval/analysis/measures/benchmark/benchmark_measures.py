@@ -1,0 +1,110 @@
+"""The quality of the benchmark itself: of each task, and of each of its datapoints."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.benchmark.attribute_coverage import attribute_coverage
+from coeval.analysis.measures.benchmark.item_quality import ItemQuality, item_quality
+from coeval.analysis.measures.benchmark.item_texts import item_texts
+from coeval.analysis.measures.benchmark.near_duplicates import NearDuplicate, near_duplicates
+from coeval.analysis.measures.benchmark.surface_bias import surface_bias
+from coeval.analysis.measures.measured import Branch, Measured
+from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.student_measures import item_scores
+from coeval.analysis.readers.run_reader import RunReader
+
+__all__ = ["benchmark_measures"]
+
+
+def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> Branch:
+    """``coverage`` by task, ``items`` by datapoint: see docs/measures.md for the keys."""
+    texts = item_texts(reader, grid.items.ids)
+    prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
+    scores = item_scores(grid).mean
+    coverage: Branch = {}
+    items: Branch = {}
+    for place, task in enumerate(grid.tasks):
+        mine = np.flatnonzero(grid.items.task == place)
+        of_task = [prompts[item] for item in mine]
+        twins = near_duplicates(of_task)
+        quality = item_quality(scores[:, mine])
+        coverage[task] = {
+            **_coverage(reader, grid, task, mine),
+            **_resemblance(of_task),
+            **_summary(quality, twins),
+        }
+        items |= _items(grid, mine, quality, twins)
+    return {"coverage": coverage, "items": items}
+
+
+def _coverage(reader: RunReader, grid: ScoreGrid, task: str, mine: NDArray[np.int64]) -> Branch:
+    number = {int(item): at for at, item in enumerate(mine)}
+    sampled: list[dict[str, str]] = [{} for _ in mine]
+    for stratum, items in grid.items.attributes.items():
+        name, _, value = stratum.partition("=")
+        for item in items.tolist():
+            if (at := number.get(item)) is not None:
+                sampled[at][name] = value
+    found = attribute_coverage(reader.target_attributes(task), sampled)
+    n = len(mine)
+    ratios = {"acr": found.acr, "rar": found.rar, "pairwise_acr": found.pairwise_acr}
+    ratios["pairwise_rar"] = found.pairwise_rar
+    return {
+        **{name: Measured(value, None, None, n, 0) for name, value in ratios.items()},
+        "absent": list(found.absent),
+    }
+
+
+def _resemblance(prompts: Sequence[str]) -> Branch:
+    found = surface_bias(prompts)
+    return {"surface_bias": Measured(found.mean, None, None, len(prompts), 0), "pairs": found.pairs}
+
+
+def _summary(quality: ItemQuality, twins: Sequence[NearDuplicate]) -> Branch:
+    scored = quality.students > 0
+
+    def mean(values: Floats) -> Measured:
+        known = values[np.isfinite(values)]
+        value = float(known.mean()) if len(known) else None
+        return Measured(value, None, None, len(known), len(values) - len(known))
+
+    return {
+        "difficulty": mean(quality.difficulty),
+        "discrimination": mean(quality.discrimination),
+        "all_pass": int(quality.all_pass.sum()),
+        "all_fail": int(quality.all_fail.sum()),
+        "reversed": int((quality.discrimination < 0).sum()),
+        "near_duplicates": len(twins),
+        "scored": int(scored.sum()),
+    }
+
+
+def _items(
+    grid: ScoreGrid, mine: NDArray[np.int64], quality: ItemQuality, twins: Sequence[NearDuplicate]
+) -> Branch:
+    twin_of: defaultdict[int, NearDuplicate | None] = defaultdict(lambda: None)
+    twin_of.update({twin.place: twin for twin in twins})
+    found: Branch = {}
+    for at, item in enumerate(mine.tolist()):
+        twin = twin_of[at]
+        found[grid.items.ids[item]] = {
+            "task": grid.tasks[grid.items.task[item]],
+            "teacher": grid.teachers[grid.items.teacher[item]],
+            "difficulty": _number(quality.difficulty[at]),
+            "discrimination": _number(quality.discrimination[at]),
+            "students": int(quality.students[at]),
+            "all_pass": bool(quality.all_pass[at]),
+            "all_fail": bool(quality.all_fail[at]),
+            "near_duplicate_of": grid.items.ids[mine[twin.of]] if twin is not None else None,
+        }
+    return found
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,107 @@
+"""The robust filter: the datapoints on which the judges who agree best agree, of the teachers who tell
+students apart best.
+
+J* is the better half of the ranked judges, T* the better half of the teachers by J*'s scores. A datapoint of
+T* stays if, for every student and factor, enough of J* lie near their mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.measures.measured import Branch, Measured
+from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.measures.teacher_measures import FORMULAS, Formula, differences_of
+
+__all__ = ["AgreementMetric", "JudgeSelection", "RobustOptions", "consistent_items", "robust_measures"]
+
+JudgeSelection: TypeAlias = Literal["top_half", "all"]
+AgreementMetric: TypeAlias = Literal["wpa", "spa", "kappa"]
+
+FEWEST_JUDGES = 2
+_ROUNDING = 1e-9
+
+
+class RobustOptions(msgspec.Struct, frozen=True):
+    """``agreement_threshold``: which share of J* must lie within ``score_tolerance`` (of a scale from 0 to
+    1) of the mean that J* gives."""
+
+    judge_selection: JudgeSelection = "top_half"
+    agreement_metric: AgreementMetric = "wpa"
+    agreement_threshold: float = 0.5
+    teacher_score_formula: Formula = "v1"
+    score_tolerance: float = 0.25
+
+
+def robust_measures(grid: ScoreGrid, judges: Mapping[str, Branch], options: RobustOptions) -> Branch:
+    """``students`` over the datapoints that stay, by J* alone; or ``applicable: false`` and why.
+
+    ``judges`` are `judge_measures` of the grid.
+    """
+    found: Branch = {"applicable": False, "options": msgspec.to_builtins(options)}
+    best = best_judges(judges, options)
+    if len(best) < FEWEST_JUDGES:
+        return {**found, "reason": f"fewer than {FEWEST_JUDGES} judges are ranked", "students": {}}
+    by_best = grid.judged_by(sorted(best))
+    teachers = _best_teachers(by_best, options.teacher_score_formula)
+    places = [grid.teachers.index(teacher) for teacher in teachers]
+    stays = np.isin(grid.items.teacher, places) & consistent_items(by_best, options)
+    return {
+        **found,
+        "applicable": True,
+        "judges": best,
+        "teachers": teachers,
+        "datapoints": int(stays.sum()),
+        "of_datapoints": len(grid.items.ids),
+        "students": student_measures(by_best.kept(stays)),
+    }
+
+
+def best_judges(judges: Mapping[str, Branch], options: RobustOptions) -> list[str]:
+    """J*, best first: of those that are ranked the better half, rounded up, and two at least; or all of them.
+    Who agrees alike is ordered by common units, then by name."""
+
+    def order(judge: str) -> tuple[float, int, str]:
+        measured: Measured = judges[judge][f"{options.agreement_metric}_mean"]
+        value = -np.inf if measured.value is None else measured.value
+        return -value, -judges[judge]["count"], judge
+
+    ranked = sorted((judge for judge, found in judges.items() if not found["degenerate"]), key=order)
+    if options.judge_selection == "all":
+        return ranked
+    return ranked[: max(ceil(len(ranked) / 2), FEWEST_JUDGES)]
+
+
+def consistent_items(grid: ScoreGrid, options: RobustOptions) -> NDArray[np.bool_]:
+    """(I,): where, for every student and factor, enough of the grid's judges lie near their mean. A judge
+    without a score is not near; a datapoint without any score does not stay."""
+    valid = grid.valid
+    count = valid.sum(axis=1)
+    scored = count > 0
+    with np.errstate(invalid="ignore"):
+        mean = np.where(valid, grid.levels, 0).sum(axis=1) / count / 2
+    distance = np.abs(grid.levels / 2 - mean[:, None])
+    near = (valid & (distance <= options.score_tolerance + _ROUNDING)).sum(axis=1)
+    enough = near >= options.agreement_threshold * len(grid.judges) - _ROUNDING
+    items = len(grid.items.ids)
+    there = np.bincount(grid.item[scored], minlength=items) > 0
+    differs = np.bincount(grid.item[scored & ~enough], minlength=items) > 0
+    return np.asarray(there & ~differs)
+
+
+def _best_teachers(grid: ScoreGrid, formula: Formula) -> list[str]:
+    """T*, best first: the better half, rounded up; who tells nobody apart comes last."""
+    place = FORMULAS.index(formula)
+    values: dict[str, Any] = {}
+    for teacher, found in differences_of(grid).items():
+        value = float(found[place])
+        values[teacher] = value if np.isfinite(value) else -np.inf
+    ranked = sorted(values, key=lambda teacher: (-values[teacher], teacher))
+    return ranked[: ceil(len(ranked) / 2)]
