@@ -106,3 +106,110 @@ def test_what_is_left_costs_less(here: Path, coeval: Command) -> None:
     left = plan(coeval, lab.file, "--continue")
     assert left["calls"]["total"]["central"] == 8
     assert 0 < left["cost_usd"]["high"] < whole["cost_usd"]["low"]
+
+
+def test_samples_are_asked_as_the_run_asks_and_counted(
+    here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    price(here, "ann", "ben")
+    lab = Lab(here, [model("ann"), model("ben", "student")], [task("one"), task("two"), task("three")])
+    guessed, asked = plan(coeval, lab.file), listen(monkeypatch)
+    ended = coeval("plan", "--config", lab.file, "--json")
+    found = figures(ended)
+    assert asked.phases() == (0, 0, 2, 4, 2)
+    assert ended.err.count("sample of ann as judge") == 2
+    assert found["basis"] == {"ann": "6 samples", "ben": "2 samples"}
+    assert width(found) < width(guessed)
+    accounts = json.loads((lab.path / "usage.json").read_text())["models"]
+    assert (accounts["ann"]["requests"], accounts["ben"]["requests"]) == (6, 2)
+    assert accounts["ann"]["cost_usd"] > 0
+    assert lab.counts() == (0, 0, 0)  # a sample is no record
+    assert lab.run().exit_code == 0
+
+
+def width(found: dict[str, Any]) -> float:
+    cost = found["cost_usd"]
+    return float(cost["high"] / cost["low"])
+
+
+def test_records_tell_how_long_texts_are(here: Path, coeval: Command) -> None:
+    price(here, "ann", "ben")
+    lab = Lab(here, [model("ann"), model("ben", "student")], [task(total=6)])
+    guessed = plan(coeval, lab.file)
+    lab.run()
+    lab.tasks[0]["sampling"]["total"] = 12
+    spent = json.loads((lab.path / "usage.json").read_text())["models"]
+    known = plan(coeval, lab.file, "--continue")
+    assert known["basis"]["ann"] == "24 records"
+    assert width(known) < width(guessed)
+    lab.run(continue_run=True)
+    after = json.loads((lab.path / "usage.json").read_text())["models"]
+    cost = sum(after[name]["cost_usd"] - spent[name]["cost_usd"] for name in after)
+    assert known["cost_usd"]["low"] <= cost <= known["cost_usd"]["high"]
+
+
+def test_a_model_without_a_key_is_estimated_by_rules_of_thumb(
+    here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    judge = {"name": "gpt-4o-mini", "interface": "openai", "roles": ["judge"]}
+    lab = Lab(here, [model("ann", "teacher", "student"), judge], [task()])
+    ended = coeval("plan", "--config", lab.file, "--json")
+    found = figures(ended)
+    assert "no samples of gpt-4o-mini: " in ended.err
+    assert found["basis"] == {"ann": "4 samples", "gpt-4o-mini": "rules of thumb"}
+    assert found["cost_usd"]["low"] > 0
+
+
+def test_a_sample_that_fails_is_told_and_costs_no_estimate(here: Path, coeval: Command) -> None:
+    lab = Lab(here, [model("ann"), model("eve", "student", failure_rate=1.0)], [task()])
+    ended = coeval("plan", "--config", lab.file, "--json")
+    assert ended.code == 0
+    assert ended.err.count("warning: sample of eve as student, response_collection: simulated failure") == 2
+    assert json.loads(ended.out)["basis"]["eve"] == "rules of thumb"
+
+
+def test_a_ceiling_holds_for_samples_too(
+    here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(here, [model("ann")], [task()], {"quota": {"ann": {"max_calls": 3}}})
+    asked = listen(monkeypatch)
+    ended = coeval("plan", "--config", lab.file)
+    assert ended.code == 0
+    assert len(asked.requests) == 3
+    assert "experiment.quota.ann.max_calls" in ended.err
+
+
+def test_factors_that_teachers_are_yet_to_propose_are_a_range(here: Path, coeval: Command) -> None:
+    lab = Lab(here, [model("ann")], [task(rubric="auto", evaluation_mode="per_factor", total=2)])
+    price(here, "ann")
+    found = plan(coeval, lab.file)
+    calls = found["calls"]["by_phase"]
+    assert calls["rubric_mapping"] == {"central": 1, "low": 1, "high": 1}
+    assert (
+        calls["evaluation"]["low"] == 2 < calls["evaluation"]["central"] < calls["evaluation"]["high"] == 80
+    )
+    lab.run()
+    made = sum(len(record["scores"]) for record in lab.records("evaluation").values())
+    assert calls["evaluation"]["low"] <= made <= calls["evaluation"]["high"]
+
+
+def test_auto_is_priced_as_the_cheapest_host_without_a_key(here: Path, coeval: Command) -> None:
+    judge = {"name": "judge", "interface": "auto", "roles": ["judge"], "parameters": {"model": "gpt-4o-mini"}}
+    lab = Lab(here, [model("ann", "teacher", "student"), judge], [task()])
+    ended = coeval("plan", "--config", lab.file, "--estimate-samples", "0")
+    assert ended.code == 0
+    assert "model judge: interface auto is openai, as gpt-4o-mini" in ended.out
+    assert "a run would not start" in ended.err
+
+
+@pytest.mark.parametrize("batch", [{"batch": {"openai": {"evaluation": True}}}, {}])
+def test_batches_cost_half_and_take_hours(here: Path, coeval: Command, batch: dict[str, Any]) -> None:
+    judge: dict[str, Any] = {"name": "gpt-4o-mini", "interface": "openai", "roles": ["judge"]}
+    live = Lab(here, [model("ann", "teacher", "student"), judge], [task()], id="live")
+    alone = judge if batch else judge | {"batch_enabled": True}
+    batched = Lab(here, [model("ann", "teacher", "student"), alone], [task()], batch, id="batched")
+    one, other = plan(coeval, live.file), plan(coeval, batched.file)
+    assert other["cost_usd"]["central"] == pytest.approx(one["cost_usd"]["central"] / 2)
+    assert one["hours"]["high"] < other["hours"]["low"]
+    assert other["hours"]["high"] >= 4

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from coeval.core.model import ModelSpec
-from coeval.core.records import Purpose
+from coeval.core.records import Purpose, SamplingParameters
 from coeval.engine.role_model import RoleModel
 from coeval.engine.terms import tariff_of_roles
 from coeval.models.catalog import HOSTS
@@ -22,8 +22,11 @@ from coeval.pricing.estimate.span import Scenarios
 from coeval.pricing.estimate.thinking import thinking_tokens
 from coeval.pricing.estimate.unknowns import Cell, ErrorSpread, Guess
 from coeval.pricing.price_book import PriceBook
+from coeval.simulation.prose import TypicalLengths, typical_lengths
 
-__all__ = ["ModelFacts", "speed_of"]
+__all__ = ["ModelFacts", "output_limit", "speed_of"]
+
+_LIMITS = ("max_completion_tokens", "max_output_tokens", "num_predict")
 
 _SPEED = Speed(0.8, 70.0)
 _SPEEDS = {
@@ -65,9 +68,13 @@ class ModelFacts:
         }
 
     @property
-    def verbosity(self) -> dict[str, float]:
-        """By how much a model is known to write more than others: simulated ones say it."""
-        return {name: float(spec.options.get("verbosity", 1.0)) for name, spec in self._specs.items()}
+    def typical(self) -> dict[str, TypicalLengths]:
+        """How long the texts of simulated models are, which is known of them, by name."""
+        return {
+            name: typical_lengths(float(spec.options.get("verbosity", 1.0)))
+            for name, spec in self._specs.items()
+            if spec.interface == "simulated"
+        }
 
     def asked_in(self, phase: Purpose, role_model: RoleModel) -> AskedModel:
         """How the calls of a model in a phase are priced and timed."""
@@ -78,7 +85,7 @@ class ModelFacts:
             pricing=self._pricing(phase, spec),
             speed=speed_of(spec),
             thinking=0 if spec.interface == "simulated" else thinking_tokens(spec.model, sampling),
-            limit=_limit(role_model),
+            limit=output_limit(sampling),
             caches=spec.prompt_caching,
         )
 
@@ -114,11 +121,9 @@ def speed_of(spec: ModelSpec) -> Speed:
     return _SPEEDS.get(spec.interface, _SPEED)
 
 
-def _limit(role_model: RoleModel) -> int | None:
-    sampling = role_model.sampling
-    named = (
-        sampling.rest.get(name) for name in ("max_completion_tokens", "max_output_tokens", "num_predict")
-    )
+def output_limit(sampling: SamplingParameters) -> int | None:
+    """The most tokens that a reply may have, by whichever name it is set."""
+    named = (sampling.rest.get(name) for name in _LIMITS)
     limits = [limit for limit in (sampling.max_tokens, *named) if isinstance(limit, int) and limit > 0]
     return min(limits, default=None)
 

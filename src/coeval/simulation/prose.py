@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from coeval.simulation.draws import Draws
 
 _SUBJECTS = (
@@ -23,6 +25,29 @@ _TAILS = (
     "", ", as expected", ", though not at once", " in some detail", ", which matters here", " once more",
     " for the sake of clarity",
 )  # fmt: skip
+
+
+class TypicalLengths(NamedTuple):
+    """Characters of what a simulated model writes, in the mean."""
+
+    item: float
+    reference: float
+    answer: float
+    labelled_answer: float
+
+
+_SENTENCE = 62.0
+"""Characters of a sentence with the blank behind it, in the mean."""
+
+
+def typical_lengths(verbosity: float) -> TypicalLengths:
+    """As many sentences as teachers and students write at this verbosity, with what else stands beside
+    them."""
+
+    def characters(count: float, rest: float) -> float:
+        return rest + _SENTENCE * max(1.0, count * verbosity)
+
+    return TypicalLengths(characters(4, 82), characters(3, 42), characters(4, 45), 66.0)
 
 
 def sentences(draws: Draws, name: str, count: int) -> str:

@@ -5,20 +5,30 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from rich.console import Console
+
 from coeval.api import find_keys
 from coeval.cli import streams
+from coeval.cli.exit_codes import INTERRUPTED
+from coeval.cli.loop import interruptible, run_async
 from coeval.cli.say import say, warn
 from coeval.cli.views.estimate_view import print_estimate
 from coeval.cli.views.json_text import json_text
+from coeval.cli.views.progress_view import Terminal
+from coeval.core.errors import Draining
+from coeval.engine.session import SessionContext
 from coeval.models.catalog import HOSTS
+from coeval.models.keys import Keys
 from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.estimate.estimated_start import estimated_start
+from coeval.pipeline.plan.estimate.estimated_start import EstimatedStart, estimated_start
 from coeval.pipeline.plan.estimate.on_record import evidence_of
 from coeval.pipeline.plan.estimate.run_estimate import estimate_run
 from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.run_session import RunOptions
 from coeval.pipeline.start.checks import run_folder
+from coeval.pipeline.start.sample_only import sample_only
+from coeval.pricing.estimate.evidence import Evidence
 from coeval.pricing.price_book import PriceBook
 from coeval.store.jsonl import write_json_atomic
 
@@ -38,10 +48,13 @@ def estimate_and_report(config: Config, how: dict[str, Any], *, as_json: bool = 
     prices.refuse_strangers(HOSTS, HOSTS.own)
     for sentence in doubts(config):
         warn(messages, sentence)
-    start = estimated_start(config, options, find_keys(how["keys"]), prices)
+    keys = find_keys(how["keys"])
+    start = estimated_start(config, options, keys, prices)
     for sentence in start.warnings:
         warn(messages, sentence)
     evidence = evidence_of(start.config, start.preview.plan.setups)
+    if not _sampled(start, evidence, prices, keys, messages):
+        return INTERRUPTED
     estimate = estimate_run(
         start.config, start.preview, prices, evidence, phase_barriers=options.phase_barriers
     )
@@ -55,3 +68,25 @@ def estimate_and_report(config: Config, how: dict[str, Any], *, as_json: bool = 
         print_estimate(estimate, results)
     say(messages, f"Written: {written}", "dim")
     return 0
+
+
+def _sampled(
+    start: EstimatedStart, evidence: Evidence, prices: PriceBook, keys: Keys, messages: Console
+) -> bool:
+    """Ask for samples, where some are wanted; whether nobody stopped it."""
+    if not start.config.experiment.estimate_samples:
+        return True
+    try:
+        with Terminal(messages) as terminal:
+            run_async(
+                interruptible(
+                    lambda event: sample_only(
+                        start.config, start.preview, evidence, prices, SessionContext(keys, terminal, event)
+                    ),
+                    terminal.note,
+                )
+            )
+    except Draining as stopped:
+        say(messages, str(stopped))
+        return False
+    return True

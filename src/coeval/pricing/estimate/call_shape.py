@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr
 
 from coeval.core.records import Role
 from coeval.pricing.estimate.call_group import CallGroup, Pricing
@@ -31,8 +30,6 @@ _THINKING = ErrorSpread(shared=0.35, task=0.15, model=0.4, cell=0.2, item=0.6)
 _SPEED = ErrorSpread(shared=0.25, task=0.0, model=0.45, cell=0.0, item=0.3)
 _MUCH_MORE = 1.6
 """A reply that takes so many times the tokens of its text was thought about, whatever was expected."""
-_ITEM_SPREAD = 0.45
-"""Standard deviation of the logarithm of the lengths of single replies."""
 _LEAST_CACHED = 1024
 """Tokens that hosts keep in their caches at the least."""
 _CACHE_HITS = (0.4, 0.85, 1.0)
@@ -99,7 +96,9 @@ def _group(
 ) -> CallGroup:
     asked = shape.asked
     taken = (shape.known.characters + shape.unknown) * rate + MESSAGE_TOKENS * shape.messages
-    made = _limited(shape.reply * reply_rate, asked.limit)
+    made = shape.reply * reply_rate
+    if asked.limit is not None:
+        made = np.minimum(made, asked.limit)
     read = written = surely(0.0)
     if shape.head is not None and asked.caches and not asked.pricing.batched:
         head = shape.head * (shape.head >= _LEAST_CACHED)
@@ -158,11 +157,3 @@ def _reply_rates(
 
 def _whole(calls: Scenarios) -> int:
     return round(float(calls[CENTRAL]))
-
-
-def _limited(tokens: Scenarios, limit: int | None) -> Scenarios:
-    """The mean of replies that are cut at a limit, were they log-normal about this mean."""
-    if limit is None:
-        return tokens
-    at = (np.log(limit) - np.log(np.maximum(tokens, 1e-9)) + _ITEM_SPREAD**2 / 2) / _ITEM_SPREAD
-    return np.asarray(tokens * ndtr(at - _ITEM_SPREAD) + limit * (1 - ndtr(at)), dtype=np.float64)

@@ -18,7 +18,7 @@ Quantity: TypeAlias = Literal[
     "item characters",
     "reference characters",
     "answer characters",
-    "verdict characters",
+    "verdict ratio",
     "proposal characters",
     "new factors",
     "tokens per character",

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["TextSize", "size_of"]
+__all__ = ["LATIN_PER_TOKEN", "TextSize", "size_of"]
 
-_LATIN, _OTHER, _IDEOGRAPH = 4.2, 2.2, 1.2
-"""Characters to a token."""
+LATIN_PER_TOKEN = 4.2
+"""Characters of Latin script to a token."""
+_OTHER, _IDEOGRAPH = 2.2, 1.2
 _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]")
 _NOT_LATIN = re.compile(r"[^\x00-\u024f\u2000-\u206f]")
 
@@ -34,4 +35,4 @@ def size_of(text: str) -> TextSize:
     ideographs = len(_IDEOGRAPHS.findall(text))
     others = len(_NOT_LATIN.findall(text)) - ideographs
     latin = len(text) - ideographs - others
-    return TextSize(len(text), latin / _LATIN + others / _OTHER + ideographs / _IDEOGRAPH)
+    return TextSize(len(text), latin / LATIN_PER_TOKEN + others / _OTHER + ideographs / _IDEOGRAPH)

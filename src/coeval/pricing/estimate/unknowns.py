@@ -21,6 +21,7 @@ __all__ = ["SCENARIOS", "Cell", "ErrorSpread", "Guess", "Seen", "draw"]
 
 SCENARIOS = 400
 _LEAST = 1e-3
+_ANY, _SOME = 1.0, 1.0
 _JITTER = 1e-9
 _MOST_SEEN = 1000
 """Cells that guesses are corrected by, those with the most items first: each costs its square in memory."""
@@ -67,8 +68,10 @@ def draw(
     if not guesses:
         return {}
     cells = list(guesses)
-    errors = _prior(cells, spread, random)
     known = sorted(guesses.keys() & seen.keys(), key=lambda cell: (-seen[cell].items, cell))[:_MOST_SEEN]
+    if known:  # what guesses are wrong by altogether is for what was seen to say
+        spread = spread._replace(shared=_ANY, model=max(spread.model, _SOME * spread.shared))
+    errors = _prior(cells, spread, random)
     if known:
         errors += _correction(
             errors, cells, spread, {cell: _measured(guesses[cell], seen[cell]) for cell in known}, random

@@ -15,7 +15,9 @@ from coeval.core.errors import Undecodable
 from coeval.core.foreign import decoder
 from coeval.core.records import Role, Usage
 from coeval.engine.model_facts import speed_of
+from coeval.engine.role_model import RoleModel
 from coeval.pipeline.config.schema import Config, Phase
+from coeval.pipeline.plan.estimate.guessed_lengths import verdict_characters
 from coeval.pipeline.plan.estimate.known_prompts import (
     KnownPrompt,
     item_prompt,
@@ -28,11 +30,11 @@ from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.start.checks import run_folder
 from coeval.pipeline.start.inherit import source_folder
 from coeval.pricing.estimate.evidence import Evidence, Quantity
-from coeval.pricing.estimate.told_call import ToldCall, add_told
+from coeval.pricing.estimate.told_call import Source, ToldCall, add_told
 from coeval.pricing.estimate.unknowns import Cell
 from coeval.store.jsonl import whole_lines
 
-__all__ = ["evidence_of"]
+__all__ = ["RecordReading", "RecordTold", "cast_of", "evidence_of"]
 
 _READ_WHOLE = 1 << 21
 """Bytes. Of a longer file every second record is read, or every tenth: as many as there are in so many
@@ -46,7 +48,7 @@ _ROLES: Mapping[Phase, Role] = {
 }
 
 
-class _Recorded(msgspec.Struct):
+class RecordTold(msgspec.Struct):
     """What is read of a line of phases 3–5."""
 
     task_id: str
@@ -67,7 +69,7 @@ class _Recorded(msgspec.Struct):
 
 def evidence_of(config: Config, setups: Sequence[TaskSetup]) -> Evidence:
     """The same whenever the files are the same. Lines that are no records tell nothing."""
-    reading = _Reading(config, setups)
+    reading = RecordReading(config, setups, Evidence(), "records")
     source = source_folder(config)
     for phase in FLOWING:  # what judges were shown is known once items and answers are
         for folder in (run_folder(config), *([source] if source is not None else [])):
@@ -77,8 +79,8 @@ def evidence_of(config: Config, setups: Sequence[TaskSetup]) -> Evidence:
     return reading.evidence
 
 
-def _records(path: Path) -> Iterator[_Recorded]:
-    read = decoder(_Recorded)
+def _records(path: Path) -> Iterator[RecordTold]:
+    read = decoder(RecordTold)
     step = max(1, path.stat().st_size // _READ_WHOLE)
     for _, line in islice(whole_lines(path), 0, None, step):
         with suppress(Undecodable):
@@ -94,16 +96,19 @@ class _Written(NamedTuple):
     calls: int = 1
 
 
-class _Reading:
+class RecordReading:
     """Records on their way to being evidence."""
 
-    def __init__(self, config: Config, setups: Sequence[TaskSetup]) -> None:
-        self.evidence = Evidence()
+    def __init__(
+        self, config: Config, setups: Sequence[TaskSetup], evidence: Evidence, source: Source
+    ) -> None:
+        self.evidence = evidence
+        self._source = source
         self._speeds = {model.name: speed_of(model.spec()) for model in config.models}
         self._setups = {setup.task.name: setup for setup in setups}
         self._prompts: dict[tuple[str, str, str], KnownPrompt | None] = {}
 
-    def take(self, phase: Phase, record: _Recorded) -> None:
+    def take(self, phase: Phase, record: RecordTold) -> None:
         """Items that nobody was asked for tell their length alone; other models' are passed over."""
         if record.status != "ok" or record.task_id not in self._setups:
             return
@@ -115,7 +120,7 @@ class _Reading:
             case _:
                 self._take_verdict(record)
 
-    def _take_item(self, record: _Recorded) -> None:
+    def _take_item(self, record: RecordTold) -> None:
         item, reference = len(record.prompt or ""), len(record.reference_response or "")
         cell = Cell(record.task_id, record.teacher_model_id)
         texts: dict[Quantity, float] = {"item characters": item, "reference characters": reference}
@@ -127,7 +132,7 @@ class _Reading:
         reply = item + reference + JSON_OF_ITEM
         self._add("data_generation", cell, record, _Written(texts, known.size.characters, reply))
 
-    def _take_answer(self, record: _Recorded) -> None:
+    def _take_answer(self, record: RecordTold) -> None:
         cell = Cell(record.task_id, record.student_model_id)
         known = self._known("response_collection", *cell)
         if known is not None and record.response is not None:
@@ -135,7 +140,7 @@ class _Reading:
             texts: dict[Quantity, float] = {"answer characters": len(record.response)}
             self._add("response_collection", cell, record, _Written(texts, prompt, len(record.response)))
 
-    def _take_verdict(self, record: _Recorded) -> None:
+    def _take_verdict(self, record: RecordTold) -> None:
         cell = Cell(record.task_id, record.judge_model_id)
         known = self._known("evaluation", *cell)
         if known is None or not record.raw or not record.scores:
@@ -145,10 +150,11 @@ class _Reading:
         told = record.raw.replace("\n", "") if alone else record.raw
         named = sum(len(factor) + 2 for factor in record.scores) if alone else 0
         reply = max(1.0, (len(told) - named) / calls)
-        written = _Written({"verdict characters": reply}, self._judged(record, known), reply, calls)
+        ratio = reply / verdict_characters(("score",) if alone else record.scores)
+        written = _Written({"verdict ratio": ratio}, self._judged(record, known), reply, calls)
         self._add("evaluation", cell, record, written)
 
-    def _judged(self, record: _Recorded, known: KnownPrompt) -> float | None:
+    def _judged(self, record: RecordTold, known: KnownPrompt) -> float | None:
         """How long a judge's prompt was, by the mean lengths of what it is about."""
         author, answerer = (
             Cell(record.task_id, record.teacher_model_id),
@@ -167,7 +173,7 @@ class _Reading:
                 shown += often * seen.mean
         return shown
 
-    def _add(self, phase: Phase, cell: Cell, record: _Recorded, told: _Written) -> None:
+    def _add(self, phase: Phase, cell: Cell, record: RecordTold, told: _Written) -> None:
         known = self._known(phase, *cell)
         usage = record.usage or Usage()
         asked = max(1, record.attempts) * told.calls
@@ -183,7 +189,7 @@ class _Reading:
             output_tokens=usage.output_tokens / asked,
             seconds=record.latency_s,
         )
-        add_told(self.evidence, call, self._speeds[cell.model], "records")
+        add_told(self.evidence, call, self._speeds[cell.model], self._source)
 
     def _known(self, phase: Phase, task: str, model: str) -> KnownPrompt | None:
         """What is known of a model's prompts; None where it does not play this role any more."""
@@ -193,13 +199,19 @@ class _Reading:
         return self._prompts[place]
 
 
+def cast_of(setup: TaskSetup, phase: Phase) -> tuple[RoleModel, ...]:
+    """Who makes the records of a phase 3–5."""
+    match phase:
+        case "data_generation":
+            return setup.teachers
+        case "response_collection":
+            return setup.students
+        case _:
+            return setup.judges
+
+
 def _prompt(setup: TaskSetup, phase: Phase, model: str) -> KnownPrompt | None:
-    cast = {
-        "data_generation": setup.teachers,
-        "response_collection": setup.students,
-        "evaluation": setup.judges,
-    }[phase]
-    role_model = next((each for each in cast if each.name == model), None)
+    role_model = next((each for each in cast_of(setup, phase) if each.name == model), None)
     if role_model is None:
         return None
     match role_model.role:

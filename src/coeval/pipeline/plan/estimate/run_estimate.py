@@ -40,7 +40,7 @@ def estimate_run(
         prices,
         is_batched(config),
     )
-    lengths = text_lengths(tasks, facts.verbosity, draws)
+    lengths = text_lengths(tasks, facts.typical, draws)
     groups = call_groups(list(run_shapes(tasks, lengths, facts.asked_in, draws)), draws)
     stages = _ONE_BY_ONE if phase_barriers else _FLOWING
     seconds = duration_s(stages, groups, facts.paces(draws), facts.batch_s(PHASES, draws))

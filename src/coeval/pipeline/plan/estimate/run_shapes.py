@@ -27,17 +27,20 @@ from coeval.pricing.estimate.evidence import ScenarioDraws
 from coeval.pricing.estimate.span import Scenarios
 from coeval.pricing.estimate.unknowns import Cell, ErrorSpread, Guess
 
-__all__ = ["JSON_OF_ITEM", "AskedIn", "run_shapes"]
+__all__ = ["JSON_OF_ITEM", "AskedIn", "run_shapes", "with_other_teachers"]
 
 AskedIn: TypeAlias = Callable[[Purpose, RoleModel], AskedModel]
 """How the calls of a model in a phase are priced and timed."""
 
-_NEW_FACTORS = ErrorSpread(shared=0.15, task=0.25, model=0.0, cell=0.0, item=0.0)
-_OF_ONE, _OF_EACH_OTHER = 4.5, 1.5
-"""Factors that a teacher proposes, and those that another one adds to them."""
+_NEW_FACTORS = ErrorSpread(shared=0.2, task=0.25, model=0.0, cell=0.0, item=0.12)
+_OF_ONE = 4.5
+"""Factors that a teacher proposes."""
+_ADDED, _LESS = 1.6, 0.6
+"""Factors that a second teacher adds to them, and how many of what one added the next one adds."""
 JSON_OF_ITEM = 34
 """Characters of an item's JSON beside its two texts."""
 _STAND_IN = "(proposed 1)"
+_NAME = "a_usual_name"
 
 
 def run_shapes(
@@ -45,7 +48,7 @@ def run_shapes(
 ) -> Iterator[CallShape]:
     """Those of all tasks."""
     guesses = {
-        Cell(task.name, ""): Guess(_OF_ONE + _OF_EACH_OTHER * (task.factors.proposals - 1))
+        Cell(task.name, ""): Guess(with_other_teachers(_OF_ONE, _ADDED, task.factors.proposals - 1))
         for task in tasks
         if task.factors.proposals
     }
@@ -53,6 +56,12 @@ def run_shapes(
     for task in tasks:
         new = new_factors.get(Cell(task.name, ""), surely(0.0))
         yield from _TaskShapes(task, lengths, asked_in, draws, new).all()
+
+
+def with_other_teachers(factors: float, added: float, others: int) -> float:
+    """How many factors there are once so many other teachers have proposed theirs, of whom the first adds so
+    many: most of what one proposes has been proposed before."""
+    return factors + added * (1 - _LESS**others) / (1 - _LESS)
 
 
 class _TaskShapes(NamedTuple):
@@ -93,21 +102,21 @@ class _TaskShapes(NamedTuple):
                 return self._judged(phase, role_model, calls)
 
     def _judged(self, phase: Purpose, judge: RoleModel, calls: Calls) -> CallShape:
-        task, cell = self.task, Cell(self.task.name, judge.name)
+        task = self.task
         alone = task.setup.task.evaluation_mode == "per_factor"
         prompt = judge_prompt(task.setup, judge, task.factors.known or (_STAND_IN,))
         texts = self._texts()
         unknown = _unknown(prompt.times, texts)
-        reply, factors = self.lengths.verdict[cell], self._factors()
-        new = factors - len(task.factors.known)
+        known, factors = task.factors.known, self._factors()
+        reply, new = surely(verdict_characters(("score",) if alone else known)), factors - len(known)
         if task.factors.proposals and not alone:
             unknown = unknown + new * FACTOR_LINE
-            reply = reply + new * verdict_characters(["x" * 11])
+            reply = reply + new * (verdict_characters((_NAME,)) - verdict_characters(()))
         elif task.factors.proposals:
             unknown = unknown + (0 if task.factors.known else FACTOR_LINE)
-        shape = self._shape(
-            phase, judge, self._judgments(calls, factors, alone=alone), prompt, unknown, reply
-        )
+        reply = reply * self.lengths.verdict[Cell(task.name, judge.name)]
+        made = self._judgments(calls, factors, alone=alone)
+        shape = self._shape(phase, judge, made, prompt, unknown, reply)
         if not alone or not prompt.head.characters:
             return shape
         head = prompt.head.characters + _unknown(prompt.head_times, texts)

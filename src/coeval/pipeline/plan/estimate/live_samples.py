@@ -1,0 +1,237 @@
+"""Samples: a few items, answers and judgments, really asked for, so that an estimate knows how long they are.
+
+They are asked for as the run asks, of each model in each role that it has work in, at a task each, by
+turns. What a teacher writes is answered, and what a student answers is judged; where nobody wrote any,
+records are used. Nothing of it is kept but its lengths, tokens and times; the models' meters count it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from coeval.core.errors import AskError, Gap
+from coeval.core.foreign import convert
+from coeval.core.good import is_good
+from coeval.core.ids import evaluation_id, item_id, response_id
+from coeval.core.records import Datapoint, Kept, Response, Usage
+from coeval.core.text import dollars
+from coeval.engine.model_work import Asking
+from coeval.engine.progress import Unwatched, Watcher
+from coeval.engine.role_model import RoleModel
+from coeval.judging.rubric import criterion_hash
+from coeval.pipeline.config.schema import Config, Phase
+from coeval.pipeline.phases.blueprint import PHASE_OF, Proposal, ProposalWork
+from coeval.pipeline.phases.evaluations import EvaluationWork, Judged
+from coeval.pipeline.phases.items import ItemWork
+from coeval.pipeline.phases.prepared_item import PreparedItem, prepared_item
+from coeval.pipeline.phases.proposals import merge_rubrics
+from coeval.pipeline.phases.responses import ResponseWork
+from coeval.pipeline.plan.estimate.on_record import RecordReading, RecordTold, cast_of
+from coeval.pipeline.plan.estimate.run_shapes import with_other_teachers
+from coeval.pipeline.plan.preview import Preview
+from coeval.pipeline.plan.run_plan import FLOWING
+from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.pipeline.sampling.samples import Samples
+from coeval.pricing.estimate.evidence import Evidence
+from coeval.pricing.estimate.unknowns import Cell
+
+__all__ = ["LiveSamples", "sampled_models"]
+
+_LONGEST_S = 180.0
+"""A sample that takes longer is given up: the estimate goes on without."""
+_STAND_IN = {"quality": "The answer does all that the task asks for, and what it states is right."}
+"""What is judged where teachers are yet to propose a rubric."""
+_FEW = 8
+_ADDED = 0.35
+"""The share of its factors that a second teacher adds to those of the first."""
+_LEAST_TO_COMPARE = 2
+_Work: TypeAlias = ItemWork | ResponseWork | EvaluationWork
+
+
+def sampled_models(preview: Preview) -> set[str]:
+    """Whose calls an estimate is about."""
+    return {
+        name
+        for (phase, _, name), counts in preview.plan_count.by_model.items()
+        if counts.calls and phase in FLOWING
+    }
+
+
+class LiveSamples:
+    """``each`` samples of every model in every role; ``askable`` names the models that can be asked."""
+
+    def __init__(
+        self, config: Config, preview: Preview, evidence: Evidence, askable: Iterable[str], each: int
+    ) -> None:
+        self._config = config
+        self._preview = preview
+        self._setups = [_judgeable(setup, preview) for setup in preview.plan.setups]
+        self._reading = RecordReading(config, self._setups, evidence, "samples")
+        self._askable = frozenset(askable)
+        self._each = each
+        self._watcher: Watcher = Unwatched()
+        self._items: dict[str, list[PreparedItem]] = {}
+        self._answers: dict[str, list[tuple[PreparedItem, Response]]] = {}
+
+    async def ask(self, asking: Asking, watcher: Watcher) -> None:
+        """Ask for all of them, and tell of each what it took; one that fails is told, and is no error."""
+        self._watcher = watcher
+        for setup in self._setups:
+            self._items[setup.task.name] = list(islice(self._recorded_items(setup), _FEW))
+        await self._all_rubrics(asking)
+        await self._all("data_generation", self._item_works(asking))
+        await self._all("response_collection", self._answer_works(asking))
+        await self._all("evaluation", self._judgment_works(asking))
+
+    # --- what is asked -----------------------------------------------------------------------
+
+    def _item_works(self, asking: Asking) -> Iterator[tuple[ItemWork, TaskSetup]]:
+        for turn in self._turns("data_generation", _everywhere):
+            setup, teacher, number = turn.setup, turn.role_model, turn.number + 1
+            task = setup.task
+            samples = Samples(setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher.name)
+            key = item_id(task.name, teacher.name, number)
+            yield ItemWork(asking, setup, teacher, key, samples.item(number), 0), setup
+
+    def _answer_works(self, asking: Asking) -> Iterator[tuple[ResponseWork, TaskSetup]]:
+        for turn in self._turns("response_collection", lambda setup: bool(self._items[setup.task.name])):
+            items = self._items[turn.setup.task.name]
+            prepared = items[turn.number % len(items)]
+            key = response_id(prepared.item.id, turn.role_model.name)
+            yield ResponseWork(asking, turn.setup, turn.role_model, key, prepared, 0), turn.setup
+
+    def _judgment_works(self, asking: Asking) -> Iterator[tuple[EvaluationWork, TaskSetup]]:
+        answers = {setup.task.name: self._answers_to(setup) for setup in self._setups}
+        for turn in self._turns("evaluation", lambda setup: bool(answers[setup.task.name])):
+            setup, judge = turn.setup, turn.role_model
+            prepared, response = answers[setup.task.name][turn.number % len(answers[setup.task.name])]
+            factors = tuple(setup.criteria)
+            if setup.task.evaluation_mode == "per_factor":
+                factors = (factors[turn.number % len(factors)],)
+            judged, key = Judged(setup, prepared, response), evaluation_id(response.id, judge.name)
+            yield EvaluationWork(asking, judged, judge, key, factors, 0), setup
+
+    def _turns(self, phase: Phase, possible: Callable[[TaskSetup], bool]) -> Iterator[_Turn]:
+        """Each model that has work in the phase and can be asked, as often as is wanted, at one task after
+        another; models begin at different tasks."""
+        places: dict[str, list[tuple[TaskSetup, RoleModel]]] = {}
+        for setup in filter(possible, self._setups):
+            for role_model in cast_of(setup, phase):
+                counts = self._preview.plan_count.by_model.get((phase, setup.task.name, role_model.name))
+                if role_model.name in self._askable and counts is not None and counts.calls:
+                    places.setdefault(role_model.name, []).append((setup, role_model))
+        for at, of_model in enumerate(places.values()):
+            for number in range(self._each):
+                setup, role_model = of_model[(at + number) % len(of_model)]
+                yield _Turn(setup, role_model, at + number)
+
+    def _answers_to(self, setup: TaskSetup) -> list[tuple[PreparedItem, Response]]:
+        """Those that were sampled; else those on record."""
+        return self._answers.get(setup.task.name) or list(islice(self._recorded_answers(setup), _FEW))
+
+    def _recorded_items(self, setup: TaskSetup) -> Iterator[PreparedItem]:
+        recorded = self._preview.plan.recorded
+        for (task, _), items in recorded.by_teacher.items():
+            for key in islice(items, _FEW) if task == setup.task.name else ():
+                if (entry := recorded.items.get(key)) is not None and entry.good:
+                    yield prepared_item(recorded.items.load(key, Datapoint), {})
+
+    def _recorded_answers(self, setup: TaskSetup) -> Iterator[tuple[PreparedItem, Response]]:
+        responses = self._preview.plan.recorded.responses
+        for prepared in self._items[setup.task.name]:
+            for student in setup.students:
+                key = response_id(prepared.item.id, student.name)
+                if (entry := responses.get(key)) is not None and entry.good:
+                    yield prepared, responses.load(key, Response)
+
+    async def _all_rubrics(self, asking: Asking) -> None:
+        """Ask some teachers of each task that has no rubric yet for theirs: how many factors there will
+        be."""
+        for task in self._config.tasks:
+            owed = self._preview.blueprint.owed_proposals(task, "rubric")
+            asked = [(teacher, key) for teacher, key in owed if teacher.name in self._askable]
+            if task.name not in self._preview.unsettled or not asked:
+                continue
+            works = [
+                ProposalWork(asking, task.name, "rubric", PHASE_OF["rubric"], teacher, key, 0)
+                for teacher, key in asked[: self._each]
+            ]
+            made = [each for each in await asyncio.gather(*map(self._made, works)) if each is not None]
+            rubrics = [record.rubric for record in made if isinstance(record, Proposal) and record.rubric]
+            if rubrics:
+                self._reading.evidence.add("new factors", Cell(task.name, ""), _in_all(rubrics, len(owed)))
+
+    # --- what comes of it --------------------------------------------------------------------
+
+    async def _all(self, phase: Phase, works: Iterable[tuple[_Work, TaskSetup]]) -> None:
+        await asyncio.gather(*(self._one(phase, work, setup) for work, setup in works))
+
+    async def _one(self, phase: Phase, work: _Work, setup: TaskSetup) -> None:
+        if (record := await self._made(work)) is not None:
+            self._take(phase, record, setup, work)
+
+    async def _made(self, work: _Work | ProposalWork) -> Kept | None:
+        """The record that a sample is, told with what it took; None where it failed, which is told too."""
+        who = f"{work.model} as {work.role_model.role}, {work.phase}"
+        try:
+            async with asyncio.timeout(_LONGEST_S):
+                record = await work.do()
+        except (AskError, Gap, TimeoutError) as error:
+            self._watcher.warn(f"sample of {who}: {str(error) or f'no answer in {_LONGEST_S:.0f} s'}")
+            return None
+        usage = record.usage or Usage()
+        cost = f", {dollars(usage.cost_usd)}" if usage.cost_usd else ""
+        self._watcher.note(
+            f"sample of {who}: {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out, "
+            f"{record.latency_s or 0.0:.1f} s{cost}"
+        )
+        return record
+
+    def _take(self, phase: Phase, record: Kept, setup: TaskSetup, work: _Work) -> None:
+        """Note what a sample tells, and have it asked about."""
+        if not is_good(record):
+            return
+        self._reading.take(phase, convert(msgspec.to_builtins(record), RecordTold))
+        match record, work:
+            case Datapoint(), ItemWork():
+                self._items[setup.task.name].insert(0, prepared_item(record, work.sample.nuance))
+            case Response(), ResponseWork():
+                self._answers.setdefault(setup.task.name, []).append((work.prepared, record))
+
+
+def _in_all(rubrics: Sequence[Mapping[str, str]], teachers: int) -> float:
+    """How many factors all teachers together will propose, by what some of them did: as many as there are to
+    be found, as their overlap tells (Chapman 1951), less those that all of them pass over."""
+    of_one = sum(map(len, rubrics)) / len(rubrics)
+    union = len(merge_rubrics({}, *rubrics))
+    if len(rubrics) == teachers or len(rubrics) < _LEAST_TO_COMPARE:
+        return with_other_teachers(union, _ADDED * of_one, teachers - len(rubrics))
+    shared = (len(rubrics) * of_one - union) / (len(rubrics) - 1)
+    to_be_found = max(union, (of_one + 1) ** 2 / (shared + 1) - 1)
+    return float(to_be_found * (1 - (1 - min(1.0, of_one / to_be_found)) ** teachers))
+
+
+class _Turn(NamedTuple):
+    """A sample of a model at a task; ``number`` differs in those of one model."""
+
+    setup: TaskSetup
+    role_model: RoleModel
+    number: int
+
+
+def _everywhere(_: TaskSetup) -> bool:
+    """Items can be written for any task."""
+    return True
+
+
+def _judgeable(setup: TaskSetup, preview: Preview) -> TaskSetup:
+    """The task, with a rubric that stands in for the one that teachers are yet to propose."""
+    if setup.task.name not in preview.unsettled or not setup.judges:
+        return setup
+    criteria = {factor: criterion_hash(text) for factor, text in _STAND_IN.items()}
+    return replace(setup, rubric=_STAND_IN, criteria=criteria)
