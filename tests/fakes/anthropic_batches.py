@@ -212,9 +212,12 @@ class BatchServer(AnthropicServer):
     async def _received(self, request: web.Request) -> bytes | Error:
         """The body of a creation, if it is not too large."""
         parts, size = [], 0
-        async for part in request.content.iter_any():
-            size += len(part)
-            parts.append(part if size <= self.most_bytes else b"")
+        try:
+            async for part in request.content.iter_any():
+                size += len(part)
+                parts.append(part if size <= self.most_bytes else b"")
+        except ConnectionResetError:
+            return Error(400, "The request body was cut off.")
         if size > self.most_bytes:
             return Error(413, "Request exceeds the maximum size")
         return b"".join(parts)

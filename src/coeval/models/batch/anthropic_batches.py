@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 import msgspec
@@ -176,10 +175,12 @@ class MessageBatches:
         """Whether a batch that has ended is that job, by its custom ids: they are told for every request."""
         if batch.results_url is None:
             return False  # they are not kept for ever, and without them there is nothing to adopt
-        with TemporaryDirectory(dir=job.lines.parent) as folder:
-            file = Path(folder) / "results.jsonl"
+        file = job.lines.with_suffix(".found.jsonl")
+        try:
             await self._download(batch, file)
             return any(_reply(line).custom_id == job.first_id for line in result_lines(file))
+        finally:
+            file.unlink(missing_ok=True)
 
     async def _download(self, batch: _MessageBatch, file: Path) -> None:
         """The results, from where the host says; from where the reference says if that is another host, as

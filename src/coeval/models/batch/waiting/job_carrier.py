@@ -13,7 +13,7 @@ import msgspec
 
 from coeval.core.errors import AccessDenied, BatchLost, ModelError, NotFound, RateLimited
 from coeval.core.text import numbered
-from coeval.models.batch.batch_api import BatchJob, BatchProgress
+from coeval.models.batch.batch_api import BatchJob, BatchProgress, Undecided
 from coeval.models.batch.waiting.batch_outcome import BatchOutcome, StoredError
 from coeval.models.batch.waiting.batch_queue import BatchQueue
 from coeval.models.batch.waiting.job_list import PendingJob
@@ -25,13 +25,13 @@ __all__ = ["Carried", "JobCarrier"]
 
 _log = logging.getLogger("coeval")
 
-LOOKS = 5
+LOOKS = 6
 """Times that a job is looked for whose id was lost, before it is submitted anew: lists lag."""
 SUBMISSIONS = 20
 COLLECTIONS = 10
 LONGEST_PUT_OFF = 20
 """Pauses after which a job that was turned away for others is tried again, if these have not ended before."""
-_TOO_LARGE = 413
+_REFUSED, _TOO_LARGE = 400, 413
 _ENCODE = msgspec.json.Encoder().encode
 _BREATH = 500
 
@@ -106,12 +106,13 @@ class JobCarrier:
         waits = self._pace.pauses()
         counted = 0
         while True:
+            if look and (job_id := await self._found()) is not None:
+                break
             try:
-                job_id = await self._found() if look else None
-                job_id = job_id or await self._api.create(self._as_submitted())
+                job_id = await self._api.create(self._as_submitted())
                 break
             except ModelError as error:
-                if error.status == _TOO_LARGE:
+                if error.status == _TOO_LARGE or self._fills_the_queue(error):
                     return self._too_large(error)
                 if not error.retryable:
                     return self._failed(error)
@@ -134,13 +135,34 @@ class JobCarrier:
         return None
 
     async def _found(self) -> str | None:
-        """The id of a job that may have been made, looked for until it would be listed."""
-        for pause in (*(self._pace.first_s * 2**n for n in range(LOOKS - 1)), None):
-            if (found := await self._api.find(self._as_submitted())) is not None:
-                return found
-            if pause is not None:
-                await asyncio.sleep(pause)
-        return None
+        """The id of a job that may have been made, looked for until it would be listed.
+
+        Raises
+        ------
+        ModelError
+            it cannot be looked for, and so not be submitted either.
+        """
+        looks = failures = 0
+        for pause in self._pace.pauses():
+            try:
+                found = await self._api.find(self._as_submitted())
+            except ModelError as error:
+                failures += not isinstance(error, Undecided)
+                if not error.retryable or failures > SUBMISSIONS:
+                    raise
+                self._note(error)
+                self.looked = self.looked or isinstance(error, Undecided)
+            else:
+                looks += 1
+                if found is not None or looks == LOOKS:
+                    return found
+            await asyncio.sleep(pause)
+        raise AssertionError("unreachable: pauses have no end")
+
+    def _fills_the_queue(self, error: ModelError) -> bool:
+        """Whether a job alone is more than its provider takes at once, by a 400 that says so."""
+        alone = isinstance(error, RateLimited) and error.status == _REFUSED and not self._busy()
+        return alone and self.job.requests > 1
 
     def _as_submitted(self) -> BatchJob:
         others = (job.id for job in self._desk.jobs if job.id is not None)

@@ -1,0 +1,80 @@
+"""Providers of batches that are in the way: nothing is paid twice for it, and what can be had is had."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from fakes.batch_jobs import LOST
+from fakes.openai_batches import OpenAiBatchHost, openai_batches
+from fakes.openai_chat import Answer, Fault
+from fakes.openai_rules import Told
+from fakes.scripted import Refusal
+from pipeline.experiments import Lab, model, task
+
+KEY = "sk-batches-5512-aa31-9f04"
+TOTAL = 6
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("AZURE_OPENAI_API_VERSION", "2025-04-01-preview")
+
+
+def lab(folder: Path, host: OpenAiBatchHost) -> Lab:
+    host.says = lambda _: Answer('{"plot": "High", "style": "Low"}')
+    judge = {
+        "name": "gpt",
+        "interface": "azure_openai",
+        "roles": ["judge"],
+        "parameters": {"model": "gpt-4o-mini", "base_url": host.url, "max_tokens": 200},
+        "batch_enabled": True,
+    }
+    settings = {"batch_poll_s": [0.01, 0.02], "probe_mode": "disable"}
+    return Lab(
+        folder, [model("ann", "teacher"), model("ben", "student"), judge], [task(total=TOTAL)], settings
+    )
+
+
+def sent(host: OpenAiBatchHost) -> Counter[str]:
+    return Counter(item[0] for job in host.jobs.values() for item in job.items)
+
+
+async def test_a_job_that_may_have_been_made_and_cannot_be_looked_for_is_not_made_again(
+    tmp_path: Path,
+) -> None:
+    """The answer to its creation is lost, and the key may not list: it stays on the list of pending jobs."""
+    async with openai_batches("azure_openai", keys=[KEY]) as host:
+        exp = lab(tmp_path, host)
+        host.troubles = [("create", LOST), ("list", Fault(403, "this key may not list"))]
+        run = await exp.arun()
+        assert run.exit_code == 3
+        assert (len(host.jobs), exp.counts()[2]) == (1, 0)
+        assert "may not list" in (exp.path / "pending_batches.json").read_text()
+        again = await exp.arun(continue_run=True)
+        assert again.exit_code == 0, again.summary
+        assert (len(host.jobs), exp.counts()[2]) == (1, TOTAL)
+    assert set(sent(host).values()) == {1}
+
+
+async def test_a_job_that_fills_the_providers_queue_by_itself_is_split(tmp_path: Path) -> None:
+    """Azure refuses by 400 what has more tokens than may be enqueued."""
+
+    async with openai_batches("azure_openai", keys=[KEY]) as host:
+
+        async def watch(kind: str, done: bool) -> None:
+            newest = list(host.files.values())[-1] if host.files else None
+            if kind == "create" and not done and newest is not None and newest.content.count(b"\n") > 2:
+                raise Refusal(
+                    Told(400, "The number of enqueued tokens is too large.", "token_limit_exceeded")
+                )
+
+        host.watch = watch
+        exp = lab(tmp_path, host)
+        run = await exp.arun()
+        assert run.exit_code == 0, run.summary
+        assert exp.counts()[2] == TOTAL
+        assert all(job.total <= 2 for job in host.jobs.values())
+    assert set(sent(host).values()) == {1}

@@ -1,0 +1,130 @@
+"""`kill -9` at what a provider sees of a batch job, at each interface: each request is sent and booked once.
+
+What differs between interfaces is how a job is found whose id was not stored: by a tag, or, at Anthropic, by
+custom ids that are told at its end only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.batched_interfaces import BATCHED, TOTAL, Batched, BatchingFake, requests_of_jobs
+from cli.eval_process import surroundings
+from fakes.anthropic_batches import BatchServer
+
+pytestmark = pytest.mark.slow
+
+LONG = 60
+"""Looks at a list: more than a host is asked that fails."""
+MOMENTS = {
+    "as the job arrives": ("create", False),
+    "as the job is made": ("create", True),
+    "as it is looked at": ("get", True),
+    "as results are asked for": ("download", False),
+    "as results have gone out": ("download", True),
+}
+
+
+@pytest.fixture(params=[*BATCHED.values()], ids=[*BATCHED])
+def batched(request: pytest.FixtureRequest) -> Batched:
+    chosen: Batched = request.param
+    return chosen
+
+
+async def _start(folder: Path, batched: Batched, *words: object) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "coeval", *map(str, words)),
+        cwd=folder,
+        env={**os.environ, **surroundings(folder), **batched.env},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+
+
+async def _said(process: asyncio.subprocess.Process) -> str:
+    out, _ = await asyncio.wait_for(process.communicate(), 120)
+    return out.decode()
+
+
+async def _killed_at(
+    host: BatchingFake, folder: Path, batched: Batched, moment: tuple[str, bool], file: Path
+) -> None:
+    """Run until the provider gets to this moment for the first time; what it answers reaches nobody."""
+    reached = asyncio.Event()
+    process = await _start(folder, batched, "run", "--config", file)
+
+    async def watch(kind: str, done: bool) -> None:
+        if (kind, done) == moment and not reached.is_set():
+            process.kill()
+            await process.wait()
+            reached.set()
+
+    host.watch = watch
+    said = await _said(process)
+    host.watch = None
+    assert reached.is_set(), f"the run ended by itself: {said}"
+
+
+def _usage(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "usage.json").read_text())["models"]
+    return found
+
+
+def _evaluations(folder: Path) -> list[dict[str, Any]]:
+    lines = [
+        line
+        for path in (folder / "phase5_evaluations").glob("*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+async def test_a_kill_neither_loses_nor_repeats(
+    batched: Batched, moment: tuple[str, bool], tmp_path: Path
+) -> None:
+    async with batched.serve() as host:
+        file = batched.file(tmp_path, host, batch=True, probe_mode="disable")
+        folder = tmp_path / "runs" / "batched"
+        await _killed_at(host, tmp_path, batched, moment, file)
+        again = await _start(tmp_path, batched, "run", "--config", file, "--continue")
+        said = await _said(again)
+        assert again.returncode == 0, said
+        sent = Counter(custom_id for job in requests_of_jobs(host) for custom_id in job)
+    assert len(sent) == 2 * TOTAL
+    assert set(sent.values()) == {1}
+    evaluations = _evaluations(folder)
+    assert len({record["id"] for record in evaluations}) == len(evaluations) == TOTAL
+    assert all(record["scores"] == {"clear": "High", "short": "Low"} for record in evaluations)
+    judge = _usage(folder)["judge"]
+    assert (judge["requests"], judge["jobs"]) == (TOTAL, {})
+    for count in ("input_tokens", "output_tokens"):
+        assert judge[count] == sum(record["usage"][count] for record in evaluations)
+    assert not (folder / "pending_batches.json").exists()
+
+
+async def test_a_batch_that_may_be_ours_is_waited_for(tmp_path: Path) -> None:
+    """At Anthropic: killed as the job was made, which goes on for long; nothing is sent meanwhile."""
+    batched = BATCHED["anthropic"]
+    async with batched.serve() as host:
+        assert isinstance(host, BatchServer)
+        host.polls = None
+        file = batched.file(tmp_path, host, batch=True, probe_mode="disable", batch_poll_s=[0.01, 0.02])
+        await _killed_at(host, tmp_path, batched, ("create", True), file)
+        again = await _start(tmp_path, batched, "run", "--config", file, "--continue")
+        while len(host.lists) < LONG:
+            await asyncio.sleep(0.02)
+            assert again.returncode is None
+        assert len(host.bodies) == 1
+        host.polls = 1
+        host.end("msgbatch_00001")
+        said = await _said(again)
+        assert again.returncode == 0, said
+        assert [len(job) for job in requests_of_jobs(host)] == [TOTAL, TOTAL]
