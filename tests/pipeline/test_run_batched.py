@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.batch_jobs import LOST
 from fakes.openai_batches import OpenAiBatchHost, openai_batches
-from fakes.openai_chat import Answer
+from fakes.openai_chat import Answer, Behaviour, Fault
 from pipeline.experiments import Lab, model, task
 
 KEY = "sk-batches-5512-aa31-9f04"
@@ -48,3 +52,239 @@ async def test_a_judge_by_batches_scores_as_a_live_one_would(tmp_path: Path) -> 
     }
     assert not (exp.path / "batches").exists()
     assert not (exp.path / "pending_batches.json").exists()
+
+
+async def test_without_waiting_a_run_ends_with_what_is_pending_and_goes_on_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        host.states = ("validating", *["in_progress"] * 3, "completed")
+        exp = lab(tmp_path, host)
+        run = await exp.arun(wait=False)
+        assert run.exit_code == 3
+        assert run.summary is not None
+        assert run.summary.phases["evaluation"].pending == 6
+        assert [job.id for job in run.summary.batches] == ["batch_0001"]
+        assert exp.counts() == (6, 6, 0)
+        again = await exp.arun(continue_run=True)
+    assert again.exit_code == 0
+    assert len(host.jobs) == 1
+    assert len(host.asked) == 6
+    assert exp.counts() == (6, 6, 6)
+
+
+async def test_a_teacher_a_student_and_a_judge_by_batches_take_turns(tmp_path: Path) -> None:
+    def says(body: dict[str, Any]) -> Answer:
+        text = body["messages"][-1]["content"]
+        if "plot" in text and "style" in text:
+            return Answer(VERDICT)
+        return Answer(
+            '{"prompt": "Tell me.", "reference_response": "So be it."}' if "JSON" in text else "Once."
+        )
+
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = says
+        exp = lab(tmp_path, host, total=4)
+        exp.models = [
+            batched(name, host, role)
+            for name, role in (("tea", "teacher"), ("stu", "student"), ("jud", "judge"))
+        ]
+        run = await exp.arun()
+    assert run.exit_code == 0, run.summary
+    assert exp.counts() == (4, 4, 4)
+    assert len(host.jobs) == 3
+
+
+async def test_what_cannot_be_read_is_asked_again_live(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.script.extend([Answer("I would rather not."), *[Answer(VERDICT)] * 6])
+        exp = lab(tmp_path, host)
+        run = await exp.arun()
+    assert run.exit_code == 0, run.summary
+    assert (len(host.jobs), len(host.asked)) == (1, 7)
+    assert sorted(record["attempts"] for record in exp.records("evaluation").values()) == [1] * 5 + [2]
+
+
+def sent(host: OpenAiBatchHost) -> Counter[str]:
+    """How often each request was carried out."""
+    return Counter(item[0] for job in host.jobs.values() for item in job.items)
+
+
+async def test_a_job_whose_answer_was_lost_is_found_though_it_is_listed_late(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        host.troubles = [("create", LOST)]
+        host.lag = 2
+        exp = lab(tmp_path, host)
+        run = await exp.arun()
+    assert run.exit_code == 0
+    assert set(sent(host).values()) == {1}
+    assert len(host.jobs) == 1
+    assert host.heard.count("list") == 3
+
+
+async def test_a_file_that_is_too_large_for_its_host_is_split(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        host.most_bytes = 4_000
+        exp = lab(tmp_path, host, total=12)
+        run = await exp.arun()
+    assert run.exit_code == 0, run.summary
+    assert set(sent(host).values()) == {1}
+    assert len(sent(host)) == 12
+    assert len(host.jobs) > 2
+
+
+async def test_what_expires_is_owed_and_the_rest_is_kept(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        host.states = ("validating", "in_progress", "expired")
+        host.done = 4
+        exp = lab(tmp_path, host)
+        run = await exp.arun()
+        assert run.exit_code == 3
+        assert run.summary is not None
+        assert run.summary.phases["evaluation"].gaps == {"batch": 2}
+        assert "expired" in run.summary.stopped["gpt"]
+        assert len(exp.records("evaluation")) == 4
+        assert account(exp)["requests"] == 4
+        host.states, host.done = ("completed",), None
+        again = await exp.arun(continue_run=True)
+    assert again.exit_code == 0
+    assert account(exp)["requests"] == 6
+    assert set(sent(host).values()) == {1}
+
+
+async def test_a_job_that_is_refused_whole_costs_nothing_and_says_why(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        host.states = ("validating", "failed")
+        host.failed_with = ("model_not_allowed", f"The key {KEY} may not ask this model.")
+        exp = lab(tmp_path, host)
+        run = await exp.arun()
+    assert run.exit_code == 3
+    assert run.summary is not None
+    assert "may not ask this model" in run.summary.stopped["gpt"]
+    assert KEY not in run.summary.stopped["gpt"]
+    assert account(exp)["requests"] == 0
+    assert not (exp.path / "pending_batches.json").exists()
+
+
+async def test_what_is_too_much_at_once_for_an_account_goes_in_smaller_jobs(tmp_path: Path) -> None:
+    """The limit on what is enqueued is told by a job that failed: smaller ones are made of it."""
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        host.states = ("validating", "failed")
+        host.failed_with = ("token_limit_exceeded", "Enqueued token limit reached.")
+
+        def recover(_: dict[str, Any]) -> Answer:
+            if len(host.jobs) >= 2:
+                host.states = ("completed",)
+            return Answer(VERDICT)
+
+        host.says = recover
+        exp = lab(tmp_path, host)
+        run = await exp.arun()
+    assert run.exit_code == 0, run.summary
+    assert len(exp.records("evaluation")) == 6
+
+
+async def test_errors_of_single_requests_are_those_of_live_ones(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        faults = (Fault(400, "Too long.", code="context_length_exceeded"), Fault(500, "Oops"))
+        host.script.extend([*faults, *[Answer(VERDICT)] * 5])
+        exp = lab(tmp_path, host)
+        run = await exp.arun()
+    assert run.exit_code == 3
+    records = exp.records("evaluation").values()
+    failed = [record for record in records if record.get("status") == "failed"]
+    assert [record["error"]["kind"] for record in failed] == ["bad_request"]
+    assert len(records) == 6
+
+
+async def test_a_schema_that_a_host_refuses_is_left_out_of_the_next_job(tmp_path: Path) -> None:
+    def says(body: dict[str, Any]) -> Behaviour:
+        if "response_format" in body:
+            return Fault(400, "'response_format' is not supported with this model.", param="response_format")
+        return Answer(VERDICT)
+
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = says
+        exp = lab(tmp_path, host)
+        run = await exp.arun()
+    assert run.exit_code == 0, run.summary
+    assert len(host.jobs) == 2
+
+
+async def test_each_factor_by_itself_waits_and_comes_together(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer('{"score": "High"}')
+        exp = lab(tmp_path, host)
+        exp.tasks = [task(total=3, evaluation_mode="per_factor")]
+        run = await exp.arun()
+    assert run.exit_code == 0, run.summary
+    assert (len(host.jobs), len(sent(host))) == (1, 6)
+    assert [len(record["scores"]) for record in exp.records("evaluation").values()] == [2, 2, 2]
+
+
+async def test_ctrl_c_leaves_jobs_running(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        host.states = ("in_progress",)
+        exp = lab(tmp_path, host)
+        interrupt = asyncio.Event()
+        running = asyncio.create_task(exp.arun(interrupt=interrupt))
+        async with asyncio.timeout(60):
+            await host.arrived(6)
+        interrupt.set()
+        run = await running
+        assert run.exit_code == 130
+        assert run.summary is not None
+        assert [job.id for job in run.summary.batches] == ["batch_0001"]
+        host.states = ("completed",)
+        again = await exp.arun(continue_run=True)
+    assert again.exit_code == 0
+    assert set(sent(host).values()) == {1}
+    assert len(host.jobs) == 1
+
+
+async def test_a_ceiling_holds_for_what_is_parked(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        exp = lab(tmp_path, host, quota={"gpt": {"max_calls": 4}})
+        run = await exp.arun()
+    assert run.exit_code == 3
+    assert len(sent(host)) == 4
+    assert account(exp)["requests"] == 4
+    assert run.summary is not None
+    assert run.summary.phases["evaluation"].gaps == {"quota": 2}
+
+
+async def test_an_answer_is_never_taken_for_that_to_another_question(tmp_path: Path) -> None:
+    """What was submitted for another text of the rubric is not used, though its record has the same id."""
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        exp = lab(tmp_path, host)
+        assert (await exp.arun(wait=False)).exit_code == 3
+        host.says = lambda _: Answer('{"plot": "Medium", "style": "Medium"}')
+        exp.tasks = [task(total=6, rubric={"plot": "Another text.", "style": "It reads well."})]
+        run = await exp.arun(continue_run=True)
+    assert run.exit_code == 0
+    assert all(record["scores"]["plot"] == "Medium" for record in exp.records("evaluation").values())
+
+
+async def test_batches_that_are_turned_off_bring_what_they_were_asked(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        exp = lab(tmp_path, host)
+        assert (await exp.arun(wait=False)).exit_code == 3
+        exp.models[2]["batch_enabled"] = False
+        run = await exp.arun(continue_run=True)
+    assert run.exit_code == 0
+    assert len(host.asked) == 6
+
+
+def account(exp: Lab) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((exp.path / "usage.json").read_text())["models"]["gpt"]
+    return found

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -61,6 +62,7 @@ def run(
     only_models: Sequence[str] = (),
     changed: Changed = "refuse",
     phase_barriers: bool = False,
+    wait: bool = True,
     keys: str | Path | None = None,
     progress: bool | None = None,
     watcher: Watcher | None = None,
@@ -89,6 +91,8 @@ def run(
         and all that follows from them, or keep them as they are.
     phase_barriers:
         finish each phase before the next begins, rather than letting them overlap.
+    wait:
+        wait for batch jobs; False: end when they are submitted, for ``continue_run`` to collect.
     keys:
         a key file, read before the places where keys are looked for.
     progress:
@@ -119,6 +123,7 @@ def run(
             only_models=only_models,
             changed=changed,
             phase_barriers=phase_barriers,
+            wait=wait,
             keys=keys,
             progress=progress,
             watcher=watcher,
@@ -136,6 +141,7 @@ async def arun(
     only_models: Sequence[str] = (),
     changed: Changed = "refuse",
     phase_barriers: bool = False,
+    wait: bool = True,
     keys: str | Path | None = None,
     progress: bool | None = None,
     watcher: Watcher | None = None,
@@ -146,7 +152,8 @@ async def arun(
     Setting ``interrupt`` ends it within a few seconds, as Ctrl-C ends `run`. Cancelling ends it at once, as
     asyncio has it: CancelledError is raised, requests on the wire are lost, finished work is on disk.
     """
-    options = _options(continue_run, overwrite, only_models, changed, phase_barriers)
+    options = _options(continue_run, overwrite, only_models, changed)
+    options = replace(options, phase_barriers=phase_barriers, wait=wait)
     start = Start(continue_run, overwrite, options.only_models)
     loaded = config if isinstance(config, Config) else read_config(config, start=start).config
     found = find_keys(keys)
@@ -156,16 +163,14 @@ async def arun(
     return Run(run_folder(loaded).path, summary)
 
 
-def _options(
-    continue_run: bool, overwrite: bool, only_models: Sequence[str], changed: str, phase_barriers: bool
-) -> RunOptions:
+def _options(continue_run: bool, overwrite: bool, only_models: Sequence[str], changed: str) -> RunOptions:
     if continue_run and overwrite:
         raise UsageError(f"{CONTINUE} and {OVERWRITE} exclude each other; give one of them")
     if isinstance(only_models, str):
         raise UsageError(f'only_models is a list of names; write only_models=["{only_models}"]')
     if changed not in (known := [stance.value for stance in Stance]):
         raise UsageError(f'changed="{changed}" is unknown; use {", ".join(known)}')
-    return RunOptions(continue_run, overwrite, tuple(only_models), Stance(changed), phase_barriers)
+    return RunOptions(continue_run, overwrite, tuple(only_models), Stance(changed))
 
 
 def find_keys(path: str | Path | None = None) -> Keys:

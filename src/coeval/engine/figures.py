@@ -12,20 +12,23 @@ class Figures(NamedTuple):
     """What there is to say of a phase, each as text; empty where there is nothing to say.
 
     ``records``: good ones of those planned; ``calls``: so far, of those expected; ``cost``: with a + where
-    more was paid whose price is unknown, empty where nothing was.
+    more was paid whose price is unknown, empty where nothing was; ``in_batches`` wait for batch jobs.
     """
 
     records: str
     calls: str
     failed: str
     not_asked: str
+    in_batches: str
     tokens: str
     cost: str
     calls_per_s: str
     eta: str
 
 
-HEADINGS = Figures("records", "calls", "failed", "not asked", "tokens", "cost", "calls/s", "ETA")
+HEADINGS = Figures(
+    "records", "calls", "failed", "not asked", "in batches", "tokens", "cost", "calls/s", "ETA"
+)
 
 
 def figures(board: Board, count: PhaseCount) -> Figures:
@@ -35,6 +38,7 @@ def figures(board: Board, count: PhaseCount) -> Figures:
         calls=f"{count.calls:,}/{count.expected}",
         failed=f"{count.failed.total():,}",
         not_asked=f"{count.not_asked:,}" if count.not_asked else "",
+        in_batches=f"{count.pending:,}" if count.pending else "",
         tokens=short(count.input_tokens + count.output_tokens),
         cost=dollars(count.cost_usd) + "+" * bool(count.unpriced) if count.cost_usd else "",
         calls_per_s="" if rate is None else f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}",

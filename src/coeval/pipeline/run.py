@@ -250,13 +250,15 @@ def _sum_up(start: Begun, plan: Plan, found: PlanCount) -> None:
         outcome.planned = found.total(phase).planned if phase in FLOWING else seen.owed
         outcome.recorded = seen.recorded
         outcome.made, outcome.incomplete = seen.done, seen.lacking
-        outcome.failed, outcome.gaps = seen.failed, seen.gaps
+        outcome.failed, outcome.gaps, outcome.pending = seen.failed, seen.gaps, seen.pending
         log.info("%s: %d planned, %d made, %d missing", phase, outcome.planned, outcome.made, outcome.missing)
     items = summary.phases["data_generation"]
     items.unsupplied = found.unsupplied
     items.planned += found.unsupplied
     summary.short = short_supplies(plan, running.folder)
     summary.notes += _mixed(running, plan)
+    if running.session.batches is not None:
+        summary.batches = running.session.batches.jobs()
     meta = start.meta
     elsewhere = _owed_elsewhere(running, plan)
     meta.phases_completed = [p for p in PHASES if not summary.phases[p].missing and p not in elsewhere]

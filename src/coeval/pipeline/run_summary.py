@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from coeval.core.html_table import html_lines, html_table
+from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.phases.supplied import ShortSupply
 
@@ -14,7 +15,8 @@ from coeval.pipeline.phases.supplied import ShortSupply
 class PhaseOutcome:
     """One phase at the end of a run: records planned and there, and why the others are not.
 
-    ``unsupplied`` items are for benchmark teachers to supply, who are not asked.
+    ``unsupplied`` items are for benchmark teachers to supply, who are not asked; ``pending`` records wait for
+    batch jobs.
     """
 
     planned: int = 0
@@ -24,6 +26,7 @@ class PhaseOutcome:
     gaps: Counter[str] = field(default_factory=Counter)
     incomplete: int = 0
     unsupplied: int = 0
+    pending: int = 0
 
     @property
     def missing(self) -> int:
@@ -33,20 +36,21 @@ class PhaseOutcome:
     @property
     def waiting(self) -> int:
         """Missing because what they would be made from is missing."""
-        known = self.failed.total() + self.gaps.total() + self.incomplete + self.unsupplied
+        known = self.failed.total() + self.gaps.total() + self.incomplete + self.unsupplied + self.pending
         return max(0, self.missing - known)
 
 
 @dataclass(slots=True, repr=False)
 class RunSummary:
     """A run's end. ``interrupted``: somebody stopped it; ``notes``: what a user should know; ``short``: files
-    of items that people have to add to. Not ``begun``: stopped before it changed anything in its folder,
-    which may hold an earlier run still."""
+    of items that people have to add to; ``batches``: jobs that go on at their providers. Not ``begun``:
+    stopped before it changed anything in its folder, which may hold an earlier run still."""
 
     phases: dict[Phase, PhaseOutcome] = field(default_factory=lambda: {p: PhaseOutcome() for p in PHASES})
     stopped: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     short: list[ShortSupply] = field(default_factory=list)
+    batches: list[PendingJob] = field(default_factory=list)
     interrupted: bool = False
     begun: bool = True
 

@@ -55,6 +55,9 @@ def run(
     phase_barriers: Annotated[
         bool, typer.Option("--phase-barriers", help="Finish each phase before the next begins.")
     ] = False,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="End when batch jobs are submitted; --continue collects them.")
+    ] = False,
     estimate_only: Annotated[
         bool, typer.Option("--estimate-only", help="Tell what it would cost, as coeval plan does, and end.")
     ] = False,
@@ -110,6 +113,7 @@ def run(
         "only_models": names,
         "changed": "redo" if redo_changed else "keep" if keep_changed else "refuse",
         "phase_barriers": phase_barriers,
+        "wait": not no_wait,
         "keys": keys,
     }
     if dry_run:

@@ -14,6 +14,7 @@ from coeval.api import Run, arun, find_keys
 from coeval.cli import streams
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.say import say, warn
+from coeval.cli.views.batches_view import tell_batches
 from coeval.cli.views.gaps_view import tell_way_on
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.cli.views.progress_view import Terminal
@@ -161,6 +162,8 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
         render(run.results(), results)
     for sentence in (*summary.notes, *summary.stopped.values()):
         warn(messages, sentence)
+    if summary.batches:
+        tell_batches(summary.batches, messages)
     if summary.missing:
         _tell_gaps(summary, messages)
         if any(outcome.failed["cut_off"] for outcome in summary.phases.values()):
@@ -197,6 +200,8 @@ def _why(outcome: PhaseOutcome, *, interrupted: bool) -> str:
         reasons.append(f"{outcome.unsupplied:,} not supplied")
     if outcome.incomplete:
         reasons.append(f"{outcome.incomplete:,} lack factors")
+    if outcome.pending:
+        reasons.append(f"{outcome.pending:,} wait for batch jobs")
     if outcome.waiting:
         why = "not begun when the run was stopped" if interrupted else "wait for what they need"
         reasons.append(f"{outcome.waiting:,} {why}")

@@ -29,7 +29,7 @@ _CTRL_C = 2
 """Cells that are left free at the end of the last line: a terminal writes ``^C`` there, and were it folded,
 the next drawing would begin a line too low and leave the headings of this one behind."""
 _GAP = 2
-_SPARED = ("calls_per_s", "tokens", "not_asked", "cost")
+_SPARED = ("calls_per_s", "tokens", "not_asked", "in_batches", "cost")
 """Figures that go where there is no room, in this order; the bar goes before any of them, and names are
 cut before others go."""
 _SPARED_LAST = ("failed", "calls")
