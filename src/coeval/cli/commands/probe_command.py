@@ -50,7 +50,7 @@ def probe(
     from coeval.cli import streams
     from coeval.cli.loop import interruptible, run_async
     from coeval.cli.say import say, warn
-    from coeval.cli.views.progress_view import Terminal
+    from coeval.cli.views.progress.progress_view import Terminal
     from coeval.core.errors import Draining, ModelUnavailable
     from coeval.core.text import numbered
     from coeval.engine.probing import Probing, silent

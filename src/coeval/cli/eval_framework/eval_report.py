@@ -22,7 +22,7 @@ from coeval.cli.eval_framework.spec_of_flags import Flags, evaluation_of, idle_o
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.starting import begin
 from coeval.cli.views.json_text import json_text
-from coeval.cli.views.progress_view import Terminal
+from coeval.cli.views.progress.progress_view import Terminal
 from coeval.engine.run_log import logged
 from coeval.models.keys import Keys
 
