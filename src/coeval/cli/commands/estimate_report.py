@@ -14,7 +14,7 @@ from coeval.cli.loop import interruptible, run_async
 from coeval.cli.say import say, warn
 from coeval.cli.views.estimate_view import print_estimate
 from coeval.cli.views.json_text import json_text
-from coeval.cli.views.progress_view import Terminal
+from coeval.cli.views.progress.progress_view import Terminal
 from coeval.core.errors import Draining
 from coeval.engine.session import SessionContext
 from coeval.models.catalog import HOSTS
