@@ -39,9 +39,9 @@ def cli_page() -> str:
         MADE,
         "# The `coeval` command\n",
         "Exit codes, of every command: 0 all that was asked for is there; 1 the request was wrong; "
-        "2 a probed model is unavailable; 3 finished, but with gaps; 130 interrupted, with all finished "
-        "work on disk. Whoever reads the output may stop when he has enough (`| head -1`): that changes no "
-        "exit code.\n",
+        "2 a probed model is unavailable; 3 finished, but with gaps; 4 a comparison failed its threshold; "
+        "130 interrupted, with all finished work on disk. Whoever reads the output may stop when he has "
+        "enough (`| head -1`): that changes no exit code.\n",
         _help(typer.main.get_command(cli.app), "coeval"),
     ]
     return "\n".join(parts)

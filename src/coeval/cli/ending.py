@@ -23,7 +23,8 @@ ALL_SAVED = "Interrupted; what was finished is on disk."
 def run_to_exit(command_line: Callable[[], object], face: Face) -> None:
     """Run a command line, whose words messages use; always raises SystemExit.
 
-    Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 130 interrupted.
+    Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its
+    threshold, 130 interrupted.
     """
     _open_streams()
     show_log_warnings()

@@ -1,4 +1,5 @@
 """The exit codes that have a name; importing this loads nothing."""
 
 UNAVAILABLE = 2
+WORSE = 4
 INTERRUPTED = 130

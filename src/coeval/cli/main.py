@@ -10,6 +10,7 @@ from coeval import __version__
 from coeval.cli.command_names import Commands
 from coeval.cli.commands import datasets, later
 from coeval.cli.commands.analyze_command import analyze
+from coeval.cli.commands.compare_command import compare
 from coeval.cli.commands.ingest_command import ingest
 from coeval.cli.commands.models_command import models
 from coeval.cli.commands.plan import plan
@@ -44,6 +45,7 @@ app.command()(status)
 app.command()(results)
 app.command()(analyze)
 app.command()(show)
+app.command()(compare)
 app.command()(repair)
 app.command()(simulate)
 app.add_typer(datasets.app)
@@ -67,5 +69,6 @@ def options(
 
 
 def main() -> None:
-    """Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 130 interrupted."""
+    """Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its
+    threshold, 130 interrupted."""
     run_to_exit(app, Face.COEVAL)

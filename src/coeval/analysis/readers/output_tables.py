@@ -14,12 +14,14 @@ STAGES = (
         {
             "id": "VARCHAR",
             "model": "VARCHAR",
+            "input_hash": "VARCHAR",
             "response": "VARCHAR",
             "truncated": "BOOLEAN",
             "status": "VARCHAR",
         },
         "id IS NOT NULL",
         f"""{_KEY}, model, coalesce(truncated, false) AS truncated, {EMPTY_SQL},
+            CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
             NOT {good_sql(RESPONSE_SQL)} AS failed""",
         {"model": "term"},
     ),
@@ -89,4 +91,9 @@ CREATE VIEW items AS
         UNION
         SELECT id AS item, task FROM score JOIN place USING (file)
     );
+CREATE VIEW contents AS
+    SELECT task, item, any_value(content) AS content
+    FROM (SELECT task, id AS item, content FROM answer JOIN place USING (file)) GROUP BY ALL;
+CREATE VIEW methods AS
+    SELECT DISTINCT task, model, judge, hash(judged_by) AS method FROM place WHERE judge IS NOT NULL;
 """

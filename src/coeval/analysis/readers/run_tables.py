@@ -29,7 +29,8 @@ STAGES = (
         },
         "starts_with(id, task_id || '__' || teacher_model_id || '__')",
         f"""md5_number(id) AS key, id, task_id AS task, teacher_model_id AS teacher,
-            sampled_target_attributes AS attributes, NOT {good_sql(PROMPT_SQL)} AS failed""",
+            sampled_target_attributes AS attributes, hash(prompt) AS content,
+            NOT {good_sql(PROMPT_SQL)} AS failed""",
         {"task": "term", "teacher": "term"},
     ),
     Stage(
@@ -59,13 +60,14 @@ STAGES = (
             "scores": "MAP(VARCHAR, VARCHAR)",
             "label_scores": "MAP(VARCHAR, STRUCT(expected VARCHAR, predicted VARCHAR, match BOOLEAN))",
             "missing": "VARCHAR[]",
+            "recipe": "VARCHAR",
             "status": "VARCHAR",
         },
         "id = response_id || '__' || judge_model_id AND scores IS NOT NULL AND "
         "(label_scores IS NULL OR "
         "len([label FOR label IN map_values(label_scores) IF label.match IS NULL]) = 0)",
         f"""md5_number(id) AS key, md5_number(response_id) AS response, judge_model_id AS judge,
-            {_FACTORS} AS factors, {_HALVES}::TINYINT[] AS levels, label_scores,
+            {_FACTORS} AS factors, {_HALVES}::TINYINT[] AS levels, label_scores, hash(recipe) AS method,
             NOT {good_sql(SCORES_SQL)} AS failed""",
         {"judge": "term", "factors": "term[]"},
     ),
@@ -87,18 +89,18 @@ CREATE VIEW judged AS
     SELECT r.id || '__' || e.judge AS judgment, r.id AS answer, d.id AS item, d.task::VARCHAR AS task,
            d.teacher::VARCHAR AS teacher, 0 AS sample, r.student::VARCHAR AS model,
            e.judge::VARCHAR AS judge, e.failed,
-           d.task AS term, e.factors, e.levels, e.label_scores
+           d.task AS term, e.factors, e.levels, e.label_scores, e.method
     FROM evaluation e JOIN response r ON e.response = r.key JOIN planned d ON r.datapoint = d.key
         ANTI JOIN left_out l ON l.kind = 'judge' AND l.task = d.task AND l.name = e.judge
     WHERE NOT d.failed AND NOT r.failed;
 CREATE VIEW judgments AS
-    SELECT * EXCLUDE (term, factors, levels, label_scores) FROM judged;
+    SELECT * EXCLUDE (term, factors, levels, label_scores, method) FROM judged;
 CREATE VIEW scores AS
     SELECT a.* EXCLUDE (judgment, term, level, factor),
            factor::VARCHAR AS metric, level / 2.0::DOUBLE AS value, 1.0::DOUBLE AS weight,
            level IS NULL AS failed
     FROM (
-        SELECT * EXCLUDE (factors, levels, label_scores, failed),
+        SELECT * EXCLUDE (factors, levels, label_scores, failed, method),
                unnest(factors) AS factor, unnest(levels) AS level
         FROM judged
         WHERE NOT failed AND judge <> '{EXACT_MATCH}'
@@ -120,12 +122,14 @@ CREATE VIEW labels AS
     SELECT * EXCLUDE (label), label.key AS attribute, label.value.expected AS expected,
            label.value.predicted AS predicted, label.value.match AS match
     FROM (
-        SELECT * EXCLUDE (judgment, term, judge, factors, levels, label_scores, failed),
+        SELECT * EXCLUDE (judgment, term, judge, factors, levels, label_scores, failed, method),
                unnest(map_entries(label_scores)) AS label
         FROM judged
         WHERE NOT failed AND judge = '{EXACT_MATCH}'
     )
     WHERE label.value.match IS NOT NULL;
+CREATE VIEW contents AS SELECT task::VARCHAR AS task, id AS item, content FROM planned WHERE NOT failed;
+CREATE VIEW methods AS SELECT DISTINCT task, model, judge, method FROM judged WHERE NOT failed;
 """  # noqa: S608
 
 BEYOND = """

@@ -13,7 +13,6 @@ INSTEAD = {
     "what a run holds",
     "wizard": "begin with a copy of examples/quickstart.yaml, which explains each key",
     "view": "coeval results --run RUN and coeval show --run RUN",
-    "compare": "coeval results --run RUN --csv for each run, side by side in a spreadsheet",
     "sweep": "eval-framework once for each checkpoint, each with its own --output-dir",
 }
 """Command → what there is in its place."""

@@ -1,0 +1,136 @@
+"""Which items and judges two sides have in common, and what is told where they differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from coeval.analysis.comparison.side import AskedItem, Side
+from coeval.core.text import listed, numbered
+
+
+class SharedItems(NamedTuple):
+    """``codes``: of each side, from the hash of an item to its number, which is the same for the same item;
+    ``tasks``: by that number. Items of one side only have numbers of their own."""
+
+    codes: tuple[Mapping[int, int], Mapping[int, int]]
+    tasks: list[str]
+    notes: tuple[str, ...]
+
+    def by_task(self) -> dict[str, frozenset[int]]:
+        found: dict[str, set[int]] = {}
+        for number, task in enumerate(self.tasks):
+            found.setdefault(task, set()).add(number)
+        return {task: frozenset(numbers) for task, numbers in found.items()}
+
+
+def shared_items(a: Side, b: Side) -> SharedItems:
+    """Number the items of both sides; tasks that only one has are left out."""
+    of_tasks = [{item.task for item in side.items.values()} for side in (a, b)]
+    shared = of_tasks[0] & of_tasks[1]
+    by_id = {item.task for side in (a, b) for item in side.items.values() if item.content is None}
+    numbers: dict[tuple[object, ...], int] = {}
+    tasks: list[str] = []
+    codes: list[dict[int, int]] = []
+    for side in (a, b):
+        seen = Counter[tuple[object, ...]]()
+        own: dict[int, int] = {}
+        for key, item in side.items.items():
+            if item.task not in shared:
+                continue
+            what = (item.task, item.id if item.task in by_id else item.content)
+            seen[what] += 1  # the same prompt may stand in a task several times
+            if (place := (*what, seen[what])) not in numbers:
+                numbers[place] = len(tasks)
+                tasks.append(item.task)
+            own[key] = numbers[place]
+        codes.append(own)
+    notes = [
+        f"only {side.label} has the task {task}: it is not compared"
+        for side, found in ((a, of_tasks[0]), (b, of_tasks[1]))
+        for task in sorted(found - shared)
+    ]
+    for task in sorted(shared):
+        notes += _other_items(a, b, task, codes)
+    return SharedItems((codes[0], codes[1]), tasks, tuple(notes))
+
+
+def _other_items(a: Side, b: Side, task: str, codes: list[dict[int, int]]) -> list[str]:
+    items = [_of_task(side, task) for side in (a, b)]
+    same = {codes[0][key] for key in items[0]} & {codes[1][key] for key in items[1]}
+    if len(same) == len(items[0]) == len(items[1]):
+        return []
+    ids = [{item.id for item in found.values()} for found in items]
+    alike = len(ids[0] & ids[1]) - len(same)
+    only = [
+        f"{len(found) - len(same):,} only {side.label}" for side, found in zip((a, b), items, strict=True)
+    ]
+    said = f"{task}: both have {numbered(len(same), 'item')} in common, {' and '.join(only)} has"
+    return [said + (f" ({numbered(alike, 'id')} stands for another prompt in each)" if alike > 0 else "")]
+
+
+def _of_task(side: Side, task: str) -> dict[int, AskedItem]:
+    return {key: item for key, item in side.items.items() if item.task == task}
+
+
+class SharedJudges(NamedTuple):
+    """By task, the judges that both sides have, or None where they have none in common: then each side's
+    judges are taken together. ``notes`` says so."""
+
+    by_task: Mapping[str, Collection[str] | None]
+    notes: tuple[str, ...]
+
+    def codes(self, side: Side, tasks: list[str]) -> dict[tuple[int, int], int]:
+        """By place in ``tasks`` and the hash of a judge (0: nobody judges), a number that is the same on both
+        sides; judges that are left out have none."""
+        numbers = {name: number for number, name in enumerate(sorted(_judge_names(self.by_task)), start=1)}
+        found: dict[tuple[int, int], int] = {}
+        for place, task in enumerate(tasks):
+            found[place, 0] = 0
+            shared = self.by_task.get(task)
+            for key, name in side.judges.items():
+                if shared is None:
+                    found[place, key] = 0
+                elif name in shared:
+                    found[place, key] = numbers[name]
+        return found
+
+
+def _judge_names(by_task: Mapping[str, Collection[str] | None]) -> set[str]:
+    return {name for names in by_task.values() for name in names or ()}
+
+
+def shared_judges(a: Side, b: Side) -> SharedJudges:
+    """Who judged both, and whether they judged alike."""
+    by_task: dict[str, Collection[str] | None] = {}
+    notes = []
+    for task in sorted({task for task, _ in a.methods} & {task for task, _ in b.methods}):
+        of_a, of_b = ({judge for at, judge in side.methods if at == task} for side in (a, b))
+        both = of_a & of_b
+        by_task[task] = both or None
+        if not both:
+            notes.append(
+                f"{task}: {listed(sorted(of_a))} judged {a.label}, {listed(sorted(of_b))} judged {b.label}, "
+                "and nobody both: the difference is also one of judges"
+            )
+        for side, only in ((a, of_a - both), (b, of_b - both)):
+            if both and only:
+                judges = listed(sorted(only))
+                notes.append(f"{task}: {judges} judged {side.label} only and is left out of the comparison")
+        notes += [
+            f"{task}: {judge} judged {b.label} by another recipe (model, parameters, prompt) than {a.label}"
+            for judge in sorted(both)
+            if a.methods[task, judge] != b.methods[task, judge]
+        ]
+    return SharedJudges(by_task, tuple(notes))
+
+
+def other_rubrics(a: Side, b: Side) -> tuple[str, ...]:
+    """The factors that go by the same name and ask for something else."""
+    return tuple(
+        f"{task}: the factor {factor} is described otherwise for {b.label} than for {a.label}"
+        for task in sorted(a.rubrics.keys() & b.rubrics.keys())
+        for factor in sorted(a.rubrics[task].keys() & b.rubrics[task].keys())
+        if a.rubrics[task][factor] != b.rubrics[task][factor]
+    )

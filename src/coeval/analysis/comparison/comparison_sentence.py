@@ -1,0 +1,107 @@
+"""How one side differs from another in a metric, in figures and in words."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from coeval.analysis.comparison.paired_difference import Test
+
+Family: TypeAlias = Literal["overall", "task", "part"]
+FAMILIES: tuple[Family, ...] = ("overall", "task", "part")
+
+ALPHA = 0.05
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """How b differs from a in one metric of a task (``task`` None: over the tasks, each counting alike).
+
+    Means, ``difference`` = b − a and ``ci95`` are in the metric's ``unit`` (``share`` of 1, ``percent`` or
+    ``points``), over ``n`` items that both have. ``missing`` items have no such pair; ``bounds`` is where the
+    difference over all items lies, whatever these would score. ``p_adjusted`` is Holm's within the
+    ``family``, ``q`` Benjamini and Hochberg's. ``minimum_detectable`` is the true difference that would be
+    found with 80 % power at 5 %, two-sided. ``scale`` is how long the metric's scale is.
+    ``sentence`` says it all in words.
+    """
+
+    a: str
+    b: str
+    task: str | None
+    metric: str
+    family: Family
+    unit: str
+    mean_a: float
+    mean_b: float
+    difference: float
+    ci95: tuple[float, float]
+    p: float | None
+    p_adjusted: float | None
+    q: float | None
+    n: int
+    minimum_detectable: float | None
+    missing: int
+    bounds: tuple[float, float]
+    test: Test
+    scale: float
+    counted: Literal["item", "prompt"] = "item"
+    sentence: str = ""
+
+    @property
+    def significant(self) -> bool:
+        return self.p_adjusted is not None and self.p_adjusted < ALPHA
+
+
+_NEARLY = 0.06
+"""Of what is shown: an interval whose two sides differ by less is told as one number."""
+
+
+def sentence(one: Comparison) -> str:
+    """Who is better and by how much, or what could have been found.
+
+    ``B is better than A on ifeval by 3.1 ± 1.9 points, 541 paired prompts; the smallest difference this
+    comparison could have found is 2.6``
+    """
+    where = "overall" if one.task is None else f"on {one.task}"
+    if one.family == "part":
+        where += f" ({one.metric})"
+    n = f"{one.n:,} paired {one.counted}{'' if one.n == 1 else 's'}"
+    if one.significant and one.minimum_detectable is not None:
+        better, worse = (one.b, one.a) if one.difference > 0 else (one.a, one.b)
+        by = shown_difference(one, sign=1 if one.difference > 0 else -1)
+        return (
+            f"{better} is better than {worse} {where} by {by} points, {n}; the smallest difference this "
+            f"comparison could have found is {shown_points(one, one.minimum_detectable)}"
+        )
+    said = (
+        f"{one.a} and {one.b} cannot be told apart {where}: {one.b} − {one.a} is {shown_difference(one)} "
+        f"points, {n}"
+    )
+    if one.minimum_detectable is None:
+        return said
+    least = shown_points(one, one.minimum_detectable)
+    return f"{said}; the smallest difference this comparison could have found is {least}"
+
+
+def shown_difference(one: Comparison, sign: int = 1) -> str:
+    """``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` where the interval is lopsided; points of a hundred, or of ten."""
+    low, high = sorted(sign * bound for bound in one.ci95)
+    middle = sign * one.difference
+    shown = shown_points(one, middle)
+    unit = _unit(one)
+    if abs((high - middle) - (middle - low)) / unit < _NEARLY * 10 ** (1 - _digits(one)):
+        return f"{shown} ± {shown_points(one, (high - low) / 2)}"
+    return f"{shown} [{shown_points(one, low)}, {shown_points(one, high)}]"
+
+
+def shown_points(one: Comparison, difference: float) -> str:
+    text = f"{difference / _unit(one):.{_digits(one)}f}"
+    return text.replace("-", "−") if float(text) else text.removeprefix("-")
+
+
+def _unit(one: Comparison) -> float:
+    return 0.01 if one.unit == "share" else 1.0
+
+
+def _digits(one: Comparison) -> int:
+    return 2 if one.unit == "points" else 1

@@ -1,0 +1,269 @@
+"""How much better one is than another on the same items: difference, interval, p-value, smallest effect.
+
+Items are the independent units: what judges, factors or samples gave to an item is one score of it, and an
+item's two scores belong together. Where several strata (tasks) count alike, differences are averaged over
+them. ``docs/compare.md`` explains the choices; ``python -m perf.paired`` measures coverage, false positives
+and power.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+from scipy.special import bdtr, ndtr, stdtrit
+from scipy.special import stdtr as t_probability
+
+from coeval.analysis.intervals import LEVEL, Bounds, Floats, Scatter, mean_bounds
+
+Test: TypeAlias = Literal["paired t", "exact McNemar", "sign flips"]
+
+POWER = 0.8
+_FEWEST_DIFFERING = 5
+"""Items whose two scores differ: with fewer, their scatter says too little of that of all items."""
+_END = 0.1
+"""Of the scale: a mean is near its end where it is closer, …"""
+_FEW_AT_END = 6
+"""… and where so few whole items' worth of score separate it from there."""
+_ALL_FLIPS = 14
+"""Differing items up to which every way to flip their signs is tried: 16,384 of them."""
+_NO_TAIL = 0.05
+_FINEST = 5_040
+"""Steps of the scale: means of up to ten scores are multiples of one of them."""
+_EQUAL = 1e-9
+
+
+class PairedScores(NamedTuple):
+    """The scores of n items in one stratum, from 0 to 1, and how often each item counts."""
+
+    a: Floats
+    b: Floats
+    weights: Floats
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """b − a over n paired items with its 95 % interval and p-value, in the unit of the scores.
+
+    ``minimum_detectable`` is the true difference that a test at 5 %, two-sided, finds with 80 % power.
+    ``p`` and ``minimum_detectable`` are None where a single item is all there is.
+    """
+
+    mean_a: float
+    mean_b: float
+    difference: float
+    low: float
+    high: float
+    p: float | None
+    n: int
+    minimum_detectable: float | None
+    test: Test
+
+
+class _Stratum(NamedTuple):
+    """Means, and each item's distances to them (with its weight, as in the cluster-robust variance)."""
+
+    mean_a: float
+    mean_b: float
+    from_a: Floats
+    from_b: Floats
+
+    @property
+    def items(self) -> int:
+        return len(self.from_a)
+
+
+class _Spread(NamedTuple):
+    """The standard error of a difference, and the degrees of freedom it rests on."""
+
+    error: float
+    degrees: float
+
+
+def paired_difference(strata: Sequence[PairedScores]) -> Difference:
+    """The mean over strata of the difference of paired means.
+
+    *Interval.* In the middle of the scale ``D ± t·SE`` with the variance of the items' differences, over
+    strata with Satterthwaite's degrees of freedom. Near an end of the scale (a mean closer than 0.1, by less
+    than six items' worth of score) that variance is underrated; there it is lent one more observation, of
+    the variance ``m_a(1 − m_a) + m_b(1 − m_b)``. Where fewer than five items differ at all, MOVER takes over
+    (Zou and Donner 2008): the intervals of both means and the correlation of the items' scores.
+
+    *p-value.* Of scores that are right or wrong, McNemar's exact test (1947); elsewhere the paired t test
+    where the interval is t's, and the sign-flip permutation test (Fisher 1935) where it is not.
+
+    Parameters
+    ----------
+    strata : T ≥ 1 of them, each with at least one item
+    """
+    parts = [_stratum(pairs) for pairs in strata]
+    mean_a = float(np.mean([part.mean_a for part in parts]))
+    mean_b = float(np.mean([part.mean_b for part in parts]))
+    difference, n = mean_b - mean_a, sum(part.items for part in parts)
+    differing = sum(int((np.abs(pairs.b - pairs.a) > _EQUAL).sum()) for pairs in strata)
+    binary = len(strata) == 1 and _is_binary(strata[0])
+    near = _near_an_end(parts)
+    spread = _spread(parts, _largest_variance(mean_a, mean_b) if near else 0.0)
+    scarce = differing < _FEWEST_DIFFERING or spread.error == 0
+    if scarce:
+        low, high = _mover(parts, mean_a, mean_b)
+        spread = _Spread((high - low) / 2 / float(stdtrit(max(n - 1, 1), (1 + LEVEL) / 2)), max(n - 1, 1))
+    else:
+        half = float(stdtrit(spread.degrees, (1 + LEVEL) / 2)) * spread.error
+        low, high = max(difference - half, -1.0), min(difference + half, 1.0)
+    test: Test = "exact McNemar" if binary else "sign flips" if near or scarce else "paired t"
+    detectable = float(stdtrit(spread.degrees, [(1 + LEVEL) / 2, POWER]).sum()) * spread.error
+    if binary:  # the exact test asks for one discordant pair more
+        detectable += 1 / n
+    return Difference(
+        mean_a=mean_a,
+        mean_b=mean_b,
+        difference=difference,
+        low=low,
+        high=high,
+        p=_p_value(test, strata, difference, spread) if n > 1 else None,
+        n=n,
+        minimum_detectable=min(detectable, 1.0) if n > 1 else None,
+        test=test,
+    )
+
+
+def mcnemar(only_a: int, only_b: int) -> float:
+    """Two-sided p-value of McNemar's exact test: how unlike a fair coin the discordant pairs fell.
+
+    Parameters
+    ----------
+    only_a, only_b : items that are right only in a, and only in b
+    """
+    discordant = only_a + only_b
+    return min(1.0, 2 * float(bdtr(min(only_a, only_b), discordant, 0.5))) if discordant else 1.0
+
+
+def sign_flips(differences: Floats) -> float:
+    """Two-sided p-value of the sum of differences under all flips of their signs.
+
+    Of up to 14 that are not zero, every flip is counted. Of more, the tail is that of the saddlepoint
+    approximation (Lugannani and Rice 1980; Robinson 1982) with the cumulants ``K(s) = Σ log cosh(s d_i)``;
+    where all are multiples of a step, by one step nearer: the sums lie two steps apart.
+
+    Parameters
+    ----------
+    differences : (n,) of items, each with the weight of its stratum
+    """
+    d = np.abs(differences[np.abs(differences) > _EQUAL])
+    seen = abs(float(differences.sum()))
+    if len(d) <= _ALL_FLIPS:
+        sums = np.zeros(1)
+        for each in d:
+            sums = np.concatenate([sums - each, sums + each])
+        return float((np.abs(sums) >= seen * (1 - _EQUAL)).mean())
+    if seen >= float(d.sum()) * (1 - _EQUAL):
+        return 2.0 ** (1 - len(d))
+    return min(1.0, 2 * _tail(d / d.max(), max(seen - _step(d), 0.0) / float(d.max())))
+
+
+def _step(d: Floats) -> float:
+    """The largest number that all of them are multiples of; 0 where it is too small to matter."""
+    counts = np.rint(d * _FINEST)
+    if np.abs(d * _FINEST - counts).max() > _EQUAL * _FINEST:
+        return 0.0
+    return float(np.gcd.reduce(counts.astype(np.int64))) / _FINEST
+
+
+def _tail(d: Floats, total: float) -> float:
+    """How likely the sum of ``±d_i`` is to reach ``total`` ≥ 0."""
+    z = total / float(np.sqrt(d @ d))
+    if z < _NO_TAIL:  # the two terms below cancel there
+        return float(ndtr(-z))
+    low, high = 0.0, 1.0
+    while float(d @ np.tanh(high * d)) < total:
+        high *= 2
+    for _ in range(60):
+        s = (low + high) / 2
+        low, high = (s, high) if float(d @ np.tanh(s * d)) < total else (low, s)
+    x = s * d
+    cumulant = float((x + np.log1p(np.exp(-2 * x)) - np.log(2)).sum())
+    w = float(np.sqrt(2 * (s * total - cumulant)))
+    u = s * float(np.sqrt(np.sum((d / np.cosh(np.minimum(x, 300.0))) ** 2)))
+    return float(ndtr(-w) + np.exp(-(w**2) / 2) / np.sqrt(2 * np.pi) * (1 / u - 1 / w))
+
+
+def _stratum(pairs: PairedScores) -> _Stratum:
+    share = pairs.weights / pairs.weights.mean()
+    mean_a, mean_b = float((share * pairs.a).mean()), float((share * pairs.b).mean())
+    return _Stratum(mean_a, mean_b, share * (pairs.a - mean_a), share * (pairs.b - mean_b))
+
+
+def _is_binary(pairs: PairedScores) -> bool:
+    scores = np.concatenate([pairs.a, pairs.b])
+    return bool(((scores == 0) | (scores == 1)).all() and (pairs.weights == pairs.weights[0]).all())
+
+
+def _near_an_end(parts: Sequence[_Stratum]) -> bool:
+    for part in parts:
+        room = min(part.mean_a, 1 - part.mean_a, part.mean_b, 1 - part.mean_b)
+        if room < _END and part.items * room < _FEW_AT_END:
+            return True
+    return False
+
+
+def _largest_variance(mean_a: float, mean_b: float) -> float:
+    """Of an item's difference, if its two scores were right or wrong by themselves."""
+    return mean_a * (1 - mean_a) + mean_b * (1 - mean_b)
+
+
+def _spread(parts: Sequence[_Stratum], lent: float) -> _Spread:
+    """From the items' differences; a stratum of one item takes the scatter of all. ``lent``: the variance of
+    one more observation, shared out among the strata."""
+    squares = [float(((part.from_b - part.from_a) ** 2).sum()) for part in parts]
+    freedom = [part.items - 1 for part in parts]
+    more = 1 / len(parts) if lent else 0.0
+    pooled = (sum(squares) + lent) / (sum(freedom) + bool(lent) or 1)
+    variances = []
+    for part, square, free in zip(parts, squares, freedom, strict=True):
+        own = (square + lent * more) / (free + more) if free else pooled
+        variances.append(own / part.items / len(parts) ** 2)
+    total = sum(variances)
+    if total <= 0:
+        return _Spread(0.0, max(sum(freedom), 1))
+    spent = sum(v**2 / max(free, 1) for v, free in zip(variances, freedom, strict=True))
+    return _Spread(float(np.sqrt(total)), total**2 / spent)
+
+
+def _mover(parts: Sequence[_Stratum], mean_a: float, mean_b: float) -> Bounds:
+    """``L = D − √((m_b − l_b)² + (u_a − m_a)² − 2r(m_b − l_b)(u_a − m_a))``, and U likewise.
+
+    The correlation r of the means takes one more item, a quarter of it at each corner of the scale: so few
+    items cannot show that two models always score alike.
+    """
+    of_a = mean_bounds(mean_a, [Scatter(part.items, float(part.from_a @ part.from_a)) for part in parts])
+    of_b = mean_bounds(mean_b, [Scatter(part.items, float(part.from_b @ part.from_b)) for part in parts])
+    scale = [1 / part.items**2 for part in parts]
+    both = sum(float(part.from_a @ part.from_b) * k for part, k in zip(parts, scale, strict=True))
+    square_a = sum(
+        (float(part.from_a @ part.from_a) + 0.25) * k for part, k in zip(parts, scale, strict=True)
+    )
+    square_b = sum(
+        (float(part.from_b @ part.from_b) + 0.25) * k for part, k in zip(parts, scale, strict=True)
+    )
+    r = both / float(np.sqrt(square_a * square_b))
+    down = _combined(mean_b - of_b.low, of_a.high - mean_a, r)
+    up = _combined(of_b.high - mean_b, mean_a - of_a.low, r)
+    return Bounds(max(mean_b - mean_a - down, -1.0), min(mean_b - mean_a + up, 1.0))
+
+
+def _combined(one: float, other: float, r: float) -> float:
+    return float(np.sqrt(max(one**2 + other**2 - 2 * r * one * other, 0.0)))
+
+
+def _p_value(test: Test, strata: Sequence[PairedScores], difference: float, spread: _Spread) -> float:
+    match test:
+        case "exact McNemar":
+            [pairs] = strata
+            return mcnemar(int((pairs.a > pairs.b).sum()), int((pairs.b > pairs.a).sum()))
+        case "paired t":
+            return 2 * float(t_probability(spread.degrees, -abs(difference) / spread.error))
+        case "sign flips":
+            weighted = [pairs.weights / pairs.weights.sum() * (pairs.b - pairs.a) for pairs in strata]
+            return sign_flips(np.concatenate(weighted) * sum(len(pairs.a) for pairs in strata))

@@ -1,0 +1,200 @@
+"""One of those that are compared: a student of a run, or the model of an output folder, with all its scores.
+
+Scores are kept as columns of hashes, so that a million of them are joined in a second; names stand beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.intervals import PERCENT, SHARE, Floats, Scale
+from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.readers.reader import Reader
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.core.errors import StoreError
+from coeval.store.jsonl import read_json
+
+Hashes: TypeAlias = NDArray[np.uint64]
+Measure: TypeAlias = Literal["factor", "label", "metric"]
+
+_POINTS = Scale(1.0, 10.0)
+
+
+class Units(NamedTuple):
+    """Columns of values, one for each item, judge and metric: the mean over the samples of an item."""
+
+    item: Hashes
+    judge: Hashes
+    metric: Hashes
+    value: Floats
+    weight: Floats
+
+
+class AskedItem(NamedTuple):
+    """``content``: a hash of what was asked; None where it is not on record."""
+
+    task: str
+    id: str
+    content: int | None
+
+
+class MetricName(NamedTuple):
+    """What values are of, in which unit and on which scale; ``headline``: the first of a benchmark's."""
+
+    task: str
+    measure: Measure
+    metric: str
+    unit: str = "share"
+    scale: Scale = SHARE
+    headline: bool = False
+
+    @property
+    def key(self) -> tuple[str, Measure, str]:
+        return self.task, self.measure, self.metric
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """``items``, ``judges`` and ``metrics`` by the hashes in ``units``.
+
+    ``lacking``: items and metrics of scores without a value. ``methods``: by task and judge, hashes of how
+    answers were judged. ``rubrics``: by task, what each factor asks for. ``fitted``: metrics that no item
+    has a score in.
+    """
+
+    label: str
+    folder: Path
+    model: str
+    items: Mapping[int, AskedItem]
+    units: Units
+    lacking: tuple[Hashes, Hashes]
+    judges: Mapping[int, str]
+    metrics: Mapping[int, MetricName]
+    methods: Mapping[tuple[str, str], frozenset[int]]
+    rubrics: Mapping[str, Mapping[str, str]]
+    fitted: tuple[str, ...] = ()
+
+
+def models_of(reader: Reader) -> tuple[str, ...]:
+    """Who answered, by name; of a run, those that its configuration still names, if there are any."""
+    found = [model for (model,) in reader.rows("SELECT DISTINCT model FROM answers ORDER BY model")]
+    if isinstance(reader, OutputReader):
+        return tuple(name for name in found if name is not None) or ("",)
+    planned = reader.planned if isinstance(reader, RunReader) else None
+    if planned is not None and planned.students is not None:
+        found = [name for name in found if name in planned.students] or found
+    return tuple(found)
+
+
+def read_side(reader: Reader, model: str, label: str) -> Side:
+    """All that a model scored in what is read."""
+    mine = "true" if isinstance(reader, OutputReader) else "model = ?"
+    who = [] if isinstance(reader, OutputReader) else [model]
+    has_labels = "labels" in reader.views
+    labels = _LABELS.format(mine=mine) if has_labels else ""
+    found = reader.columns(_UNITS.format(mine=mine, labels=labels), who * (1 + has_labels))
+    lacking = reader.columns(_LACKING.format(mine=mine), who)
+    return Side(
+        label=label,
+        folder=reader.folder,
+        model=model,
+        items={key: AskedItem(*item) for key, *item in reader.rows(_ITEMS)},
+        units=Units(*(np.asarray(found[name]) for name in Units._fields)),
+        lacking=(np.asarray(lacking["item"]), np.asarray(lacking["metric"])),
+        judges=dict(reader.rows("SELECT hash(judge), judge FROM methods GROUP BY ALL")),
+        metrics=_metrics(reader),
+        methods=_methods(reader, mine, who),
+        rubrics=_rubrics(reader),
+        fitted=_fitted(reader),
+    )
+
+
+_UNITS = """
+SELECT item, judge, metric, avg(value) AS value, avg(weight) AS weight
+FROM (
+    SELECT hash(task, item) AS item, CASE WHEN judge IS NULL THEN 0::UBIGINT ELSE hash(judge) END AS judge,
+           hash('score', task, metric) AS metric, value, weight
+    FROM scores WHERE {mine} AND value IS NOT NULL
+    {labels}
+)
+GROUP BY ALL
+"""
+_LABELS = """
+    UNION ALL
+    SELECT hash(task, item), 0::UBIGINT, hash('label', task, attribute), match::INTEGER::DOUBLE, 1.0
+    FROM labels WHERE {mine}
+"""
+_LACKING = """
+SELECT DISTINCT hash(task, item) AS item, hash('score', task, metric) AS metric
+FROM scores WHERE {mine} AND value IS NULL
+"""
+_ITEMS = """
+SELECT hash(task, item), task, item, content
+FROM items LEFT JOIN contents USING (task, item) WHERE NOT failed ORDER BY task, item
+"""
+
+
+def _metrics(reader: Reader) -> dict[int, MetricName]:
+    known = reader.rows("SELECT DISTINCT hash('score', task, metric), task, metric FROM scores")
+    if isinstance(reader, RunReader):
+        found = {key: MetricName(task, "factor", metric) for key, task, metric in known}
+        labels = reader.rows("SELECT DISTINCT hash('label', task, attribute), task, attribute FROM labels")
+        return found | {key: MetricName(task, "label", label) for key, task, label in labels}
+    of_items = {(task, metric) for _, task, metric in known}
+    units, first = dict[tuple[str, str], str](), dict[str, str]()
+    for figure in reader.metrics if isinstance(reader, OutputReader) else ():
+        units[figure.task, figure.metric] = figure.unit
+        if (figure.task, figure.metric) in of_items:
+            first.setdefault(figure.task, figure.metric)
+    return {
+        key: MetricName(
+            task,
+            "metric",
+            metric,
+            unit := units.get((task, metric)) or "share",
+            {"percent": PERCENT, "points": _POINTS}.get(unit, SHARE),
+            headline=first.get(task) == metric,
+        )
+        for key, task, metric in known
+    }
+
+
+def _methods(reader: Reader, mine: str, who: list[str]) -> dict[tuple[str, str], frozenset[int]]:
+    found: dict[tuple[str, str], set[int]] = {}
+    for task, judge, method in reader.rows(f"SELECT task, judge, method FROM methods WHERE {mine}", who):  # noqa: S608
+        found.setdefault((task, judge), set()).add(method)
+    return {place: frozenset(methods) for place, methods in found.items()}
+
+
+def _rubrics(reader: Reader) -> dict[str, dict[str, str]]:
+    """Empty where a run keeps none, or none that can be read: scores are there without it."""
+    if not isinstance(reader, RunReader):
+        return {}
+    rubrics = {}
+    for (task,) in reader.rows("SELECT DISTINCT task FROM items"):
+        try:
+            found = read_json(reader.run.rubric(task), dict[str, Any])
+        except (FileNotFoundError, StoreError):
+            continue
+        rubrics[task] = {factor: str(text) for factor, text in found.items()}
+    return rubrics
+
+
+def _fitted(reader: Reader) -> tuple[str, ...]:
+    """The metrics that no item has a score in: they come of a fit to all items."""
+    if not isinstance(reader, OutputReader):
+        return ()
+    of_items = {(task, metric) for task, metric in reader.rows("SELECT DISTINCT task, metric FROM scores")}
+    return tuple(
+        dict.fromkeys(
+            f"{figure.task} {figure.metric}"
+            for figure in reader.metrics
+            if figure.value is not None and (figure.task, figure.metric) not in of_items
+        )
+    )

@@ -1,0 +1,119 @@
+"""`coeval compare`: whether one is better than another on the same items, and how sure that is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def compare(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="A [B …]",
+            help="Folders of runs or of eval-framework; of a single run, its students are compared.",
+        ),
+    ],
+    students: Annotated[
+        str | None,
+        typer.Option(
+            metavar="X,Y",
+            help="Of one run, these students; of several folders, the student of each, or one for all.",
+        ),
+    ] = None,
+    fail_if_worse: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DELTA",
+            help="End with 4 where B is worse than A overall or in a task by more than this share of the "
+            "scale, and significantly so. Example: --fail-if-worse 0.02, or 2%",
+        ),
+    ] = None,
+    however_unsure: Annotated[
+        bool, typer.Option("--any", help="With --fail-if-worse: however unsure the difference is.")
+    ] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="For a pull request.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Compare two on the same items: the difference, how sure it is, what could have been found.
+
+    Items are paired by what was asked, whatever their ids, and scored by the judges that both have. Nobody is
+    asked, and nothing is written. The p-values are paired tests', adjusted for the number of comparisons.
+    docs/compare.md explains the figures.
+
+    Exit codes: 0 compared, 1 wrong request, 4 worse by more than --fail-if-worse allows.
+
+    \b
+    Examples:
+      coeval compare ./outputs/base ./outputs/tuned
+      coeval compare ./runs/quickstart --students sim-large,sim-medium
+      coeval compare ./runs/monday ./runs/tuesday --json > comparison.json
+      coeval compare ./outputs/base ./outputs/tuned --fail-if-worse 2% --markdown
+    """
+    import sys
+    from contextlib import ExitStack
+
+    from coeval.core.errors import UsageError
+    from coeval.core.process_limits import need_address_space
+    from coeval.pipeline.existing_run import existing_results
+
+    if as_json and as_markdown:
+        raise UsageError("--json and --markdown exclude each other; give one of them")
+    if however_unsure and fail_if_worse is None:
+        raise UsageError(
+            "--any belongs to --fail-if-worse: say by how much, for example --fail-if-worse 0 --any"
+        )
+    delta = _share(fail_if_worse) if fail_if_worse is not None else None
+    found = [existing_results(folder) for folder in folders]
+    need_address_space()
+    # Here, because they load duckdb and numpy.
+    from coeval.analysis.comparison.comparisons import compare as compare_sides
+    from coeval.analysis.comparison.comparisons import worse
+    from coeval.analysis.comparison.line_up import line_up
+    from coeval.cli import streams
+    from coeval.cli.exit_codes import WORSE
+    from coeval.cli.say import warn
+    from coeval.cli.views.comparison_view import markdown, print_comparisons
+    from coeval.cli.views.json_text import json_text
+    from coeval.pipeline.plan.run_reading import opened
+
+    with ExitStack() as stack:
+        read = [stack.enter_context(opened(folder)) for folder in found]
+        notes = [note for reader, more in read for note in (*reader.notes(), *more)]
+        names = [name.strip() for name in (students or "").split(",") if name.strip()]
+        compared = compare_sides(line_up([reader for reader, _ in read], names), notes)
+    if as_json:
+        sys.stdout.write(json_text(compared, indent=2) + "\n")
+    elif as_markdown:
+        sys.stdout.write(markdown(compared))
+    else:
+        print_comparisons(compared, streams.results())
+    if delta is not None and (lost := worse(compared, delta, sure=not however_unsure)):
+        for one in lost:
+            warn(streams.messages(), f"worse by more than {delta:.4g} of the scale: {one.sentence}")
+        raise typer.Exit(WORSE)
+
+
+def _share(text: str) -> float:
+    """``0.02`` or ``2%`` as a share of the scale.
+
+    Raises
+    ------
+    UsageError
+        it is none, or one that no difference can exceed.
+    """
+    from coeval.core.errors import UsageError
+
+    number = text.strip()
+    try:
+        share = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise UsageError(
+            f"--fail-if-worse {text}: give a share of the scale from 0 to 1; for two points of a hundred, "
+            "0.02 or 2%"
+        )
+    return share

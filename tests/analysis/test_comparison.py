@@ -1,0 +1,101 @@
+"""What of two sides is compared: scores that have a counterpart, items that are the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from written_run import Run
+
+from coeval.analysis.comparison.comparisons import ComparisonReport, compare
+from coeval.analysis.comparison.line_up import line_up
+from coeval.analysis.load import load
+
+
+def compared(*folders: Path) -> ComparisonReport:
+    readers = [load(folder) for folder in folders]
+    try:
+        return compare(line_up(readers))
+    finally:
+        for reader in readers:
+            reader.close()
+
+
+def test_a_score_counts_only_with_its_counterpart(tmp_path: Path) -> None:
+    """A strict judge who scored ann alone does not make her worse."""
+    run = Run(tmp_path)
+    for n in range(1, 9):
+        for student in ("ann", "ben"):
+            run.judged(n, student, "mild", {"plot": "High" if n % 2 else "Medium"})
+        run.evaluation(n, "ann", "strict", {"plot": "Low"})
+    run.evaluation(1, "ben", "strict", {"plot": "Low"})
+    [one] = compared(tmp_path).comparisons
+    assert (one.difference, one.n, one.metric) == (0.0, 8, "score")
+    assert one.mean_a == pytest.approx((0.5 + 3 * 1 + 4 * 0.5) / 8)
+
+
+def test_a_factor_that_one_side_lacks_is_left_out(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for n in range(1, 7):
+        run.judged(n, "ann", "j", {"plot": "High", "style": "Low"})
+        run.judged(n, "ben", "j", {"plot": "Medium"})
+    [score, plot] = compared(tmp_path).comparisons
+    assert (score.metric, plot.metric) == ("score", "plot")
+    assert score.difference == plot.difference == -0.5
+
+
+def test_items_without_a_counterpart_are_missing_and_bound_the_difference(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for n in range(1, 9):
+        run.judged(n, "ann", "j", {"plot": "Medium"})
+        if n > 2:
+            run.judged(n, "ben", "j", {"plot": "High"})
+    run.datapoint(9)
+    [one] = compared(tmp_path).comparisons
+    assert (one.n, one.missing, one.difference) == (6, 3, 0.5)
+    assert one.bounds == pytest.approx(((3 - 0.5 - 0.5 - 1) / 9, (3 + 0.5 + 0.5 + 1) / 9))
+
+
+def test_the_same_prompt_twice_is_two_items(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        run = Run(tmp_path / name)
+        for n in range(1, 7):
+            run.judged(n, "ann", "j", {"plot": "High" if name == "one" else "Medium"})
+        run.datapoint(7, prompt="prompt 1")
+        run.response(7, "ann")
+        run.evaluation(7, "ann", "j", {"plot": "Low"})
+    [one] = compared(tmp_path / "one", tmp_path / "two").comparisons
+    assert (one.a, one.b, one.n, one.missing) == ("one", "two", 7, 0)
+    assert one.difference == pytest.approx(-0.5 * 6 / 7)
+
+
+def test_items_are_paired_by_what_was_asked(tmp_path: Path) -> None:
+    """The second run asks the same in another order, and one thing that the first does not."""
+    for name, shift in (("one", 0), ("two", 3)):
+        run = Run(tmp_path / name)
+        for n in range(1, 9):
+            asked = (n + shift) % 9
+            run.judged(n, "ann", "j", {"plot": "High" if asked % 2 else "Low"})
+            run.datapoint(n, prompt=f"question {asked}")
+    report = compared(tmp_path / "one", tmp_path / "two")
+    [one] = report.comparisons
+    assert (one.n, one.missing, one.difference) == (7, 2, 0.0)
+    assert any("another prompt" in note for note in report.notes)
+
+
+def test_another_recipe_of_the_judge_and_another_criterion_are_told(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        run = Run(tmp_path / name)
+        rubric = tmp_path / name / "phase2_rubric" / "haiku.rubric.json"
+        rubric.parent.mkdir(parents=True)
+        rubric.write_text(f'{{"plot": "Plot {name}.", "style": "Style."}}')
+        for n in range(1, 7):
+            run.datapoint(n)
+            run.response(n, "ann")
+            run.evaluation(n, "ann", "j", {"plot": "High", "style": "Low"}, recipe=name)
+            run.evaluation(n, "ann", f"only {name}", {"plot": "High", "style": "Low"})
+    notes = "; ".join(compared(tmp_path / "one", tmp_path / "two").notes)
+    assert "haiku: j judged two by another recipe (model, parameters, prompt) than one" in notes
+    assert "the factor plot is described otherwise" in notes
+    assert "style is described" not in notes
+    assert "only two judged two only and is left out of the comparison" in notes

@@ -1,0 +1,281 @@
+"""``coeval compare``: what it says of two folders, and of two students of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli.invoked import Command
+from pipeline.experiments import Lab, listen, model, quiz, task
+from scipy import stats
+
+
+def output(
+    folder: Path,
+    who: str,
+    scores: Mapping[str, Mapping[str, float]],
+    *,
+    task: str = "ifeval",
+    prompts: Mapping[str, str] | None = None,
+    **summary: Any,
+) -> Path:
+    """What eval-framework leaves of a task: scores of items by metric; an item's prompt is its id."""
+    where = folder / task
+    where.mkdir(parents=True, exist_ok=True)
+    asked = {key: (prompts or {}).get(key, key) for key in scores}
+    answers = [
+        {"id": key, "model": who, "response": "text", "input_hash": f"hash of {asked[key]}"} for key in scores
+    ]
+    lines = [{"id": key, "scores": found} for key, found in scores.items()]
+    for name, records in (("responses", answers), ("scores", lines)):
+        (where / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    names = dict.fromkeys(name for found in scores.values() for name in found)
+    metrics = {name: {"value": 0.5, "n": len(scores), "unit": "share"} for name in names}
+    head = {"task": task, "model": who, "metrics": metrics, "n_expected": len(scores)}
+    (where / "summary.json").write_text(json.dumps(head | summary))
+    return folder
+
+
+def verdicts(
+    right: Sequence[int], metric: str = "prompt_level_strict_accuracy"
+) -> dict[str, dict[str, float]]:
+    return {str(n): {metric: float(one)} for n, one in enumerate(right)}
+
+
+def found(coeval: Command, *arguments: object) -> dict[str, Any]:
+    ended = coeval("compare", *arguments, "--json")
+    assert ended.code == 0, ended.err
+    document: dict[str, Any] = json.loads(ended.out)
+    return document
+
+
+@pytest.fixture
+def two(here: Path) -> tuple[Path, Path]:
+    """Of 200 prompts, base follows 100 and tuned the same and 30 more, but not 6 of them."""
+    base = np.repeat([1, 0], 100)
+    tuned = base.copy()
+    tuned[:6], tuned[100:130] = 0, 1
+    return output(here / "a", "base", verdicts(base)), output(here / "b", "tuned", verdicts(tuned))
+
+
+def test_two_outputs_are_compared_prompt_by_prompt(two: tuple[Path, Path], coeval: Command) -> None:
+    [one] = found(coeval, *two)["comparisons"]
+    keys = {"a", "b", "task", "metric", "mean_a", "mean_b", "difference", "ci95", "p", "p_adjusted", "n"}
+    assert keys | {"minimum_detectable", "missing"} <= one.keys()
+    assert (one["a"], one["b"], one["task"]) == ("base", "tuned", "ifeval")
+    assert (one["mean_a"], one["mean_b"], one["n"], one["missing"]) == (0.5, 0.62, 200, 0)
+    assert one["difference"] == pytest.approx(0.12)
+    d = np.repeat([-1.0, 1, 0], [6, 30, 164])
+    assert one["ci95"] == pytest.approx(stats.ttest_1samp(d, 0).confidence_interval(), abs=1e-12)
+    assert one["p"] == one["p_adjusted"] == pytest.approx(stats.binomtest(6, 36).pvalue, rel=1e-9)
+
+
+def test_it_says_so_in_a_sentence(two: tuple[Path, Path], coeval: Command) -> None:
+    shown = coeval("compare", *two)
+    least = 100 * found(coeval, *two)["comparisons"][0]["minimum_detectable"]
+    assert shown.out.splitlines()[0] == (
+        "tuned is better than base on ifeval by 12.0 ± 5.7 points, 200 paired prompts; the smallest "
+        f"difference this comparison could have found is {least:.1f}"
+    )
+    turned = coeval("compare", *reversed(two)).out
+    assert turned.startswith("tuned is better than base on ifeval by 12.0 ± 5.7 points")
+    assert "−12.0 ± 5.7" in turned
+
+
+def test_what_is_not_sure_is_not_called_better(here: Path, coeval: Command) -> None:
+    a = output(here / "a", "base", verdicts([1, 0] * 20))
+    b = output(here / "b", "tuned", verdicts([1, 0] * 18 + [1, 1] * 2))
+    shown = coeval("compare", a, b).out
+    assert shown.startswith("base and tuned cannot be told apart on ifeval: tuned − base is 5.0 [")
+    assert "better" not in shown.splitlines()[0]
+    assert "the smallest difference this comparison could have found is" in shown.splitlines()[0]
+
+
+def test_ids_do_not_make_prompts_the_same(here: Path, coeval: Command) -> None:
+    """Item 0 of b asks what item 3 of a asks; item 3 of b asks something new."""
+    a = output(here / "a", "base", verdicts([1, 1, 1, 0]))
+    b = output(here / "b", "tuned", verdicts([0, 1, 1, 1]), prompts={"0": "3", "3": "new"})
+    document = found(coeval, a, b)
+    [one] = document["comparisons"]
+    assert (one["n"], one["missing"], one["difference"]) == (3, 2, 0.0)
+    assert one["bounds"] == pytest.approx([(0 - 1 + 0) / 5, (0 + 0 + 1) / 5])
+    assert any("another prompt" in note for note in document["notes"])
+    shown = coeval("compare", a, b).out
+    assert "2 of 5 prompts lack a score of base or tuned" in shown
+    assert "lies between −20.0 and 20.0 points" in shown
+
+
+def test_metrics_of_different_weights_and_units(here: Path, coeval: Command) -> None:
+    scores = [1.0, 4.0, 6.0, 3.0, 9.0, 5.0, 7.0]
+    for name, more in (("a", 0.0), ("b", 1.0)):
+        given = {str(n): {"overall": score + more * (n % 3 > 0)} for n, score in enumerate(scores)}
+        folder = output(here / name, name, given, task="writingbench")
+        summary = json.loads((folder / "writingbench" / "summary.json").read_text())
+        summary["metrics"]["overall"] |= {"unit": "points", "value": 5.0}
+        (folder / "writingbench" / "summary.json").write_text(json.dumps(summary))
+        lines = [
+            {"id": key, "scores": each, "weights": {"overall": 1 + int(key) % 2}}
+            for key, each in given.items()
+        ]
+        (folder / "writingbench" / "scores.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    [one] = found(coeval, here / "a", here / "b")["comparisons"]
+    weights = np.array([1 + n % 2 for n in range(7)])
+    assert one["unit"] == "points"
+    assert one["mean_a"] == pytest.approx(np.average(scores, weights=weights))
+    assert one["difference"] == pytest.approx(
+        np.average([float(n % 3 > 0) for n in range(7)], weights=weights)
+    )
+
+
+def test_what_is_not_comparable_with_published_numbers_is_told(here: Path, coeval: Command) -> None:
+    how = {"comparable": False, "compared_with": "published numbers", "reasons": ["another judge"]}
+    a = output(here / "a", "base", verdicts([1, 0] * 5))
+    b = output(here / "b", "tuned", verdicts([0, 1] * 5), **how)
+    told = found(coeval, a, b)["notes"]
+    assert told == ["ifeval is not comparable with published numbers: another judge"]
+    assert "warning: ifeval is not comparable" in coeval("compare", a, b).out
+
+
+def test_different_judges_are_told(here: Path, coeval: Command) -> None:
+    folders = []
+    for name, judge in (("a", "strict"), ("b", "mild")):
+        how = {"judge": {"model": judge, "recipe": f"{judge}-1"}}
+        folders.append(output(here / name, name, verdicts([1, 0] * 5), task="writingbench", **how))
+    document = found(coeval, *folders)
+    assert document["comparisons"][0]["n"] == 10
+    [note] = document["notes"]
+    assert "strict judged a, mild judged b, and nobody both: the difference is also one of judges" in note
+
+
+@pytest.fixture
+def lab(here: Path) -> Lab:
+    made = Lab(
+        here,
+        [model("ann", skill=0.9), model("ben", skill=0.3)],
+        [task(total=12), task("saga"), quiz(total=8)],
+    )
+    assert made.run().exit_code == 0
+    return made
+
+
+def test_students_of_a_run(lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = listen(monkeypatch)
+    document = found(coeval, lab.path, "--students", "ben,ann")
+    assert asked.requests == []
+    rows = {(one["task"], one["metric"]): one for one in document["comparisons"]}
+    assert list(rows)[:4] == [(None, "score"), ("quiz", "colour"), ("saga", "score"), ("story", "score")]
+    assert {("story", "plot"), ("story", "style"), ("quiz", "colour")} <= rows.keys()
+    scores = json.loads(coeval("results", "--run", lab.path, "--json").out)
+    means = {(each["task"], each["student"]): each["mean"] for each in scores["students"]}
+    for name in (None, "story", "saga"):
+        one = rows[name, "score"]
+        assert (one["a"], one["b"]) == ("ben", "ann")
+        assert one["mean_a"] == pytest.approx(means[name, "ben"])
+        assert one["mean_b"] == pytest.approx(means[name, "ann"])
+    labels = {each["student"]: each["accuracy"] for each in scores["labels"]}
+    assert rows["quiz", "colour"]["difference"] == pytest.approx(labels["ann"] - labels["ben"])
+    assert rows[None, "score"]["n"] == sum(rows[name, "score"]["n"] for name in ("story", "saga"))
+    assert "ann is better than ben overall" in coeval("compare", lab.path).out
+
+
+def test_p_values_are_adjusted_within_tasks_and_within_factors(lab: Lab, coeval: Command) -> None:
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
+    rows = found(coeval, lab.path)["comparisons"]
+    for family in ("task", "part"):
+        of_family = [one for one in rows if one["family"] == family]
+        p = [one["p"] for one in of_family]
+        assert len(p) > 1
+        assert [one["p_adjusted"] for one in of_family] == pytest.approx(
+            multitest.multipletests(p, method="holm")[1].tolist()
+        )
+        assert [one["q"] for one in of_family] == pytest.approx(
+            multitest.multipletests(p, method="fdr_bh")[1].tolist()
+        )
+
+
+def test_two_runs_hold_each_student_against_itself(lab: Lab, here: Path, coeval: Command) -> None:
+    """Their items have the same ids; only where the prompts are the same too are they compared."""
+    again = Lab(here, lab.models, lab.tasks, id="again")
+    again.run()
+    document = found(coeval, lab.path, again.path)
+    assert list(document["sides"]) == ["exp:ann", "again:ann", "exp:ben", "again:ben"]
+    assert {(one["a"], one["b"]) for one in document["comparisons"]} == {
+        ("exp:ann", "again:ann"),
+        ("exp:ben", "again:ben"),
+    }
+    other = Lab(here, lab.models, lab.tasks, id="other")
+    other.tasks[0]["description"] = "Tell a long story."
+    other.run()
+    told = coeval("compare", lab.path, other.path, "--students", "ann")
+    assert told.code == 0
+    assert "another prompt" in told.out or "only exp" in told.out
+
+
+def test_a_threshold_that_is_failed_ends_with_4(two: tuple[Path, Path], coeval: Command) -> None:
+    base, tuned = two
+    failed = coeval("compare", tuned, base, "--fail-if-worse", "0.1")
+    assert failed.code == 4
+    assert "worse by more than 0.1 of the scale: tuned is better than base" in failed.err
+    assert coeval("compare", tuned, base, "--fail-if-worse", "10%").code == 4
+    assert coeval("compare", tuned, base, "--fail-if-worse", "0.12").code == 0
+    assert coeval("compare", base, tuned, "--fail-if-worse", "0").code == 0
+
+
+def test_without_any_an_unsure_difference_fails_nothing(here: Path, coeval: Command) -> None:
+    a = output(here / "a", "base", verdicts([1] * 20 + [0] * 20))
+    b = output(here / "b", "tuned", verdicts([1] * 18 + [0] * 22))
+    assert coeval("compare", a, b, "--fail-if-worse", "0.01").code == 0
+    assert coeval("compare", a, b, "--fail-if-worse", "0.01", "--any").code == 4
+    assert coeval("compare", a, b, "--fail-if-worse", "0.06", "--any").code == 0
+
+
+@pytest.mark.parametrize("delta", ["2", "-0.1", "100%", "two", "nan"])
+def test_a_threshold_that_could_never_be_failed_is_refused(
+    delta: str, two: tuple[Path, Path], coeval: Command
+) -> None:
+    ended = coeval("compare", *two, f"--fail-if-worse={delta}")
+    assert (ended.code, ended.out) == (1, "")
+    assert "0.02 or 2%" in ended.err
+
+
+def test_markdown_for_a_pull_request(two: tuple[Path, Path], coeval: Command) -> None:
+    shown = coeval("compare", *two, "--markdown").out
+    assert shown.startswith("- tuned is better than base on ifeval")
+    assert "| ifeval | 50.0 | 62.0 | 12.0 ± 5.7 | <0.001 | 200 |" in shown
+
+
+def test_names_make_no_markup(here: Path, coeval: Command) -> None:
+    a = output(here / "a", "a|<b>_x_", verdicts([1, 0] * 5))
+    b = output(here / "b", "tuned\x1b[2J", verdicts([1, 0] * 5))
+    shown = coeval("compare", a, b, "--markdown").out
+    assert r"a\|\<b\>\_x\_" in shown
+    assert "\x1b" not in shown + coeval("compare", a, b).out
+
+
+def test_what_cannot_be_compared_is_refused_with_the_way_out(
+    lab: Lab, two: tuple[Path, Path], here: Path, coeval: Command
+) -> None:
+    for arguments, said in (
+        ((two[0],), "name two students of it with --students, or a second folder"),
+        ((lab.path, "--students", "ann"), "name two students"),
+        ((lab.path, "--students", "ann,bne"), "did you mean ben?"),
+        ((lab.path, two[0]), "no student is in all folders"),
+        ((two[0], two[0]), "the same folder is named twice"),
+        ((two[0], output(here / "c", "c", verdicts([1]), task="ifbench")), "nothing to compare"),
+        ((two[0], here / "nowhere"), "there is no folder"),
+        ((*two, "--any"), "--any belongs to --fail-if-worse"),
+        ((*two, "--json", "--markdown"), "exclude each other"),
+    ):
+        ended = coeval("compare", *arguments)
+        assert (ended.code, ended.out) == (1, ""), said
+        assert said in ended.err
+
+
+def test_three_checkpoints_are_compared_in_pairs(two: tuple[Path, Path], here: Path, coeval: Command) -> None:
+    third = output(here / "c", "third", verdicts([0, 1] * 100))
+    pairs = [(one["a"], one["b"]) for one in found(coeval, *two, third)["comparisons"]]
+    assert pairs == [("base", "tuned"), ("base", "third"), ("tuned", "third")]
