@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def output(
 
 
 def verdicts(
-    right: Sequence[int], metric: str = "prompt_level_strict_accuracy"
+    right: Iterable[int], metric: str = "prompt_level_strict_accuracy"
 ) -> dict[str, dict[str, float]]:
     return {str(n): {metric: float(one)} for n, one in enumerate(right)}
 
@@ -132,7 +132,11 @@ def test_metrics_of_different_weights_and_units(here: Path, coeval: Command) -> 
 
 
 def test_what_is_not_comparable_with_published_numbers_is_told(here: Path, coeval: Command) -> None:
-    how = {"comparable": False, "compared_with": "published numbers", "reasons": ["another judge"]}
+    how: dict[str, Any] = {
+        "comparable": False,
+        "compared_with": "published numbers",
+        "reasons": ["another judge"],
+    }
     a = output(here / "a", "base", verdicts([1, 0] * 5))
     b = output(here / "b", "tuned", verdicts([0, 1] * 5), **how)
     told = found(coeval, a, b)["notes"]

@@ -11,7 +11,7 @@ from coeval.cli.command_names import Commands
 from coeval.cli.commands import datasets, later
 from coeval.cli.commands.analyze_command import analyze
 from coeval.cli.commands.compare_command import compare
-from coeval.cli.commands.ingest_command import ingest
+from coeval.cli.commands.ingest.ingest_command import ingest
 from coeval.cli.commands.models_command import models
 from coeval.cli.commands.plan import plan
 from coeval.cli.commands.probe_command import probe

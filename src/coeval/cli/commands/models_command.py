@@ -145,7 +145,7 @@ def _show(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
 
     from coeval.cli import streams
     from coeval.cli.say import warn
-    from coeval.cli.views.host_view import hosts_as_data, print_hosts, served_by
+    from coeval.cli.views.hosting.host_view import hosts_as_data, print_hosts, served_by
     from coeval.cli.views.json_text import json_text
 
     if as_json:
@@ -162,7 +162,7 @@ def _show_providers(keys: Keys, config: Path | None, interface: str | None, as_j
     import sys
 
     from coeval.cli import streams
-    from coeval.cli.views.credential_view import credentials, print_credentials
+    from coeval.cli.views.hosting.credential_view import credentials, print_credentials
     from coeval.cli.views.json_text import json_text
     from coeval.pipeline.config.load_file import load_config
 

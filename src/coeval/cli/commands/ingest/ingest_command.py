@@ -132,7 +132,7 @@ def ingest(
       coeval ingest arc-challenge --from ./ai2_arc --run runs/education-benchmark-v1
       coeval ingest --list
     """
-    from coeval.cli.commands.ingest_report import Columns, Into, list_benchmarks, take_in
+    from coeval.cli.commands.ingest.ingest_report import Columns, Into, list_benchmarks, take_in
     from coeval.core.errors import UsageError
     from coeval.tables.harvest import Selection
     from coeval.tables.table_source import SourceChoice
