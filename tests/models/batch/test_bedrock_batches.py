@@ -380,6 +380,17 @@ async def test_a_missing_setting_is_told_with_its_way_out(left_out: str, words: 
     assert words in str(told.value)
 
 
+async def test_all_settings_that_are_missing_are_told_at_once() -> None:
+    bare = ModelSpec(name="m", interface="bedrock", model=MODEL, options={"region": "us-east-1"})
+    with pytest.raises(UsageError) as told:
+        async with batches_at(BedrockBatches, bare, ENV):
+            pass
+    assert [line.split(" needs ")[1].split()[0] for line in str(told.value).splitlines()] == [
+        "batch_role_arn",
+        "batch_s3_bucket",
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

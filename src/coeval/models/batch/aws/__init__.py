@@ -1,0 +1,1 @@
+"""Amazon's batch interface, and the storage that it works on."""

@@ -106,13 +106,13 @@ class BedrockBatches:
                 "in a key file, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment), or "
                 "batch_enabled: false."
             )
-        region, self._role = settings["region"], settings["batch_role_arn"]
+        region, self._role, place = _needed(settings, "region", "batch_role_arn", "batch_s3_bucket")
         if _ROLE.fullmatch(self._role) is None:
             raise UsageError(
                 f"batch_role_arn: `{self._role}` is no role; it reads like "
                 "arn:aws:iam::123456789012:role/NAME."
             )
-        bucket, self._above = bucket_and_folder(settings["batch_s3_bucket"])
+        bucket, self._above = bucket_and_folder(place)
         address = _redirected("BEDROCK") or spec.base_url or _AWS.format(region=region)
         self._http = http.at(address, signer)
         self._bucket = S3Bucket(http, bucket, region, signer.for_s3(region), _redirected("S3"))
@@ -197,6 +197,19 @@ class BedrockBatches:
     def _failure(self, job: _InvocationJob) -> ModelError:
         words = excerpt(job.message or "", self._http.redactor) or "Bedrock gives no reason"
         return ServerFault(words) if _NOT_ITS_OWN.search(words) else BadRequest(words)
+
+
+def _needed(settings: Mapping[str, str], *names: str) -> list[str]:
+    """The settings of these names; UsageError says of all that are missing where to set them."""
+    found, problems = list[str](), list[str]()
+    for name in names:
+        try:
+            found.append(settings[name])
+        except UsageError as error:
+            problems.append(str(error))
+    if problems:
+        raise UsageError("\n".join(problems))
+    return found
 
 
 def _uncached(body: bytes) -> bytes:

@@ -1,0 +1,1 @@
+"""Google's batch interfaces, and the storage that one of them works on."""
