@@ -21,7 +21,6 @@ from fakes.scripted import Behaviour, Refusal, serving
 __all__ = ["MistralBatchHost", "mistral_batches"]
 
 _ENDED = {"SUCCESS", "FAILED", "TIMEOUT_EXCEEDED", "CANCELLED"}
-_WITH_RESULTS = _ENDED - {"FAILED"}
 _FIELDS = {"input_files", "requests", "endpoint", "model", "agent_id", "metadata", "timeout_hours"}
 _FILTERS = {"page", "page_size", "model", "created_after", "created_by_me", "status", "order_by"}
 
@@ -29,11 +28,13 @@ _FILTERS = {"page", "page_size", "model", "created_after", "created_by_me", "sta
 @dataclass
 class MistralBatchHost(FileBatchHost):
     """It has ``most_requests`` pending in all. Until a job runs it does not tell how many requests it has. In
-    lists, what is no parameter of the interface is looked for in the metadata, as its guide has it."""
+    lists, what is no parameter of the interface is looked for in the metadata, as its guide has it. Jobs that
+    ``failed_on_the_way`` have results."""
 
     states: Sequence[str] = ("QUEUED", "RUNNING", "SUCCESS")
     cancelled: str = "CANCELLED"
     most_requests: int = 1_000_000
+    failed_on_the_way: bool = False
 
     form_fields: ClassVar[frozenset[str]] = frozenset({"expiry", "visibility"})
 
@@ -133,8 +134,8 @@ class MistralBatchHost(FileBatchHost):
     def told(self, job: FakeJob, state: str) -> dict[str, Any]:
         """A job as the host describes it in a state."""
         ending = self.endings[job.id]
-        results = ending.results if state in _WITH_RESULTS else []
-        errors = ending.errors if state in _WITH_RESULTS else []
+        ended = state in _ENDED and (state != "FAILED" or self.failed_on_the_way)
+        results, errors = ending if ended else ([], [])
         return {
             "id": job.id,
             "object": "batch",

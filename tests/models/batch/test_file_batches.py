@@ -476,6 +476,18 @@ async def test_what_is_wrong_with_a_file_fails_the_job(name: str, tmp_path: Path
     assert "more than 4 requests" in str(progress.error)
 
 
+async def test_what_a_job_did_before_it_failed_is_collected(tmp_path: Path) -> None:
+    files = INTERFACES["mistral"]
+    async with files.serve() as host, files.at(host) as api:
+        assert isinstance(host, MistralBatchHost)
+        host.states, host.failed_on_the_way, host.done = ("RUNNING", "FAILED"), True, 2
+        job_id = await api.create(job_of(api, tmp_path, files.bodies(host)))
+        await api.check(job_id)
+        progress = await api.check(job_id)
+        assert (progress.state, progress.shown, progress.done) == ("ended", "FAILED", 2)
+        assert len(await replies(api, job_id, tmp_path)) == 2
+
+
 async def test_a_batch_without_metadata_is_found_by_its_file(tmp_path: Path) -> None:
     files = INTERFACES["azure"]
     async with files.serve() as host, files.at(host) as api:

@@ -58,7 +58,9 @@ class _MistralJob(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> BatchState:
-        return _STATES.get(self.status, "running")
+        """One that failed on the way has results, and they are paid."""
+        state = _STATES.get(self.status, "running")
+        return "ended" if state == "failed" and self.output_file else state
 
 
 class _MistralJobs(msgspec.Struct, frozen=True):
