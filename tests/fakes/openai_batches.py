@@ -28,19 +28,30 @@ _WITH_RESULTS = {"completed", "expired", "cancelled"}
 class OpenAiBatchHost(FileBatchHost):
     """``azure``: lines name the API without its version and all the same deployment, there are always two
     files of results, and times and states are as Azure's REST interface may have them where ``restful``.
-    ``remembers`` says whether the metadata of a batch are kept."""
+    ``remembers`` says whether the metadata of a batch are kept. ``batches_only``: a live request is refused,
+    as by a deployment for batches; ``live`` counts those that came."""
 
     states: Sequence[str] = ("validating", "in_progress", "finalizing", "completed")
     cancelled: str = "cancelled"
     azure: bool = False
     restful: bool = False
     remembers: bool = True
+    batches_only: bool = False
+    live: int = 0
 
     form_fields: ClassVar[frozenset[str]] = frozenset({"expires_after[anchor]", "expires_after[seconds]"})
 
     @property
     def request_url(self) -> str:
         return "/chat/completions" if self.azure else "/v1/chat/completions"
+
+    def check(self, request: web.Request, content: bytes, body: dict[str, Any]) -> None:
+        self.live += 1
+        super().check(request, content, body)
+        if self.batches_only:
+            raise Refusal(
+                Told(400, "The operation does not work with this deployment.", "OperationNotSupported")
+            )
 
     def job_routes(self) -> list[web.RouteDef]:
         batches = f"{self.below}/batches"

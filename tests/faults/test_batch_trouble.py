@@ -13,6 +13,8 @@ from fakes.openai_rules import Told
 from fakes.scripted import Refusal
 from pipeline.experiments import Lab, model, task
 
+from coeval.core.errors import ModelUnavailable
+
 KEY = "sk-batches-5512-aa31-9f04"
 TOTAL = 6
 
@@ -78,3 +80,28 @@ async def test_a_job_that_fills_the_providers_queue_by_itself_is_split(tmp_path:
         assert exp.counts()[2] == TOTAL
         assert all(job.total <= 2 for job in host.jobs.values())
     assert set(sent(host).values()) == {1}
+
+
+async def test_a_deployment_for_batches_is_asked_nothing_live(tmp_path: Path) -> None:
+    """Neither to be probed, nor where a reply could not be read: it goes into a following job."""
+    async with openai_batches("azure_openai", keys=[KEY]) as host:
+        exp = lab(tmp_path, host)
+        host.batches_only = True
+        host.script.append(Answer("nothing that could be read"))
+        exp.settings["probe_mode"] = "full"
+        run = await exp.arun()
+        assert run.exit_code == 0, run.summary
+        assert (host.live, exp.counts()[2]) == (0, TOTAL)
+        assert [job.total for job in host.jobs.values()] == [TOTAL, 1]
+
+
+async def test_a_wrong_key_ends_the_start_where_only_batches_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with openai_batches("azure_openai", keys=[KEY]) as host:
+        exp = lab(tmp_path, host)
+        exp.settings["probe_mode"] = "full"
+        monkeypatch.setenv("AZURE_OPENAI_API_KEY", "sk-batches-another-one-0001")
+        with pytest.raises(ModelUnavailable, match="Incorrect API key"):
+            await exp.arun()
+    assert (host.jobs, host.live) == ({}, 0)

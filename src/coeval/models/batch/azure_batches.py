@@ -18,9 +18,9 @@ __all__ = ["AzureBatches"]
 
 
 class AzureBatches(OpenAiBatches):
-    """Batches of one deployment, whose name is the model of each line."""
+    """Batches of one deployment, whose name is the model of each line; it is of a kind for batches alone."""
 
-    limits = BatchLimits(requests=100_000, bytes=200_000_000)
+    limits = BatchLimits(requests=100_000, bytes=200_000_000, batches_only=True)
     request_url = "/chat/completions"
 
     def paths(self, spec: ModelSpec, settings: Mapping[str, str]) -> BatchPaths:

@@ -32,11 +32,12 @@ ENDED: Final[frozenset[BatchState]] = frozenset({"ended", "failed", "expired", "
 
 class BatchLimits(NamedTuple):
     """What the provider takes in one job: so many requests and bytes of its file, and no fewer requests than
-    ``least``."""
+    ``least``. ``batches_only``: what serves jobs serves no live requests."""
 
     requests: int
     bytes: int
     least: int = 1
+    batches_only: bool = False
 
 
 class BatchJob(NamedTuple):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Coroutine
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from coeval.core.errors import ModelError, Pending, Undecodable
 from coeval.core.records import CallId, Completion, Request
+from coeval.models.batch.batch_api import BatchJob
 from coeval.models.batch.batch_of_host import batch_maker
 from coeval.models.batch.waiting.batch_outcome import BatchOutcome, StoredError
 from coeval.models.batch.waiting.batch_queue import Source
@@ -64,6 +67,14 @@ class BatchedModel(HostedModel):
             )
         )
         return http
+
+    async def is_listed(self) -> bool:
+        """As a `HostedModel`; one that is served in batches only is taken for listed where jobs can be."""
+        api = self._queue.source.api
+        if not (self._parked and api.limits.batches_only) or self._admission.refusal() is not None:
+            return await super().is_listed()
+        await api.find(BatchJob("", "", Path("none.jsonl"), 0, 0, time.time(), ""))
+        return True
 
     def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
         if request.purpose not in BATCH_PHASES or request.call is None:

@@ -68,7 +68,7 @@ class BatchQueue:
     def may_be_live(self, *, again: bool) -> bool:
         """Whether a request is asked live after all: it is asked ``again``, and there are few of these, or
         there were too few for a job."""
-        if self.live_left <= (0 if again else LIVE_AGAIN):
+        if self.limits.batches_only or self.live_left <= (0 if again else LIVE_AGAIN):
             return False
         self.live_left -= 1
         return True
