@@ -4,6 +4,7 @@ limits. Of speeds these are rules of thumb, to be corrected by what is seen."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,8 @@ four hours."""
 
 class ModelFacts:
     """``sent`` are the parameters that a model is asked with in its roles, by its name (see
-    `tariff_of_roles`); ``is_batched`` says of a phase and a model whether its calls go as a batch."""
+    `tariff_of_roles`); ``is_batched`` says of a phase and a model whether its calls go as a batch;
+    ``judged_by`` who is asked in a judge's place, by name."""
 
     def __init__(
         self,
@@ -57,10 +59,12 @@ class ModelFacts:
         sent: Mapping[str, Sequence[Mapping[str, Any]]],
         prices: PriceBook,
         is_batched: Callable[[str, str], bool],
+        judged_by: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._prices = prices
         self._is_batched = is_batched
+        self._judged_by = judged_by
         self.tariffs = {
             spec.name: tariff_of_roles(spec, sent.get(spec.name) or ({},), prices)
             for spec in specs
@@ -78,21 +82,19 @@ class ModelFacts:
 
     def asked_in(self, phase: Purpose, role_model: RoleModel) -> AskedModel:
         """How the calls of a model in a phase are priced and timed."""
-        spec, sampling = self._specs[role_model.name], role_model.sampling
+        name, sampling = role_model.name, role_model.sampling
+        spec = self._specs[self._judged_by.get(name, name) if role_model.role == "judge" else name]
+        batched = self._is_batched(phase, name)
+        share = self._prices.table.batch_multipliers.get(spec.interface, 1.0) if batched else 1.0
         return AskedModel(
-            name=spec.name,
+            name=name,
             role=role_model.role,
-            pricing=self._pricing(phase, spec),
+            pricing=Pricing(spec.interface, self.tariffs.get(spec.name), share, batched),
             speed=speed_of(spec),
             thinking=0 if spec.interface == "simulated" else thinking_tokens(spec.model, sampling),
             limit=output_limit(sampling),
             caches=spec.prompt_caching,
         )
-
-    def _pricing(self, phase: Purpose, spec: ModelSpec) -> Pricing:
-        batched = self._is_batched(phase, spec.name)
-        share = self._prices.table.batch_multipliers.get(spec.interface, 1.0) if batched else 1.0
-        return Pricing(spec.interface, self.tariffs.get(spec.name), share, batched)
 
     def paces(self, draws: ScenarioDraws) -> dict[str, EndpointPace]:
         """Of each model's endpoint; models that are asked at the same one share it."""

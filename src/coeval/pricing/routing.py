@@ -11,7 +11,7 @@ from coeval.core.text import dollar_rate
 from coeval.pricing.pricing_file import LOCAL_FILE, PricingFile, Route
 from coeval.pricing.tariff import Tariff
 
-__all__ = ["Choice", "choose_route", "shown_rates"]
+__all__ = ["Choice", "blended_usd", "choose_route", "shown_rates"]
 
 INPUT_PER_OUTPUT = 3
 """Tokens of input to one of output in the price that routes are held against each other by: prompts of tasks
@@ -76,11 +76,12 @@ def choose_route(
             "in keys.yaml or in the environment"
         )
     priced = [(route, tariff_of(route)) for route in open_to_us]
-    (route, tariff), *others = sorted(priced, key=lambda each: _blended(each[1]))
+    (route, tariff), *others = sorted(priced, key=lambda each: blended_usd(each[1]))
     return Choice(route, tariff, tuple(others), keyless)
 
 
-def _blended(tariff: Tariff | None) -> float:
+def blended_usd(tariff: Tariff | None) -> float:
+    """What hosts and models are held against each other by; of an unknown price, more than any other."""
     if tariff is None:
         return float("inf")
     return INPUT_PER_OUTPUT * tariff.rates.input_usd_per_mtok + tariff.rates.output_usd_per_mtok

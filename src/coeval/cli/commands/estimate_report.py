@@ -23,7 +23,8 @@ from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.estimated_start import EstimatedStart, estimated_start
 from coeval.pipeline.plan.estimate.on_record import evidence_of
-from coeval.pipeline.plan.estimate.run_estimate import estimate_run
+from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
+from coeval.pipeline.plan.estimate.savings import with_savings
 from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.run_session import RunOptions
 from coeval.pipeline.start.checks import run_folder
@@ -55,9 +56,9 @@ def estimate_and_report(config: Config, how: dict[str, Any], *, as_json: bool = 
     evidence = evidence_of(start.config, start.preview.plan.setups)
     if not _sampled(start, evidence, prices, keys, messages):
         return INTERRUPTED
-    estimate = estimate_run(
-        start.config, start.preview, prices, evidence, phase_barriers=options.phase_barriers
-    )
+    assumed = Assumed(prices, evidence, options.phase_barriers)
+    estimate = estimate_run(start.config, start.preview, assumed)
+    estimate = with_savings(estimate, start.config, start.preview, options, assumed)
     written = run_folder(config).cost_estimate
     write_json_atomic(written, estimate.as_json())
     if as_json:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 
 from coeval.engine.model_facts import ModelFacts
 from coeval.pipeline.config.resolve import sent_in_roles
-from coeval.pipeline.config.schema import PHASES, Config
+from coeval.pipeline.config.schema import PHASES, Config, ModelConfig
 from coeval.pipeline.plan.estimate.planned_calls import TaskCalls, task_calls
 from coeval.pipeline.plan.estimate.run_shapes import run_shapes
 from coeval.pipeline.plan.estimate.text_lengths import text_lengths
@@ -22,27 +24,38 @@ from coeval.pricing.estimate.evidence import Evidence, ScenarioDraws
 from coeval.pricing.estimate.span import CENTRAL, Span
 from coeval.pricing.price_book import PriceBook
 
-__all__ = ["estimate_run"]
+__all__ = ["Assumed", "estimate_run", "is_batched"]
 
 _FLOWING = (PHASES[:2], PHASES[2:])
 _ONE_BY_ONE = (PHASES[:2], *((phase,) for phase in PHASES[2:]))
 
 
-def estimate_run(
-    config: Config, preview: Preview, prices: PriceBook, evidence: Evidence, *, phase_barriers: bool = False
-) -> Estimate:
+class Assumed(NamedTuple):
+    """What an estimate goes by: prices, what has been seen, how the run is started. ``judged_by`` puts
+    models in the place of others as judges, by name."""
+
+    prices: PriceBook
+    evidence: Evidence
+    phase_barriers: bool = False
+    judged_by: Mapping[str, ModelConfig] = MappingProxyType({})
+
+
+def estimate_run(config: Config, preview: Preview, assumed: Assumed) -> Estimate:
     """What is owed by ``preview``; in ``config`` the interface `auto` stands for none any more."""
+    evidence = assumed.evidence
     tasks, draws = task_calls(config, preview), ScenarioDraws(evidence)
-    models = {model.name: model for model in config.models}
+    others = {name: model.spec() for name, model in assumed.judged_by.items()}
+    models = [*config.models, *assumed.judged_by.values()]
     facts = ModelFacts(
-        [model.spec() for model in config.models],
-        {name: sent_in_roles(model) for name, model in models.items()},
-        prices,
+        [model.spec() for model in models],
+        {model.name: sent_in_roles(model) for model in models},
+        assumed.prices,
         is_batched(config),
+        {name: spec.name for name, spec in others.items()},
     )
     lengths = text_lengths(tasks, facts.typical, draws)
     groups = call_groups(list(run_shapes(tasks, lengths, facts.asked_in, draws)), draws)
-    stages = _ONE_BY_ONE if phase_barriers else _FLOWING
+    stages = _ONE_BY_ONE if assumed.phase_barriers else _FLOWING
     seconds = duration_s(stages, groups, facts.paces(draws), facts.batch_s(PHASES, draws))
     estimate = estimate_of(groups, seconds, _calls(tasks, groups))
     tariffs = {name: tariff for name, tariff in facts.tariffs.items() if tariff is not None}
