@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -207,6 +208,35 @@ async def test_requests_that_fail_by_themselves_fail_alone(
     assert [record["error"]["kind"] for record in failed] == ["bad_request"]
     assert "no such field" in failed[0]["error"]["message"]
     assert len(records) == cloud.least
+
+
+@each
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["create", "get"])
+async def test_a_run_that_is_killed_goes_on_with_the_job_that_it_made(
+    cloud: Cloud, kind: str, tmp_path: Path
+) -> None:
+    """When a job has been made and its id is not known yet, and while it is looked at."""
+    processes: list[asyncio.subprocess.Process] = []
+    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
+
+        async def kill(what: str, carried_out: bool) -> None:
+            if what == kind and carried_out and processes:
+                processes.pop().kill()
+
+        host.watch = kill
+        exp = lab(cloud, host, tmp_path)
+        environment = {**os.environ, **cloud.environment(host, tmp_path)}
+        words = [sys.executable, "-m", "coeval", "run", "--config", str(exp.file)]
+        process = await asyncio.create_subprocess_exec(*words, env=environment)
+        processes.append(process)
+        assert await asyncio.wait_for(process.wait(), 240) == -signal.SIGKILL
+        host.watch = None
+        process = await asyncio.create_subprocess_exec(*words, "--continue", env=environment)
+        assert await asyncio.wait_for(process.wait(), 240) == 0
+    assert len(host.jobs) == 1
+    assert set(asked(host).values()) == {1}
+    assert len(exp.records("evaluation")) == cloud.least
 
 
 async def test_too_few_requests_for_a_job_are_asked_live(

@@ -193,6 +193,17 @@ async def test_what_was_written_twice_is_told_once(host: VertexBatchHost, tmp_pa
         assert len(await replies(api, job_id, tmp_path)) == 5  # over two pages of objects
 
 
+async def test_a_job_that_names_no_folder_has_its_results_below_its_prefix(
+    host: VertexBatchHost, tmp_path: Path
+) -> None:
+    host.states = ("SUCCEEDED",)
+    async with ours(host, tmp_path) as api:
+        job_id = await api.create(job_of(api, tmp_path, bodies(host, tmp_path)))
+        await api.check(job_id)
+        host.written = dict.fromkeys(host.written, "")
+        assert len(await replies(api, job_id, tmp_path)) == 5
+
+
 async def test_results_that_say_not_whose_they_are_are_no_results(
     host: VertexBatchHost, tmp_path: Path
 ) -> None:
@@ -306,3 +317,27 @@ async def test_a_tuned_model_is_named_in_full(host: VertexBatchHost, tmp_path: P
     async with batches_at(VertexBatches, spec(host, name), env(host, tmp_path)) as api:
         await api.create(job_of(api, tmp_path, bodies(host, tmp_path)))
     assert [job.body["model"] for job in host.jobs.values()] == [name]
+
+
+@pytest.mark.parametrize(
+    ("said", "url"),
+    [
+        ("", "https://storage.googleapis.com"),
+        ("127.0.0.1:4443", "http://127.0.0.1:4443"),
+        ("https://127.0.0.1:4443/gcs/", "https://127.0.0.1:4443/gcs"),
+        ("ftp://127.0.0.1", None),
+        ("http://me:secret@127.0.0.1", None),
+    ],
+)
+async def test_where_storage_is(
+    host: VertexBatchHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, url: str | None
+) -> None:
+    monkeypatch.setenv(EMULATOR, said)
+    if url is not None:
+        async with ours(host, tmp_path) as api:
+            assert api._storage._http.url == url
+        return
+    with pytest.raises(UsageError, match="STORAGE_EMULATOR_HOST in the environment") as told:
+        async with ours(host, tmp_path):
+            pass
+    assert "secret" not in str(told.value)

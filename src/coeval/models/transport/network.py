@@ -12,7 +12,13 @@ from yarl import URL
 
 from coeval.core.errors import UsageError
 
-__all__ = ["proxy_for", "raise_open_file_limit", "trust_in_force", "trusted_certificates"]
+__all__ = [
+    "proxy_for",
+    "raise_open_file_limit",
+    "redirected_by",
+    "trust_in_force",
+    "trusted_certificates",
+]
 
 _ENOUGH_FILES = 65_536
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -44,6 +50,33 @@ def proxy_for(url: URL) -> URL | None:
             "used: only http:// and https:// proxies are. Set another, or name the host in NO_PROXY."
         )
     return proxy
+
+
+def redirected_by(*names: str, scheme: str = "") -> str:
+    """The address in the first of these variables that is set, by which providers' own clients are led away
+    from where the provider is; "" where none is. One without a scheme is given ``scheme``, if there is one.
+
+    Raises
+    ------
+    UsageError
+        it is no http(s) address.
+    """
+    name = next((name for name in names if os.environ.get(name, "").strip()), None)
+    if name is None:
+        return ""
+    address = os.environ[name].strip().rstrip("/")
+    if scheme and "://" not in address:
+        address = f"{scheme}://{address}"
+    try:
+        url = URL(address)
+        usable = url.scheme in ("http", "https") and bool(url.host) and url.user is None
+    except ValueError:
+        usable = False
+    if not usable:  # it is not quoted: it may hold a password
+        raise UsageError(
+            f"{name} in the environment is no http:// or https:// address; correct it or unset it"
+        )
+    return address
 
 
 def trusted_certificates() -> ssl.SSLContext | bool:

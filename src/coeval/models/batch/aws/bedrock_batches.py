@@ -7,7 +7,6 @@ is; models that have no Converse cannot be asked this way.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from coeval.models.batch.batch_api import ENDED, BatchJob, BatchLimits, BatchPro
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.hosts.aws_signer import AwsSigner
 from coeval.models.transport.faults import excerpt
+from coeval.models.transport.network import redirected_by
 
 __all__ = ["BedrockBatches"]
 
@@ -170,8 +170,7 @@ class BedrockBatches:
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
         job = await self._job(job_id)
         folder = job.output_data_config.s3.s3_uri.removeprefix(f"s3://{self._bucket.name}/").rstrip("/")
-        keys = await self._bucket.keys(f"{folder}/{job.job_arn.rpartition('/')[2]}/")
-        found = [key for key in keys if key.endswith(".jsonl.out")]
+        found = [key for key in await self._bucket.keys(f"{folder}/") if key.endswith(".jsonl.out")]
         if not found and _STATES.get(job.status) == "ended":
             raise ServerFault(f"{job.job_name} has ended, and its results are not there yet")
         for key in found:
@@ -238,16 +237,7 @@ def _job_path(job_id: str) -> str:
 
 def _redirected(service: str) -> str:
     """Where a service is asked by what the environment says; "" is where AWS has it."""
-    names = (f"{_ADDRESS}_{service}", _ADDRESS)
-    name = next((name for name in names if os.environ.get(name, "").strip()), None)
-    if name is None:
-        return ""
-    address = os.environ[name].strip().rstrip("/")
-    if not re.match(r"https?://[^/@]+", address):
-        raise UsageError(
-            f"{name} in the environment is no http:// or https:// address; correct it or unset it"
-        )
-    return address
+    return redirected_by(f"{_ADDRESS}_{service}", _ADDRESS)
 
 
 def _reply(told: _OutputRecord) -> BatchReply:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from html import unescape
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from coeval.core.errors import ModelError, ServerFault, Unreadable, UsageError
+from coeval.core.errors import ModelError, ServerFault, StoreError, Unreadable, UsageError
 from coeval.core.plain_file import open_file
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.hosts.signers import Signer
@@ -65,8 +66,9 @@ class S3Bucket:
         path = f"{_path(key)}?uploadId={quote(upload, safe='')}"
         try:
             await self._put_parts(path, file, size)
-        except ModelError:
-            await self._http.call("DELETE", path)  # parts that nobody completes are paid for
+        except (ModelError, StoreError):
+            with suppress(ModelError):  # what went wrong first is told
+                await self._http.call("DELETE", path)  # parts that nobody completes are paid for
             raise
 
     async def _put_parts(self, path: str, file: Path, size: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ import msgspec
 from coeval.core.errors import Unreadable, UsageError
 from coeval.models.batch.batch_answers import read_answer
 from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.transport.network import redirected_by
 
 __all__ = ["EMULATOR", "CloudStorage"]
 
@@ -52,7 +52,7 @@ class CloudStorage:
             )
         self._bucket = found[1]
         self._above = found[2].removeprefix("/") + "/" if found[2] else ""
-        self._http = http.at(_storage_url(), http.signer)
+        self._http = http.at(redirected_by(EMULATOR, scheme="http") or _URL, http.signer)
 
     def uri(self, name: str) -> str:
         return f"gs://{self._bucket}/{self._above}{name}"
@@ -94,10 +94,3 @@ class CloudStorage:
 
     def _quoted(self, name: str) -> str:
         return quote(self._above + name, safe="")
-
-
-def _storage_url() -> str:
-    address = os.environ.get(EMULATOR, "").strip().rstrip("/")
-    if not address:
-        return _URL
-    return address if "://" in address else f"http://{address}"

@@ -169,10 +169,11 @@ class GeminiBatches:
             results = into / "results.jsonl"
             await self._http.download(f"/{quote(output.responses_file)}:download?alt=media", results)
             for line in result_lines(results):
-                yield _reply(read_answer(line, _ResultLine, "a line of results"))
+                told = read_answer(line, _ResultLine, "a line of results")
+                yield _reply(told.key, told)
         elif output.inlined_responses is not None:
             for each in output.inlined_responses.inlined_responses:
-                yield _reply(_ResultLine(each.metadata.key, each.response, each.error))
+                yield _reply(each.metadata.key, each)
         elif state_of(batch.metadata.state) == "ended":
             raise ServerFault(f"{batch.name} has ended, and its results are not there yet")
 
@@ -219,7 +220,7 @@ def _inlined(lines: Path) -> list[dict[str, Any]]:
     return [{"request": line.request, "metadata": {"key": line.key}} for line in read]
 
 
-def _reply(result: _ResultLine) -> BatchReply:
-    if result.error is not None:
-        return failed_reply(result.key, result.error)
-    return answered_reply(result.key, result.response)
+def _reply(custom_id: str, told: _ResultLine | _InlinedResponse) -> BatchReply:
+    if told.error is not None:
+        return failed_reply(custom_id, told.error)
+    return answered_reply(custom_id, told.response)

@@ -61,7 +61,7 @@ class GoogleError(msgspec.Struct, frozen=True):
 
     code: int = 2
     message: str = ""
-    details: list[msgspec.Raw] = []
+    details: list[msgspec.Raw] | None = None
 
 
 class _LiveError(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ def failed_reply(custom_id: str, error: GoogleError) -> BatchReply:
         return BatchReply(custom_id, None, msgspec.json.encode(error))
     status = _status(error.code)
     name = _CODES[error.code].name if error.code in _CODES else ""
-    told = {"code": status, "message": error.message, "status": name, "details": error.details}
+    told = {"code": status, "message": error.message, "status": name, "details": error.details or []}
     return BatchReply(custom_id, status, msgspec.json.encode({"error": told}))
 
 

@@ -53,13 +53,28 @@ class _OutputInfo(msgspec.Struct, rename="camel", frozen=True):
     gcs_output_directory: str = ""
 
 
+class _GcsDestination(msgspec.Struct, rename="camel", frozen=True):
+    output_uri_prefix: str = ""
+
+
+class _OutputConfig(msgspec.Struct, rename="camel", frozen=True):
+    gcs_destination: _GcsDestination = _GcsDestination()
+
+
 class _PredictionJob(msgspec.Struct, rename="camel", frozen=True):
     name: str
     display_name: str = ""
     state: str = "JOB_STATE_UNSPECIFIED"
     error: GoogleError | None = None
     completion_stats: _CompletionStats | None = None
+    output_config: _OutputConfig = _OutputConfig()
     output_info: _OutputInfo | None = None
+
+    @property
+    def output_folder(self) -> str:
+        """Where its answers are; nobody else writes there."""
+        found = self.output_info.gcs_output_directory if self.output_info is not None else ""
+        return (found or self.output_config.gcs_destination.output_uri_prefix).rstrip("/")
 
 
 class _PredictionJobPage(msgspec.Struct, rename="camel", frozen=True):
@@ -152,8 +167,7 @@ class VertexBatches:
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
         job = await self._job(job_id)
-        folder = job.output_info.gcs_output_directory if job.output_info is not None else ""
-        found = await self._storage.uris(f"{folder.rstrip('/')}/") if folder else []
+        found = await self._storage.uris(f"{job.output_folder}/")
         if not found and state_of(job.state) == "ended":
             raise ServerFault(f"{job.name} has ended, and its results are not there yet")
         lines, seen = 0, set[str]()
