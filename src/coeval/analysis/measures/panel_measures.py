@@ -14,10 +14,11 @@ from coeval.analysis.measures.judge_measures import FEWEST_COMMON
 from coeval.analysis.measures.measured import Branch, with_bounds
 from coeval.analysis.measures.reliability import PanelSums, correlations, krippendorff_alpha, panel_sums
 from coeval.analysis.measures.reweighting import Ends, Reweighting, at_ends, spread
-from coeval.analysis.measures.score_grid import Codes, ScoreGrid
+from coeval.analysis.measures.score_grid import ScoreGrid
 
 __all__ = ["panel_measures"]
 
+_CHUNK = 1 << 17
 _MEASURES = ("krippendorff_alpha", "icc_2_1", "icc_2_k")
 
 
@@ -32,7 +33,7 @@ def panel_measures(grid: ScoreGrid, reweighting: Reweighting) -> Branch:
     count = int(whole.sum())
     found: Branch = {name: with_bounds(math.nan, None, items, missing) for name in _MEASURES}
     if len(judges) >= 2 and count >= FEWEST_COMMON:
-        flat = _by_block(panel_sums(levels[whole]), reweighting, grid.item[whole])
+        flat = _by_block(levels[whole], reweighting.block[grid.item[whole]], reweighting.blocks)
         draws = _values(reweighting.draws(flat, _ends(levels[whole], count / items)), len(judges))
         values = _values(flat.sum(axis=0), len(judges))
         for name, value, of_draws in zip(_MEASURES, values, draws, strict=True):
@@ -60,16 +61,20 @@ def _values(flat: Floats, judges: int) -> _Values:
     return _Values(krippendorff_alpha(tables), *correlations(sums))
 
 
-def _by_block(sums: PanelSums, reweighting: Reweighting, item: Codes) -> Floats:
-    rows, block = _flat(sums), reweighting.block[item]
-    columns = [np.bincount(block, column, reweighting.blocks) for column in rows.T]
-    return np.stack(columns, axis=-1)
+def _by_block(levels: NDArray[np.int8], block: NDArray[np.int64], blocks: int) -> Floats:
+    """The sums of complete units, (blocks, 9 + 3 + k); so many units at a time that memory stays small."""
+    whole = np.zeros((blocks, LEVELS**2 + 3 + levels.shape[1]))
+    for first in range(0, len(levels), _CHUNK):
+        some = slice(first, first + _CHUNK)
+        columns = _flat(panel_sums(levels[some])).T
+        whole += np.stack([np.bincount(block[some], column, blocks) for column in columns], axis=-1)
+    return whole
 
 
 def _ends(levels: NDArray[np.int8], units: float) -> Ends:
     """Of a datapoint of so many units: all judges give the same level, or each one of its own by chance."""
     judges = levels.shape[1]
-    shares = at_ends((levels[:, :, None] == np.arange(LEVELS)).mean(axis=0))
+    shares = at_ends(np.stack([(levels == level).mean(axis=0) for level in range(LEVELS)], axis=-1))
     x = np.arange(LEVELS)
     mean, square = shares @ x, shares @ x**2
     together = shares.mean(axis=0)

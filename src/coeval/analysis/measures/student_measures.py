@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from coeval.analysis.intervals import Floats, Interval, mean_over_strata
 from coeval.analysis.measures.group_means import Grouping, Sums, group_means
 from coeval.analysis.measures.measured import Branch, Measured, of_interval
-from coeval.analysis.measures.score_grid import Codes, ScoreGrid
+from coeval.analysis.measures.score_grid import UNSCORED, Codes, ScoreGrid
 
 __all__ = ["ItemScores", "item_scores", "student_measures"]
 
@@ -60,6 +60,7 @@ def student_measures(grid: ScoreGrid) -> dict[str, Branch]:
     by_factor = _by_factor(grid, possible)
     by_judge = _by_judge(grid, possible)
     by_value = _by_value(grid, scores, possible)
+    common = common_units(grid)
     found: dict[str, Branch] = {}
     for place, student in enumerate(grid.students):
         whole = overall[place]["all"]
@@ -73,7 +74,27 @@ def student_measures(grid: ScoreGrid) -> dict[str, Branch]:
             "by_attr_value": by_value[place],
             "valid_evals": int(scores.count[place].sum()),
         }
+        if common is not None:
+            mean = item_scores(common).mean[place]
+            found[student]["headline_common"] = of_interval(_headline(grid, mean), 0)
     return found
+
+
+def common_units(grid: ScoreGrid) -> ScoreGrid | None:
+    """The scores of those (datapoint, factor, judge) by which every student with a score has one; None where
+    these are all there are."""
+    valid = grid.valid
+    students = len(np.unique(grid.student[valid.any(axis=1)]))
+    cell = grid.item.astype(np.int64) * max(len(grid.factors), 1) + grid.factor
+    cells, cell = np.unique(cell, return_inverse=True)
+    shared = (
+        np.stack([np.bincount(cell, column, len(cells))[cell] == students for column in valid.T], axis=-1)
+        if len(grid.judges)
+        else valid
+    )
+    if (shared | ~valid).all():
+        return None
+    return grid._replace(levels=np.where(shared, grid.levels, UNSCORED).astype(np.int8))
 
 
 Named = dict[str, Measured]

@@ -112,7 +112,7 @@ class _Rows:
 def _of_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> Branch:
     sums, counts = rows.summed(reweighting.block[rows.item], reweighting.blocks)
     means = _ratio(sums.sum(axis=0), counts.sum(axis=0)).reshape(rows.shape)
-    drawn = _ratio(reweighting.draws(sums), reweighting.draws(counts)).reshape(-1, *rows.shape)
+    drawn = reweighting.shares(sums, counts).reshape(-1, *rows.shape)
     found, draws = differentiation(means), differentiation(drawn)
     measures: Branch = {}
     for formula, value, of_draws in zip(FORMULAS, found, draws, strict=True):
