@@ -56,9 +56,7 @@ def test_for_a_misspelt_command_those_are_named_that_there_are(
 
 @pytest.mark.parametrize(
     ("flags", "instead"),
-    [
-        (("status", "--run", "runs/exp", "--fetch-batches"), "no batch jobs"),
-    ],
+    [],
 )
 def test_so_does_an_option(flags: tuple[str, ...], instead: str, here: Path, coeval: Command) -> None:
     lab = Lab(here)

@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes.batch_jobs import LOST
-from fakes.openai_batches import OpenAiBatchHost, openai_batches
+from fakes.openai_batches import openai_batches
 from fakes.openai_chat import Answer, Behaviour, Fault
-from pipeline.experiments import Lab, model, task
-
-KEY = "sk-batches-5512-aa31-9f04"
-VERDICT = '{"plot": "High", "style": "Low"}'
+from pipeline.batched_lab import KEY, VERDICT, account, batched, lab, sent
+from pipeline.experiments import task
 
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-
-
-def batched(name: str, host: OpenAiBatchHost, *roles: str, **parameters: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "interface": "openai",
-        "roles": list(roles),
-        "parameters": {"model": "gpt-4o-mini", "base_url": host.url, "max_tokens": 200, **parameters},
-        "batch_enabled": True,
-    }
-
-
-def lab(folder: Path, host: OpenAiBatchHost, *, total: int = 6, **settings: Any) -> Lab:
-    models = [model("ann", "teacher"), model("ben", "student"), batched("gpt", host, "judge")]
-    usual = {"batch_poll_s": [0.01, 0.05], "probe_mode": "disable"}
-    return Lab(folder, models, [task(total=total)], usual | settings)
 
 
 async def test_a_judge_by_batches_scores_as_a_live_one_would(tmp_path: Path) -> None:
@@ -104,11 +84,6 @@ async def test_what_cannot_be_read_is_asked_again_live(tmp_path: Path) -> None:
     assert run.exit_code == 0, run.summary
     assert (len(host.jobs), len(host.asked)) == (1, 7)
     assert sorted(record["attempts"] for record in exp.records("evaluation").values()) == [1] * 5 + [2]
-
-
-def sent(host: OpenAiBatchHost) -> Counter[str]:
-    """How often each request was carried out."""
-    return Counter(item[0] for job in host.jobs.values() for item in job.items)
 
 
 async def test_a_job_whose_answer_was_lost_is_found_though_it_is_listed_late(tmp_path: Path) -> None:
@@ -283,8 +258,3 @@ async def test_batches_that_are_turned_off_bring_what_they_were_asked(tmp_path: 
         run = await exp.arun(continue_run=True)
     assert run.exit_code == 0
     assert len(host.asked) == 6
-
-
-def account(exp: Lab) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((exp.path / "usage.json").read_text())["models"]["gpt"]
-    return found

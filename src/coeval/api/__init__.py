@@ -22,6 +22,7 @@ from coeval.api.stoppable import wait_for
 from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, StoreError, UsageError
 from coeval.core.options import CONTINUE, OVERWRITE
 from coeval.engine.progress import Watcher
+from coeval.models.batch.waiting.batching import BatchMode
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.config.schema import Config
@@ -153,7 +154,8 @@ async def arun(
     asyncio has it: CancelledError is raised, requests on the wire are lost, finished work is on disk.
     """
     options = _options(continue_run, overwrite, only_models, changed)
-    options = replace(options, phase_barriers=phase_barriers, wait=wait)
+    batches = BatchMode.WAIT if wait else BatchMode.SUBMIT
+    options = replace(options, phase_barriers=phase_barriers, batches=batches)
     start = Start(continue_run, overwrite, options.only_models)
     loaded = config if isinstance(config, Config) else read_config(config, start=start).config
     found = find_keys(keys)

@@ -51,8 +51,8 @@ class Session:
 
     Works that wait for batch jobs are done in rounds: `carry_out` does what can be done now, and as long as
     there is `another_round`, all that is owed then is walked over again. Afterwards ``stopped`` says which
-    models were given up and why, ``interrupted`` whether somebody ended it, ``walked`` whether nothing more
-    could be done.
+    models were given up and why, ``interrupted`` whether somebody ended it. ``clears_batches`` is for whoever
+    has walked over all there is: what jobs have brought is not kept any longer.
     """
 
     models: Models
@@ -64,7 +64,7 @@ class Session:
     batches: Batches | None = None
     interrupted: bool = False
     stopped: dict[str, str] = field(default_factory=dict)
-    walked: bool = False
+    clears_batches: bool = False
     _short: IdTable = field(default_factory=IdTable)
 
     async def carry_out(
@@ -97,17 +97,16 @@ class Session:
         StoreError
             requests or results could not be written.
         """
-        batches, wait = self.batches, self.context.batching.wait
+        batches = self.batches
         if batches is None or self.interrupted:
             return False
         try:
             more = await unless_interrupted(
-                batches.more(wait=wait), self.context.interrupt, "the run is being interrupted"
+                batches.more(), self.context.interrupt, "the run is being interrupted"
             )
         except Draining:
             self.interrupted = True
             return False
-        self.walked = not more
         if more:
             batches.begin_round()
             self.board.begin_round()
@@ -246,8 +245,10 @@ async def opened(
             Journal(accounts.errors, note_torn) as journal,
         ):
             session = Session(models, ledger, journal, board, accounts, context, batches)
+            if not context.batching.mode.asks:
+                models.drain()
             yield session
-        if batches is not None and session.walked and not session.interrupted:
+        if batches is not None and session.clears_batches and not session.interrupted:
             batches.clear()  # the journal is closed: what was made of results is on disk
     finally:
         ledger.close()

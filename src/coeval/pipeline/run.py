@@ -259,6 +259,9 @@ def _sum_up(start: Begun, plan: Plan, found: PlanCount) -> None:
     summary.notes += _mixed(running, plan)
     if running.session.batches is not None:
         summary.batches = running.session.batches.jobs()
+        # what other models' results are for was not walked over
+        whole = not running.options.only_models and (running.options.batches.asks or not summary.missing)
+        running.session.clears_batches = whole
     meta = start.meta
     elsewhere = _owed_elsewhere(running, plan)
     meta.phases_completed = [p for p in PHASES if not summary.phases[p].missing and p not in elsewhere]

@@ -12,6 +12,7 @@ from coeval.engine.model_work import Asking
 from coeval.engine.progress import Board
 from coeval.engine.session import Session
 from coeval.engine.work import Work
+from coeval.models.batch.waiting.batching import BatchMode
 from coeval.pipeline.config.schema import PHASES, Config, Mode, Phase
 from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.run_summary import RunSummary
@@ -20,15 +21,14 @@ from coeval.store.rundir import RunDir
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a run is started; the defaults are those of ``coeval run`` without flags. Without ``wait`` it ends
-    when its batch jobs are submitted."""
+    """How a run is started; the defaults are those of ``coeval run`` without flags."""
 
     continue_run: bool = False
     overwrite: bool = False
     only_models: tuple[str, ...] = ()
     stance: Stance = Stance.REFUSE
     phase_barriers: bool = False
-    wait: bool = True
+    batches: BatchMode = BatchMode.WAIT
 
     def mode(self, config: Config, phase: Phase) -> Mode:
         """A phase's mode: ``--continue`` is Keep for phases 1–2 and Extend for 3–5."""

@@ -17,8 +17,6 @@ INSTEAD = {
 }
 """Command → what there is in its place."""
 
-FETCH_BATCHES = "this version submits no batch jobs, so that there are none to fetch"
-
 
 def not_yet(what: str, instead: str) -> UsageError:
     return UsageError(f"{what}: not in this version; {instead}")

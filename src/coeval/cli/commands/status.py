@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coeval.cli.commands.later import FETCH_BATCHES, not_yet
-
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -31,27 +29,73 @@ _EXCERPT = 200
 
 def status(
     run: Annotated[Path, typer.Option("--run", help="The run folder. Example: --run ./runs/quickstart")],
-    fetch_batches: Annotated[bool, typer.Option("--fetch-batches", hidden=True)] = False,
+    fetch_batches: Annotated[
+        bool,
+        typer.Option("--fetch-batches", help="First collect the batch jobs that have ended."),
+    ] = False,
+    cancel_batches: Annotated[
+        bool,
+        typer.Option("--cancel-batches", help="First cancel all batch jobs; what is done is paid."),
+    ] = False,
+    keys: Annotated[
+        Path | None,
+        typer.Option(help="Key file, for batch jobs. Example: --keys ~/work.keys.yaml"),
+    ] = None,
 ) -> None:
-    """Show a run's phases, artifact counts and recent errors.
+    """Show a run's phases, artifact counts, batch jobs and recent errors.
 
     \b
-    Example:
+    Examples:
       coeval status --run ./runs/quickstart
+      coeval status --run ./runs/quickstart --fetch-batches
     """
     from coeval.cli import streams
     from coeval.pipeline.existing_run import existing_run
     from coeval.pipeline.upkeep.quick_look import quick_look
 
-    if fetch_batches:
-        raise not_yet("--fetch-batches", FETCH_BATCHES)
     folder = existing_run(run)
+    if fetch_batches or cancel_batches:
+        _fetch(folder, keys, cancel=cancel_batches)
     console = streams.results()
     look = quick_look(folder)
     _show_meta(folder, look.report, console)
     _show_phases(folder, look, console)
     _show_costs(folder, console)
+    _show_batches(folder, console)
     _show_errors(folder, console)
+
+
+def _fetch(folder: RunDir, keys: Path | None, *, cancel: bool) -> None:
+    """Make records of what batch jobs have brought; nothing is asked."""
+    from coeval.api import find_keys
+    from coeval.cli import streams
+    from coeval.cli.loop import interruptible, run_async
+    from coeval.cli.say import say
+    from coeval.cli.views.progress.progress_view import Terminal
+    from coeval.core.text import numbered
+    from coeval.pipeline.upkeep.batch_jobs import fetch_batches
+
+    messages = streams.messages()
+    if not folder.pending_batches.exists():
+        say(messages, "There are no batch jobs.")
+        return
+    found = find_keys(keys)
+    with Terminal(messages) as terminal:
+        summary = run_async(
+            interruptible(
+                lambda event: fetch_batches(folder, found, terminal, event, cancel=cancel), terminal.note
+            )
+        )
+    made = sum(outcome.made for outcome in summary.phases.values())
+    say(messages, f"{numbered(made, 'record')} made of what batch jobs have brought.")
+
+
+def _show_batches(folder: RunDir, console: Console) -> None:
+    from coeval.cli.views.progress.batches_view import show_batches
+    from coeval.models.batch.waiting.job_list import read_jobs
+
+    if jobs := read_jobs(folder.pending_batches):
+        show_batches(jobs, console)
 
 
 def _show_costs(folder: RunDir, console: Console) -> None:

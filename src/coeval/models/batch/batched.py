@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from coeval.core.errors import ModelError, Pending, Undecodable
+from coeval.core.errors import Draining, ModelError, Pending, Undecodable
 from coeval.core.records import CallId, Completion, Request
 from coeval.models.batch.batch_api import BatchJob
 from coeval.models.batch.batch_of_host import batch_maker
@@ -53,6 +53,7 @@ class BatchedModel(HostedModel):
         spec, endpoint = address.spec, self._endpoint
         http = BatchHttp(endpoint)
         self._meter = meter
+        self._asks = batches.asks
         self._parked = batches.parked_phases(spec.name)
         self._queue = batches.queue(
             Source(
@@ -92,6 +93,8 @@ class BatchedModel(HostedModel):
             if outcome.completion is not None:
                 return Answered(outcome.completion, outcome.completion.latency_s, 1)
             raise outcome.error.error() if outcome.error is not None else ModelError("nothing came of it")
+        if not self._asks:
+            raise Draining("only what batch jobs have brought is made records of")
         if request.purpose not in self._parked or queue.may_be_live(again=about.attempt > 0):
             answered = await super()._send(request, body, call)
             queue.desk.keep_live(BatchOutcome(key.hex(), answered.value))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from coeval.core.errors import UsageError
 from coeval.core.records import Purpose
-from coeval.models.batch.waiting.batching import Batching
+from coeval.models.batch.waiting.batching import Batching, BatchMode
 from coeval.models.batch.waiting.poll_pace import PollPace
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.schema import Config
@@ -14,7 +14,7 @@ from coeval.pipeline.config.schema import Config
 __all__ = ["batching_of", "live_after_all"]
 
 
-def batching_of(config: Config, *, wait: bool = True) -> Batching:
+def batching_of(config: Config, mode: BatchMode) -> Batching:
     """What goes by batch jobs; every `auto` is resolved by now.
 
     Raises
@@ -32,7 +32,7 @@ def batching_of(config: Config, *, wait: bool = True) -> Batching:
                 f"experiment.batch.{model.interface}: batch jobs of this interface cannot be submitted by "
                 "this version; leave the setting out to ask live, at live prices"
             )
-    return Batching(phases, PollPace(*config.experiment.batch_poll_s), wait)
+    return Batching(phases, PollPace(*config.experiment.batch_poll_s), mode)
 
 
 def live_after_all(config: Config) -> Iterator[str]:

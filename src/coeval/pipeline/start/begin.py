@@ -137,7 +137,7 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
     config, choices = resolved_models(config, options, keys, prices)
     for sentence in live_after_all(config):
         watcher.warn(sentence)
-    context = replace(context, batching=batching_of(config, wait=options.wait))
+    context = replace(context, batching=batching_of(config, options.batches))
     folder = run_folder(config)
     supply = _checked_supply(config, options)
     specs = [model.spec() for model in config.models]
@@ -256,7 +256,8 @@ def _put_in_place(config: Config, options: RunOptions, folder: RunDir, watcher: 
     meta.coeval_version = __version__
     meta.simulated = any(model.interface == "simulated" for model in config.models)
     meta.phases_in_progress = list(PHASES)
-    folder.write_config(config.model_dump(mode="json", exclude_unset=True))
+    if options.batches.asks:  # else the configuration is the folder's own
+        folder.write_config(config.model_dump(mode="json", exclude_unset=True))
     folder.write_meta(meta)
     return meta
 

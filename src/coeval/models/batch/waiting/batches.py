@@ -12,7 +12,7 @@ from coeval.core.records import Purpose
 from coeval.core.text import numbered
 from coeval.models.batch.waiting.batch_desk import BatchDesk
 from coeval.models.batch.waiting.batch_queue import BatchQueue, Source
-from coeval.models.batch.waiting.batching import Batching
+from coeval.models.batch.waiting.batching import Batching, BatchMode
 from coeval.models.batch.waiting.job_carrier import Carried, JobCarrier
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.batch.waiting.parked_file import ParkedFile
@@ -57,6 +57,11 @@ class Batches:
     def parked_phases(self, name: str) -> frozenset[Purpose]:
         """The phases in which requests of a model are put into jobs from now on."""
         return self._batching.phases.get(name, frozenset())
+
+    @property
+    def asks(self) -> bool:
+        """Whether anything is asked of models, by jobs or live."""
+        return self._batching.mode.asks
 
     def queue(self, source: Source) -> BatchQueue:
         """Where a model's requests are parked."""
@@ -103,15 +108,16 @@ class Batches:
         """All that could be made of what the last round began with is on disk."""
         self.desk.clear(self._usable)
 
-    async def more(self, *, wait: bool) -> bool:
-        """Submit what is parked and wait until something has come back; False where nothing will. Without
-        ``wait``, only until each job is submitted and has been looked at.
+    async def more(self) -> bool:
+        """Submit what is parked and wait until something has come back; False where nothing will. Where
+        nobody wants to wait for it, only until each job is submitted and has been looked at.
 
         Raises
         ------
         StoreError
             the disk refuses.
         """
+        wait = self._batching.mode is BatchMode.WAIT
         self.submit()
         while not self._news and self._failure is None and self._carriers:
             if not wait and all(carrier.looked for carrier in self._carriers.values()):
@@ -164,7 +170,7 @@ class Batches:
             others = (carrier.job for carrier in self._carriers.values() if carrier.queue is queue)
             return any(other is not job and other.state == "submitted" for other in others)
 
-        carrier = JobCarrier(queue, job, self._batching.pace, self._tell, busy)
+        carrier = JobCarrier(queue, job, self._batching, self._tell, busy)
         task = asyncio.get_running_loop().create_task(carrier.carry(fresh=fresh))
         self._carriers[task] = carrier
         task.add_done_callback(self._ended)

@@ -16,9 +16,9 @@ from coeval.core.text import numbered
 from coeval.models.batch.batch_api import BatchJob, BatchProgress, Undecided
 from coeval.models.batch.waiting.batch_outcome import BatchOutcome, StoredError
 from coeval.models.batch.waiting.batch_queue import BatchQueue
+from coeval.models.batch.waiting.batching import Batching, BatchMode
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.batch.waiting.parked_file import lines_file, results_file
-from coeval.models.batch.waiting.poll_pace import PollPace
 from coeval.store.jsonl import replaced_whole
 
 __all__ = ["Carried", "JobCarrier"]
@@ -56,13 +56,14 @@ class JobCarrier:
         self,
         queue: BatchQueue,
         job: PendingJob,
-        pace: PollPace,
+        batching: Batching,
         tell: Callable[[str], None],
         busy: Callable[[], bool],
     ) -> None:
         self.queue = queue
         self.job = job
-        self._pace = pace
+        self._pace = batching.pace
+        self._mode = batching.mode
         self._tell = tell
         self._busy = busy
         self.looked = False
@@ -87,6 +88,8 @@ class JobCarrier:
             while not results_file(self._desk.folder, self.job.tag).exists():
                 if self.job.id is None and (ended := await self._submit(look=look)) is not None:
                     return ended
+                if self._mode is BatchMode.CANCEL:
+                    await self._cancel()
                 progress = await self._wait()
                 if progress.state != "failed":
                     await self._collect()
@@ -108,6 +111,8 @@ class JobCarrier:
         while True:
             if look and (job_id := await self._found()) is not None:
                 break
+            if not self._mode.asks:
+                return self._unsubmitted()
             try:
                 job_id = await self._api.create(self._as_submitted())
                 break
@@ -133,6 +138,18 @@ class JobCarrier:
         self._desk.jobs.put(self.job)
         self._tell(f"{self._what} is submitted")
         return None
+
+    def _unsubmitted(self) -> Carried:
+        """It was never made, and nobody wants it made now."""
+        if self._mode is BatchMode.CANCEL:
+            self._tell(f"{self._what} was never submitted, and will not be")
+            return self._release()
+        self.looked = True
+        return Carried.LEFT
+
+    async def _cancel(self) -> None:
+        await self._api.cancel(self.job.id or "")
+        self._tell(f"{self._what} is being cancelled")
 
     async def _found(self) -> str | None:
         """The id of a job that may have been made, looked for until it would be listed.
