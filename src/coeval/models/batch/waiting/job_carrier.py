@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import time
 from collections.abc import Callable
 from enum import Enum, auto
-
-import msgspec
 
 from coeval.core.errors import AccessDenied, BatchLost, ModelError, NotFound, RateLimited
 from coeval.core.text import numbered
@@ -18,8 +15,8 @@ from coeval.models.batch.waiting.batch_outcome import BatchOutcome, StoredError
 from coeval.models.batch.waiting.batch_queue import BatchQueue
 from coeval.models.batch.waiting.batching import Batching, BatchMode
 from coeval.models.batch.waiting.job_list import PendingJob
+from coeval.models.batch.waiting.job_results import JobResults
 from coeval.models.batch.waiting.parked_file import lines_file, results_file
-from coeval.store.jsonl import replaced_whole
 
 __all__ = ["Carried", "JobCarrier"]
 
@@ -32,8 +29,6 @@ COLLECTIONS = 10
 LONGEST_PUT_OFF = 20
 """Pauses after which a job that was turned away for others is tried again, if these have not ended before."""
 _REFUSED, _TOO_LARGE = 400, 413
-_ENCODE = msgspec.json.Encoder().encode
-_BREATH = 500
 
 
 class Carried(Enum):
@@ -69,6 +64,7 @@ class JobCarrier:
         self.looked = False
         self._api = queue.source.api
         self._desk = queue.desk
+        self._results = JobResults(queue, job)
 
     @property
     def _what(self) -> str:
@@ -97,7 +93,7 @@ class JobCarrier:
                     await self._put_off(progress.error)
                     look = False
                 else:
-                    return self._failed(progress.error)
+                    return await self._failed(progress.error)
             return await self._take_in(fresh=fresh)
         except ModelError as error:
             return self._left(error)
@@ -118,9 +114,9 @@ class JobCarrier:
                 break
             except ModelError as error:
                 if error.status == _TOO_LARGE or self._fills_the_queue(error):
-                    return self._too_large(error)
+                    return await self._too_large(error)
                 if not error.retryable:
-                    return self._failed(error)
+                    return await self._failed(error)
                 # What was turned away was not made; of the rest nobody can know.
                 look = look or not isinstance(error, RateLimited)
                 waits_for_others = isinstance(error, RateLimited) and self._busy()
@@ -231,7 +227,7 @@ class JobCarrier:
         waits = self._pace.pauses()
         for again in range(COLLECTIONS):
             try:
-                await self._write_results()
+                await self._results.write()
             except ModelError as error:
                 if not error.retryable or again == COLLECTIONS - 1:
                     raise
@@ -240,43 +236,11 @@ class JobCarrier:
             else:
                 return
 
-    async def _write_results(self) -> None:
-        folder, job = self._desk.folder, self.job
-        into = folder / f"{job.tag}.part"
-        shutil.rmtree(into, ignore_errors=True)
-        into.mkdir()
-        left, count = self._desk.waiting_of(job.tag), 0
-        try:
-            with replaced_whole(results_file(folder, job.tag)) as file:
-                async for reply in self._api.collect(job.id or "", into):
-                    count += 1
-                    if not count % _BREATH:
-                        await asyncio.sleep(0)
-                    if reply.custom_id in left and reply.status is not None:
-                        left.discard(reply.custom_id)
-                        outcome = self.queue.source.read(reply.custom_id, reply.status, reply.body)
-                        file.write(_ENCODE(outcome) + b"\n")
-        finally:
-            shutil.rmtree(into, ignore_errors=True)
-
     async def _take_in(self, *, fresh: bool) -> Carried:
-        """Book what was collected and know it. It is safe to be ended at any place, and begun anew. What was
-        not carried out of a job of an earlier start is asked again in this one."""
-        job, meter = self.job, self.queue.source.meter
-        bill, count = meter.bill(), 0
-        for outcome in self._desk.take_in(job.tag):
-            count += 1
-            usage = outcome.completion.usage if outcome.completion is not None else None
-            usage = outcome.error.usage if outcome.error is not None else usage
-            if usage is not None:
-                bill.answered(usage)
-            else:
-                bill.failed()
-            if not count % _BREATH:
-                await asyncio.sleep(0)
-        meter.settle_job(job.tag, bill)
-        lacking = job.requests - count
-        if lacking:
+        """Know what was collected. What was not carried out of a job of an earlier start is asked again in
+        this one."""
+        job, count = self.job, await self._results.take_in()
+        if lacking := job.requests - count:
             job.note = f"{numbered(lacking, 'request')} not carried out ({job.shown})"
             if fresh:
                 self._desk.lose(job.tag, f"{self._what} ended {job.shown} with {job.note}")
@@ -289,19 +253,12 @@ class JobCarrier:
 
     # --- ends that were not meant ------------------------------------------------------------
 
-    def _too_large(self, error: ModelError) -> Carried:
+    async def _too_large(self, error: ModelError) -> Carried:
         """A host takes less at once than its provider says: smaller jobs are made of the same requests."""
         job = self.job
         if job.requests == 1:
-            failed = BatchOutcome(job.first_id, error=StoredError.of(error))
-            with replaced_whole(results_file(self._desk.folder, job.tag)) as file:
-                file.write(_ENCODE(failed) + b"\n")
-            for _ in self._desk.take_in(job.tag):
-                pass
-            self.queue.source.meter.settle_job(job.tag, self.queue.source.meter.bill())
-            job.state = "collected"
-            self._desk.jobs.put(job)
-            return Carried.COLLECTED
+            self._results.write_one(BatchOutcome(job.first_id, error=StoredError.of(error)))
+            return await self._take_in(fresh=True)
         limits = self.queue.limits
         self.queue.limits = limits._replace(
             bytes=min(limits.bytes, max(1, job.bytes // 2)),
@@ -310,11 +267,11 @@ class JobCarrier:
         self._tell(f"{self._what} is too large for its host; it is split ({error})")
         return self._release()
 
-    def _failed(self, error: ModelError | None) -> Carried:
+    async def _failed(self, error: ModelError | None) -> Carried:
         """The provider refused it whole: nothing of it is paid."""
         said = self.queue.source.told(str(error)) if error is not None else "no reason was given"
         if isinstance(error, RateLimited) and self.job.requests > 1:  # it is too much by itself
-            return self._too_large(error)
+            return await self._too_large(error)
         message = f"{self._what} was refused: {said}"
         self._desk.lose(self.job.tag, message)
         if isinstance(error, AccessDenied | NotFound):
