@@ -7,8 +7,9 @@ beside its own paths: the tokens are the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -31,6 +32,7 @@ class GoogleStorage:
     sessions: dict[str, tuple[str, str, bytes]] = field(default_factory=dict)
     torn: int | None = None
     most_bytes: int = 5 << 40
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -48,7 +50,7 @@ class GoogleStorage:
         if int(request.headers.get("X-Upload-Content-Length", 0)) > self.most_bytes:
             return _error(413, "Your client issued a request that was too large.")
         bucket, name = request.match_info["bucket"], request.query["name"]
-        session = f"s{len(self.sessions) + 1}"
+        session = f"s{next(self.numbers)}"
         self.sessions[session] = bucket, name, b""
         address = f"{self.url()}/upload/storage/v1/b/{bucket}/o?uploadType=resumable&upload_id={session}"
         return web.Response(headers={"Location": address})

@@ -7,10 +7,11 @@ signer, of what arrived; `boto3` drives it in a test.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import md5, sha256
+from itertools import count
 from typing import Any
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
@@ -44,6 +45,7 @@ class S3Host:
     lost: int = 0
     completes: str = ""
     asked: list[str] = field(default_factory=list)
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     async def handle(self, request: web.Request) -> web.Response:
         content = await request.read()
@@ -70,7 +72,7 @@ class S3Host:
                 self.objects[bucket, key] = content
                 return web.Response(headers={"ETag": _etag(content)})
             case "POST" if "uploads" in query:
-                upload = f"upload-{len(self.uploads) + 1}"
+                upload = f"upload-{next(self.numbers)}"
                 self.uploads[upload] = {}
                 told = f"<Bucket>{bucket}</Bucket><Key>{escape(key)}</Key><UploadId>{upload}</UploadId>"
                 return _xml("InitiateMultipartUploadResult", told)

@@ -239,6 +239,23 @@ async def test_a_run_that_is_killed_goes_on_with_the_job_that_it_made(
     assert len(exp.records("evaluation")) == cloud.least
 
 
+async def test_a_file_that_storage_does_not_take_is_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = VertexCloud("vertex", "gemini-2.5-flash")
+    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
+        for name, value in cloud.environment(host, tmp_path).items():
+            monkeypatch.setenv(name, value)
+        exp = lab(cloud, host, tmp_path)
+        host.storage.most_bytes = 8_000
+        run = await exp.arun()
+    assert run.exit_code == 0, run.summary
+    assert len(host.jobs) > 1
+    assert set(asked(host).values()) == {1}
+    uploads = [data for (_, name), data in host.storage.objects.items() if name.endswith("requests.jsonl")]
+    assert max(map(len, uploads)) <= 8_000
+
+
 async def test_too_few_requests_for_a_job_are_asked_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
