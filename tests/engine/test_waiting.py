@@ -13,7 +13,8 @@ from coeval.engine.waiting import AGAIN_AFTER_S, telling_of_hosts, unless_interr
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.call import Call
 from coeval.models.transport.endpoint import Endpoint
-from coeval.models.transport.http import SILENT_AFTER_S, TOLD_AFTER_S, Http
+from coeval.models.transport.http import Http
+from coeval.models.transport.trouble import SILENT_AFTER_S, TOLD_AFTER_S
 
 CALL: Call[bytes] = Call(
     decode=lambda body, redactor: body,

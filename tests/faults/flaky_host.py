@@ -46,6 +46,14 @@ Fault: TypeAlias = Callable[[Asked], Awaitable[web.StreamResponse | None]]
 """What happens instead of an answer; None: the model answers."""
 
 
+Billed: TypeAlias = Callable[[Asked, int, int], bool]
+"""A request, and the tokens of its prompt and its answer."""
+
+
+class _Answer(msgspec.Struct):
+    usage: dict[str, int]
+
+
 class _Body(msgspec.Struct):
     model: str
     messages: list[dict[str, str]]
@@ -53,10 +61,12 @@ class _Body(msgspec.Struct):
 
 @dataclass
 class Host:
-    """A running host. ``fault`` may be changed at any time; None is good health."""
+    """A running host. ``fault`` may be changed at any time; None is good health. ``billed`` is told of each
+    answer that was made; where it returns True, the connection breaks before it is sent."""
 
     url: str = ""
     fault: Fault | None = None
+    billed: Billed | None = None
     asked: list[Asked] = field(default_factory=list)
     _arrival: asyncio.Event = field(default_factory=asyncio.Event)
     _times: Counter[str] = field(default_factory=Counter)
@@ -83,7 +93,14 @@ class Host:
         self.asked.append(asked)
         self._arrival.set()
         reply = await self.fault(asked) if self.fault is not None else None
-        return await handler(request) if reply is None else reply
+        if reply is not None:
+            return reply
+        reply = await handler(request)
+        if self.billed is not None and isinstance(reply, web.Response) and reply.status == 200:
+            usage = msgspec.json.decode(reply.text or "", type=_Answer).usage
+            if self.billed(asked, usage["prompt_tokens"], usage["completion_tokens"]):
+                return cut(asked)
+        return reply
 
 
 @asynccontextmanager

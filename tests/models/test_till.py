@@ -91,6 +91,7 @@ class Spending(RuleBasedStateMachine):
         except QuotaExhausted:
             return
         if wait is None:
+            taken.stake.sent()
             place.append(taken)
         else:
             self.waiting.append((taken, asyncio.ensure_future(wait, loop=self.loop), place))
@@ -116,6 +117,7 @@ class Spending(RuleBasedStateMachine):
             if wait.done():
                 self.waiting.remove(entry)
                 if wait.exception() is None:
+                    taken.stake.sent()
                     place.append(taken)
 
     @precondition(lambda self: self.on_the_way)
@@ -231,4 +233,4 @@ def committed(row: dict[str, Any] | None) -> float:
 
 
 TestSpending = Spending.TestCase
-TestSpending.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestSpending.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

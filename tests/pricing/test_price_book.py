@@ -9,7 +9,7 @@ import pytest
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.records import Usage
-from coeval.engine.terms import offer_of, tariff_of, terms_of
+from coeval.engine.terms import Ceiling, offer_of, tariff_of, terms_of
 from coeval.pricing.price_book import PriceBook, is_own_address
 from coeval.pricing.tariff import FREE, Rates, Tariff
 
@@ -68,7 +68,7 @@ def test_multipliers_fill_in_what_a_price_says_nothing_of(tmp_path: Path) -> Non
 
 def test_longer_prompts_may_have_rates_of_their_own(tmp_path: Path) -> None:
     terms = terms_of(
-        [ModelSpec(name="m", interface="openai", model="tiered")], {"m": 7}, own_file(tmp_path, OWN)
+        [ModelSpec(name="m", interface="openai", model="tiered")], {"m": Ceiling(7)}, own_file(tmp_path, OWN)
     )["m"]
     assert terms.price is not None
     assert [terms.price(Usage(n, 0)) for n in (1000, 2000)] == [0.001, 0.006]

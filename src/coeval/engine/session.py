@@ -182,7 +182,8 @@ class Accounts:
     """Where a folder keeps its account: ``usage`` what was sent to each model and what that took, ``errors``
     what failed, ``probes`` which models answered before it began, ``jobs`` its batch jobs and ``batches``
     their requests and results.
-    ``phase_of`` names the phase (or task) that a file of records belongs to."""
+    ``phase_of`` names the phase (or task) that a file of records belongs to; ``budget_usd`` is the most that
+    may be spent, all models together, None: any."""
 
     usage: Path
     errors: Path
@@ -190,6 +191,7 @@ class Accounts:
     jobs: Path
     batches: Path
     phase_of: Callable[[Path], str]
+    budget_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +234,11 @@ async def opened(
     StoreError
         the account cannot be read or written.
     """
-    ledger = Ledger(accounts.usage, terms)
+    ledger = Ledger(accounts.usage, terms, budget_usd=accounts.budget_usd)
     batches = _batches(accounts, context)
+    if batches is not None:
+        ledger.jobs_free_money(batches.free_money)
+        batches.when_one_ends = ledger.look_again
 
     def note_torn(path: Path, torn: bytes) -> ErrorLine:
         return torn_line(path, torn, accounts.phase_of(path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from coeval.core.entry_points import loaded
 from coeval.core.errors import UsageError
@@ -13,16 +13,24 @@ from coeval.models.catalog import HOSTS
 from coeval.models.metering.account_file import Terms
 from coeval.pricing.price_book import Offer, PriceBook
 from coeval.pricing.tariff import Rates, Tariff, pricer
+from coeval.pricing.upper_price import discounted, upper_price
 
-__all__ = ["offer_of", "tariff_of", "tariff_of_roles", "terms_of"]
+__all__ = ["Ceiling", "offer_of", "tariff_of", "tariff_of_roles", "terms_of"]
 
 _PRICED_FIELDS = ("service_tier", "speed")
 """Fields of a request by which some providers' prices differ."""
 
 
+class Ceiling(NamedTuple):
+    """How far a model may be asked, over the life of a folder; None: as far as one likes."""
+
+    max_calls: int | None = None
+    max_cost_usd: float | None = None
+
+
 def terms_of(
     specs: Iterable[ModelSpec],
-    max_calls: Mapping[str, int | None],
+    ceilings: Mapping[str, Ceiling],
     prices: PriceBook,
     sent: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> dict[str, Terms]:
@@ -38,8 +46,15 @@ def terms_of(
     terms = {}
     for spec in specs:
         tariff = tariff_of_roles(spec, sent.get(spec.name) or ({},), prices)
-        price, source = (None, None) if tariff is None else (pricer(tariff), tariff.source)
-        terms[spec.name] = Terms(max_calls.get(spec.name), price, source)
+        max_calls, max_cost_usd = ceilings.get(spec.name, Ceiling())
+        own = Terms(max_calls=max_calls, max_cost_usd=max_cost_usd)
+        if tariff is not None:
+            own = own._replace(price=pricer(tariff), priced_by=tariff.source, most=upper_price(tariff))
+            if HOSTS[spec.interface].batch:
+                share = prices.table.batch_multipliers.get(spec.interface, 1.0)
+                in_batch = discounted(tariff, share)
+                own = own._replace(batch_price=pricer(in_batch), batch_most=upper_price(in_batch))
+        terms[spec.name] = own
     return terms
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from coeval.core.errors import ModelError
 from coeval.core.model import Model
-from coeval.core.records import Completion, Request
+from coeval.core.records import Completion, Request, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.bounded import LONGEST_REASON, bounded
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
 from coeval.models.hosts.address import ModelAddress
 from coeval.models.listing import HostModels
+from coeval.models.metering.answer_bound import most_answer_tokens
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.shared_prefixes import SharedPrefixes
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
@@ -51,6 +53,7 @@ class HostedModel(Model):
         self._http = http
         self._endpoint = endpoint
         self._admission = admission
+        self._budgeted = admission.budgeted
         self._host_models = host_models
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
@@ -88,7 +91,7 @@ class HostedModel(Model):
         host = self._host
         try:
             body = self._dialect.encode(sent, self._spec, host, structured=structured)
-            completion, latency_s, attempts = await self._send(request, body, call)
+            completion, latency_s, attempts = await self._send(sent, body, call)
         except SchemaRejected as error:
             # No host lists which of its models follow a schema; its refusal is how one learns it.
             if schema is None or not structured:
@@ -112,13 +115,31 @@ class HostedModel(Model):
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
 
     def _send(
-        self,
-        request: Request,  # noqa: ARG002  what may not be sent as it is
-        body: bytes,
-        call: Call[Completion],
+        self, request: Request, body: bytes, call: Call[Completion]
     ) -> Coroutine[Any, Any, Answered[Completion]]:
         """Have the body of a request answered, as `Http.post` does."""
+        if self._budgeted:
+            return self._send_at_a_stake(request, body, call)
         return self._http.post(self._endpoint, self._path, body, call)
+
+    async def _send_at_a_stake(
+        self, request: Request, body: bytes, call: Call[Completion]
+    ) -> Answered[Completion]:
+        """As `_send`, once the money is there that it may cost."""
+        admission = self._admission
+        stake = admission.stake(len(body), most_answer_tokens(request.sampling, self._spec), request.rank)
+        call = replace(
+            call,
+            decode=partial(self._decode, stake.settle),
+            permit=partial(admission.permit_at, stake),
+            unsent=partial(admission.unsent_at, stake),
+            unbilled=stake.unspent,
+            refusal=partial(admission.refusal_at, stake),
+        )
+        try:
+            return await self._http.post(self._endpoint, self._path, body, call)
+        finally:
+            stake.close()
 
     def _without_unknown(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The request without what the host refused and nobody asked for; the parameters among it."""
@@ -156,7 +177,7 @@ class HostedModel(Model):
 
     def _call(self, rank: int) -> Call[Completion]:
         return Call(
-            decode=self._decode,
+            decode=partial(self._decode, self._admission.settle),
             explain=self._explain,
             timeout_s=self._spec.timeout_s,
             rank=rank,
@@ -168,15 +189,17 @@ class HostedModel(Model):
             lane=self._endpoint.lane(self._spec.model),
         )
 
-    def _decode(self, body: bytes, redactor: Redactor) -> Completion:
+    def _decode(self, settle: Callable[[Usage], Usage], body: bytes, redactor: Redactor) -> Completion:
         """The answer in a body, booked as it comes: one that fails has been paid for as well."""
         try:
             completion = self._dialect.decode(body, redactor)
         except ModelError as error:
             if error.usage is not None:
-                error.usage = self._admission.settle(error.usage)
+                error.usage = settle(error.usage)
             raise
-        completion = self._admission.settled(completion)
+        usage = settle(completion.usage)
+        if usage is not completion.usage:
+            completion = msgspec.structs.replace(completion, usage=usage)
         if len(body) * 2 <= self._most and len(completion.finish_reason) <= LONGEST_REASON:
             return completion  # as nearly all are; a text is no longer than its JSON
         return bounded(completion, self._most)

@@ -25,7 +25,7 @@ from coeval.models.local.local_model import LocalModel, find_runtime
 from coeval.models.metering.ledger import Ledger
 from coeval.models.pacing.admission import REFUSALS_TO_STOP, Admission
 from coeval.models.pacing.limits import Limiter
-from coeval.models.transport.http import Endpoint, Http
+from coeval.models.transport.http import Endpoint, Http, draining
 from coeval.simulation import SimulatedModel
 
 __all__ = ["REFUSALS_TO_STOP", "Models", "check_askable", "obstacle", "obstacle_to"]
@@ -126,8 +126,11 @@ class Models(Mapping[str, Model]):
         return len(self._models)
 
     def drain(self) -> None:
-        """From now on nothing new is asked: who waits for a slot, or asks a host later, gets Draining."""
+        """From now on nothing new is asked: who waits for a slot or for money, or asks a host later, gets
+        Draining."""
         self.http.drain()
+        if self._ledger is not None:
+            self._ledger.turn_away(draining())
         for model in self._in_process:
             model.drain()
 
@@ -152,7 +155,7 @@ class Models(Mapping[str, Model]):
         return model
 
     def _here(self, spec: ModelSpec, model: Model, limiter: Limiter | None = None) -> Model:
-        here = InProcess(model, self._admission(spec), limiter, spec.max_answer_bytes)
+        here = InProcess(model, spec, self._admission(spec), limiter)
         self._in_process.append(here)
         return here
 

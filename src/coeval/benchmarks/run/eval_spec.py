@@ -48,7 +48,7 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     may be refused by a host. ``judge_sampling`` goes over each task's official one. In mode
     ``inference`` nothing is judged, in mode ``judge`` the stored answers are, and none are asked for.
     ``max_calls`` is the most requests that each model is sent, over all starts in the output folder;
-    ``probing`` says which models are tried before.
+    ``budget_usd`` the most money for all of them together; ``probing`` says which models are tried before.
     """
 
     output: Path
@@ -63,6 +63,7 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     num_runs: int = 1
     max_examples: int | None = None
     max_calls: int | None = None
+    budget_usd: float | None = None
     probing: Probing = Probing("resume")
 
     @property

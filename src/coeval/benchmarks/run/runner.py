@@ -27,9 +27,10 @@ from coeval.benchmarks.run.owner import refuse_another_model
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import Draining, UsageError
 from coeval.core.model import ModelSpec
+from coeval.engine.bounded_cost import AskedUnder, refuse_boundless
 from coeval.engine.progress import Watcher
 from coeval.engine.session import Accounts, SessionContext, opened
-from coeval.engine.terms import terms_of
+from coeval.engine.terms import Ceiling, terms_of
 from coeval.models.keys import Keys
 from coeval.pricing.price_book import PriceBook
 
@@ -120,9 +121,11 @@ async def ask_owed(
         output / "pending_batches.json",
         output / "batches",
         lambda path: path.parent.name,
+        evaluation.budget_usd,
     )
     specs = _specs(evaluation, task_runs)
-    terms = terms_of(specs, {spec.name: evaluation.max_calls for spec in specs}, PriceBook())
+    terms = terms_of(specs, {spec.name: Ceiling(evaluation.max_calls) for spec in specs}, PriceBook())
+    refuse_boundless(_asked_under(specs, task_runs), terms, evaluation.budget_usd)
     async with opened(accounts, specs, board_of(task_runs), context, terms) as session:
         asking = EvalSession(evaluation, task_runs, session)
         asking.read_recorded()
@@ -134,6 +137,15 @@ async def ask_owed(
         watcher.begin(session.board)
         await asking.carry_out()
     return EndOfAsking(begun=True, interrupted=session.interrupted, stopped=session.stopped)
+
+
+def _asked_under(specs: Iterable[ModelSpec], task_runs: Iterable[TaskRun]) -> Iterator[AskedUnder]:
+    """The models in each of their roles."""
+    known = {spec.name: spec for spec in specs}
+    for task_run in task_runs:
+        for role_model in (task_run.tested, task_run.judge):
+            if role_model is not None and role_model.name in known:
+                yield AskedUnder(known[role_model.name], role_model.sampling)
 
 
 def error_file(evaluation: EvalSpec) -> Path:

@@ -85,6 +85,12 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="Most requests to each model, over all starts in OUTPUT_DIR; probes count."),
     ] = None,
+    budget_usd: Annotated[
+        float | None,
+        typer.Option(
+            "--budget-usd", min=0, help="Most money for all models together, over all starts in OUTPUT_DIR."
+        ),
+    ] = None,
     probe: Annotated[
         ProbeMode, typer.Option("--probe", help="Which models to probe first.")
     ] = ProbeMode.RESUME,

@@ -62,6 +62,7 @@ def evaluation_of(flags: Flags, keys: Keys) -> EvalSpec:
         num_runs=flags["num_runs"],
         max_examples=flags["max_examples"],
         max_calls=flags["max_calls"],
+        budget_usd=flags["budget_usd"],
         probing=Probing(flags["probe"].value, flags["probe_on_fail"].value),
     )
 

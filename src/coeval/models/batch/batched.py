@@ -22,6 +22,7 @@ from coeval.models.bounded import bounded
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.hosted import HostedModel
 from coeval.models.hosts.address import ModelAddress
+from coeval.models.metering.answer_bound import most_answer_tokens
 from coeval.models.metering.meter import Meter
 from coeval.models.transport.call import Answered, Call
 from coeval.models.transport.faults import from_garbage, from_status
@@ -113,15 +114,14 @@ class BatchedModel(HostedModel):
         queue = self._queue
         if queue.refusal is not None:
             raise queue.refusal
-        usd = self._most_usd(request, body)
+        usd = 0.0
+        if self._budgeted:
+            tokens = most_answer_tokens(request.sampling, self._spec)
+            usd = self._admission.most_usd(len(body), tokens, batched=True)
         waiting = self._meter.park(usd, request.rank)
         if waiting is not None:
             await waiting
         queue.park(key, body, request.purpose, usd)
-
-    def _most_usd(self, request: Request, body: bytes) -> float:
-        limit = request.sampling.max_tokens
-        return self._meter.most_usd(len(body), limit or 0, batched=True)
 
     def _read(self, custom_id: str, status: int, body: bytes) -> BatchOutcome:
         """What came of a request of a job, as it would be read live; priced and freed of credentials."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from coeval.core.model import MAX_ANSWER_BYTES, Model
+import msgspec
+
+from coeval.core.errors import ModelError
+from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.models.bounded import bounded
+from coeval.models.metering.answer_bound import most_answer_tokens, prompt_bytes
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import draining
@@ -13,22 +17,20 @@ __all__ = ["InProcess"]
 
 
 class InProcess(Model):
-    """Asks ``model``, no more at once and no faster than ``limiter`` allows; None: as it comes. Answers are
-    cut to ``most`` bytes."""
+    """Asks ``model``, which is the one of ``spec``, no more at once and no faster than ``limiter`` allows;
+    None: as it comes."""
 
     def __init__(
-        self,
-        model: Model,
-        admission: Admission,
-        limiter: Limiter | None = None,
-        most: int = MAX_ANSWER_BYTES,
+        self, model: Model, spec: ModelSpec, admission: Admission, limiter: Limiter | None = None
     ) -> None:
         self.name = model.name
         self.interface = model.interface
         self._model = model
+        self._spec = spec
         self._admission = admission
+        self._budgeted = admission.budgeted
         self._limiter = limiter
-        self._most = most
+        self._most = spec.max_answer_bytes
 
     async def complete(self, request: Request) -> Completion:
         limiter = self._limiter
@@ -48,6 +50,28 @@ class InProcess(Model):
             self._limiter.close(draining())
 
     async def _ask(self, request: Request) -> Completion:
+        if self._budgeted:
+            return await self._ask_at_a_stake(request)
         self._admission.permit()
         completion = await self._model.complete(request)
         return bounded(self._admission.settled(completion), self._most)
+
+    async def _ask_at_a_stake(self, request: Request) -> Completion:
+        """Ask once the money is there that it may cost; an error costs nothing, unless it says so."""
+        admission = self._admission
+        tokens = most_answer_tokens(request.sampling, self._spec)
+        stake = admission.stake(prompt_bytes(request), tokens, request.rank)
+        try:
+            while (money := admission.permit_at(stake)) is not None:
+                await money
+            completion = await self._model.complete(request)
+            usage = stake.settle(completion.usage)
+        except ModelError as error:
+            if error.usage is None:
+                stake.unspent()
+            else:
+                error.usage = stake.settle(error.usage)
+            raise
+        finally:
+            stake.close()
+        return bounded(msgspec.structs.replace(completion, usage=usage), self._most)

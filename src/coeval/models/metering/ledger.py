@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -72,6 +72,15 @@ class Ledger:
     def waiting(self) -> int:
         """Requests that wait for money: they go on when others have been settled, and not before."""
         return self._till.waiting
+
+    def jobs_free_money(self, free: Callable[[], bool]) -> None:
+        """``free`` is called where requests wait for money that is held for batch jobs only: it submits what
+        is parked, and says whether the end of jobs may be waited for."""
+        self._till.jobs_free_money(free)
+
+    def look_again(self) -> None:
+        """A batch job has ended, in whatever way."""
+        self._till.changed()
 
     def turn_away(self, error: CoevalError) -> None:
         """Whoever waits for money, or would have to, gets ``error``."""

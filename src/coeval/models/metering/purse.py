@@ -55,6 +55,11 @@ class Fund:
         """What is promised beside the block that is written ahead for live requests."""
         return self.parked + sum(job.usd for job in self.row.jobs.values())
 
+    @property
+    def is_live(self) -> bool:
+        """Whether requests are being sent, which will be settled soon."""
+        return bool(self._held_of)
+
     def hold(self, usd: float) -> None:
         self.held += usd
         self._held_of += 1
@@ -98,6 +103,16 @@ class Purse:
         unblocked = sum(each.unblocked_usd for each in self.funds)
         return self.budget.usd - self.spent_usd - others - unblocked
 
+    def give_up_blocks(self) -> None:
+        """Reserve what is held, and nothing ahead."""
+        for fund in self.funds:
+            fund.row.reserved_usd = min(fund.row.reserved_usd, fund.held)
+
+    def make_room(self) -> None:
+        """What was parked last may have been money of a block."""
+        if any(self.room_for(fund) < fund.row.reserved_usd for fund in self.funds):
+            self.give_up_blocks()
+
     def reaches(self, usd: float, rank: int) -> bool:
         """Whether a request can ever be paid for: if all that is on its way turns out to cost nothing."""
         return rank >= self.exhausted_at and self.spent_usd + usd <= self.budget.usd
@@ -106,6 +121,8 @@ class Purse:
         budget, spent = self.budget, f"{dollars(self.spent_usd)} of it is spent"
         if uncertain := sum(fund.row.uncertain_usd for fund in self.funds):
             spent += f" ({dollars(uncertain)} of that perhaps: nobody knows whether it was billed)"
+        if promised := sum(fund.unblocked_usd for fund in self.funds):
+            spent += f", {dollars(promised)} is held for batch jobs"
         return QuotaExhausted(
             f"model {name} is not asked any more: {budget.key} is {dollars(budget.usd)}, and {spent}, "
             f"which leaves too little for a request that may cost {dollars(usd)}, or for what would follow "

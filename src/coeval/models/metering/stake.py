@@ -13,15 +13,15 @@ __all__ = ["Stake"]
 
 
 class Stake:
-    """At most ``usd``, set aside by `take` before each attempt and settled after it by one of the others;
-    what nobody settled by then, `close` books as perhaps spent."""
+    """At most ``usd``, set aside by `take` before each attempt, which is then `sent`, and settled after it.
+    What nobody has settled of an attempt when the next one begins, or at `close`, may have been spent."""
 
-    __slots__ = ("_held", "_meter", "_rank", "usd")
+    __slots__ = ("_held", "_meter", "_rank", "_sent", "usd")
 
     def __init__(self, meter: Meter, usd: float, rank: int) -> None:
         self._meter = meter
         self._rank = rank
-        self._held = False
+        self._held = self._sent = False
         self.usd = usd
 
     def refusal(self) -> QuotaExhausted | None:
@@ -40,6 +40,8 @@ class Stake:
         StoreError
             the reservation could not be written, so nothing may be sent.
         """
+        if self._sent:
+            self.close()
         if self._held:
             return None
         money = self._meter.till.take(self._meter.fund, self.usd, self._rank)
@@ -61,18 +63,24 @@ class Stake:
         that was set aside."""
         usage = self._meter.settle(usage)
         if self._held and usage.cost_usd is not None:
-            self._held = False
+            self._held = self._sent = False
             self._meter.till.spend(self._meter.fund, self.usd, usage.cost_usd)
         return usage
 
+    def sent(self) -> None:
+        """The request goes out now."""
+        self._sent = True
+
     def unspent(self) -> None:
-        """The request was not sent, or answered with an error that is not billed."""
+        """The request was not sent after all, or was answered with an error that is not billed."""
         if self._held:
-            self._held = False
+            self._held = self._sent = False
             self._meter.till.put_back(self._meter.fund, self.usd)
 
     def close(self) -> None:
-        """The attempt is over."""
-        if self._held:
-            self._held = False
+        """It is over: who can say what became of a request that was sent and is not settled?"""
+        if self._held and self._sent:
+            self._held = self._sent = False
             self._meter.till.lose(self._meter.fund, self.usd)
+        else:
+            self.unspent()

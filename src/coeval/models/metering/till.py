@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from asyncio import Future, get_running_loop
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 
 from coeval.core.errors import CoevalError, QuotaExhausted, StoreError
@@ -32,8 +32,15 @@ class Till:
         self._of_all = None if budget_usd is None else Purse(Budget(budget_usd, BUDGET), self._funds.values())
         self._order = count()
         self._closed: CoevalError | None = None
+        self._free: Callable[[], bool] | None = None
+        self._turning = False
         self.waiting = 0
         """Requests that wait for money."""
+
+    def jobs_free_money(self, free: Callable[[], bool]) -> None:
+        """``free`` is called where those who wait can only get money that is held for batch jobs: it submits
+        what is parked, and says whether the end of jobs may be waited for."""
+        self._free = free
 
     def fund(self, name: str, row: ModelAccount, max_cost_usd: float | None) -> Fund:
         """The fund of a model, with the budgets that hold for it."""
@@ -127,6 +134,8 @@ class Till:
     def _grant(self, fund: Fund, usd: float, *, parked: bool) -> None:
         if parked:
             fund.park(usd)
+            for purse in fund.purses:
+                purse.make_room()
             return
         fund.hold(usd)
         if fund.held > fund.row.reserved_usd:
@@ -142,8 +151,7 @@ class Till:
         wanted = fund.held + _block(fund)
         for purse in fund.purses:
             if purse.room_for(fund) < wanted:
-                for other in purse.funds:
-                    other.row.reserved_usd = min(other.row.reserved_usd, other.held)
+                purse.give_up_blocks()
             wanted = min(wanted, purse.room_for(fund))
         fund.row.reserved_usd = max(wanted, fund.held)
         try:
@@ -178,6 +186,29 @@ class Till:
                     granted.set_exception(refused)
                 else:
                     granted.set_result(None)
+        if self.waiting and not self._is_live() and not self._turning:
+            self._turning = True
+            get_running_loop().call_soon(
+                self._turn_to_jobs
+            )  # whoever parked the last one is to write it first
+
+    def _is_live(self) -> bool:
+        """Whether requests are on their way that will free money soon."""
+        return any(fund.is_live for fund in self._funds.values())
+
+    def _turn_to_jobs(self) -> None:
+        """Who waits now gets money of batch jobs, or none."""
+        self._turning = False
+        if not self.waiting or self._is_live() or (self._free is not None and self._free()):
+            return
+        for fund in self._funds.values():
+            while fund.queue:
+                waiter = heapq.heappop(fund.queue)
+                if waiter.granted.cancelled():
+                    continue
+                self.waiting -= 1
+                short = next((purse for purse in fund.purses if not purse.fits(waiter.usd)), fund.purses[0])
+                waiter.granted.set_exception(short.refusal(fund.name, waiter.usd))
 
     def _leave_line(self, fund: Fund) -> None:
         heapq.heappop(fund.queue)

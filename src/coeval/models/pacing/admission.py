@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 import msgspec
 
-from coeval.core.errors import AccessDenied, Gap, ModelError, ModelStopped, NotFound
+from coeval.core.errors import AccessDenied, Gap, ModelError, ModelStopped, NotFound, QuotaExhausted
 from coeval.core.options import CONTINUE
 from coeval.core.records import Completion, Usage
 from coeval.models.metering.meter import Meter
+from coeval.models.metering.stake import Stake
 
 __all__ = ["REFUSALS_TO_STOP", "Admission"]
 
@@ -43,6 +46,53 @@ class Admission:
         """The request was not sent after all, for want of a connection: its permit can be used again."""
         if self._meter is not None:
             self._meter.give_back()
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether requests need a `Stake`."""
+        return self._meter is not None and self._meter.budgeted
+
+    def stake(self, prompt_bytes: int, answer_tokens: int | None, rank: int) -> Stake:
+        """The money for a request of a `budgeted` model; raises as `most_usd`."""
+        return Stake(self._account, self.most_usd(prompt_bytes, answer_tokens), rank)
+
+    def most_usd(self, prompt_bytes: int, answer_tokens: int | None, *, batched: bool = False) -> float:
+        """The most that a request of a `budgeted` model may cost, whose prompt takes so many bytes.
+
+        Raises
+        ------
+        QuotaExhausted
+            nothing bounds its answer, and so what it costs.
+        """
+        if answer_tokens is None:
+            raise QuotaExhausted(
+                f"model {self._name} has a budget, and is not asked without max_tokens: nobody could say "
+                "what an answer may cost. Set parameters.max_tokens"
+            )
+        return self._account.most_usd(prompt_bytes, answer_tokens, batched=batched)
+
+    @property
+    def _account(self) -> Meter:
+        if self._meter is None:
+            raise ValueError("a model without an account has no budget")
+        return self._meter
+
+    def permit_at(self, stake: Stake) -> Awaitable[None] | None:
+        """As `permit`, with its money set aside; what is returned is to be awaited before it is called
+        again."""
+        if self._reason is not None:
+            raise ModelStopped(self._reason)
+        if (money := stake.take()) is None:
+            self.permit()
+            stake.sent()
+        return money
+
+    def unsent_at(self, stake: Stake) -> None:
+        self.unsent()
+        stake.unspent()
+
+    def refusal_at(self, stake: Stake) -> Gap | None:
+        return self.refusal() or stake.refusal()
 
     def settle(self, usage: Usage) -> Usage:
         """Book what an answer took, as soon as it is there; the same with its price, where that is known."""

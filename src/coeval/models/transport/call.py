@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -38,9 +38,13 @@ class Call(Generic[T]):
     rank:
         which waiting requests go first: larger before smaller.
     permit:
-        called once per request, just before it is sent; raises QuotaExhausted or ModelStopped.
+        called once per request, just before it is sent; raises QuotaExhausted or ModelStopped. Where it
+        returns something, there is no money for the request as yet: that is awaited, without a slot, before
+        it is called again.
     unsent:
         called where that request was not sent after all, because there was no connection.
+    unbilled:
+        called where that request was answered with an error that no host bills.
     tokens:
         how many tokens a value took, for the endpoint's ``tokens_per_minute``.
     ended:
@@ -55,8 +59,9 @@ class Call(Generic[T]):
     explain: Callable[[HttpReply, Redactor], ModelError | None]
     timeout_s: float
     rank: int
-    permit: Callable[[], None]
-    unsent: Callable[[], None] | None = None
+    permit: Callable[[], Awaitable[None] | None]
+    unsent: Callable[[], None] = unrefused
+    unbilled: Callable[[], None] = unrefused
     tokens: Callable[[T], int] | None = None
     ended: Callable[[ModelError | None], None] | None = None
     refusal: Callable[[], CoevalError | None] = unrefused

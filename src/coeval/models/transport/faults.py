@@ -51,10 +51,12 @@ __all__ = [
     "from_status",
     "never_sent",
     "no_proxy",
+    "perhaps_billed",
     "place",
     "said",
 ]
 
+_PERHAPS_BILLED = (408, 499, 502, 504, 520, 522, 524)
 _EXCERPT = 300
 _READ = 1 << 14
 """Characters of what a host says that are looked at; no message shows so many."""
@@ -72,6 +74,12 @@ def foreign() -> tuple[type[Exception], ...]:
     from aiohttp.http_exceptions import HttpProcessingError
 
     return WireError, OSError, ClientError, HttpProcessingError, EofStream
+
+
+def perhaps_billed(status: int) -> bool:
+    """Whether a request that ends in this status may be billed all the same: somebody on the way did not wait
+    for the answer, or could not read it."""
+    return status in _PERHAPS_BILLED
 
 
 def never_sent(error: Exception) -> bool:

@@ -21,9 +21,6 @@ from coeval.core.errors import (
     RequestTimeout,
     Undecodable,
 )
-from coeval.core.options import TIMEOUT
-from coeval.core.secrets.shown_url import shown_url
-from coeval.core.text import numbered
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.connections.route import RequestRoute
 from coeval.models.connections.wire import Wire
@@ -37,10 +34,12 @@ from coeval.models.transport.faults import (
     from_garbage,
     from_status,
     never_sent,
+    perhaps_billed,
     place,
 )
 from coeval.models.transport.network import raise_open_file_limit
 from coeval.models.transport.retries import Fault, Tries
+from coeval.models.transport.trouble import told_of
 
 if TYPE_CHECKING:
     from coeval.models.connections.proxied import ProxiedWire
@@ -48,12 +47,6 @@ if TYPE_CHECKING:
 __all__ = ["Answered", "Call", "Endpoint", "Http", "Sender", "draining"]
 
 T = TypeVar("T")
-
-TOLD_AFTER_S = 3.0
-"""Nothing but failures for so long is worth a line to whoever waits."""
-
-SILENT_AFTER_S = 30.0
-"""A host that keeps requests for so long and answers none is worth one, too: most answer within it."""
 
 _OVERLOADED = (503, 529)
 
@@ -130,19 +123,9 @@ class Http:
     def troubles(self) -> dict[Endpoint, str]:
         """The endpoints that give nothing but failures, or nothing at all, to those who wait: a sentence on
         each."""
-        now, told = self._clock(), dict[Endpoint, str]()
-        for endpoint in self._endpoints:
-            trouble, silence = endpoint.trouble, endpoint.silence(now)
-            if trouble is not None and now - trouble.began >= TOLD_AFTER_S:
-                so_far = f"nothing but failures for {now - trouble.began:.0f} s"
-                told[endpoint] = f"{so_far}, trying again: {trouble.reason}"
-            elif silence is not None and silence.seconds >= SILENT_AFTER_S:
-                told[endpoint] = (
-                    f"{shown_url(endpoint.url)} has answered nothing for {silence.seconds:.0f} s; "
-                    f"{numbered(silence.requests, 'request')} waiting there, each given up after "
-                    f"{silence.timeout_s:g} s{'' if silence.probe else f' ({TIMEOUT})'}"
-                )
-        return told
+        now = self._clock()
+        said = ((endpoint, told_of(endpoint, now)) for endpoint in self._endpoints)
+        return {endpoint: sentence for endpoint, sentence in said if sentence is not None}
 
     def repeating(self) -> list[str]:
         """A sentence on each endpoint that has repeated a credential."""
@@ -169,17 +152,21 @@ class Http:
         endpoint, call = ask.endpoint, ask.call
         self._endpoints.add(endpoint)
         tries: Tries | None = None
-        sent = 0
+        sent, again = 0, False
         while True:
             self._check_sending()
-            await endpoint.limiter.acquire(call.rank, again=sent > 0, refusal=call.refusal, lane=call.lane)
+            await endpoint.limiter.acquire(call.rank, again=again, refusal=call.refusal, lane=call.lane)
+            again = True
             try:
                 self._check_sending()  # it may have begun as the slot was granted
-                call.permit()
-                sent += 1
-                outcome = await self._attempt(ask, sent)
+                if (money := call.permit()) is None:
+                    sent += 1
+                    outcome = await self._attempt(ask, sent)
             finally:
                 endpoint.limiter.release()
+            if money is not None:
+                await money
+                continue
             if isinstance(outcome, Answered):
                 if call.ended is not None:
                     call.ended(None)
@@ -217,7 +204,7 @@ class Http:
         try:
             reply = await wire.send(route, body, call.timeout_s)
         except foreign() as error:
-            if never_sent(error) and call.unsent is not None:
+            if never_sent(error):
                 call.unsent()
             return self._broken(endpoint, _fault_of(error, ask), sent_at)
         finally:
@@ -245,8 +232,7 @@ class Http:
 
     def _unsigned(self, ask: _Ask[T], error: ModelError) -> Fault:
         """It could not be sent: whoever signs has no credential for it."""
-        if ask.call.unsent is not None:
-            ask.call.unsent()
+        ask.call.unsent()
         error.args = (f"{ask.place}: {ask.endpoint.told(str(error))}",)
         return Fault(error, error.retryable and error.retry_advised)
 
@@ -267,6 +253,8 @@ class Http:
 
     def _refused(self, ask: _Ask[T], reply: HttpReply, sent_at: float) -> Fault:
         """An answer came, and it is an error."""
+        if not perhaps_billed(reply.status):
+            ask.call.unbilled()
         if reply.status >= 500:
             ask.endpoint.failed(self._clock())
         else:

@@ -12,11 +12,12 @@ from coeval import __version__
 from coeval.analysis.planned_names import Planned
 from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
+from coeval.engine.bounded_cost import refuse_boundless
 from coeval.engine.probing import Probing, probe_models
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.run_log import logged
 from coeval.engine.session import Accounts, SessionContext, opened
-from coeval.engine.terms import terms_of
+from coeval.engine.terms import Ceiling, terms_of
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
 from coeval.models.open import check_askable, obstacle
@@ -33,6 +34,7 @@ from coeval.pipeline.plan.run_plan import FED_BY
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_session import RunOptions, RunSession
 from coeval.pipeline.start.batched_models import batching_of, live_after_all
+from coeval.pipeline.start.budgets import asked_under
 from coeval.pipeline.start.checks import Start, run_folder, start_findings
 from coeval.pipeline.start.inherit import inherited_phases, phase_3_source, source_folder, take_over
 from coeval.pipeline.start.overwrite import give_way
@@ -84,22 +86,6 @@ def _refuse_for_nothing(config: Config, options: RunOptions) -> None:
         )
 
 
-def _refuse_unbuilt(config: Config) -> None:
-    """What this version validates and cannot do yet is refused, not passed over."""
-    names = {m.name for m in config.models}
-    budgets = ["experiment.budget_usd"] if config.experiment.budget_usd is not None else []
-    budgets += [
-        f"experiment.quota.{n}.max_cost_usd"
-        for n, q in config.experiment.quota.items()
-        if q.max_cost_usd is not None and n in names
-    ]
-    if budgets:
-        raise UsageError(
-            f"{', '.join(budgets)}: this version tells what a run costs and does not keep to a budget; "
-            "use experiment.quota.MODEL.max_calls"
-        )
-
-
 def resolved_models(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> Resolved:
     """The configuration with `auto` resolved; a run that goes on stays with the hosts it began with.
 
@@ -132,7 +118,6 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
     keys, watcher = context.keys, context.watcher
     finish_replacing(run_folder(config))
     check_startable(config, options)
-    _refuse_unbuilt(config)
     prices = PriceBook()
     config, choices = resolved_models(config, options, keys, prices)
     for sentence in live_after_all(config):
@@ -149,7 +134,8 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
         if supply.changes:
             _unchanged_outlook(config, options)  # refused before any item gives way to another one
         supply.put(folder)
-        async with opened(accounts_of(folder), specs, Board(PHASES, FED_BY), context, terms) as session:
+        accounts = accounts_of(folder, config)
+        async with opened(accounts, specs, Board(PHASES, FED_BY), context, terms) as session:
             with logged(folder.log, config.experiment.log_level):
                 for choice in choices:
                     log.info("%s", choice)
@@ -168,14 +154,23 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
 
 
 def terms_for(config: Config, prices: PriceBook) -> dict[str, Terms]:
-    """On what terms a configuration's models are asked; raises UsageError where prices cannot be read."""
-    ceilings = {name: quota.max_calls for name, quota in config.experiment.quota.items()}
+    """On what terms a configuration's models are asked.
+
+    Raises
+    ------
+    UsageError
+        prices cannot be read, or there is a budget that they cannot be held to.
+    """
+    quotas = config.experiment.quota
+    ceilings = {name: Ceiling(quota.max_calls, quota.max_cost_usd) for name, quota in quotas.items()}
     sent = {model.name: sent_in_roles(model) for model in config.models}
-    return terms_of([model.spec() for model in config.models], ceilings, prices, sent)
+    terms = terms_of([model.spec() for model in config.models], ceilings, prices, sent)
+    refuse_boundless(asked_under(config), terms, config.experiment.budget_usd)
+    return terms
 
 
-def accounts_of(folder: RunDir) -> Accounts:
-    """Where a run keeps its account."""
+def accounts_of(folder: RunDir, config: Config) -> Accounts:
+    """Where a run keeps its account, and how far it goes."""
     return Accounts(
         folder.usage,
         folder.errors,
@@ -183,6 +178,7 @@ def accounts_of(folder: RunDir) -> Accounts:
         folder.pending_batches,
         folder.batches,
         _phase_of,
+        config.experiment.budget_usd,
     )
 
 

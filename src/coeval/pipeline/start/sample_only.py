@@ -48,7 +48,9 @@ async def sample_only(
     samples = LiveSamples(config, preview, evidence, [spec.name for spec in askable], each)
     with folder.locked():
         terms = terms_for(config, prices)
-        async with opened(accounts_of(folder), askable, Board(PHASES, FED_BY), context, terms) as session:
+        async with opened(
+            accounts_of(folder, config), askable, Board(PHASES, FED_BY), context, terms
+        ) as session:
             await unless_interrupted(
                 samples.ask(Asking(session.models, 0), context.watcher),
                 context.interrupt,

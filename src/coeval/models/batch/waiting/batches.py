@@ -49,6 +49,8 @@ class Batches:
         self._news = False
         self._usable: list[str] = []
         self._failure: BaseException | None = None
+        self.when_one_ends: Callable[[], None] = lambda: None
+        """Called when a job is looked after no more."""
 
     def __contains__(self, name: str) -> bool:
         """Whether a model is asked by jobs, or was: what is in them is not asked for twice."""
@@ -103,6 +105,12 @@ class Batches:
         for queue in self._queues.values():
             if name in (None, queue.source.name):
                 queue.close_file()
+
+    def free_money(self) -> bool:
+        """Requests wait for money that others hold who are parked: submit these. Whether the end of jobs may
+        be waited for."""
+        self.submit()
+        return self._batching.mode is BatchMode.WAIT and bool(self._carriers)
 
     def clear(self) -> None:
         """All that could be made of what the last round began with is on disk."""
@@ -184,6 +192,7 @@ class Batches:
         elif task.result() is not Carried.LEFT:
             self._news = True
         self._woken.set()
+        self.when_one_ends()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

@@ -1,0 +1,59 @@
+"""What a budget needs before anything is sent: a price of each model, and a bound on each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from coeval.core.errors import UsageError
+from coeval.core.model import ModelSpec
+from coeval.core.options import BUDGET, max_cost
+from coeval.core.records import SamplingParameters
+from coeval.core.text import listed
+from coeval.models.metering.account_file import Terms
+from coeval.models.metering.answer_bound import most_answer_tokens
+
+__all__ = ["AskedUnder", "refuse_boundless"]
+
+
+class AskedUnder(NamedTuple):
+    """A model with the parameters of one of its roles."""
+
+    spec: ModelSpec
+    sampling: SamplingParameters
+
+
+def refuse_boundless(
+    asked: Iterable[AskedUnder], terms: Mapping[str, Terms], budget_usd: float | None
+) -> None:
+    """
+    Raises
+    ------
+    UsageError
+        a model has a budget, its own or that of all, and nobody knows its price, or nothing bounds what one
+        of its answers may have.
+    """
+    unpriced: dict[str, str] = {}
+    unbounded: dict[str, str] = {}
+    for spec, sampling in asked:
+        of_model = terms[spec.name]
+        if budget_usd is None and of_model.max_cost_usd is None:
+            continue
+        key = str(BUDGET if budget_usd is not None else max_cost(spec.name))
+        if of_model.price is None:
+            unpriced[spec.name] = key
+        elif of_model.most is not None and most_answer_tokens(sampling, spec) is None:
+            unbounded[spec.name] = key
+    problems = []
+    if unpriced:
+        problems.append(
+            f"{listed(dict.fromkeys(unpriced.values()))} cannot be kept to: nobody knows the price of "
+            f"{listed(unpriced)}. Name it under overrides in Config/provider_pricing.yaml (docs/prices.md)"
+        )
+    if unbounded:
+        problems.append(
+            f"{listed(dict.fromkeys(unbounded.values()))} cannot be kept to: nothing bounds the answers of "
+            f"{listed(unbounded)}. Set parameters.max_tokens, in each of their roles"
+        )
+    if problems:
+        raise UsageError("\n".join(problems))

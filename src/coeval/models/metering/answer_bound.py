@@ -1,0 +1,61 @@
+"""How many tokens an answer may have at most, and a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from coeval.core.model import ModelSpec
+from coeval.core.records import Request, SamplingParameters
+
+__all__ = ["most_answer_tokens", "prompt_bytes"]
+
+_LIMITS = frozenset(
+    {
+        "max_tokens",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "maxOutputTokens",
+        "maxTokens",
+        "max_new_tokens",
+        "num_predict",
+    }
+)
+"""How hosts call the limit on an answer, reasoning included."""
+_ANSWERS = frozenset({"n", "best_of", "candidateCount", "candidate_count", "num_generations"})
+"""How hosts call the number of answers to one prompt, which are all paid for."""
+_GROUPS = frozenset({"generationConfig", "generation_config", "inferenceConfig", "options"})
+"""Fields of a body in which such may stand."""
+
+
+def most_answer_tokens(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
+    """The limit on what a request's answers have together, where it sets one; None: nothing bounds it.
+
+    What the user has laid over the body counts by the names that hosts have for it, the largest of all.
+    """
+    limits: list[Any] = [] if sampling.max_tokens is None else [sampling.max_tokens]
+    answers = 1
+    for name, value in chain(_fields(sampling.rest), _fields(spec.extra_body)):
+        if name in _LIMITS:
+            limits.append(value)
+        elif name in _ANSWERS and isinstance(value, int):
+            answers = max(answers, value)
+    if not limits or not all(isinstance(limit, int) for limit in limits):
+        return None
+    return int(max(limits)) * answers
+
+
+def _fields(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in body.items():
+        yield name, value
+        if name in _GROUPS and isinstance(value, dict):
+            yield from value.items()
+
+
+def prompt_bytes(request: Request) -> int:
+    """How long a request's text is, its schema included."""
+    texts = [message.content for message in request.messages]
+    if request.schema is not None:
+        texts.append(f"{request.schema.body}")
+    return sum(len(text.encode(errors="surrogatepass")) for text in texts)

@@ -1,0 +1,137 @@
+"""Budgets over kills, lost answers and restarts: the host adds up what it bills, and never comes to more."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import msgspec
+import pytest
+from fakes.moments import Ended, Forks, forks
+from flaky_host import MODELS, Asked, Host, error, hosted
+from small_runs import PHASES, experiment, folder_of, records
+
+from coeval.models.metering.account_file import read_accounts
+from coeval.store.rundir import RunDir
+
+RUNS = 100
+MOST_KILLS = 3
+
+
+class Experiment:
+    """One with random prices, limits and budget, at a host that bills what it makes."""
+
+    def __init__(self, folder: Path, host: Host, seed: int) -> None:
+        draw = self.draw = random.Random(seed)
+        self.host = host
+        self.spent = dict.fromkeys(MODELS, 0.0)
+        self.rates = {name: (10 ** draw.uniform(-1, 1), 10 ** draw.uniform(-0.5, 1.5)) for name in MODELS}
+        write_prices(self.rates)
+        self.total = draw.randint(4, 12)
+        self.budget = self.total * 10 ** draw.uniform(-1, 1) * self.about()
+        self.own = {"judge-1": self.budget * draw.uniform(0.1, 0.6)} if draw.random() < 0.4 else {}
+        self.folder = folder
+        self.max_tokens = draw.randint(200, 500)
+        self.bad = draw.choice((0.0, 0.0, 0.03, 0.1))
+        host.fault, host.billed = self.fault, self.billed
+        self.write(self.budget)
+
+    def about(self) -> float:
+        """What an item costs with all that follows from it, more or less."""
+        asked = {"teacher": 1, "student-1": 1, "student-2": 1, "judge-1": 2, "judge-2": 2}
+        return (
+            sum(
+                times * (350 * self.rates[name][0] + 40 * self.rates[name][1])
+                for name, times in asked.items()
+            )
+            / 1e6
+        )
+
+    def write(self, budget: float) -> None:
+        quota = {name: {"max_cost_usd": usd} for name, usd in self.own.items()}
+        self.file = experiment(
+            self.folder,
+            self.host.url,
+            total=self.total,
+            parameters={"max_tokens": self.max_tokens, "max_concurrency": 16},
+            settings={"budget_usd": budget, "quota": quota, "generation_retries": 1},
+        )
+
+    async def fault(self, _: Asked) -> Any:
+        if self.draw.random() >= self.bad:
+            return None
+        return error(self.draw.choice((400, 429, 503)))
+
+    def billed(self, asked: Asked, prompt: int, answer: int) -> bool:
+        into, out = self.rates[asked.model]
+        self.spent[asked.model] += (prompt * into + answer * out) / 1e6
+        return self.draw.random() < self.bad
+
+    async def start(self, commands: Forks, *, at: int = 0) -> Ended:
+        return await asyncio.to_thread(
+            commands.run, "coeval", "run", "--config", self.file, *self.going_on(), below=self.folder, at=at
+        )
+
+    def going_on(self) -> list[str]:
+        return ["--continue"] if folder_of(self.file).meta.exists() else []
+
+    def holds(self) -> None:
+        """What the host billed is within the budgets, and within what the folder has on account."""
+        accounts = read_accounts(folder_of(self.file).usage)
+        assert sum(self.spent.values()) <= self.budget + 1e-12
+        for name, usd in self.own.items():
+            assert self.spent[name] <= usd + 1e-12
+        for name, usd in self.spent.items():
+            account = accounts.get(name)
+            on_account = 0.0 if account is None else account.spent_usd + account.reserved_usd
+            assert usd <= on_account + 1e-12, f"{name} was billed more than is on account"
+        assert sum(each.spent_usd for each in accounts.values()) <= self.budget + 1e-12
+
+
+def write_prices(rates: dict[str, tuple[float, float]]) -> None:
+    """In the working directory."""
+    own = {
+        name: {"input_usd_per_mtok": into, "output_usd_per_mtok": out} for name, (into, out) in rates.items()
+    }
+    file = Path("Config/provider_pricing.yaml")
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(msgspec.json.encode({"overrides": {"simulated": own}}))
+
+
+def unjudged(folder: RunDir) -> int:
+    """Answers that some judge has not seen."""
+    answers = records(folder, PHASES[1])
+    judged = [each["response_id"] for each in records(folder, PHASES[2]).values() if "response_id" in each]
+    return sum(judged.count(answer) < 2 for answer in answers)
+
+
+@pytest.mark.slow
+async def test_random_budgets_hold_through_lost_answers_and_kills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended, unused, killed = dict.fromkeys((0, 1, 3), 0), [], 0
+    async with hosted() as host:
+        with forks() as commands:
+            for seed in range(RUNS):
+                folder = tmp_path / f"{seed}"
+                folder.mkdir()
+                tried = Experiment(folder, host, seed)
+                for _ in range(tried.draw.choice((0, 0, 1, MOST_KILLS))):
+                    done = await tried.start(commands, at=tried.draw.randint(3, 250))
+                    killed += done.code < 0
+                    tried.holds()
+                done = await tried.start(commands)
+                assert done.code in ended, done.said
+                ended[done.code] += 1
+                tried.holds()
+                if done.code and "budget_usd is" in done.said:
+                    unused.append(1 - sum(tried.spent.values()) / tried.budget)
+    assert min(ended[0], ended[3], killed, len(unused)) >= 10
+    with capsys.disabled():
+        print(f"\n{RUNS} budgets, {killed} kills: {len(unused)} were reached, and of these ", end="")
+        print(f"{fmean(unused):.1%} was left unused in the mean, {max(unused):.1%} at most")
+    assert fmean(unused) < 0.4
