@@ -65,7 +65,7 @@ class RecordFiles:
 
     def __init__(self) -> None:
         self.damaged: list[tuple[Path, int]] = []
-        self._paths: list[Path] = []
+        self.paths: list[Path] = []
 
     def read(
         self,
@@ -83,8 +83,8 @@ class RecordFiles:
         """
         read = lines_decoder(part)
         for path in paths:
-            position = len(self._paths) << _OFFSET_BITS
-            self._paths.append(path)
+            position = len(self.paths) << _OFFSET_BITS
+            self.paths.append(path)
             left_out = () if path in instead else without.get(path, ())
             groups = _groups_of(instead[path]) if path in instead else groups_of_lines(path)
             for _, texts in groups:
@@ -103,7 +103,7 @@ class RecordFiles:
 
     def load(self, position: int, key: str, kind: type[RecordT]) -> RecordT:
         """The whole record ``key``, read again from disk."""
-        path = self._paths[position >> _OFFSET_BITS]
+        path = self.paths[position >> _OFFSET_BITS]
         try:
             return decode(line_at(path, position & _OFFSET_MASK), kind)
         except Undecodable as error:
@@ -117,14 +117,14 @@ class RecordColumn(Generic[KeyT, EntryT]):
     What is remembered of records that are alike should be one object.
     """
 
-    __slots__ = ("_in_vain", "_moved", "_places", "_positions", "entries")
+    __slots__ = ("_places", "entries", "in_vain", "moved", "positions")
 
     def __init__(self) -> None:
         self.entries: dict[KeyT, EntryT] = {}
-        self._positions = array("Q")  # of each key where it stood first, in the order of ``entries``
+        self.positions = array("Q")  # of each key where it stood first, in the order of ``entries``
         self._places: dict[KeyT, int] = {}  # the same by key, once any is asked for
-        self._moved: dict[KeyT, int] = {}  # where a key stood again
-        self._in_vain: dict[KeyT, int] = {}  # askings that failed after a good record of the key
+        self.moved: dict[KeyT, int] = {}  # where a key stood again
+        self.in_vain: dict[KeyT, int] = {}  # askings that failed after a good record of the key
 
     def stays(self, key: KeyT, record: RecordPart | Kept) -> bool:
         """Whether the ``record`` that follows leaves what there is of its key as it is.
@@ -139,26 +139,26 @@ class RecordColumn(Generic[KeyT, EntryT]):
             return False
         if record.status != "failed":
             raise Misshapen(f"{record.id} holds no value")
-        self._in_vain[key] = record.attempts
+        self.in_vain[key] = record.attempts
         return True
 
     def put(self, key: KeyT, entry: EntryT, position: int) -> None:
         """Remember a record that counts."""
         if key in self.entries:
-            self._moved[key] = position
+            self.moved[key] = position
         else:
-            self._positions.append(position)
+            self.positions.append(position)
         self.entries[key] = entry
 
     def position(self, key: KeyT) -> int:
         """Where the line of a key's record lies."""
         if len(self._places) != len(self.entries):
-            self._places = dict(zip(self.entries, self._positions, strict=True))
-        return self._moved.get(key, self._places[key])
+            self._places = dict(zip(self.entries, self.positions, strict=True))
+        return self.moved.get(key, self._places[key])
 
     def asked_in_vain(self, key: KeyT) -> int:
         """The ``attempts`` of a failed record that came after the good one of a key; 0 if none did."""
-        return self._in_vain.get(key, 0)
+        return self.in_vain.get(key, 0)
 
 
 class Index(Generic[EntryT]):

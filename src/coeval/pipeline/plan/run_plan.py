@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from coeval.core.ids import item_id, item_prefix
+from coeval.core.ids import id_fields, item_id, item_prefix
 from coeval.engine.role_model import RoleModel
 from coeval.pipeline.config.schema import Mode, Phase
-from coeval.pipeline.plan.grain import Grain
 from coeval.pipeline.plan.record_entry import Entry, EvaluationEntry
 from coeval.pipeline.plan.record_status import EvaluationStatuses, RecordStatuses
 from coeval.pipeline.plan.recorded import Recorded, Stance
@@ -31,6 +30,28 @@ class Slot(NamedTuple):
     n: int
     teacher: RoleModel | None
     teacher_name: str
+
+
+class Grain:
+    """Which combinations a phase's mode leaves as they are: those with any record."""
+
+    _FIELDS: Mapping[str, tuple[int, ...]] = {
+        # ids are task__teacher__n__student__judge: the places that name a combination
+        "data_generation": (0, 1),
+        "response_collection": (0, -1),
+        "evaluation": (0, -2, -1),
+    }
+
+    def __init__(self, phase: Phase, mode: Mode, ids: Iterable[str]) -> None:
+        self._places = {"Keep": (0,), "Model": self._FIELDS[phase]}.get(mode, ())
+        self._left = {self._combination(id_fields(key)) for key in ids} if self._places else set()
+
+    def _combination(self, fields: list[str]) -> tuple[str, ...]:
+        return tuple(fields[place] for place in self._places)
+
+    def leaves(self, key: str) -> bool:
+        """Whether the record ``key``, present or not, belongs to a combination left as it is."""
+        return bool(self._left) and self._combination(id_fields(key)) in self._left
 
 
 class Plan:

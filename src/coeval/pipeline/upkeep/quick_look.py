@@ -9,6 +9,7 @@ from coeval.core.errors import ConfigError, StoreError
 from coeval.pipeline.config.item_sources import item_files
 from coeval.pipeline.config.schema import PHASES
 from coeval.pipeline.phases.supplied import stored_supply
+from coeval.pipeline.plan.kept_records import RunRecords
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.upkeep.gaps import Gaps
 from coeval.pipeline.upkeep.repair import Report, Wanted, config_of, count_gaps, examine, rubrics
@@ -53,7 +54,8 @@ def quick_look(folder: RunDir) -> QuickLook:
     """
     config = config_of(folder)
     supplied = {} if isinstance(config, str) else stored_supply(config, folder).rewritten
-    recorded = Recorded().read(folder, supplied=supplied)
+    whole = RunRecords(folder)
+    recorded = Recorded().read(folder, supplied=supplied) if supplied else whole.read()
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):
         return QuickLook(recorded, None)
     if _doubtful(folder, recorded):
@@ -61,6 +63,8 @@ def quick_look(folder: RunDir) -> QuickLook:
         recorded = Recorded().read(folder, without=report.flaws, supplied=supplied)
     else:
         report = examine(folder, Wanted(PHASES[:2]), {})
+        if not supplied:
+            whole.keep(recorded)
     if isinstance(config, str):
         report.no_plan = config
         return QuickLook(recorded, report)
