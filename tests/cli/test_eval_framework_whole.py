@@ -86,6 +86,18 @@ def absent() -> list[str]:
     return [name for name in names if library.presence(name)[0] is Presence.ABSENT]
 
 
+def as_foretold(estimate: dict[str, Any], output: Path, models: set[str]) -> None:
+    """As many calls were made as the estimate has, or in its range; no model is probed that is listed."""
+    calls, accounts = estimate["calls"]["by_model"], json.loads((output / "usage.json").read_text())["models"]
+    assert calls.keys() == accounts.keys() == models
+    for name, account in accounts.items():
+        assert calls[name]["low"] <= account["requests"] <= calls[name]["high"], (name, calls[name], account)
+    tested = next(iter(models - {"judge"}))
+    assert calls[tested]["low"] == calls[tested]["high"]
+    again = estimate["calls"]["by_phase"]["alpaca-eval judging"]
+    assert calls["judge"]["high"] - calls["judge"]["low"] == again["high"] - again["low"]
+
+
 async def test_all_six_benchmarks_rank_simulated_models_by_their_skill(tmp_path: Path) -> None:
     if missing := absent():
         pytest.skip(f"needs the benchmarks' data: coeval datasets fetch {' '.join(missing)}")
@@ -96,9 +108,13 @@ async def test_all_six_benchmarks_rank_simulated_models_by_their_skill(tmp_path:
         for name in ("able", "weak"):
             how = ["--tasks", ",".join(TASKS), "--max-examples", 40, "--output-dir", name]
             models_at = ["--judge-model", "judge", "--base-url", f"http://127.0.0.1:{server.port}/v1"]
-            process = await start(tmp_path, *how, "--model", name, *models_at)
+            words = [*how, "--model", name, *models_at]
+            told = await finish(await start(tmp_path, *words, "--estimate-only", "--json"))
+            assert told.code == 0, told
+            process = await start(tmp_path, *words)
             ended = await finish(process)
             assert ended.code == 0, ended
+            as_foretold(json.loads(told.out), tmp_path / name, {name, "judge"})
             for task in TASKS:
                 summary = json.loads((tmp_path / name / task / "summary.json").read_text())
                 figures = [metric["value"] for metric in summary["metrics"].values()]

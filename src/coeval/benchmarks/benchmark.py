@@ -149,10 +149,10 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Benchmark(ABC):
     """One benchmark with its settings; building it reads its assets and asks nothing.
 
-    ``official_judge`` is the judge model of the published numbers (another one is a reason why
-    figures cannot be compared); ``optional_assets`` are used where they can be had. ``compared_with`` are
-    the figures that its own would be held against.
-    """
+    ``official_judge`` is the judge model of the published numbers (another one is a reason why figures
+    cannot be compared); ``optional_assets`` are used where they can be had. ``compared_with`` are the
+    figures that its own would be held against. ``answer_characters`` and ``judgment_characters`` are
+    about how long an answer and what a judge says are, for estimates."""
 
     name: ClassVar[str]
     needs_judge: ClassVar[bool] = False
@@ -160,6 +160,8 @@ class Benchmark(ABC):
     optional_assets: ClassVar[tuple[str, ...]] = ()
     official_judge: ClassVar[str] = ""
     compared_with: ClassVar[str] = "published numbers"
+    answer_characters: ClassVar[int] = 1600
+    judgment_characters: ClassVar[int] = 400
 
     def __init__(self, settings: TaskSettings) -> None:
         self.settings = settings
@@ -217,6 +219,11 @@ class Benchmark(ABC):
 
     async def meet_judge(self, judge: Model) -> None:  # noqa: B027 - most need not know
         """Find out what the judge can do, once, before it is asked for the first judgment."""
+
+    def judge_calls(self, judgments: int) -> tuple[int, int]:
+        """How many calls of the judge so many judgments take, at the least and at the most, as far as can be
+        told before `meet_judge`."""
+        return judgments, judgments
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:  # noqa: ARG002 - for those that are judged
         """The judgments that an answer needs; none where rules score it."""

@@ -96,6 +96,10 @@ class ModelFacts:
             caches=spec.prompt_caching,
         )
 
+    def speed(self, name: str) -> Speed:
+        """How quick a model is expected to be."""
+        return speed_of(self._specs[name])
+
     def paces(self, draws: ScenarioDraws) -> dict[str, EndpointPace]:
         """Of each model's endpoint; models that are asked at the same one share it."""
         endpoints: dict[str, list[ModelSpec]] = {}

@@ -8,7 +8,7 @@ asked for is always what is not there yet.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +34,7 @@ from coeval.engine.terms import Ceiling, terms_of
 from coeval.models.keys import Keys
 from coeval.pricing.price_book import PriceBook
 
-__all__ = ["EndOfAsking", "Prepared", "ask_owed", "error_file", "held", "prepare", "usage_file"]
+__all__ = ["EndOfAsking", "Prepared", "ask_owed", "error_file", "held", "prepare", "specs_of", "usage_file"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ async def ask_owed(
         lambda path: path.parent.name,
         evaluation.budget_usd,
     )
-    specs = _specs(evaluation, task_runs)
+    specs = specs_of(prepared)
     terms = terms_of(specs, {spec.name: Ceiling(evaluation.max_calls) for spec in specs}, PriceBook())
     refuse_boundless(_asked_under(specs, task_runs), terms, evaluation.budget_usd)
     async with opened(accounts, specs, board_of(task_runs), context, terms) as session:
@@ -158,11 +158,12 @@ def usage_file(evaluation: EvalSpec) -> Path:
     return evaluation.output / "usage.json"
 
 
-def _specs(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> list[ModelSpec]:
-    """The models that some task_run may ask, each once."""
+def specs_of(prepared: Prepared) -> list[ModelSpec]:
+    """The models that some task may ask, each once."""
+    evaluation = prepared.evaluation
     labels = {
         role_model.name
-        for task_run in task_runs
+        for task_run in prepared.task_runs
         for role_model in (task_run.tested, task_run.judge)
         if role_model is not None
     }

@@ -57,6 +57,8 @@ class AlpacaEval(Benchmark):
 
     name = "alpaca-eval"
     needs_judge = True
+    answer_characters = 1900
+    judgment_characters = 4
     official_judge = "gpt-4-1106-preview"
     assets: ClassVar[tuple[str, ...]] = (BASELINE, "alpaca-eval/judge")
     optional_assets: ClassVar[tuple[str, ...]] = (GAMED, DIFFICULTY)
@@ -118,6 +120,10 @@ class AlpacaEval(Benchmark):
             self.manner = "words"
         elif completion.reasoning is not None or is_lost_in_reasoning(completion):
             self.manner = "logprobs after reasoning"
+
+    def judge_calls(self, judgments: int) -> tuple[int, int]:
+        """One to meet the judge, and both orders where it has no log-probabilities."""
+        return (judgments + 1, 2 * judgments + 1) if judgments else (0, 0)
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         """One comparison, or two in words; none where the outputs are equal, which is a draw."""

@@ -66,6 +66,8 @@ class ArenaHard(Benchmark):
 
     name = "arena-hard"
     needs_judge = True
+    answer_characters = 4500
+    judgment_characters = 2600
     official_judge = "gpt-4.1"
     assets: ClassVar[tuple[str, ...]] = (
         "arena-hard/questions",

@@ -73,6 +73,8 @@ class CoevalRun(Benchmark):
 
     name: ClassVar[str] = "coeval"
     needs_judge: ClassVar[bool] = True
+    answer_characters: ClassVar[int] = 700
+    judgment_characters: ClassVar[int] = 60
     compared_with: ClassVar[str] = "the run's own scores"
 
     def __init__(self, settings: TaskSettings) -> None:

@@ -41,6 +41,8 @@ class HealthBench(Benchmark):
 
     name = "healthbench"
     needs_judge = True
+    answer_characters = 2000
+    judgment_characters = 350
     official_judge = "gpt-4.1-2025-04-14"
     assets: ClassVar[tuple[str, ...]] = ("healthbench/examples", "healthbench/grader")
 

@@ -52,6 +52,8 @@ class WritingBench(Benchmark):
 
     name = "writingbench"
     needs_judge = True
+    answer_characters = 6000
+    judgment_characters = 500
     official_judge = "claude-sonnet-4-5"
     assets: ClassVar[tuple[str, ...]] = (
         "writingbench/queries",

@@ -141,6 +141,9 @@ def evaluate(
     judge_top_p: Annotated[float | None, typer.Option(min=0, max=1, help="Likewise.")] = None,
     judge_top_k: Annotated[int | None, typer.Option(help="Likewise.")] = None,
     judge_max_tokens: Annotated[int | None, typer.Option(min=1, help="Likewise.")] = None,
+    estimate_only: Annotated[
+        bool, typer.Option("--estimate-only", help="Tell what it would cost and take, ask nothing, and end.")
+    ] = False,
     keys: Annotated[Path | None, typer.Option("--keys", help="Key file, read first.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all summaries as JSON on stdout.")] = False,
     log_level: Annotated[
@@ -161,6 +164,8 @@ def evaluate(
       eval-framework --tasks alpaca-eval --model Qwen3-4B --judge-only --judge-model gpt-4-1106-preview \\
         --judge-base-url https://api.openai.com/v1
       eval-framework --tasks ifeval --ifeval-responses responses.jsonl
+      eval-framework --tasks arena-hard --model Qwen3-4B --judge-model gpt-4.1 \\
+        --judge-base-url https://api.openai.com/v1 --estimate-only
 
     \b
     The same command again goes on where it was stopped: what is there is never asked twice.

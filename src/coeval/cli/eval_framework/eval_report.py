@@ -14,17 +14,22 @@ from rich.console import Console
 
 from coeval.benchmarks.assets import Progress
 from coeval.benchmarks.run.conclusion import Outcome, conclude, over_runs
+from coeval.benchmarks.run.eval_estimate import estimate_evaluation
 from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare
 from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.eval_framework.report import show
 from coeval.cli.eval_framework.spec_of_flags import Flags, evaluation_of, idle_options
 from coeval.cli.loop import interruptible, run_async
+from coeval.cli.say import say
 from coeval.cli.starting import begin
+from coeval.cli.views.estimate_view import print_estimate
 from coeval.cli.views.json_text import json_text
 from coeval.cli.views.progress.progress_view import Terminal
 from coeval.engine.run_log import logged
 from coeval.models.keys import Keys
+from coeval.pricing.price_book import PriceBook
+from coeval.store.jsonl import write_json_atomic
 
 _LOG = "run.log"
 
@@ -41,6 +46,8 @@ def run_and_report(flags: Flags) -> int:
         begin()  # files may be fetched now, and are not to be left in pieces
         with _bars(messages) as progress:
             prepared: Prepared = prepare(evaluation, terminal, progress)
+        if flags["estimate_only"]:
+            return _tell_estimate(prepared, messages, as_json=flags["as_json"])
         output = evaluation.output
         with _output_made(output), logged(output / _LOG, flags["log_level"]), held(prepared):
             ended = run_async(
@@ -52,6 +59,19 @@ def run_and_report(flags: Flags) -> int:
     else:
         show(outcome, streams.results(), messages)
     return outcome.exit_code
+
+
+def _tell_estimate(prepared: Prepared, messages: Console, *, as_json: bool) -> int:
+    """What is owed costs so much: written into the output folder, and shown."""
+    estimate = estimate_evaluation(prepared, PriceBook())
+    written = prepared.evaluation.output / "cost_estimate.json"
+    write_json_atomic(written, estimate.as_json())
+    if as_json:
+        sys.stdout.write(json_text(estimate.as_json(), indent=2) + "\n")
+    else:
+        print_estimate(estimate, streams.results())
+    say(messages, f"Written: {written}", "dim")
+    return 0
 
 
 @contextmanager

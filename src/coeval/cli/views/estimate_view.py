@@ -99,9 +99,10 @@ def summed_up(estimate: Estimate) -> Iterator[str]:
 def _where(total: EstimateLine, *parts: Mapping[str, EstimateLine]) -> Iterator[str]:
     if total.cost_usd is None or not total.cost_usd.central:
         return
-    most = [max(part.items(), key=lambda item: _central(item[1])) for part in parts]
+    most = [max(part.items(), key=lambda item: _central(item[1])) for part in parts if len(part) > 1]
     shares = [f"{name} takes {_share(_central(line), total.cost_usd.central)}" for name, line in most]
-    yield f"Where it goes: {', '.join(shares)} of it."
+    if shares:
+        yield f"Where it goes: {', '.join(shares)} of it."
 
 
 def _central(line: EstimateLine) -> float:

@@ -19,6 +19,7 @@ Quantity: TypeAlias = Literal[
     "reference characters",
     "answer characters",
     "verdict ratio",
+    "judgment characters",
     "proposal characters",
     "new factors",
     "tokens per character",
@@ -42,13 +43,10 @@ class Evidence:
         self.counts: dict[str, Counter[str]] = {}
         """Model → of what kind, and how many calls were seen."""
 
-    def add(self, quantity: Quantity, cell: Cell, mean: float, items: float = 1) -> None:
-        """``items`` more of a cell were seen, with this mean."""
+    def add(self, quantity: Quantity, cell: Cell, value: float) -> None:
+        """One more item of a cell was seen."""
         cells = self._seen.setdefault(quantity, {})
-        before = cells.get(cell, Seen(0.0, 0.0))
-        total = before.items + items
-        if total > 0:
-            cells[cell] = Seen((before.mean * before.items + mean * items) / total, total)
+        cells[cell] = cells.get(cell, Seen(0.0, 0)).with_item(value)
 
     def count(self, model: str, source: str) -> None:
         """A call of the model was seen."""

@@ -9,7 +9,7 @@ rule): what was seen of one model at one task corrects the guesses of other cell
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import log
 from typing import NamedTuple
 
@@ -21,7 +21,9 @@ __all__ = ["SCENARIOS", "Cell", "ErrorSpread", "Guess", "Seen", "draw"]
 
 SCENARIOS = 400
 _LEAST = 1e-3
-_ANY, _SOME = 1.0, 1.0
+_ANY = 1.0
+_WEIGHT = 4.0
+"""As many items as what is expected of the spread of items counts for, beside those that were seen."""
 _JITTER = 1e-9
 _MOST_SEEN = 1000
 """Cells that guesses are corrected by, those with the most items first: each costs its square in memory."""
@@ -40,10 +42,17 @@ class Guess(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The mean of so many items of a cell."""
+    """The mean of so many items of a cell, and the sum of the squares of how far they are from it."""
 
     mean: float
-    items: float
+    items: int
+    squares: float = 0.0
+
+    def with_item(self, value: float) -> Seen:
+        """With one more (Welford 1962)."""
+        items, off = self.items + 1, value - self.mean
+        mean = self.mean + off / items
+        return Seen(mean, items, self.squares + off * (value - mean))
 
 
 class ErrorSpread(NamedTuple):
@@ -70,7 +79,9 @@ def draw(
     cells = list(guesses)
     known = sorted(guesses.keys() & seen.keys(), key=lambda cell: (-seen[cell].items, cell))[:_MOST_SEEN]
     if known:  # what guesses are wrong by altogether is for what was seen to say
-        spread = spread._replace(shared=_ANY, model=max(spread.model, _SOME * spread.shared))
+        spread = spread._replace(
+            shared=_ANY, model=max(spread.model, spread.shared), item=_item_spread(spread.item, seen.values())
+        )
     errors = _prior(cells, spread, random)
     if known:
         errors += _correction(
@@ -80,6 +91,16 @@ def draw(
     errors[1:] += random.standard_normal((SCENARIOS, len(cells))) * spread.item / np.sqrt(items)
     means = np.array([guesses[cell].mean for cell in cells]) * np.exp(errors)
     return {cell: means[:, at] for at, cell in enumerate(cells)}
+
+
+def _item_spread(expected: float, seen: Iterable[Seen]) -> float:
+    """How far items lie apart, as a share of their mean: what is expected, corrected by what was seen."""
+    squares, freedom = _WEIGHT * expected**2, _WEIGHT
+    for each in seen:
+        if each.items > 1 and each.mean > 0:
+            squares += each.squares / each.mean**2
+            freedom += each.items - 1
+    return float(np.sqrt(squares / freedom))
 
 
 class _Measured(NamedTuple):
