@@ -16,7 +16,7 @@ from fakes.openai_batches import openai_batches
 from fakes.openai_chat import Answer
 from ruamel.yaml import YAML
 
-__all__ = ["BATCHED", "KEY", "TOTAL", "Batched", "BatchingFake", "requests_of_jobs"]
+__all__ = ["BATCHED", "KEY", "TOTAL", "Batched", "BatchingFake", "forget", "requests_of_jobs"]
 
 KEY = "test-key-7742-0123456789abcdef"
 VERDICT = '{"clear": "High", "short": "Low"}'
@@ -108,7 +108,7 @@ class Batched:
             "experiment": {
                 "id": "batched" if batch else "live",
                 "storage_folder": str(folder / "runs"),
-                "batch_poll_s": [0.05, 0.2],
+                "batch_poll_s": [0.01, 0.05],
                 **settings,
             },
         }
@@ -139,3 +139,12 @@ def requests_of_jobs(host: BatchingFake) -> list[list[str]]:
     if isinstance(host, BatchServer):
         return [[asked["custom_id"] for asked in batch.requests] for batch in host.batches.values()]
     return [[item[0] for item in job.items] for job in host.jobs.values()]
+
+
+def forget(host: BatchingFake) -> None:
+    """Have the provider know of no job."""
+    if isinstance(host, BatchServer):
+        host.batches.clear()
+    else:
+        host.jobs.clear()
+        host.endings.clear()

@@ -9,18 +9,25 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
+import shutil
 import sys
+import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.batched_interfaces import BATCHED, TOTAL, Batched, BatchingFake, requests_of_jobs
+from cli.batched_interfaces import BATCHED, TOTAL, Batched, BatchingFake, forget, requests_of_jobs
 from cli.eval_process import surroundings
 from fakes.anthropic_batches import BatchServer
+from fakes.moments import forks
 
 pytestmark = pytest.mark.slow
 
+KILLS = 6
 LONG = 60
 """Looks at a list: more than a host is asked that fails."""
 MOMENTS = {
@@ -86,6 +93,18 @@ def _evaluations(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+def _check_records(folder: Path) -> None:
+    """All that was to be judged is, once; what that took is booked once; nothing waits any more."""
+    evaluations = _evaluations(folder)
+    assert len({record["id"] for record in evaluations}) == len(evaluations) == TOTAL
+    assert all(record["scores"] == {"clear": "High", "short": "Low"} for record in evaluations)
+    judge = _usage(folder)["judge"]
+    assert (judge["requests"], judge["jobs"]) == (TOTAL, {})
+    for count in ("input_tokens", "output_tokens"):
+        assert judge[count] == sum(record["usage"][count] for record in evaluations)
+    assert not (folder / "pending_batches.json").exists()
+
+
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
 async def test_a_kill_neither_loses_nor_repeats(
     batched: Batched, moment: tuple[str, bool], tmp_path: Path
@@ -100,14 +119,53 @@ async def test_a_kill_neither_loses_nor_repeats(
         sent = Counter(custom_id for job in requests_of_jobs(host) for custom_id in job)
     assert len(sent) == 2 * TOTAL
     assert set(sent.values()) == {1}
-    evaluations = _evaluations(folder)
-    assert len({record["id"] for record in evaluations}) == len(evaluations) == TOTAL
-    assert all(record["scores"] == {"clear": "High", "short": "Low"} for record in evaluations)
-    judge = _usage(folder)["judge"]
-    assert (judge["requests"], judge["jobs"]) == (TOTAL, {})
-    for count in ("input_tokens", "output_tokens"):
-        assert judge[count] == sum(record["usage"][count] for record in evaluations)
-    assert not (folder / "pending_batches.json").exists()
+    _check_records(folder)
+
+
+@contextmanager
+def _in_a_thread(batched: Batched) -> Iterator[BatchingFake]:
+    """Its host, while commands are waited for in this thread."""
+    ready, end = threading.Event(), threading.Event()
+    found: list[BatchingFake] = []
+
+    async def serve() -> None:
+        async with batched.serve() as host:
+            found.append(host)
+            ready.set()
+            await asyncio.to_thread(end.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    assert ready.wait(30)
+    try:
+        yield found[0]
+    finally:
+        end.set()
+        thread.join(30)
+
+
+@pytest.mark.parametrize("interface", ["anthropic", "mistral"])
+def test_kills_at_any_moment_on_disk(interface: str, tmp_path: Path) -> None:
+    """Of a run whose student and judge both go by batches; at OpenAI, `test_kill_batches.py` does more."""
+    batched = BATCHED[interface]
+    draw = random.Random(batched.interface)
+    with _in_a_thread(batched) as host, forks(**batched.env) as commands:
+        folder = tmp_path / "runs" / "batched"
+        file = batched.file(tmp_path, host, batch=True, probe_mode="disable")
+        whole = commands.run("coeval", "run", "--config", file, below=folder)
+        assert whole.code == 0, whole.said
+        for moment in sorted(draw.sample(range(1, whole.moments + 1), KILLS)):
+            forget(host)
+            shutil.rmtree(folder)
+            killed = commands.run("coeval", "run", "--config", file, below=folder, at=moment)
+            if killed.code == 0:
+                continue  # the last moments differ from run to run
+            goes_on = ["--continue"] if (folder / "meta.json").exists() else []
+            ended = commands.run("coeval", "run", "--config", file, *goes_on, below=folder)
+            assert ended.code == 0, f"moment {moment}: {killed.said}\n{ended.said}"
+            sent = Counter(custom_id for job in requests_of_jobs(host) for custom_id in job)
+            assert (len(sent), set(sent.values())) == (2 * TOTAL, {1}), f"moment {moment}"
+            _check_records(folder)
 
 
 async def test_a_batch_that_may_be_ours_is_waited_for(tmp_path: Path) -> None:
