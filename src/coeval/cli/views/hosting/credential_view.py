@@ -86,5 +86,5 @@ def _where(found: FoundCredential) -> str:
     if told and found.missing is not None:
         return "; ".join([*told, found.missing])
     host = HOSTS[found.interface]
-    variables = " or ".join(host.key_env) or ", ".join(names[0] for names in host.settings.values())
+    variables = " or ".join(host.key_env) or ", ".join(names[0] for names in host.settings.values() if names)
     return f"nothing; set {variables}" if variables else "nothing"
