@@ -2,7 +2,7 @@
 
 Draws fresh datapoints for the same students and judges again and again, and counts. Students differ in
 ability, judges in severity, and what judges see of an answer is the same but for their own error. Writes a
-table; the truth is that of a run of 60,000 datapoints. A thousand experiments take some minutes.
+table; the truth is that of a run of 20,000 datapoints. A thousand experiments take some minutes.
 
     python -m perf.measure_coverage --repeats 200
 """
@@ -25,7 +25,7 @@ from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
 
 REPEATS = 1000
-TRUTH = 60_000
+TRUTH = 20_000
 ITEMS = (6, 20, 100)
 FACTORS = 2
 SEVERITY = (0.0, 0.3, -0.2)

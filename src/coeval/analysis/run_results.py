@@ -28,7 +28,8 @@ def with_interval(mean: float | None, low: float | None, high: float | None) -> 
 
 
 def _bound(share: float) -> str:
-    return f"{share:.2f}".removeprefix("0")
+    text = f"{share:.2f}"
+    return f"-{text[2:]}" if text.startswith("-0.") else text.removeprefix("0")
 
 
 class StudentScore(msgspec.Struct, frozen=True):

@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias, get_args
 
 from coeval.analysis.measures.benchmark.benchmark_measures import benchmark_measures
+from coeval.analysis.measures.conclusions import conclusions
 from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures
 from coeval.analysis.measures.measured import Branch, Measured, as_plain
 from coeval.analysis.measures.panel_measures import panel_measures
+from coeval.analysis.measures.ranking import ranking, ranking_measures
 from coeval.analysis.measures.reweighting import Reweighting
 from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
 from coeval.analysis.measures.score_grid import score_grid
@@ -31,7 +33,7 @@ Analysis: TypeAlias = Literal[
 ANALYSES: tuple[Analysis, ...] = get_args(Analysis)
 
 _PARTS: dict[Analysis, tuple[str, ...]] = {
-    "students": ("students",),
+    "students": ("students", "ranking"),
     "teachers": ("teachers",),
     "judges": ("judges", "panel"),
     "agreement": ("agreement", "panel"),
@@ -58,7 +60,7 @@ def selected(tree: Branch, analysis: Analysis) -> Branch:
     wanted = _PARTS.get(analysis)
     if wanted is None:
         return {name: part for name, part in tree.items() if name != "items"}
-    return {name: tree[name] for name in ("units", *wanted) if name in tree}
+    return {name: tree[name] for name in ("simulated", "units", *wanted) if name in tree}
 
 
 def _of_run(reader: RunReader, options: RobustOptions) -> Branch:
@@ -66,16 +68,20 @@ def _of_run(reader: RunReader, options: RobustOptions) -> Branch:
     reweighting = Reweighting(len(grid.items.ids))
     pairs = judge_pairs(grid, reweighting)
     judges = judge_measures(grid, pairs)
-    return {
+    students = student_measures(grid)
+    ranks = ranking(grid, students)
+    tree: Branch = {
         "units": int(grid.valid.sum()),
         "agreement": pair_measures(pairs),
         "panel": panel_measures(grid, reweighting),
         "judges": judges,
         "teachers": teacher_measures(grid, reweighting),
-        "students": student_measures(grid),
+        "students": students,
+        "ranking": ranking_measures(ranks),
         "robust": robust_measures(grid, judges, options),
         **benchmark_measures(reader, grid),
     }
+    return {"findings": list(conclusions(tree, ranks)), "simulated": reader.simulated, **tree}
 
 
 def _of_output(reader: OutputReader) -> Branch:
@@ -101,6 +107,9 @@ def plain_measures(tree: Branch) -> dict[str, Any]:
     for name, part in tree.items():
         if name in _EACH:
             plain[name] = {key: as_plain(found) for key, found in part.items()}
+        elif name == "ranking":
+            differences = {key: as_plain(found) for key, found in part["differences"].items()}
+            plain[name] = {**part, "differences": differences}
         elif name == "robust":
             plain[name] = {
                 **part,

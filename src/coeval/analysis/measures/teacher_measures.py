@@ -40,7 +40,9 @@ def differentiation(means: Floats) -> Differentiation:
         centre = filled.sum(axis=-1, keepdims=True) / there[..., None]
         squares = np.where(known, (means - centre) ** 2, 0.0).sum(axis=-1)
         variance = np.where(told, squares / (there - 1), 0.0)
-        ranges = np.where(known, means, -np.inf).max(axis=-1) - np.where(known, means, np.inf).min(axis=-1)
+        ranges = np.where(known, means, -np.inf).max(axis=-1, initial=-np.inf) - np.where(
+            known, means, np.inf
+        ).min(axis=-1, initial=np.inf)
         parts = told.sum(axis=-1)
         v1 = variance.sum(axis=-1) / parts
         r3 = np.where(told, ranges, 0.0).sum(axis=-1) / parts
@@ -112,7 +114,8 @@ class _Rows:
 def _of_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> Branch:
     sums, counts = rows.summed(reweighting.block[rows.item], reweighting.blocks)
     means = _ratio(sums.sum(axis=0), counts.sum(axis=0)).reshape(rows.shape)
-    drawn = reweighting.shares(sums, counts).reshape(-1, *rows.shape)
+    drawn = reweighting.shares(sums, counts)
+    drawn = drawn.reshape(len(drawn), *rows.shape)
     found, draws = differentiation(means), differentiation(drawn)
     measures: Branch = {}
     for formula, value, of_draws in zip(FORMULAS, found, draws, strict=True):

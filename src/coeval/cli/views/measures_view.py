@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from coeval.analysis.run_results import with_interval
+from rich.text import Text
+
+from coeval.analysis.run_results import SIMULATED, with_interval
 from coeval.cli.say import say
 from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.core.text import listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,14 +24,24 @@ _NOTHING = "–"
 
 def print_measures(tree: Branch, console: Console) -> None:
     """A table for each part that there is."""
+    if tree.get("simulated"):
+        console.print(Text(SIMULATED, style="bold yellow"))
+    for finding in tree.get("findings", ()):
+        say(console, finding)
     if students := tree.get("students"):
-        _print_students(students, console)
+        _print_students(students, tree["ranking"]["ranges"], console)
     if agreement := tree.get("agreement"):
         _print_rows("How far judges agree", "judges", agreement, ("spa", "wpa", "kappa"), console)
     if judges := tree.get("judges"):
         _print_rows("Judges, mean over the others", "judge", judges, _OF_JUDGES, console)
     if teachers := tree.get("teachers"):
         _print_rows("How far teachers' items tell students apart", "teacher", teachers, _OF_TEACHERS, console)
+    if robust := tree.get("robust"):
+        _print_robust(robust, console)
+    if coverage := tree.get("coverage"):
+        _print_coverage(coverage, console)
+    if items := tree.get("items"):
+        _print_items(items, console)
     for model, tasks in tree.get("metrics", {}).items():
         for task, metrics in tasks.items():
             rows = [NameRow(name, (_shown(found), f"{found.n:,}")) for name, found in metrics.items()]
@@ -35,16 +49,78 @@ def print_measures(tree: Branch, console: Console) -> None:
     say(console, "[low, high]: 95 % interval, clustered by datapoint (n). docs/measures.md", "dim")
 
 
+def _print_robust(robust: Branch, console: Console) -> None:
+    if not robust["applicable"]:
+        say(console, f"No robust set: {robust['reason']}.", "dim")
+        return
+    title = f"Robust set: {robust['datapoints']:,} of {robust['of_datapoints']:,} datapoints"
+    rows = [
+        NameRow(name, (_shown(found["headline"]), f"{found['headline'].n:,}"))
+        for name, found in sorted(
+            robust["students"].items(), key=lambda one: _best_first(one[0], one[1]["headline"])
+        )
+    ]
+    print_table(console, title, "student", [Column("score"), Column("n")], rows)
+    whose = f"judges {listed(robust['judges'])}; teachers {listed(robust['teachers'])}"
+    say(console, f"Where the judges who agree best agree: {whose}.", "dim")
+
+
+_OF_COVERAGE = ("acr", "rar", "surface_bias", "difficulty", "discrimination")
+
+
+def _print_coverage(coverage: Branch, console: Console) -> None:
+    columns = [*map(Column, ("acr", "rar", "likeness", "difficulty", "discrimination", "n"))]
+    rows = [
+        NameRow(task, (*(_plain(found[name].value) for name in _OF_COVERAGE), f"{found['acr'].n:,}"))
+        for task, found in coverage.items()
+    ]
+    print_table(console, "The benchmark", "task", columns, rows)
+    for task, found in coverage.items():
+        told = [
+            f"{words} {found[name]:,}"
+            for name, words in (
+                ("all_pass", "all students pass"),
+                ("all_fail", "all fail"),
+                ("near_duplicates", "nearly the same as another are"),
+            )
+            if found[name]
+        ]
+        if told:
+            say(console, f"Of the datapoints of {task}, {listed(told)}.")
+
+
+_MOST_ITEMS = 20
+
+
+def _print_items(items: Branch, console: Console) -> None:
+    """Those that tell least of students, or the opposite: worst discrimination first."""
+    known = sorted(
+        (one["discrimination"], name) for name, one in items.items() if one["discrimination"] is not None
+    )
+    rows = [
+        NameRow(name, (_plain(items[name]["difficulty"]), _plain(value), str(items[name]["students"])))
+        for value, name in known[:_MOST_ITEMS]
+    ]
+    if rows:
+        columns = [Column("difficulty"), Column("discrimination"), Column("students")]
+        print_table(console, "Datapoints that tell students apart least", "item", columns, rows)
+
+
+def _plain(value: float | None) -> str:
+    return _NOTHING if value is None else f"{value:.2f}"
+
+
 _OF_JUDGES = ("spa_mean", "wpa_mean", "kappa_mean")
 _OF_TEACHERS = ("v1", "s2", "r3")
 
 
-def _print_students(students: Branch, console: Console) -> None:
+def _print_students(students: Branch, ranges: Mapping[str, Sequence[int]], console: Console) -> None:
     ranked = sorted(students.items(), key=lambda entry: _best_first(entry[0], entry[1]["headline"]))
     rows = [
         NameRow(
             name,
             (
+                _rank(ranges.get(name)),
                 _shown(found["headline"]),
                 _shown(found["overall"]),
                 f"{found['headline'].n:,}",
@@ -53,8 +129,13 @@ def _print_students(students: Branch, console: Console) -> None:
         )
         for name, found in ranked
     ]
-    columns = [Column("score"), Column("over units"), Column("n"), Column("missing")]
+    columns = [Column("rank"), Column("score"), Column("over units"), Column("n"), Column("missing")]
     print_table(console, "Students", "student", columns, rows)
+
+
+def _rank(found: Sequence[int] | None) -> str:
+    """``2``, or ``2–4`` where it is not sure."""
+    return "–".join(str(rank) for rank in dict.fromkeys(found or ())) or _NOTHING
 
 
 def _print_rows(title: str, heading: str, part: Branch, names: tuple[str, ...], console: Console) -> None:

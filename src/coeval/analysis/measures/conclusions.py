@@ -1,0 +1,134 @@
+"""What a run's measures come to, in a few sentences: who leads, whether that is sure, where students differ,
+whether the judges are to be trusted, what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+from coeval.analysis.measures.measured import Branch, Measured
+from coeval.analysis.measures.ranking import Ranking
+from coeval.core.text import listed, numbered
+
+__all__ = ["conclusions"]
+
+_KAPPA = ((0.2, "hardly beyond chance"), (0.4, "a little"), (0.6, "moderately"), (0.8, "well"))
+"""What κ up to a bound is called (after Landis and Koch 1977)."""
+_VERY_WELL = "very well"
+
+
+def conclusions(tree: Branch, ranks: Ranking) -> tuple[str, ...]:
+    """Sentences for people, the most important first; ``tree`` is that of a run."""
+    students = tree["students"]
+    return (
+        *_leader(students, ranks),
+        *_places(ranks),
+        *_where(students, ranks),
+        *_judges(tree),
+        *_missing(students),
+    )
+
+
+def _leader(students: Mapping[str, Branch], ranks: Ranking) -> Iterator[str]:
+    if not ranks.order:
+        yield "Nobody has a score yet."
+        return
+    first, *others = ranks.order
+    score = _bracketed(students[first]["headline"])
+    if not others:
+        yield f"{first} is the only student, with {score}."
+        return
+    second = others[0]
+    told = ranks.between(first, second)
+    if told is None:
+        yield f"{first} has the highest score, {score}; {second}, the next, has none of the same datapoints."
+        return
+    gap = abs(told.found.difference)
+    half = (told.found.high - told.found.low) / 2
+    paired = f"{told.found.n:,} paired datapoints"
+    if told.sure and told.p_adjusted is not None:
+        chance = "p < 0.001" if told.p_adjusted < 0.001 else f"p = {told.p_adjusted:.3f}"
+        by = f"{gap:.3f} ± {half:.3f} ({paired}, {chance})"
+        yield f"{first} leads with {score}: better than {second}, the next, by {by}."
+    else:
+        yield (
+            f"{first} has the highest score, {score}, but is not surely better than {second}: by {gap:.3f} ± "
+            f"{half:.3f} ({paired})."
+        )
+        if (least := told.found.minimum_detectable) is not None:
+            yield f"The smallest difference between them that this run could have found is {least:.3f}."
+
+
+def _places(ranks: Ranking) -> Iterator[str]:
+    """Neighbours who cannot be told apart, as runs of ranks."""
+    together: list[list[int]] = []
+    for place, (one, other) in enumerate(pairwise(ranks.order), start=1):
+        told = ranks.between(one, other)
+        if told is None or told.sure:
+            continue
+        if together and together[-1][-1] == place:
+            together[-1].append(place + 1)
+        else:
+            together.append([place, place + 1])
+    runs = [f"{places[0]} to {places[-1]}" for places in together if len(ranks.order) > 2]
+    if runs:
+        yield f"Neighbours that cannot be told apart: places {listed(runs)}."
+
+
+def _where(students: Mapping[str, Branch], ranks: Ranking) -> Iterator[str]:
+    if len(ranks.order) < 2:
+        return
+    leader, best = ranks.order[0], {}
+    for task in students[leader]["by_task"]:
+        scored = [(students[name]["by_task"][task].value, name) for name in ranks.order]
+        known = [(value, name) for value, name in scored if value is not None]
+        if known:
+            best[task] = max(known, key=lambda one: (one[0], one[1] == leader))[1]
+    elsewhere = [f"{name} in {task}" for task, name in best.items() if name != leader]
+    if elsewhere:
+        yield f"Elsewhere others have the highest score: {listed(elsewhere)}."
+    elif len(best) > 1:
+        yield f"{leader} has the highest score in all {len(best)} tasks."
+
+
+def _judges(tree: Branch) -> Iterator[str]:
+    judges = {name: found for name, found in tree["judges"].items() if not found["degenerate"]}
+    if len(tree["judges"]) < 2:
+        yield "A single judge scored the answers, so nothing is known of how far judges would agree."
+        return
+    kappas = {name: found["kappa_mean"] for name, found in judges.items()}
+    known = {name: found for name, found in kappas.items() if found.value is not None}
+    if not known:
+        yield "Whether the judges agree cannot be told: too few answers in common, or a single level."
+        return
+    mean = sum(found.value for found in known.values()) / len(known)
+    said = next((word for bound, word in _KAPPA if mean <= bound), _VERY_WELL)
+    worst = min(known, key=lambda name: (known[name].value, name))
+    sentence = f"The judges agree {said} (mean κ {mean:.2f}"
+    if len(known) > 2:
+        sentence += f"; least {worst}, κ {_bracketed(known[worst])}"
+    yield f"{sentence})."
+
+
+def _missing(students: Mapping[str, Branch]) -> Iterator[str]:
+    lacking = {name: found["overall"].missing or 0 for name, found in students.items()}
+    total = sum(lacking.values())
+    if not total:
+        return
+    possible = total + sum(found["valid_evals"] for found in students.values())
+    named = [f"{name} {count:,}" for name, count in sorted(lacking.items(), key=lambda one: -one[1]) if count]
+    yield f"Missing: {total:,} of {numbered(possible, 'score')} ({listed(named)})."
+    common = [
+        (found["headline_common"].value, name)
+        for name, found in students.items()
+        if "headline_common" in found and found["headline_common"].value is not None
+    ]
+    if common:
+        shown = listed(f"{name} {value:.2f}" for value, name in sorted(common, reverse=True))
+        yield f"Students are not covered alike; over the scores that all of them have: {shown}."
+
+
+def _bracketed(found: Measured) -> str:
+    if found.value is None or found.low is None or found.high is None:
+        return "no score"
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
