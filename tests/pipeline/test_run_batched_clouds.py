@@ -24,6 +24,8 @@ from fakes.vertex import key_file
 from fakes.vertex_batches import VertexBatchHost, fake_vertex_batches
 from pipeline.experiments import Lab, model, task
 
+from coeval.models.batch.google import gemini_batches
+
 VERDICT = '{"plot": "High", "style": "Low"}'
 SECRET = "made-up/secret+0123456789abcdefghijklmnop"
 
@@ -151,6 +153,29 @@ async def test_a_judge_by_batches_from_the_file_to_the_table(cloud: Cloud, tmp_p
 
 
 @each
+async def test_a_student_by_batches_pays_the_price_of_batches(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = []
+    for batched in (True, False):
+        folder = tmp_path / str(batched)
+        folder.mkdir()
+        async with cloud.serve(says=lambda _: cloud.says("Once upon a time.")) as host:
+            for name, value in cloud.environment(host, folder).items():
+                monkeypatch.setenv(name, value)
+            exp = lab(cloud, host, folder, "student")
+            exp.models[-1]["batch_enabled"] = batched
+            run = await exp.arun()
+            assert run.exit_code == 0, run.summary
+            assert bool(host.jobs) is batched
+        records = exp.records("response_collection").values()
+        assert {record["response"] for record in records} == {"Once upon a time."}
+        costs.append(sum(record["usage"]["cost_usd"] for record in records))
+    assert costs[0] == pytest.approx(costs[1] / 2)
+    assert costs[0] > 0
+
+
+@each
 async def test_a_job_whose_answer_was_lost_is_found_and_not_made_again(
     cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +262,23 @@ async def test_a_run_that_is_killed_goes_on_with_the_job_that_it_made(
     assert len(host.jobs) == 1
     assert set(asked(host).values()) == {1}
     assert len(exp.records("evaluation")) == cloud.least
+
+
+async def test_a_large_job_goes_as_a_file_and_a_lost_upload_is_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gemini_batches, "INLINE_REQUESTS", 1)
+    cloud = GeminiCloud("gemini", "gemini-2.5-flash")
+    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
+        for name, value in cloud.environment(host, tmp_path).items():
+            monkeypatch.setenv(name, value)
+        host.troubles += [("upload", LOST), ("create", LOST), ("download", LOST)]
+        exp = lab(cloud, host, tmp_path)
+        run = await exp.arun()
+    assert run.exit_code == 0, run.summary
+    assert [job.body.get("fileName") is not None for job in host.jobs.values()] == [True]
+    assert set(asked(host).values()) == {1}
+    assert host.heard.count("upload") == 2
 
 
 async def test_a_file_that_storage_does_not_take_is_split(
