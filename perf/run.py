@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from perf import analysis, scenarios, tables
+from perf import analysis, batches, scenarios, tables
 from perf.measure import ROOT
 
 BASELINE = ROOT / "perf" / "baseline.json"
@@ -39,6 +39,7 @@ SCENARIOS: dict[str, Callable[[Path], scenarios.Figures]] = {
     "ingest-million": tables.ingest_million,
     "analyze-80-thousand": analysis.analyze_80_thousand,
     "analyze-million": analysis.analyze_million,
+    "batched-200-thousand": batches.batched_200_thousand,
     "resume-million": scenarios.resume_million,
     "settled-million": scenarios.settled_million,
     "status-million": scenarios.status_million,

@@ -229,10 +229,10 @@ def _write_million(folder: Path) -> None:
         lines = path.read_bytes()
         with path.open("ab") as file:
             for first in range(_COPIED, _MILLION, _COPIED):
-                file.write(_renumbered(lines, first))
+                file.write(renumbered(lines, first))
 
 
-def _renumbered(lines: bytes, first: int) -> bytes:
+def renumbered(lines: bytes, first: int) -> bytes:
     return _NUMBER.sub(lambda found: b"%05d" % (int(found[0]) + first), lines)
 
 
