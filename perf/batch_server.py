@@ -11,6 +11,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import uvloop
@@ -34,6 +35,7 @@ class BatchServer:
         self._folder = folder
         self._lines: dict[str, int] = {}
         self._looks: Counter[str] = Counter()
+        self._numbers = count()
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=1 << 30)
@@ -47,7 +49,7 @@ class BatchServer:
         return f"{len(self._lines)} jobs of {sum(self._lines.values())} requests"
 
     async def _upload(self, request: web.Request) -> web.Response:
-        name = f"file-{len(self._lines)}"
+        name = f"file-{next(self._numbers)}"
         async for part in await request.multipart():
             if isinstance(part, BodyPartReader) and part.name == "file":
                 lines = 0
