@@ -258,3 +258,19 @@ async def test_batches_that_are_turned_off_bring_what_they_were_asked(tmp_path: 
         run = await exp.arun(continue_run=True)
     assert run.exit_code == 0
     assert len(host.asked) == 6
+
+
+async def test_batched_answers_cost_what_batches_cost(tmp_path: Path) -> None:
+    costs = []
+    for batch in (True, False):
+        async with openai_batches(keys=[KEY]) as host:
+            host.script.extend([Answer(VERDICT, usage=(1000, 100))] * 6)
+            exp = lab(tmp_path / str(batch), host)
+            (tmp_path / str(batch)).mkdir()
+            exp.models[2] |= {"batch_enabled": batch}
+            exp.models[2]["parameters"]["base_url"] = host.url
+            assert (await exp.arun()).exit_code == 0
+        costs.append(account(exp)["cost_usd"])
+        shown = [record["usage"]["cost_usd"] for record in exp.records("evaluation").values()]
+        assert sum(shown) == pytest.approx(costs[-1])
+    assert costs[0] == pytest.approx(costs[1] / 2)

@@ -63,6 +63,7 @@ ACCESS_KEY = Option("access_key", "access_key", "--api-key (a judge's: --judge-a
 TIMEOUT = Option("parameters.timeout_s", "parameters.timeout_s", "--timeout")
 DEVICE = Option("device: cpu", "device: cpu", "--device cpu")
 KEYS = Option("--keys", "keys")
+BATCH = Option("--batch and --judge-batch", "batched", "--batch and --judge-batch")
 PROBE_OFF = Option("--probe disable", "probe_mode: disable in the section experiment")
 PROBE_WARNS = Option("--probe-on-fail warn", "probe_on_fail: warn in the section experiment")
 BUDGET = Option("experiment.budget_usd", "experiment.budget_usd", "--budget-usd")

@@ -222,6 +222,7 @@ _ROWS = (
         key_env=("VLLM_API_KEY",),
         needs_key=False,
         seeds_by_default=True,
+        batch="openai_files",  # not vLLM's own: servers and gateways in front of it copy OpenAI's
         takes_labels=True,
     ),
     Host(

@@ -14,6 +14,7 @@ from coeval.benchmarks.benchmark import Unit
 from coeval.benchmarks.run.runner import EndOfAsking, Prepared, error_file, usage_file
 from coeval.benchmarks.run.task_run import RecordCounts, TaskRun
 from coeval.benchmarks.run.task_summary import TaskSummary, summarise, write
+from coeval.models.batch.waiting.job_list import PendingJob
 
 __all__ = ["Outcome", "Spread", "TaskOutcome", "conclude", "over_runs"]
 
@@ -35,7 +36,7 @@ class Outcome:
     """An evaluation's end; ``stopped`` and ``interrupted`` as in `EndOfAsking`.
 
     Without tasks it was interrupted before anything was asked. ``errors`` is the file that lists what failed,
-    if there is one; ``costs`` what the models of the folder cost so far.
+    if there is one; ``costs`` what the models of the folder cost so far; ``batches`` the jobs that go on.
     """
 
     tasks: list[TaskOutcome] = field(default_factory=list)
@@ -43,6 +44,7 @@ class Outcome:
     interrupted: bool = False
     errors: Path | None = None
     costs: Sequence[ModelCost] = ()
+    batches: Sequence[PendingJob] = ()
 
     @property
     def exit_code(self) -> int:
@@ -50,7 +52,7 @@ class Outcome:
         if self.interrupted:
             return 130
         gaps = (task.problem or (task.summary is not None and task.summary.missing) for task in self.tasks)
-        return 3 if any(gaps) else 0
+        return 3 if any(gaps) or self.batches else 0
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -75,7 +77,9 @@ def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
     """
     errors = error_file(prepared.evaluation)
     costs = model_costs(usage_file(prepared.evaluation))
-    outcome = Outcome([], ended.stopped, ended.interrupted, errors if errors.exists() else None, costs)
+    outcome = Outcome(
+        [], ended.stopped, ended.interrupted, errors if errors.exists() else None, costs, ended.batches
+    )
     for task_run in prepared.task_runs if ended.begun else ():
         # Stopped while models were asked: what is whole is scored. Stopped here: nothing more is.
         whole = task_run.is_all_there() if ended.interrupted else not outcome.interrupted

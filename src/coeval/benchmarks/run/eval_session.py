@@ -104,20 +104,33 @@ class EvalSession:
             task_run.read_judgments()
 
     async def carry_out(self) -> None:
-        """Make every record that is owed, as far as it goes."""
+        """Make every record that is owed, as far as it goes, in as many rounds as batch jobs take."""
+        self._foretell()
+        await self._round()
+        while await self._session.another_round():
+            await self._round()
+        self._session.clears_batches = True
+
+    async def _round(self) -> None:
+        """Do what can be done now."""
         async for done in self._session.carry_out(self._works(), self._keep, self._follow):
+            if done.pending:
+                continue
             if isinstance(done.work, AnswerWork) and (done.record is None or not is_good(done.record)):
                 task_run = self._owner[done.work.phase]
                 to_come = task_run.judgments_to_come(done.work.item)
                 self._session.board.cut_off(task_run.judging, to_come)
 
-    async def _works(self) -> AsyncIterator[Work]:
-        owed = [self._owed(task_run) for task_run in self._task_runs]
-        counts = work_counts(owed)
+    def _foretell(self) -> None:
+        """Show what is owed."""
+        counts = work_counts([self._owed(task_run) for task_run in self._task_runs])
         for task_run in self._task_runs:
             self._expect(task_run.label, counts.total("response_collection", task=task_run.label))
             self._expect(task_run.judging, counts.total("evaluation", task=task_run.label))
-        for of_task in owed:
+
+    async def _works(self) -> AsyncIterator[Work]:
+        for task_run in self._task_runs:
+            of_task = self._owed(task_run)
             works: Sequence[Work] = (*of_task.judgments, *of_task.answers)
             for work in works:
                 yield work

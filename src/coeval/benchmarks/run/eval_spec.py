@@ -18,11 +18,14 @@ from coeval.benchmarks.run.task_run import TaskRun
 from coeval.benchmarks.task_registry import kind_of
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
+from coeval.core.options import BATCH
 from coeval.core.plain_file import file_bytes
-from coeval.core.records import Role, SamplingParameters, sample_seed
+from coeval.core.records import Purpose, Role, SamplingParameters, sample_seed
 from coeval.core.text import digest
 from coeval.engine.probing import Probing
 from coeval.engine.role_model import Recipe, RoleModel, own_seed, recipe
+from coeval.models.batch.waiting.batching import Batching, BatchMode
+from coeval.models.catalog import HOSTS
 
 Mode: TypeAlias = Literal["all", "inference", "judge"]
 
@@ -49,6 +52,8 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     ``inference`` nothing is judged, in mode ``judge`` the stored answers are, and none are asked for.
     ``max_calls`` is the most requests that each model is sent, over all starts in the output folder;
     ``budget_usd`` the most money for all of them together; ``probing`` says which models are tried before.
+    ``batched`` names what goes by batch jobs: ``response_collection`` are the answers of the tested model,
+    ``evaluation`` the judgments; ``batch_mode`` how far that goes.
     """
 
     output: Path
@@ -65,6 +70,31 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_calls: int | None = None
     budget_usd: float | None = None
     probing: Probing = Probing("resume")
+    batched: frozenset[Purpose] = frozenset()
+    batch_mode: BatchMode = BatchMode.WAIT
+
+    def batching(self) -> Batching:
+        """
+        Raises
+        ------
+        UsageError
+            a model is to go by batch jobs whose interface has none.
+        """
+        phases: dict[str, frozenset[Purpose]] = {}
+        asked: dict[Purpose, ModelSpec | None] = {
+            "response_collection": self.tested,
+            "evaluation": self.judging,
+        }
+        for phase in sorted(self.batched):
+            spec = asked[phase]
+            if spec is None:
+                continue
+            if not HOSTS[spec.interface].batch:
+                raise UsageError(
+                    f"{spec.name}: the interface {spec.interface} has no Batch API here; leave out {BATCH}"
+                )
+            phases[spec.name] = phases.get(spec.name, frozenset()) | {phase}
+        return Batching(phases, mode=self.batch_mode)
 
     @property
     def judging(self) -> ModelSpec | None:

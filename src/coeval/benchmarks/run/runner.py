@@ -8,7 +8,7 @@ asked for is always what is not there yet.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,7 @@ from coeval.engine.bounded_cost import AskedUnder, refuse_boundless
 from coeval.engine.progress import Watcher
 from coeval.engine.session import Accounts, SessionContext, opened
 from coeval.engine.terms import Ceiling, terms_of
+from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.keys import Keys
 from coeval.pricing.price_book import PriceBook
 
@@ -50,12 +51,14 @@ class Prepared:
 class EndOfAsking:
     """How the asking ended. ``begun``: the models were found to answer, and were asked what is owed.
 
-    ``stopped`` says which models were given up, and why; ``interrupted``: somebody ended it.
+    ``stopped`` says which models were given up, and why; ``interrupted``: somebody ended it; ``batches``:
+    jobs that go on at their providers.
     """
 
     begun: bool
     interrupted: bool
     stopped: Mapping[str, str] = field(default_factory=dict)
+    batches: Sequence[PendingJob] = ()
 
 
 def prepare(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = None) -> Prepared:
@@ -112,7 +115,7 @@ async def ask_owed(
         a folder cannot be read or written; what was recorded stays.
     """
     evaluation, task_runs = prepared.evaluation, prepared.task_runs
-    context = SessionContext(keys, watcher, interrupt or asyncio.Event())
+    context = SessionContext(keys, watcher, interrupt or asyncio.Event(), batching=evaluation.batching())
     output = evaluation.output
     accounts = Accounts(
         usage_file(evaluation),
@@ -136,7 +139,8 @@ async def ask_owed(
         asking.take_up_folders(watcher.note)
         watcher.begin(session.board)
         await asking.carry_out()
-    return EndOfAsking(begun=True, interrupted=session.interrupted, stopped=session.stopped)
+        jobs = session.batches.jobs() if session.batches is not None else ()
+    return EndOfAsking(begun=True, interrupted=session.interrupted, stopped=session.stopped, batches=jobs)
 
 
 def _asked_under(specs: Iterable[ModelSpec], task_runs: Iterable[TaskRun]) -> Iterator[AskedUnder]:

@@ -144,6 +144,15 @@ def evaluate(
     estimate_only: Annotated[
         bool, typer.Option("--estimate-only", help="Tell what it would cost and take, ask nothing, and end.")
     ] = False,
+    batch: Annotated[
+        bool,
+        typer.Option("--batch", help="Ask the model by batch jobs, at half the price with most providers."),
+    ] = False,
+    judge_batch: Annotated[bool, typer.Option("--judge-batch", help="Ask the judge by batch jobs.")] = False,
+    no_wait: Annotated[
+        bool,
+        typer.Option("--no-wait", help="End when batch jobs are submitted; the same command collects them."),
+    ] = False,
     keys: Annotated[Path | None, typer.Option("--keys", help="Key file, read first.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all summaries as JSON on stdout.")] = False,
     log_level: Annotated[

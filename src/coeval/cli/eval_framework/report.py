@@ -18,6 +18,7 @@ from coeval.cli.say import say, warn
 from coeval.cli.views.cost_table import print_costs
 from coeval.cli.views.metric_table import METRIC_COLUMNS, shown_interval, shown_value
 from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.cli.views.progress.batches_view import tell_batches
 
 
 def show(outcome: Outcome, results: Console, messages: Console) -> None:
@@ -40,6 +41,8 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
     for reason in outcome.stopped.values():
         warn(messages, reason)
     gaps = [task.summary for task in outcome.tasks if task.summary is not None and task.summary.missing]
+    if outcome.batches:
+        tell_batches(outcome.batches, messages)
     if outcome.interrupted:
         say(messages, "Stopped. The same command again goes on from here.")
     elif any(_to_ask(summary) for summary in gaps):

@@ -16,8 +16,9 @@ from coeval.benchmarks.task_registry import PREFIX, TASKS, kind_of
 from coeval.benchmarks.task_row import TaskOption
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
-from coeval.core.records import SamplingParameters
+from coeval.core.records import Purpose, SamplingParameters
 from coeval.engine.probing import Probing
+from coeval.models.batch.waiting.batching import BatchMode
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 
@@ -63,6 +64,8 @@ def evaluation_of(flags: Flags, keys: Keys) -> EvalSpec:
         max_examples=flags["max_examples"],
         max_calls=flags["max_calls"],
         budget_usd=flags["budget_usd"],
+        batched=_batched(flags),
+        batch_mode=BatchMode.SUBMIT if flags["no_wait"] else BatchMode.WAIT,
         probing=Probing(flags["probe"].value, flags["probe_on_fail"].value),
     )
 
@@ -113,6 +116,11 @@ def _problems(flags: Flags, names: Sequence[str]) -> Iterator[str]:
         yield f"{_taking_responses()[task].flag} is given, and {task} is not among --tasks; add it"
     if given and flags["num_runs"] > 1:
         yield "--num-runs asks for several samples, and given responses are one; leave one of them out"
+
+
+def _batched(flags: Flags) -> frozenset[Purpose]:
+    wanted: dict[str, Purpose] = {"batch": "response_collection", "judge_batch": "evaluation"}
+    return frozenset(phase for flag, phase in wanted.items() if flags[flag])
 
 
 def _tested(flags: Flags) -> ModelSpec | None:

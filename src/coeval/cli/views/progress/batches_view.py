@@ -21,7 +21,7 @@ __all__ = ["show_batches", "tell_batches"]
 def tell_batches(jobs: Sequence[PendingJob], console: Console) -> None:
     """Say that jobs go on without us."""
     show_batches(jobs, console)
-    say(console, "They go on at their providers; the command below collects them.")
+    say(console, "They go on at their providers; the command below collects what they bring.")
 
 
 def show_batches(jobs: Sequence[PendingJob], console: Console) -> None:
