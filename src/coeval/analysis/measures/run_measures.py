@@ -21,6 +21,7 @@ from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
 from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
+from coeval.analysis.panel.panel_reading import biases_of
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -68,13 +69,14 @@ def _of_run(reader: RunReader, options: RobustOptions) -> Branch:
     reweighting = Reweighting(len(grid.items.ids))
     pairs = judge_pairs(grid, reweighting)
     judges = judge_measures(grid, pairs)
+    biases = biases_of(reader, grid)
     students = student_measures(grid)
     ranks = ranking(grid, students)
     tree: Branch = {
         "units": int(grid.valid.sum()),
         "agreement": pair_measures(pairs),
         "panel": panel_measures(grid, reweighting),
-        "judges": judges,
+        "judges": {name: {**judge, "bias": biases[name]} for name, judge in judges.items()},
         "teachers": teacher_measures(grid, reweighting),
         "students": students,
         "ranking": ranking_measures(ranks),

@@ -46,7 +46,7 @@ STAGES = (
         },
         "id = datapoint_id || '__' || student_model_id",
         f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint, student_model_id AS student,
-            coalesce(truncated, false) AS truncated, {EMPTY_SQL},
+            coalesce(truncated, false) AS truncated, {EMPTY_SQL}, length(response)::INTEGER AS length,
             NOT {good_sql(RESPONSE_SQL)} AS failed""",
         {"student": "term"},
     ),

@@ -3,7 +3,8 @@ configuration and what was taken over, and never from how the run was last start
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from coeval.analysis.planned_names import NameKind, Names, Planned, PlannedTask
 from coeval.core.errors import ConfigError
@@ -43,7 +44,13 @@ def planned_names(folder: RunDir) -> Planned | None:
     named = {task.name: _planned_task(config, task, folder, inherited) for task in config.tasks}
     others = dict.fromkeys(sorted({name.task for name in inherited} - named.keys()), _EVERYTHING)
     students = _playing(config, "student")
-    return Planned(_or_all(students, _of(inherited, "student")), named | others)
+    families = {model.name: str(_family(model.parameters) or model.name) for model in config.models}
+    return Planned(_or_all(students, _of(inherited, "student")), named | others, families)
+
+
+def _family(parameters: Mapping[str, Any]) -> Any:
+    """What a model's parameters say of its family."""
+    return parameters.get("family") or parameters.get("model")
 
 
 _EVERYTHING = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
