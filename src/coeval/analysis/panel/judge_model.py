@@ -65,7 +65,7 @@ class JudgeFit:
     clusters: int
 
 
-class _State(NamedTuple):
+class _ModelState(NamedTuple):
     likelihood: float
     scores: Floats
     slopes: Floats
@@ -73,7 +73,7 @@ class _State(NamedTuple):
 
 def fit_judges(rows: JudgedRows) -> JudgeFit:
     """Fit the model; rows with scores of one judge only count too, and say little."""
-    model = _Model(rows)
+    model = _GradedModel(rows)
     parameters = model.start()
     state = model.at(parameters)
     for _ in range(_STEPS):
@@ -86,7 +86,7 @@ def fit_judges(rows: JudgedRows) -> JudgeFit:
     return model.fitted(parameters, state)
 
 
-class _Model:
+class _GradedModel:
     def __init__(self, rows: JudgedRows) -> None:
         self._rows = rows
         _, self._judges = rows.levels.shape
@@ -103,7 +103,7 @@ class _Model:
         found[self._judges : 3 * self._judges] = 0.5
         return found
 
-    def at(self, parameters: Floats) -> _State:
+    def at(self, parameters: Floats) -> _ModelState:
         """Log-likelihood, the answers' scores (its gradient by answer: (A, P)), and slopes."""
         medium, gap, steep, group, factor, *leanings = np.split(parameters, self._ends[1:-1])
         rows, width, slope = self._rows, np.exp(gap), np.exp(steep)
@@ -143,9 +143,9 @@ class _Model:
         counts = np.diff(np.append(rows.start, len(worth)))[:, None]
         slopes = np.add.reduceat(worth, rows.start, axis=0) / counts
         likelihood = float((np.log(total) + most).sum()) - _RIDGE * float(parameters @ parameters) / 2
-        return _State(likelihood, scores, slopes)
+        return _ModelState(likelihood, scores, slopes)
 
-    def moved(self, parameters: Floats, state: _State, step: Floats) -> tuple[Floats, _State, bool]:
+    def moved(self, parameters: Floats, state: _ModelState, step: Floats) -> tuple[Floats, _ModelState, bool]:
         """As far along the step as the likelihood rises: whole, or half, or …"""
         for halvings in range(12):
             tried = parameters + step / 2**halvings
@@ -154,7 +154,7 @@ class _Model:
                 return tried, found, True
         return parameters, state, False
 
-    def fitted(self, parameters: Floats, state: _State) -> JudgeFit:
+    def fitted(self, parameters: Floats, state: _ModelState) -> JudgeFit:
         begin = int(self._ends[5])
         gradient = state.scores.sum(axis=0)
         hessian = np.empty((len(parameters), len(parameters)))
