@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.batch_jobs import LOST
@@ -105,3 +106,39 @@ async def test_a_wrong_key_ends_the_start_where_only_batches_are_served(
         with pytest.raises(ModelUnavailable, match="Incorrect API key"):
             await exp.arun()
     assert (host.jobs, host.live) == ({}, 0)
+
+
+def _renamed(body: dict[str, Any]) -> Answer | Fault:
+    """A deployment of a model that calls its limit otherwise, which its name does not tell."""
+    if "max_tokens" in body:
+        message = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+        return Fault(400, message, code="unsupported_parameter", param="max_tokens")
+    return Answer('{"plot": "High", "style": "Low"}')
+
+
+async def test_what_a_host_refuses_is_remembered_with_the_jobs_that_run(tmp_path: Path) -> None:
+    """Each start ends when its jobs are submitted: what one learned, the next has to know, or it would ask in
+    vain, or twice."""
+    async with openai_batches("azure_openai", keys=[KEY]) as host:
+        exp = lab(tmp_path, host)
+        host.says = _renamed
+        run = await exp.arun(wait=False)
+        for _ in range(12):
+            if run.exit_code == 0:
+                break
+            run = await exp.arun(continue_run=True, wait=False)
+        assert run.exit_code == 0, run.summary
+        assert exp.counts()[2] == TOTAL
+    assert [job.total for job in host.jobs.values()] == [TOTAL, TOTAL]
+    assert set(sent(host).values()) == {1}
+
+
+async def test_one_request_whose_schema_is_refused_does_not_ask_the_others_anew(tmp_path: Path) -> None:
+    refusal = Fault(400, "Invalid schema for response_format 'scores'.", param="response_format")
+    async with openai_batches("azure_openai", keys=[KEY]) as host:
+        exp = lab(tmp_path, host)
+        host.script.extend([Answer('{"plot": "High", "style": "Low"}'), refusal])
+        run = await exp.arun()
+        assert run.exit_code == 0, run.summary
+        assert exp.counts()[2] == TOTAL
+    assert [job.total for job in host.jobs.values()] == [TOTAL, 1]

@@ -82,11 +82,7 @@ class HostedModel(Model):
 
     async def _ask(self, request: Request) -> Completion:
         schema = request.schema
-        structured = schema is not None and schema.name not in self._rejected
-        dropped: tuple[str, ...] = ()
-        sent = request
-        if self._unknown:
-            sent, dropped = self._without_unknown(request)
+        sent, structured, dropped = self._as_taken(request)
         call = self._call_of(request)
         host = self._host
         try:
@@ -140,6 +136,15 @@ class HostedModel(Model):
             return await self._http.post(self._endpoint, self._path, body, call)
         finally:
             stake.close()
+
+    def _as_taken(self, request: Request) -> tuple[Request, bool, tuple[str, ...]]:
+        """The request without what the host refused, whether its schema is sent, and the parameters that are
+        not."""
+        structured = request.schema is not None and request.schema.name not in self._rejected
+        if not self._unknown:
+            return request, structured, ()
+        sent, dropped = self._without_unknown(request)
+        return sent, structured, dropped
 
     def _without_unknown(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The request without what the host refused and nobody asked for; the parameters among it."""

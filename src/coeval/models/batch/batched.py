@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from coeval.models.batch.waiting.batch_outcome import BatchOutcome, StoredError
 from coeval.models.batch.waiting.batch_queue import Source
 from coeval.models.batch.waiting.batches import Batches
 from coeval.models.batch.waiting.batching import BATCH_PHASES
+from coeval.models.batch.waiting.job_list import HostRefusals
 from coeval.models.bounded import bounded
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.hosted import HostedModel
@@ -56,6 +57,9 @@ class BatchedModel(HostedModel):
         self._meter = meter
         self._asks = batches.asks
         self._parked = batches.parked_phases(spec.name)
+        self._plain_host = address.host
+        self._bodies = [HostRefusals()]
+        self._remember(bodies for job in batches.desk.jobs if job.name == spec.name for bodies in job.bodies)
         self._queue = batches.queue(
             Source(
                 name=spec.name,
@@ -65,6 +69,7 @@ class BatchedModel(HostedModel):
                 api=batch_maker(address.host)(http, spec, address.settings),
                 meter=meter,
                 read=self._read,
+                bodies=lambda: list(self._bodies),
                 told=lambda text: http.redactor.message(text),
             )
         )
@@ -82,6 +87,55 @@ class BatchedModel(HostedModel):
         if request.purpose not in BATCH_PHASES or request.call is None:
             return super().complete(request)
         return self._ask(request)  # what jobs hold is asked in no order: none goes ahead
+
+    def _remember(self, earlier: Iterable[HostRefusals]) -> None:
+        """Take over what the host had refused when earlier starts wrote requests down."""
+        for refusals in earlier:
+            if refusals not in self._bodies:
+                self._bodies.append(refusals)
+        self._rejected.update(name for refusals in self._bodies for name in refusals.schemas)
+        self._unknown.update(name for refusals in self._bodies for name in refusals.fields)
+        if any(refusals.limit_renamed for refusals in self._bodies):
+            self._limit_renamed = True
+            self._host = self._plain_host.with_other_limit(self._spec.model)
+
+    async def _ask(self, request: Request) -> Completion:
+        """As a `HostedModel`; what a job brought, or holds, counts whatever the host has refused since."""
+        if request.purpose in BATCH_PHASES and request.call is not None:
+            now = HostRefusals(
+                tuple(sorted(self._rejected)), tuple(sorted(self._unknown)), self._limit_renamed
+            )
+            if now not in self._bodies:
+                self._bodies.append(now)
+            for refusals in self._bodies if len(self._bodies) > 1 else ():
+                found = self._answered_under(refusals, request.call, request)
+                if found is not None:
+                    return found
+        return await super()._ask(request)
+
+    def _answered_under(self, refusals: HostRefusals, about: CallId, request: Request) -> Completion | None:
+        """The answer that jobs have brought to a request as it was made while that was refused.
+
+        Raises
+        ------
+        Gap
+            it waits, or its job ended without it.
+        """
+        held = self._rejected, self._unknown, self._host
+        self._rejected, self._unknown = set(refusals.schemas), set(refusals.fields)
+        renamed = self._plain_host.with_other_limit(self._spec.model)
+        self._host = renamed if refusals.limit_renamed else self._plain_host
+        try:
+            sent, structured, dropped = self._as_taken(request)
+            body = self._dialect.encode(sent, self._spec, self._host, structured=structured)
+        except ModelError:
+            return None  # no such body could be made
+        finally:
+            self._rejected, self._unknown, self._host = held
+        outcome = self._queue.desk.outcome(_identity(about, body))
+        if outcome is None or outcome.completion is None:
+            return None
+        return msgspec.structs.replace(outcome.completion, attempts=1, dropped=dropped)
 
     async def _send(self, request: Request, body: bytes, call: Call[Completion]) -> Answered[Completion]:
         about = request.call

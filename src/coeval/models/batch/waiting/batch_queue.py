@@ -11,6 +11,7 @@ from coeval.core.records import Purpose
 from coeval.models.batch.batch_api import BatchApi, BatchLimits
 from coeval.models.batch.waiting.batch_desk import BatchDesk
 from coeval.models.batch.waiting.batch_outcome import BatchOutcome
+from coeval.models.batch.waiting.job_list import HostRefusals
 from coeval.models.batch.waiting.parked_file import ParkedFile
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ are not worth another job."""
 class Source:
     """Whose requests these are: the model by its name and its provider's, where it is asked, and through
     what. ``read`` makes a `BatchOutcome` of an id, a status and a body, ``told`` what may be shown of what a
-    host said."""
+    host said; ``bodies`` are the refusals of the host under which bodies are made."""
 
     name: str
     interface: str
@@ -36,6 +37,7 @@ class Source:
     api: BatchApi
     meter: Meter
     read: Callable[[str, int, bytes], BatchOutcome]
+    bodies: Callable[[], list[HostRefusals]]
     told: Callable[[str], str]
 
 

@@ -168,6 +168,7 @@ class Batches:
             bytes=file.bytes,
             first_id=file.first_id,
             written_at=time.time(),
+            bodies=source.bodies(),
         )
         self.desk.jobs.put(job)
         source.meter.submit(file.tag, file.requests, file.usd)

@@ -11,11 +11,20 @@ import msgspec
 from coeval.models.batch.batch_api import BatchJob
 from coeval.store.jsonl import read_json, write_json_atomic
 
-__all__ = ["JobList", "JobState", "PendingJob", "read_jobs"]
+__all__ = ["HostRefusals", "JobList", "JobState", "PendingJob", "read_jobs"]
 
 JobState: TypeAlias = Literal["written", "submitted", "collected"]
 """``written``: its provider may have been told, and its id is not known. ``collected``: its results are on
 disk, and kept until a record has been made of each."""
+
+
+class HostRefusals(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a host had refused of a model's requests when some of them were written down: schemas and fields
+    by name, and what it calls the limit on output. Bodies follow from it, and so the ids of requests."""
+
+    schemas: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    limit_renamed: bool = False
 
 
 class PendingJob(msgspec.Struct, kw_only=True):
@@ -24,7 +33,7 @@ class PendingJob(msgspec.Struct, kw_only=True):
 
     ``shown`` is the provider's last word on it, ``total``, ``done`` and ``failed`` its counts, ``note`` what
     became of it that is not as it should be; ``refused`` are the ids of attempts that the provider turned
-    away. Times are in seconds since 1970.
+    away; ``bodies`` under which refusals of the host its bodies were made. Times are in seconds since 1970.
     """
 
     tag: str
@@ -47,6 +56,7 @@ class PendingJob(msgspec.Struct, kw_only=True):
     failed: int | None = None
     note: str = ""
     refused: list[str] = []
+    bodies: list[HostRefusals] = []
 
     def as_submitted(self, lines: Path, others: Iterable[str] = ()) -> BatchJob:
         return BatchJob(
