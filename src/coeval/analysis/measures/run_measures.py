@@ -8,7 +8,7 @@ null.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
 from coeval.analysis.measures.benchmark.benchmark_measures import benchmark_measures
 from coeval.analysis.measures.conclusions import conclusions
@@ -26,14 +26,9 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 
-__all__ = ["ANALYSES", "Analysis", "measure_tree", "plain_measures", "selected"]
+__all__ = ["measure_tree", "plain_measures", "selected"]
 
-Analysis: TypeAlias = Literal[
-    "all", "students", "teachers", "judges", "agreement", "robust", "coverage", "items"
-]
-ANALYSES: tuple[Analysis, ...] = get_args(Analysis)
-
-_PARTS: dict[Analysis, tuple[str, ...]] = {
+_PARTS: dict[str, tuple[str, ...]] = {
     "students": ("students", "ranking"),
     "teachers": ("teachers",),
     "judges": ("judges", "panel"),
@@ -56,8 +51,8 @@ def measure_tree(reader: Reader, options: RobustOptions | None = None) -> Branch
             raise TypeError(f"nobody measures what a {type(reader).__name__} reads")
 
 
-def selected(tree: Branch, analysis: Analysis) -> Branch:
-    """What one analysis shows of them."""
+def selected(tree: Branch, analysis: str) -> Branch:
+    """What one analysis shows of them; ``all``, all but the single datapoints."""
     wanted = _PARTS.get(analysis)
     if wanted is None:
         return {name: part for name, part in tree.items() if name != "items"}

@@ -24,6 +24,7 @@ class AnalysisName(StrEnum):
     ROBUST = "robust"
     COVERAGE = "coverage"
     ITEMS = "items"
+    EXPORT_BENCHMARK = "export-benchmark"
 
 
 class JudgeChoice(StrEnum):
@@ -95,11 +96,15 @@ def analyze(
       coeval analyze agreement --run ./runs/quickstart
       coeval analyze all --run ./runs/quickstart --format json > measures.json
       coeval analyze students --run ./runs/quickstart --format markdown --out ./report
+      coeval analyze export-benchmark --run ./runs/quickstart --out ./my-benchmark
     """
     from coeval.core.process_limits import need_address_space
     from coeval.pipeline.existing_run import existing_results
 
     folder = existing_results(run)
+    if name is AnalysisName.EXPORT_BENCHMARK:
+        _export(folder, out, report_format)
+        return
     need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.analysis.measures.robust_set import RobustOptions
@@ -128,6 +133,36 @@ def analyze(
     tell_missing(missing, messages)
     if missing.sentences and not partial_ok:
         raise typer.Exit(GAPS)
+
+
+def _export(folder: Path, out: Path | None, wanted: ReportFormat | None) -> None:
+    """Write a run's datapoints as a data set."""
+    from coeval.core.errors import UsageError
+    from coeval.core.process_limits import need_address_space
+    from coeval.pipeline.existing_run import existing_run
+
+    run = existing_run(folder)
+    if out is None:
+        raise UsageError("export-benchmark writes a data set; name a new folder for it with --out")
+    if wanted is not None:
+        raise UsageError("export-benchmark writes JSON lines and Parquet, and takes no --format")
+    need_address_space()
+    from coeval.analysis.measures.benchmark.benchmark_export import export_benchmark
+    from coeval.analysis.measures.benchmark.benchmark_measures import benchmark_measures
+    from coeval.analysis.measures.score_grid import score_grid
+    from coeval.cli import streams
+    from coeval.cli.say import say, warn
+    from coeval.core.text import numbered
+    from coeval.pipeline.plan.run_reading import reading
+
+    messages = streams.messages()
+    with reading(run) as (reader, notes):
+        for note in (*reader.notes(), *notes):
+            warn(messages, note)
+        items = benchmark_measures(reader, score_grid(reader))["items"]
+        found = export_benchmark(reader, items, out)
+    rows = sum(file.rows for file in found.files if file.path.endswith(".jsonl"))
+    say(messages, f"written: {numbered(rows, 'datapoint')} to {out}, with README.md and provenance.json")
 
 
 def _report(
