@@ -47,6 +47,9 @@ LATE_IMPORTS = {
     "pricing/price_library.py": {
         "genai_prices": "a seventh of a second, with pydantic and an HTTP client; local models need no price"
     },
+    "pipeline/start/begin.py": {
+        "coeval.pipeline.plan.estimate": "numpy is loaded where a start is to be estimated"
+    },
     "store/rundir.py": {"ruamel": "only a start writes YAML"},
     "models/transport/network.py": {"resource": "not on Windows"},
     "models/hosts/aws_signer.py": {"botocore": "an extra, wanted where Bedrock is asked with IAM keys"},

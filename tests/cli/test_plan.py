@@ -237,3 +237,17 @@ def test_what_would_cost_less_is_priced_as_its_own_plan(here: Path, coeval: Comm
     shown = coeval("plan", "--config", lab.file, "--estimate-samples", "0").out
     assert batches not in shown
     assert shown.count(cheaper) == 1
+
+
+def test_a_run_may_tell_its_cost_before_it_begins(here: Path, coeval: Command) -> None:
+    price(here, "ann")
+    lab = Lab(here, [model("ann")], [task()], {"estimate_cost": True, "estimate_samples": 1})
+    ended = coeval("run", "--config", lab.file)
+    assert ended.code == 0
+    told = ended.err.index("estimate of evaluation: 3 calls, $")
+    assert ended.err.index("sample of ann as judge") < told
+    assert "estimate: 9 calls" in ended.err
+    found = json.loads((lab.path / "cost_estimate.json").read_text())
+    assert found["calls"]["total"]["central"] == sum(lab.counts())
+    used = json.loads((lab.path / "usage.json").read_text())["models"]["ann"]
+    assert used["requests"] == 3 + 9 + 1  # samples, records, and the probe

@@ -1,20 +1,30 @@
-"""Random experiments, started in every way there is: as many calls as a dry run said, or both refuse."""
+"""Random experiments, started in every way: as many calls as a dry run and a plan said, or all refuse.
+
+Labels, calls per factor, proposed attributes and rubrics, `--continue`, `--only-models`, `resume_from` and
+lost records are among them: 220 starts."""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pipeline.experiments import PHASES, ROLES, Lab, listen, model, quiz, task
 
-from coeval.api import load_config
+from coeval.api import find_keys, load_config
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.schema import PHASES as ALL_PHASES
+from coeval.pipeline.plan.estimate.estimated_start import estimated_start
+from coeval.pipeline.plan.estimate.on_record import evidence_of
+from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.forecast import Forecast, forecast
 from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.run_session import RunOptions
+from coeval.pricing.estimate.estimate import Estimate
+from coeval.pricing.estimate.span import Span
+from coeval.pricing.price_book import PriceBook
 
 
 def any_task(draw: random.Random, name: str) -> dict[str, Any]:
@@ -79,16 +89,30 @@ def any_start(draw: random.Random, lab: Lab, step: int) -> tuple[Lab, dict[str, 
     return lab, how
 
 
-def foreseen(lab: Lab, how: dict[str, Any]) -> Forecast | None:
+def options_of(how: dict[str, Any]) -> RunOptions:
     options = {name: value for name, value in how.items() if name != "changed"}
+    return RunOptions(**options, stance=Stance(how["changed"]))
+
+
+def foreseen(lab: Lab, how: dict[str, Any]) -> Forecast | None:
     try:
-        return forecast(load_config(lab.file), RunOptions(**options, stance=Stance(how["changed"])))
+        return forecast(load_config(lab.file), options_of(how))
     except UsageError:
         return None
 
 
+def planned(lab: Lab, how: dict[str, Any]) -> Estimate | None:
+    prices = PriceBook()
+    try:
+        start = estimated_start(load_config(lab.file), options_of(how), find_keys(), prices)
+    except UsageError:
+        return None
+    evidence = evidence_of(start.config, start.preview.plan.setups)
+    return estimate_run(start.config, start.preview, Assumed(prices, evidence))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(55))
 def test_a_run_makes_as_many_calls_as_were_foretold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -101,9 +125,10 @@ def test_a_run_makes_as_many_calls_as_were_foretold(
     for step in range(4):
         meddle(draw, lab, step)
         lab, how = any_start(draw, lab, step)
-        said = foreseen(lab, how)
+        said, estimate = foreseen(lab, how), planned(lab, how)
         asked.clear()
-        if said is None:
+        assert (said is None) == (estimate is None)
+        if said is None or estimate is None:
             with pytest.raises(UsageError):
                 lab.run(**how)
             continue
@@ -111,3 +136,9 @@ def test_a_run_makes_as_many_calls_as_were_foretold(
         for phase, made in zip(ALL_PHASES, asked.phases(), strict=True):
             calls = said.calls_of_phase(phase)
             assert calls.low <= made <= calls.high, (step, how, phase)
+            told = estimate.by_phase[phase].calls if phase in estimate.by_phase else Span(0, 0, 0)
+            assert (told.low, told.high) == (calls.low, calls.high), (step, how, phase)
+            assert told.low <= told.central <= told.high
+        by_model = Counter(name for name, _ in asked.requests)
+        for name, line in estimate.by_model.items():
+            assert line.calls.low <= by_model[name] <= line.calls.high, (step, how, name)

@@ -254,10 +254,10 @@ class Experiment(Section):
     ] = "abort"
     estimate_cost: Annotated[
         bool,
-        Field(description="Print a cost estimate before the run; without effect in this version."),
+        Field(description="Tell what the run will cost before it begins."),
     ] = False
     estimate_samples: Annotated[
-        int, Field(ge=0, description="Live calls per model for the estimate; 0: heuristics only.")
+        int, Field(ge=0, description="Live calls per model and role for an estimate; 0: rules of thumb only.")
     ] = 2
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING", "ERROR"], Field(description="How much run.log holds.")

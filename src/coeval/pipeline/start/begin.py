@@ -16,7 +16,7 @@ from coeval.engine.bounded_cost import refuse_boundless
 from coeval.engine.probing import Probing, probe_models
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.run_log import logged
-from coeval.engine.session import Accounts, SessionContext, opened
+from coeval.engine.session import Accounts, Session, SessionContext, opened
 from coeval.engine.terms import Ceiling, terms_of
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
@@ -144,6 +144,8 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
                 preview = _unchanged_outlook(config, options)
                 probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
                 await probe_models(session, probing, owing(preview))
+                if config.experiment.estimate_cost:
+                    await _estimate(config, options, session, preview or preview_run(config, options))
                 meta = _put_in_place(config, options, folder, watcher)
                 settled = with_found_labels(config, supply)
                 blueprint = Blueprint(
@@ -151,6 +153,12 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
                 )
                 running = RunSession(settled, options, folder, session)
                 yield Begun(running, blueprint, meta, preview if options.continue_run else None)
+
+
+async def _estimate(config: Config, options: RunOptions, session: Session, preview: Preview) -> None:
+    from coeval.pipeline.plan.estimate.estimate_at_start import estimate_at_start
+
+    await estimate_at_start(config, preview, session, PriceBook(), phase_barriers=options.phase_barriers)
 
 
 def terms_for(config: Config, prices: PriceBook) -> dict[str, Terms]:

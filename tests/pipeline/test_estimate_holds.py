@@ -1,0 +1,133 @@
+"""The range of an estimate holds what a run costs: a hundred random experiments on simulated models,
+which count their tokens, at random prices; without samples, and with two of each model in each role."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import pytest
+from pipeline.experiments import ROLES, Lab, model, quiz, task
+
+from coeval.api import find_keys, load_config
+from coeval.engine.progress import Unwatched
+from coeval.engine.session import SessionContext
+from coeval.pipeline.config.schema import Config
+from coeval.pipeline.plan.estimate.on_record import evidence_of
+from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
+from coeval.pipeline.plan.preview import preview_run
+from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.start.sample_only import sample_only
+from coeval.pricing.estimate.span import Span
+from coeval.pricing.price_book import PriceBook
+
+EXPERIMENTS = 100
+DESCRIPTIONS = [
+    ("Tell a short story.", "A story of one paragraph."),
+    ("Summarise a passage of text.", "Two to four sentences of plain prose."),
+    ("Explain a concept to a layman.", "A short explanation."),
+    ("Answer the customer's email.", "A complete email."),
+    ("Give advice on gardening.", "Whatever helps."),
+]
+
+
+def any_experiment(draw: random.Random, folder: Path) -> Lab:
+    models = []
+    for number in range(draw.randint(2, 5)):
+        roles = draw.sample(ROLES, draw.randint(1, 3)) if number else ROLES
+        entry = model(f"m{number}", *roles, verbosity=round(draw.uniform(0.6, 1.6), 2))
+        if draw.random() < 0.3:
+            entry["role_parameters"] = {"student": {"max_tokens": draw.choice([40, 64, 128, 512])}}
+        models.append(entry)
+    tasks = [any_task(draw, f"t{number}") for number in range(draw.randint(1, 4))]
+    return Lab(folder, models, tasks, {"probe_mode": "disable"})
+
+
+def any_task(draw: random.Random, name: str) -> dict[str, Any]:
+    description, output = draw.choice(DESCRIPTIONS)
+    changes: dict[str, Any] = {"description": description}
+    if draw.random() < 0.3:
+        changes["evaluation_mode"] = "per_factor"
+    if draw.random() < 0.2:
+        both = {"colour": "The right one.", "style": "It reads well."}
+        return quiz(
+            name, total=draw.randint(2, 8), **changes, **({"rubric": both} if draw.random() < 0.5 else {})
+        )
+    for key in ("rubric", "target_attributes"):
+        if draw.random() < 0.2:
+            changes[key] = "auto"
+    return task(name, total=draw.randint(2, 8), output_description=output, **changes)
+
+
+def any_prices(draw: random.Random, folder: Path) -> None:
+    """For all models that an experiment may have."""
+    rows = [
+        f"  m{number}: {{input_usd_per_mtok: {into:.3f}, output_usd_per_mtok: {out:.3f}}}"
+        for number in range(5)
+        for into, out in [(draw.uniform(0.1, 3), draw.uniform(0.4, 12))]
+    ]
+    file = folder / "Config" / "provider_pricing.yaml"
+    file.parent.mkdir()
+    file.write_text("\n".join(["overrides:", *rows, ""]))
+
+
+def spent(lab: Lab) -> float:
+    path = lab.path / "usage.json"
+    accounts = json.loads(path.read_text())["models"] if path.exists() else {}
+    return sum(account["cost_usd"] or 0.0 for account in accounts.values())
+
+
+async def estimated(config: Config, samples: int) -> Span:
+    settings = config.experiment.model_copy(update={"estimate_samples": samples})
+    config = config.model_copy(update={"experiment": settings})
+    prices, preview = PriceBook(), preview_run(config, RunOptions())
+    evidence = evidence_of(config, preview.plan.setups)
+    context = SessionContext(find_keys(), Unwatched(), asyncio.Event())
+    await sample_only(config, preview, evidence, prices, context)
+    cost = estimate_run(config, preview, Assumed(prices, evidence)).total.cost_usd
+    assert cost is not None
+    return cost
+
+
+class Told(NamedTuple):
+    cost: Span
+    true: float
+
+    @property
+    def holds(self) -> bool:
+        return self.cost.low <= self.true <= self.cost.high
+
+    @property
+    def width(self) -> float:
+        return self.cost.high / self.cost.low
+
+
+def tried(folder: Path, seed: int) -> tuple[Told, Told]:
+    """One experiment: estimated without samples and with two, and then run."""
+    folder.mkdir()
+    os.chdir(folder)
+    draw = random.Random(seed)
+    lab = any_experiment(draw, folder)
+    any_prices(draw, folder)
+    config = load_config(lab.file)
+    guessed, sampled = (asyncio.run(estimated(config, samples)) for samples in (0, 2))
+    before = spent(lab)
+    run = lab.run()
+    assert run.exit_code == 0
+    true = spent(lab) - before
+    return Told(guessed, true), Told(sampled, true)
+
+
+@pytest.mark.slow
+def test_the_range_holds_what_runs_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = [tried(tmp_path / str(seed), seed) for seed in range(EXPERIMENTS)]
+    for each, widest in zip(zip(*told, strict=True), (2.0, 1.3), strict=True):
+        missed = {seed: one for seed, one in enumerate(each) if not one.holds}
+        assert len(missed) <= 0.05 * EXPERIMENTS, missed
+        assert median(one.width for one in each) <= widest
