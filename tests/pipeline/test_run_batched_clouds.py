@@ -264,6 +264,31 @@ async def test_a_run_that_is_killed_goes_on_with_the_job_that_it_made(
     assert len(exp.records("evaluation")) == cloud.least
 
 
+@each
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["--fetch-batches", "--cancel-batches"])
+async def test_jobs_that_nobody_waits_for_are_collected_or_cancelled_later(
+    cloud: Cloud, how: str, tmp_path: Path
+) -> None:
+    running, ended = {"bedrock": ("InProgress", "Completed")}.get(cloud.name, ("RUNNING", "SUCCEEDED"))
+    async with cloud.serve(says=lambda _: cloud.says(VERDICT), states=(running,)) as host:
+        exp = lab(cloud, host, tmp_path)
+        environment = cloud.environment(host, tmp_path)
+        code, said = await command("run", "--config", exp.file, "--no-wait", **environment)
+        assert code == 3, said
+        [job] = host.jobs.values()
+        host.states = (ended,) if how == "--fetch-batches" else (running,)
+        code, said = await command("status", "--run", exp.path, how, **environment)
+        if how == "--fetch-batches":
+            assert len(exp.records("evaluation")) == cloud.least, said
+        else:
+            assert job.ended_by is not None, said
+        host.states = (ended,)
+        code, said = await command("run", "--config", exp.file, "--continue", **environment)
+        assert code == 0, said
+    assert len(exp.records("evaluation")) == cloud.least
+
+
 async def test_a_large_job_goes_as_a_file_and_a_lost_upload_is_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
