@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,10 @@ from fakes.scripted import Refusal
 from pipeline.experiments import Lab, model, task
 
 from coeval.core.errors import ModelUnavailable
+from coeval.engine.progress import Unwatched
+from coeval.models.keys import Keys
+from coeval.pipeline.upkeep.batch_jobs import fetch_batches
+from coeval.store.rundir import RunDir
 
 KEY = "sk-batches-5512-aa31-9f04"
 TOTAL = 6
@@ -142,3 +148,21 @@ async def test_one_request_whose_schema_is_refused_does_not_ask_the_others_anew(
         assert run.exit_code == 0, run.summary
         assert exp.counts()[2] == TOTAL
     assert [job.total for job in host.jobs.values()] == [TOTAL, 1]
+
+
+async def test_a_job_that_its_provider_has_forgotten_is_given_up_only_when_asked_to(tmp_path: Path) -> None:
+    """Nobody knows what it has cost: it is not submitted again by itself."""
+    async with openai_batches("azure_openai", keys=[KEY]) as host:
+        exp = lab(tmp_path, host)
+        await exp.arun(wait=False)
+        forgotten = dict(host.jobs)
+        host.jobs.clear()
+        run = await exp.arun(continue_run=True)
+        assert (run.exit_code, host.jobs) == (3, {})
+        assert "--cancel-batches" in (exp.path / "pending_batches.json").read_text()
+        keys = Keys.load(None, env={**os.environ}, cwd=tmp_path, home=tmp_path)
+        await fetch_batches(RunDir(exp.path), keys, Unwatched(), asyncio.Event(), cancel=True)
+        assert not (exp.path / "pending_batches.json").exists()
+        run = await exp.arun(continue_run=True)
+        assert run.exit_code == 0, run.summary
+        assert (len(forgotten), len(host.jobs), exp.counts()[2]) == (1, 1, TOTAL)

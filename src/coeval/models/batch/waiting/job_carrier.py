@@ -84,8 +84,8 @@ class JobCarrier:
             while not results_file(self._desk.folder, self.job.tag).exists():
                 if self.job.id is None and (ended := await self._submit(look=look)) is not None:
                     return ended
-                if self._mode is BatchMode.CANCEL:
-                    await self._cancel()
+                if self._mode is BatchMode.CANCEL and not await self._cancelled():
+                    return self._release()
                 progress = await self._wait()
                 if progress.state != "failed":
                     await self._collect()
@@ -143,9 +143,15 @@ class JobCarrier:
         self.looked = True
         return Carried.LEFT
 
-    async def _cancel(self) -> None:
-        await self._api.cancel(self.job.id or "")
+    async def _cancelled(self) -> bool:
+        """Have the job cancelled; False where its provider knows of none, and nothing is to be had of it."""
+        try:
+            await self._api.cancel(self.job.id or "")
+        except NotFound:
+            self._tell(f"{self._what} is given up: its provider knows it no more")
+            return False
         self._tell(f"{self._what} is being cancelled")
+        return True
 
     async def _found(self) -> str | None:
         """The id of a job that may have been made, looked for until it would be listed.
@@ -293,6 +299,8 @@ class JobCarrier:
 
     def _left(self, error: ModelError) -> Carried:
         self.job.note = self.queue.source.told(str(error))
+        if isinstance(error, NotFound):
+            self.job.note += "; coeval status --cancel-batches gives it up, if it is gone for good"
         self._desk.jobs.put(self.job)
         self._tell(f"{self._what} is left as it is: {self.job.note}")
         return Carried.LEFT
