@@ -65,6 +65,9 @@ LATE_IMPORTS = {
         "duckdb": "a tenth of a second to load, and only Parquet files need it",
         "pyarrow": "comes with the packages that write such files",
     },
+    "pipeline/start/budgets.py": {
+        "coeval.pipeline.plan.estimate.least_cost": "numpy is slow to load, and only a budget needs it"
+    },
     "cli/loop.py": {"uvloop": "not on Windows"},
     "benchmarks/tasks/ifbench/ifbench_formats.py": {"emoji": "one instruction type of 58 needs its table"},
     "benchmarks/tasks/ifbench/ifbench_words.py": {

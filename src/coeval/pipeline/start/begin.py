@@ -34,7 +34,7 @@ from coeval.pipeline.plan.run_plan import FED_BY
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_session import RunOptions, RunSession
 from coeval.pipeline.start.batched_models import batching_of, live_after_all
-from coeval.pipeline.start.budgets import asked_under
+from coeval.pipeline.start.budgets import asked_under, refuse_too_dear
 from coeval.pipeline.start.checks import Start, run_folder, start_findings
 from coeval.pipeline.start.inherit import inherited_phases, phase_3_source, source_folder, take_over
 from coeval.pipeline.start.overwrite import give_way
@@ -142,6 +142,8 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
                 for remark in supply.remarks():
                     watcher.warn(remark)
                 preview = _unchanged_outlook(config, options)
+                if config.experiment.budget_usd is not None:
+                    refuse_too_dear(config, preview or preview_run(config, options), prices, folder)
                 probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
                 await probe_models(session, probing, owing(preview))
                 if config.experiment.estimate_cost:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from coeval.core.errors import UsageError
+from coeval.core.options import BUDGET
+from coeval.core.text import dollars
 from coeval.engine.bounded_cost import AskedUnder
+from coeval.models.metering.account_file import read_accounts
 from coeval.pipeline.config.schema import Config
+from coeval.pipeline.plan.preview import Preview
+from coeval.pricing.price_book import PriceBook
+from coeval.store.rundir import RunDir
 
-__all__ = ["asked_under"]
+__all__ = ["asked_under", "refuse_too_dear"]
 
 
 def asked_under(config: Config) -> Iterator[AskedUnder]:
@@ -16,3 +23,27 @@ def asked_under(config: Config) -> Iterator[AskedUnder]:
         if model.interface != "benchmark":
             for role in model.roles:
                 yield AskedUnder(model.spec(), model.sampling(role))
+
+
+def refuse_too_dear(config: Config, preview: Preview, prices: PriceBook, folder: RunDir) -> None:
+    """
+    Raises
+    ------
+    UsageError
+        what it is expected to cost at the least does not fit into what is left of the budget.
+    """
+    budget = config.experiment.budget_usd
+    if budget is None:
+        return
+    from coeval.pipeline.plan.estimate.least_cost import least_cost_usd
+
+    least = least_cost_usd(config, preview, prices)
+    spent = sum(account.spent_usd for account in read_accounts(folder.usage).values())
+    if least is None or spent + least <= budget:
+        return
+    gone = f", and {dollars(spent)} of it is spent" if spent else ""
+    raise UsageError(
+        f"the run does not fit into its budget: what is to be done costs {dollars(least)} at the least, and "
+        f"{BUDGET} is {dollars(budget)}{gone}. `coeval plan` shows what costs what; raise {BUDGET}, or plan "
+        "less"
+    )

@@ -1,0 +1,1 @@
+"""What a folder holds and lacks, what it has cost, and what goes on in it: `coeval status`."""

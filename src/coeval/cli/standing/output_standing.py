@@ -1,0 +1,71 @@
+"""What a folder that ``eval-framework`` filled holds and lacks, by task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from coeval.analysis.readers.output_reader import OutputReader
+from coeval.cli.standing.standing import PhaseStanding
+from coeval.core.errors import StoreError
+from coeval.store.jsonl import read_json
+from coeval.store.output_folder import SUMMARY, output_tasks, sample_of
+from coeval.store.rundir import RunDir
+
+__all__ = ["output_phases", "output_writer"]
+
+_COUNT = """
+SELECT task, sample, count(*) FILTER (NOT failed), count(*) FILTER (failed) FROM {} GROUP BY task, sample
+"""
+
+
+class _TaskSummed(msgspec.Struct, frozen=True):
+    """What is read of a ``summary.json``. ``missing`` counts records without a value, of both kinds."""
+
+    task: str = ""
+    n_expected: int = 0
+    counted: str = ""
+    missing: dict[str, int] = {}
+    complete: bool = False
+
+
+def output_phases(path: Path) -> dict[str, PhaseStanding]:
+    """Each task's answers, and its judgments where there are any. What is planned is known once the task has
+    been summed up: of answers where prompts are counted, of judgments where nothing is missing."""
+    tasks = {}
+    for folder in output_tasks(path):
+        summary = _summary(folder / SUMMARY)
+        tasks[summary.task or folder.name, sample_of(folder)] = summary
+    several = len({sample for _, sample in tasks}) > 1
+    phases: dict[str, PhaseStanding] = {}
+    with OutputReader(path) as reader:
+        counted = {
+            view: {(task, sample): counts for task, sample, *counts in reader.rows(_COUNT.format(view))}
+            for view in ("answers", "judgments")
+        }
+    for place, summary in tasks.items():
+        label = f"run_{place[1]} {place[0]}" if several else place[0]
+        good, failed = counted["answers"].get(place, (0, 0))
+        planned = summary.n_expected if summary.counted == "prompts" and summary.n_expected else None
+        if summary.complete:
+            planned = good
+        phases[label] = PhaseStanding(planned, good, failed, None if planned is None else planned - good)
+        if place in counted["judgments"]:
+            good, failed = counted["judgments"][place]
+            planned = good if summary.complete else None
+            phases[f"{label} judging"] = PhaseStanding(planned, good, failed, 0 if summary.complete else None)
+    return phases
+
+
+def output_writer(path: Path) -> int | None:
+    """The process that is at work in one of the tasks' folders."""
+    writers = (RunDir(folder).writer() for folder in output_tasks(path))
+    return next((writer for writer in writers if writer is not None), None)
+
+
+def _summary(file: Path) -> _TaskSummed:
+    try:
+        return read_json(file, _TaskSummed)
+    except (FileNotFoundError, StoreError):
+        return _TaskSummed()  # it is written when asking has ended; a damaged one the reader tells of

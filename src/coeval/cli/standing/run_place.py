@@ -1,0 +1,164 @@
+"""The standing of a run's folder."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from rich.console import Console
+
+from coeval.analysis.empty_answers import empty_answers_sentence
+from coeval.cli.say import say, warn
+from coeval.cli.standing.account_view import show_costs, show_errors, show_jobs
+from coeval.cli.standing.limits_view import limits_used
+from coeval.cli.standing.run_standing import index_of, missing, phases_of
+from coeval.cli.standing.standing import FolderStanding, jobs_shown, last_errors, spend_of
+from coeval.cli.views.gaps_view import CONTINUE, tell_way_on
+from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.core.errors import StoreError
+from coeval.core.text import numbered
+from coeval.models.metering.account_file import read_accounts
+from coeval.pipeline.config.schema import PHASES
+from coeval.pipeline.upkeep.quick_look import QuickLook, quick_look
+from coeval.pipeline.upkeep.repair import Report, config_of
+from coeval.store.rundir import Meta, RunDir
+
+__all__ = ["RunPlace"]
+
+_MOST_FILES = 20
+
+
+class RunPlace:
+    """A run's folder."""
+
+    def __init__(self, folder: RunDir) -> None:
+        self._folder = folder
+
+    def writer(self) -> int | None:
+        return self._folder.writer()
+
+    def standing(self) -> FolderStanding:
+        folder = self._folder
+        return FolderStanding(
+            phases_of(folder, quick_look(folder)),
+            spend_of(folder.usage),
+            jobs_shown(folder.pending_batches),
+            last_errors(folder.errors),
+        )
+
+    def show(self, console: Console) -> None:
+        folder, look = self._folder, quick_look(self._folder)
+        _show_meta(folder, look.report, console)
+        _show_phases(folder, look, console)
+        _show_files(look.report, console)
+        show_costs(folder.usage, console)
+        _show_limits(folder, console)
+        show_jobs(folder.pending_batches, console)
+        show_errors(folder.errors, console)
+
+
+def _show_meta(folder: RunDir, report: Report | None, console: Console) -> None:
+    try:
+        meta = folder.read_meta()
+    except FileNotFoundError:
+        say(console, f"{folder.path}: not started yet (no meta.json)")
+        return
+    kind = " (simulated models)" if meta.simulated else ""
+    standing = f"{meta.experiment_id}: {_standing(folder, meta, report)}{kind}"
+    say(console, standing, "bold")
+    say(console, f"created {meta.created_at}, updated {meta.updated_at}", "dim")
+    if meta.resume_from:
+        say(console, f"resumed from {meta.resume_from}")
+
+
+def _standing(folder: RunDir, meta: Meta, report: Report | None) -> str:
+    """A run that was killed still says that it is running; whether it is, its lock tells. One that has lost
+    records since says that it is complete."""
+    if meta.status != "running":
+        lacks = report is not None and (report.unsettled or any(file.owed for file in report.files))
+        return "incomplete" if lacks and meta.status == "completed" else meta.status
+    writer = folder.writer()
+    if writer is not None:
+        return f"running (process {writer})"
+    return "stopped before its end; go on with coeval run --config FILE --continue"
+
+
+def _show_phases(folder: RunDir, look: QuickLook, console: Console) -> None:
+    meta = folder.read_meta() if folder.meta.exists() else None
+    recorded, report, _ = look
+    rows = []
+    for phase in PHASES:
+        said_complete = meta is not None and phase in meta.phases_completed
+        owed = None if report is None else missing(report, phase)
+        complete = said_complete if owed is None else not owed
+        index = index_of(recorded, phase)
+        if index is not None:
+            good = sum(entry.good for entry in index.entries())
+            figures = [len(folder.files(phase)), good, len(index) - good, owed]
+        else:
+            figures = [len(list(folder.folder(phase).glob("*.json"))), None, None, owed]
+        cells = ("" if figure is None else f"{figure:,}" for figure in figures)
+        rows.append(NameRow(phase, ("yes" if complete else "no", *cells)))
+    columns = (Column("complete", words=True), *map(Column, ("files", "records", "failed", "missing")))
+    print_table(console, "", "phase", columns, rows)
+    if said := empty_answers_sentence(recorded.empty_answers(), "of"):
+        warn(console, said)
+    if report is None:
+        if count := len(recorded.damaged):
+            lines = "line is no record" if count == 1 else "lines are no records"
+            waiting = "" if meta is not None else "; items of one's own are read when the run starts"
+            say(console, f"{count:,} {lines}{waiting}")
+    else:
+        _show_state(report, folder, console)
+
+
+def _show_files(report: Report | None, console: Console) -> None:
+    """The files that lack records, those that lack most first."""
+
+    lacking = [file for file in report.files if file.owed] if report is not None else []
+    if not lacking:
+        return
+    lacking.sort(key=lambda file: -file.owed)
+    rows = [
+        NameRow(
+            f"{file.path.parent.name}/{file.path.name}",
+            [f"{file.planned:,}", f"{file.there:,}", f"{file.owed:,}"],
+        )
+        for file in lacking[:_MOST_FILES]
+    ]
+    print_table(
+        console,
+        "Files that lack records",
+        "file",
+        [Column(name) for name in ("planned", "good", "owed")],
+        rows,
+    )
+    if (left_out := len(lacking) - _MOST_FILES) > 0:
+        console.print(f"… and {left_out:,} more")
+
+
+def _show_state(report: Report, folder: RunDir, console: Console) -> None:
+    """What is invalid, what is owed, and what to do about both."""
+
+    if invalid := sum(file.invalid for file in report.files):
+        mend = f"coeval repair --run {quote(str(folder.path))} --dry-run"
+        warn(console, f"{numbered(invalid, 'invalid record')}; see {mend}")
+    if report.no_plan:
+        warn(console, f"what is missing cannot be counted: {report.no_plan}")
+    if report.unsettled:
+        warn(console, f"phases 1–2 are not finished for {', '.join(report.unsettled)}")
+    owed = sum(file.owed for file in report.files)
+    if (owed or report.unsettled) and folder.writer() is None:
+        tell_way_on(console, report.short, CONTINUE, owed=owed + len(report.unsettled))
+
+
+def _show_limits(folder: RunDir, console: Console) -> None:
+    """What is used of the run's ceilings and budgets."""
+
+    config = config_of(folder)
+    if isinstance(config, str):
+        return  # why it cannot be read is told of what is missing
+    try:
+        for sentence in limits_used(config.experiment, read_accounts(folder.usage)):
+            say(console, sentence)
+    except StoreError as error:
+        warn(console, f"what is used of quotas cannot be told: {error}")

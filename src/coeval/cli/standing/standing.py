@@ -1,0 +1,94 @@
+"""A folder's standing as one record, for tables and for programs."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from coeval.analysis.costs import model_costs
+from coeval.core.errors import Undecodable
+from coeval.core.foreign import decoder
+from coeval.engine.error_lines import ErrorLine
+from coeval.models.batch.waiting.job_list import PendingJob, read_jobs
+from coeval.store.jsonl import whole_lines
+
+__all__ = ["FolderStanding", "PhaseStanding", "Spend", "jobs_shown", "last_errors", "read_errors", "spend_of"]
+
+LAST_ERRORS = 10
+
+
+class PhaseStanding(msgspec.Struct, frozen=True):
+    """Records of a phase, or its documents: those of the plan, the good ones among them, the failed ones, and
+    what is owed. None: nobody can know yet."""
+
+    planned: int | None
+    good: int
+    failed: int
+    owed: int | None
+
+
+class Spend(msgspec.Struct, frozen=True):
+    """What a model was sent, and what that took; ``cost_usd`` is None where no answer's price is known."""
+
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+
+
+class FolderStanding(msgspec.Struct, frozen=True):
+    """``batches`` are the jobs that are not done with, ``errors`` the last ones of ``run_errors.jsonl``,
+    oldest first."""
+
+    phases: dict[str, PhaseStanding]
+    spend: dict[str, Spend]
+    batches: list[dict[str, Any]]
+    errors: list[ErrorLine]
+
+
+def spend_of(usage: Path) -> dict[str, Spend]:
+    """By model, dearest first. Raises StoreError where the file cannot be read."""
+    return {
+        cost.model: Spend(cost.requests, cost.input_tokens, cost.output_tokens, cost.cost_usd)
+        for cost in model_costs(usage)
+    }
+
+
+def jobs_shown(pending: Path) -> list[dict[str, Any]]:
+    """The jobs of ``pending_batches.json``, with their age in seconds. Raises StoreError likewise."""
+    return [_shown(job) for job in read_jobs(pending)]
+
+
+def _shown(job: PendingJob) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "tag": job.tag,
+        "model": job.name,
+        "interface": job.interface,
+        "phases": job.phases,
+        "requests": job.requests,
+        "done": job.done,
+        "failed": job.failed,
+        "state": job.state,
+        "provider_state": job.shown,
+        "age_s": max(0, round(time.time() - job.written_at)),
+        "note": job.note,
+    }
+
+
+def last_errors(errors: Path) -> list[ErrorLine]:
+    return list(deque(read_errors(errors), maxlen=LAST_ERRORS))
+
+
+def read_errors(errors: Path) -> Iterator[ErrorLine]:
+    """The lines of ``run_errors.jsonl``, oldest first; what is none of ours is left out."""
+    read = decoder(ErrorLine)
+    for line in whole_lines(errors):
+        with suppress(Undecodable):
+            yield read(line.text)

@@ -1,0 +1,89 @@
+"""`coeval status` for programs, for output folders, and as long as a run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from cli.coeval_process import called
+from cli.eval_process import finish, start, surroundings, write_prompts
+from fakes import openai_chat
+from pipeline.experiments import Lab, model, task
+
+COEVAL = (sys.executable, "-m", "coeval")
+
+
+def lab(folder: Path) -> Lab:
+    return Lab(folder, models=[model("ann")], tasks=[task(total=3)])
+
+
+async def test_json_has_what_the_tables_show(tmp_path: Path) -> None:
+    made = lab(tmp_path)
+    assert made.run().exit_code == 0
+    for file in (made.path / "phase5_evaluations").iterdir():
+        kept = file.read_text().splitlines()[:-1]
+        file.write_text("".join(f"{line}\n" for line in kept))
+    done = await called(made.folder, "status", "--run", made.path, "--json")
+    assert done.code == 0, done.err
+    shown = json.loads(done.out)
+    assert set(shown) == {"phases", "spend", "batches", "errors"}
+    assert shown["phases"]["response_collection"] == {"planned": 3, "good": 3, "failed": 0, "owed": 0}
+    assert shown["phases"]["evaluation"] == {"planned": 3, "good": 2, "failed": 0, "owed": 1}
+    assert set(shown["spend"]["ann"]) == {"requests", "input_tokens", "output_tokens", "cost_usd"}
+    assert shown["spend"]["ann"]["requests"] > 0
+    assert (shown["batches"], shown["errors"]) == ([], [])
+    table = await called(made.folder, "status", "--run", made.path)
+    assert "evaluations.jsonl" in table.out.partition("Files that lack records")[2]
+
+
+async def test_output_folders_have_a_standing_too(tmp_path: Path) -> None:
+    prompts = write_prompts(tmp_path / "p.jsonl", "punctuation:no_comma", [f"Say {n}." for n in range(4)])
+    async with openai_chat.fake(*[openai_chat.Answer("No.")] * 20) as host:
+        flags = ("--tasks", "ifeval", "--ifeval-input", prompts, "--model", "m", "--base-url", host.url)
+        done = await finish(await start(tmp_path, *flags, "--output-dir", "outputs"))
+    assert done.code == 0, done.err
+    seen = await called(tmp_path, "status", "--run", "outputs", "--json")
+    assert seen.code == 0, seen.err
+    shown = json.loads(seen.out)
+    assert shown["phases"] == {"ifeval": {"planned": 4, "good": 4, "failed": 0, "owed": 0}}
+    assert shown["spend"]["m"]["requests"] >= 4
+    table = await called(tmp_path, "status", "--run", "outputs")
+    assert table.code == 0, table.err
+    assert ["ifeval", "4", "4", "0", "0"] in [line.split() for line in table.out.splitlines()]
+
+
+def test_watching_ends_with_the_run_and_shows_its_end(tmp_path: Path) -> None:
+    made = Lab(tmp_path, models=[model("ann", latency_s=0.7, max_concurrency=1)], tasks=[task(total=2)])
+    environment = {**os.environ, **surroundings(tmp_path)}
+    running = subprocess.Popen(
+        [*COEVAL, "run", "--config", str(made.file)],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while not (made.path / "meta.json").exists():
+            assert running.poll() is None, running.communicate()
+            time.sleep(0.05)
+        words = [*COEVAL, "status", "--run", str(made.path), "--watch", "--json"]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    finally:
+        running.communicate(timeout=120)
+    seen = [json.loads(line)["phases"]["evaluation"]["good"] for line in done.stdout.splitlines()]
+    assert len(seen) > 1, "it was shown once only"
+    assert seen == sorted(seen)
+    assert seen[-1] == 2, "its end was not shown"
+
+
+def test_watching_what_nobody_works_on_shows_it_once(tmp_path: Path) -> None:
+    made = lab(tmp_path)
+    assert made.run().exit_code == 0
+    done = subprocess.run(
+        [*COEVAL, "status", "--run", str(made.path), "--watch"],
+        env={**os.environ, **surroundings(tmp_path)}, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.count("data_generation") == 1
