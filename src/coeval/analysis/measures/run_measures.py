@@ -22,6 +22,7 @@ from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
 from coeval.analysis.panel.panel_reading import biases_of
+from coeval.analysis.panel.panel_worth import panel_worth
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -31,7 +32,7 @@ __all__ = ["measure_tree", "plain_measures", "selected"]
 _PARTS: dict[str, tuple[str, ...]] = {
     "students": ("students", "ranking"),
     "teachers": ("teachers",),
-    "judges": ("judges", "panel"),
+    "judges": ("judges", "panel", "variance", "next"),
     "agreement": ("agreement", "panel"),
     "robust": ("robust",),
     "coverage": ("coverage",),
@@ -64,14 +65,19 @@ def _of_run(reader: RunReader, options: RobustOptions) -> Branch:
     reweighting = Reweighting(len(grid.items.ids))
     pairs = judge_pairs(grid, reweighting)
     judges = judge_measures(grid, pairs)
-    biases = biases_of(reader, grid)
+    biases, worth = biases_of(reader, grid), panel_worth(reader, grid)
     students = student_measures(grid)
     ranks = ranking(grid, students)
     tree: Branch = {
         "units": int(grid.valid.sum()),
         "agreement": pair_measures(pairs),
-        "panel": panel_measures(grid, reweighting),
-        "judges": {name: {**judge, "bias": biases[name]} for name, judge in judges.items()},
+        "panel": {**panel_measures(grid, reweighting), "effective_votes": worth.effective_votes},
+        "judges": {
+            name: {**judge, "bias": biases[name], "without": worth.without.get(name)}
+            for name, judge in judges.items()
+        },
+        "variance": worth.variance,
+        "next": worth.next,
         "teachers": teacher_measures(grid, reweighting),
         "students": students,
         "ranking": ranking_measures(ranks),

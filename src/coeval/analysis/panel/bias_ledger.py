@@ -160,7 +160,8 @@ def _tellable(rows: JudgedRows, leaning: int) -> NDArray[np.bool_]:
         return np.asarray(varies & (varies.sum() > 1))
     others = (valid & (x == 0)).sum(axis=1, keepdims=True) > 0
     leaned = (both & (x > 0) & others).any(axis=0)
-    not_leaned = (both & (rows.leanings[_FAMILY] == 0) & (rows.leanings[_SELF] == 0)).any(axis=0)
+    kin = rows.leanings[_FAMILY] if leaning == _FAMILY else 0
+    not_leaned = (both & (rows.leanings[_SELF] + kin == 0)).any(axis=0)
     return np.asarray(leaned & not_leaned)
 
 
@@ -172,6 +173,9 @@ def _of_own(rows: JudgedRows, fit: JudgeFit, place: int, *, own_only: bool) -> B
         of = rows.leanings[leaning][:, place] > 0
         weights[leaning * judges + place] = float(fit.slopes[of, place].sum())
         answers += int(of.sum())
+    strangers = rows.leanings[_FAMILY][:, place] + rows.leanings[_SELF][:, place] == 0
+    if own_only and not strangers.any():  # all are kin: itself against these
+        weights[_FAMILY * judges + place] = -weights[_SELF * judges + place]
     return _contrast(fit, weights / answers)
 
 

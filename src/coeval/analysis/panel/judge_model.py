@@ -29,7 +29,10 @@ __all__ = ["JudgeFit", "JudgedRows", "fit_judges"]
 _NODES, _WEIGHTS = hermegauss(9)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _RIDGE = 1e-2
-"""A weak pull to zero, for what the scores say nothing about."""
+"""A weak pull to zero, for what the scores say nothing about; …"""
+_SHAPE_RIDGE = 1.0
+"""… and one on how steep a judge is and how far its thresholds lie apart, which a judge without noise would
+drive to infinity."""
 _STEPS = 60
 _ENOUGH = 1e-6
 _SMALL = 1e-4
@@ -77,8 +80,8 @@ def fit_judges(rows: JudgedRows) -> JudgeFit:
     parameters = model.start()
     state = model.at(parameters)
     for _ in range(_STEPS):
-        gradient = state.scores.sum(axis=0) - _RIDGE * parameters
-        step = np.linalg.solve(state.scores.T @ state.scores + _RIDGE * np.eye(len(parameters)), gradient)
+        gradient = state.scores.sum(axis=0) - model.ridge * parameters
+        step = np.linalg.solve(state.scores.T @ state.scores + np.diag(model.ridge), gradient)
         gain = float(gradient @ step)
         parameters, state, moved = model.moved(parameters, state, step)
         if gain < _ENOUGH * max(1.0, abs(state.likelihood)) or not moved:
@@ -94,6 +97,8 @@ class _GradedModel:
         sizes = [self._judges] * 3 + [int(rows.group.max()) + 1, int(rows.factor.max()) + 1]
         sizes += [self._judges] * len(rows.leanings)
         self._ends = np.cumsum([0, *sizes])
+        self.ridge = np.full(int(self._ends[-1]), _RIDGE)
+        self.ridge[self._judges : 3 * self._judges] = _SHAPE_RIDGE
         level = rows.levels[..., None]
         self._none, self._high, self._medium = level < 0, level == 2, level == 1
 
@@ -142,7 +147,7 @@ class _GradedModel:
         worth = ((d_medium + d_high) / 2 * slope[:, None] * posterior).sum(axis=-1)
         counts = np.diff(np.append(rows.start, len(worth)))[:, None]
         slopes = np.add.reduceat(worth, rows.start, axis=0) / counts
-        likelihood = float((np.log(total) + most).sum()) - _RIDGE * float(parameters @ parameters) / 2
+        likelihood = float((np.log(total) + most).sum()) - float(self.ridge @ parameters**2) / 2
         return _ModelState(likelihood, scores, slopes)
 
     def moved(self, parameters: Floats, state: _ModelState, step: Floats) -> tuple[Floats, _ModelState, bool]:
@@ -162,7 +167,7 @@ class _GradedModel:
             tried = parameters.copy()
             tried[place] += _SMALL
             hessian[place] = (gradient - self.at(tried).scores.sum(axis=0)) / _SMALL
-        hessian = (hessian + hessian.T) / 2 + _RIDGE * np.eye(len(parameters))
+        hessian = (hessian + hessian.T) / 2 + np.diag(self.ridge)
         clusters = int(self._rows.cluster.max()) + 1
         by_cluster = np.zeros((clusters, len(parameters)))
         np.add.at(by_cluster, self._rows.cluster, state.scores)

@@ -1,0 +1,72 @@
+"""What a run's panel of judges and its items are worth, in the shape of ``measures.json``.
+
+``effective_votes`` of the panel; by judge, what it would be ``without`` it; ``variance``: the shares of
+items, students × items, judges and residual; ``next``: the standard errors as they are, and with more items
+in each task or more judges, with the dollars of that where prices are known.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from coeval.analysis.measures.measured import Branch
+from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.panel.effective_votes import covariances, effective_votes, without_each
+from coeval.analysis.panel.score_cells import complete_cells
+from coeval.analysis.panel.variance_budget import Prices, pooled, purchases, variance_parts
+from coeval.analysis.readers.run_reader import RunReader
+
+__all__ = ["PanelWorth", "panel_worth"]
+
+_SOME = 2_000
+"""Records whose mean price is taken."""
+
+
+class PanelWorth(NamedTuple):
+    effective_votes: float | None
+    without: dict[str, dict[str, Any]]
+    variance: Branch
+    next: list[dict[str, Any]]
+
+
+def panel_worth(reader: RunReader, grid: ScoreGrid) -> PanelWorth:
+    blocks = [cells for task in range(len(grid.tasks)) if len(cells := complete_cells(grid, task))]
+    matrix = covariances(blocks)
+    parts = [part for cells in blocks if (part := variance_parts(cells)) is not None]
+    whole = pooled(parts)
+    variance: Branch = dict(whole.shares) if whole is not None else {}
+    if whole is not None:
+        variance["datapoints"] = whole.items
+    lost = without_each(blocks, matrix) if matrix is not None else {}
+    return PanelWorth(
+        effective_votes(matrix) if matrix is not None else None,
+        {grid.judges[place]: found.as_plain() for place, found in lost.items()},
+        variance,
+        [purchase.as_plain() for purchase in purchases(parts, _prices(reader))],
+    )
+
+
+def _prices(reader: RunReader) -> Prices:
+    return Prices(
+        *(_price(reader, phase) for phase in ("data_generation", "response_collection", "evaluation"))
+    )
+
+
+def _price(reader: RunReader, phase: str) -> float | None:
+    """The mean over some records of a phase; None where the price of any of them is not known. What nobody
+    was asked for (items of one's own, labels) has no usage, and costs nothing."""
+    files = [str(path.absolute()) for path in reader.run.files(phase)]
+    if not files:
+        return 0.0
+    [(known, priced, total)] = reader.rows(_COSTS, [files])
+    if priced < known:
+        return None
+    return float(total or 0.0) / known if known else 0.0
+
+
+_COSTS = f"""
+SELECT count(usage), count(usage.cost_usd), sum(usage.cost_usd) FROM (
+    SELECT usage FROM read_json(?::VARCHAR[], format = 'newline_delimited', ignore_errors = true,
+        columns = {{usage: 'STRUCT(cost_usd DOUBLE)'}}) LIMIT {_SOME}
+)
+"""  # noqa: S608

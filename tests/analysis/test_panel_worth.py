@@ -1,0 +1,106 @@
+"""Shares of variance, effective votes and purchases, on scores whose parts are planted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from coeval.analysis.intervals import Floats
+from coeval.analysis.panel.effective_votes import covariances, effective_votes, without_each
+from coeval.analysis.panel.variance_budget import Prices, purchases, variance_parts
+
+
+def planted(
+    seed: int, *, items: int = 200, students: int = 5, judges: int = 4, parts: tuple[float, ...] = ()
+) -> Floats:
+    """Standard deviations are those of items, students × items, judges (in their sample), residual."""
+    of_item, of_both, of_judge, of_rest = parts or (0.15, 0.1, 0.08, 0.12)
+    generator = np.random.default_rng(seed)
+    judge = generator.normal(size=judges)
+    judge = (judge - judge.mean()) / judge.std(ddof=1) * of_judge
+    return np.asarray(
+        np.linspace(0.3, 0.7, students)[:, None]
+        + generator.normal(0, of_item, (items, 1, 1))
+        + generator.normal(0, of_both, (items, students, 1))
+        + judge
+        + generator.normal(0, of_rest, (items, students, judges))
+    )
+
+
+def test_the_shares_of_variance_are_those_planted() -> None:
+    deviations = np.array([0.15, 0.1, 0.08, 0.12])
+    expected = deviations**2 / (deviations**2).sum()
+    found = []
+    for seed in range(40):
+        parts = variance_parts(planted(seed))
+        assert parts is not None
+        found.append([share or 0.0 for share in parts.shares.values()])
+    assert np.abs(np.array(found) - expected).max() < 0.1
+    assert np.mean(found, axis=0) == pytest.approx(expected, abs=0.01)
+
+
+def test_they_are_those_of_an_analysis_of_variance() -> None:
+    """Mean squares of statsmodels' table, solved for the variances."""
+    pandas = pytest.importorskip("pandas")
+    formula = pytest.importorskip("statsmodels.formula.api")
+    anova = pytest.importorskip("statsmodels.stats.anova")
+    y = planted(1, items=12, students=3, judges=3)
+    item, student, judge = (place.ravel() for place in np.indices(y.shape))
+    frame = pandas.DataFrame({"y": y.ravel(), "i": item, "s": student, "j": judge})
+    table = anova.anova_lm(formula.ols("y ~ C(i) * C(s) + C(j)", frame).fit())
+    squares = (table["sum_sq"] / table["df"]).to_dict()
+    rest = squares["Residual"]
+    found = variance_parts(y)
+    assert found is not None
+    assert found.residual == pytest.approx(rest, rel=1e-9)
+    assert found.student_item == pytest.approx((squares["C(i):C(s)"] - rest) / 3, rel=1e-9)
+    assert found.item == pytest.approx((squares["C(i)"] - squares["C(i):C(s)"]) / 9, rel=1e-9)
+    assert found.judge == pytest.approx((squares["C(j)"] - rest) / 36, rel=1e-9)
+
+
+def test_more_items_and_judges_do_what_is_foretold() -> None:
+    """The standard error of a difference after buying, on fresh scores, is the one foretold."""
+    parts = variance_parts(planted(3, items=100))
+    assert parts is not None
+    now, *more = purchases([parts], Prices(0.01, 0.002, 0.001))
+    assert (now.items, now.judges, now.cost_usd) == (0, 0, 0.0)
+    doubled = next(each for each in more if each.items == 100)
+    judged = next(each for each in more if each.judges == 2)
+    assert doubled.difference == pytest.approx(now.difference / np.sqrt(2))
+    assert doubled.cost_usd == pytest.approx(100 * (0.01 + 5 * (0.002 + 4 * 0.001)))
+    assert judged.cost_usd == pytest.approx(2 * 100 * 5 * 0.001)
+    for bought, size in ((now, (100, 4)), (doubled, (200, 4)), (judged, (100, 6))):
+        drawn = [planted(seed, items=size[0], judges=size[1]) for seed in range(400)]
+        means = np.array([y.mean(axis=(0, 2)) for y in drawn])
+        assert bought.difference == pytest.approx((means[:, 0] - means[:, 1]).std(), rel=0.2)
+        assert bought.headline == pytest.approx(means[:, 0].std(), rel=0.2)
+
+
+def test_what_has_no_known_price_has_none() -> None:
+    parts = variance_parts(planted(3))
+    assert parts is not None
+    assert [each.cost_usd for each in purchases([parts], Prices(0.01, None, 0.001))][1:4] == [None] * 3
+    assert purchases([parts], Prices(0.01, None, 0.001))[-1].cost_usd is not None
+    assert purchases([], Prices(0, 0, 0)) == []
+
+
+def test_judges_that_err_by_themselves_are_as_many_votes() -> None:
+    free = covariances([planted(1, items=4000, parts=(0.2, 0.0, 0.1, 0.2))])
+    assert free is not None
+    assert effective_votes(free) == pytest.approx(4, rel=0.05)
+    y = planted(1, items=2000, parts=(0.2, 0.0, 0.1, 0.2))
+    y[:, :, 3] = y[:, :, 2]
+    copied = covariances([y])
+    assert copied is not None
+    assert effective_votes(copied) == pytest.approx(16 / 6, rel=0.05)
+    lost = without_each([y], copied)
+    assert lost[3].standard_error_factor == pytest.approx(np.sqrt((3 / 9) / (6 / 16)), rel=0.05)
+    assert lost[3].standard_error_factor < 1 < lost[0].standard_error_factor
+    assert all(found.same_order for found in lost.values())
+
+
+def test_what_cannot_be_told_of_one_judge_or_one_student() -> None:
+    assert variance_parts(planted(1)[:, :, :1]) is None
+    assert variance_parts(planted(1)[:, :1]) is None
+    assert covariances([planted(1)[:, :1]]) is None
+    assert covariances([planted(1)[:, :, :1]]) is None
