@@ -209,7 +209,7 @@ async def _flow(
     place of other records, and of what was made from that, to ``renewed``."""
     await _round(running, RunFlow(plan, found.open, running.folder, running.asking, phases), renewed)
     while await running.session.another_round():
-        plan = plan.again(Recorded().read(running.folder), renewed or set())
+        plan.read_again(running.folder, renewed or set())
         slots = count_plan(plan).open
         await _round(running, RunFlow(plan, slots, running.folder, running.asking, phases), renewed)
 

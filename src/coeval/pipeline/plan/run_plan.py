@@ -13,6 +13,7 @@ from coeval.pipeline.plan.record_status import EvaluationStatuses, RecordStatuse
 from coeval.pipeline.plan.recorded import Recorded, Stance
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.store.record_index import PhaseIndex
+from coeval.store.rundir import RunDir
 
 FLOWING: tuple[Phase, ...] = ("data_generation", "response_collection", "evaluation")
 """The phases that overlap; 1–2 come before them."""
@@ -77,24 +78,24 @@ class Plan:
         self.recorded = recorded
         self.stance = stance
         self._only = only
-        self._modes = modes
-        self._index: dict[Phase, PhaseIndex[Entry] | PhaseIndex[EvaluationEntry]] = {
+        index: dict[Phase, PhaseIndex[Entry] | PhaseIndex[EvaluationEntry]] = {
             "data_generation": recorded.items,
             "response_collection": recorded.responses,
             "evaluation": recorded.evaluations,
         }
-        self._grain = {phase: Grain(phase, modes[phase], self._index[phase]) for phase in FLOWING}
+        self._grain = {phase: Grain(phase, modes[phase], index[phase]) for phase in FLOWING}
         self._as_it_is = {phase for phase in FLOWING if modes[phase] in ("Keep", "Model")}
         self.selective = only is not None or bool(self._as_it_is)
         """Whether work is left out by its models' names or by a mode, so that each id has to be asked for."""
         self._statuses: dict[tuple[Phase, str, str], RecordStatuses] = {}
 
-    def again(self, recorded: Recorded, renewed: Set[str]) -> Plan:
-        """The same, held against what is recorded now. What its modes left as it was at first, they leave
+    def read_again(self, folder: RunDir, renewed: Set[str]) -> None:
+        """Hold the plan against what is recorded now. What its modes left as it was at first, they leave
         still: what has been made since is not for that reason left by them."""
-        later = Plan(self.setups, recorded, self._modes, self.stance, self._only, renewed)
-        later._grain = self._grain
-        return later
+        self.recorded = Recorded()  # what was read before goes first: it may be a million records
+        self._statuses.clear()
+        self.renewed = renewed
+        self.recorded.read(folder)
 
     def takes_part(self, *models: str) -> bool:
         return self._only is None or not self._only.isdisjoint(models)
