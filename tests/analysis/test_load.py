@@ -195,12 +195,17 @@ async def test_both_folders_have_the_same_columns(lab: Lab, ifeval: Path) -> Non
     await lab.arun()
     run, output = coeval.open_run(lab.path), coeval.open_run(ifeval)
     for name in ("items", "answers", "judgments", "scores"):
-        columns = [column for column in run.table(name) if not column.startswith("attributes.")]
-        assert columns == list(output.table(name)), name
-    assert set(run.table("items")) > {"item", "task", "teacher", "attributes.mood"}
-    assert set(run.table("labels")) > {"item", "model", "attribute", "match"}
-    judges = [judge for judge in run.table("judgments")["judge"] if judge != EXACT_MATCH]
-    assert len(run.table("scores")["value"]) == 2 * len(judges) > 0, "two factors each"
+        columns = [column for column in run.table(name).columns if not column.startswith("attributes.")]
+        assert columns == output.table(name).columns, name
+    assert set(run.table("items").columns) > {"item", "task", "teacher", "attributes.mood"}
+    assert set(run.table("labels").columns) > {"item", "model", "attribute", "match"}
+    judges = [judge for judge in run.table("judgments").df()["judge"] if judge != EXACT_MATCH]
+    assert len(run.table("scores")) == 2 * len(judges) > 0, "two factors each"
+    responses = run.table("responses")
+    assert (
+        len(responses.df()) == len(responses.pl()) == responses.arrow().read_all().num_rows == len(responses)
+    )
+    assert responses.columns == run.table("answers").columns
     with pytest.raises(UsageError, match="there are items, answers, judgments, scores"):
         output.table("labels")
 

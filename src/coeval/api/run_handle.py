@@ -25,6 +25,8 @@ from coeval.store.record_parts import known_records
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyRelation
+
     from coeval.analysis.run_results import Results
 
 R = TypeVar("R", bound=Record, covariant=True)
@@ -130,9 +132,13 @@ class Run:
         with opened(self.path) as (reader, _):
             return plain_measures(selected(measure_tree(reader), "all"))
 
-    def table(self, name: str) -> Columns:
-        """What results are made of, as columns for ``pandas.DataFrame`` or ``polars.DataFrame``: ``items``,
-        ``answers``, ``judgments``, ``scores`` or ``labels`` (see `coeval.analysis.load` for their columns).
+    def table(self, name: str) -> DuckDBPyRelation:
+        """What results are made of, as a relation of DuckDB: ``items`` (or ``datapoints``), ``answers`` (or
+        ``responses``), ``judgments`` (or ``evaluations``), ``scores`` or ``labels``, with the columns that
+        `coeval.analysis.load` names.
+
+        ``.df()``, ``.pl()`` and ``.arrow()`` make a table of pandas, polars or Arrow, where these are
+        installed; ``.filter(…)``, ``.aggregate(…)`` and ``.fetchall()`` need nothing more.
 
         Raises
         ------

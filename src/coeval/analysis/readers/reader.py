@@ -16,7 +16,6 @@ import msgspec
 from numpy.typing import NDArray
 
 from coeval.analysis.readers.long_lines import without_long_lines
-from coeval.core.columns import Columns
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.good import counting_sql
 from coeval.core.text import listed, numbered
@@ -64,10 +63,15 @@ class Reader:
         self.folder = folder
         self.damage: tuple[Damage, ...] = ()
         self._origins: Mapping[str, Path] = {}
-        self._db = duckdb.connect(
-            ":memory:",
+        self._name = uuid4().hex
+        self._db = self._connected()
+
+    def _connected(self) -> duckdb.DuckDBPyConnection:
+        """A connection to the reader's tables, which live as long as one is open."""
+        return duckdb.connect(
+            f":memory:{self._name}",
             config={
-                "temp_directory": str(Path(tempfile.gettempdir()) / f"coeval-{uuid4().hex}"),
+                "temp_directory": str(Path(tempfile.gettempdir()) / f"coeval-{self._name}"),
                 "autoinstall_known_extensions": False,
                 "threads": 1,  # no slower on these files, and each more holds 70 MB of buffers
             },
@@ -93,19 +97,29 @@ class Reader:
         columns: dict[str, NDArray[Any]] = self._db.execute(sql, list(parameters)).fetchnumpy()
         return columns
 
-    def table(self, view: str) -> Columns:
-        """A view as columns for a data frame, in the order of its names; an item's attributes are columns
-        ``attributes.NAME``.
+    def table(self, view: str) -> duckdb.DuckDBPyRelation:
+        """A view as a relation, in order of its rows; an item's attributes are columns ``attributes.NAME``.
+        It is computed when it is fetched, and stays good when the reader is closed.
 
         Raises
         ------
         UsageError
             there is no such view.
         """
-        if view not in self.views:
+        name = _RECORDS.get(view, view)
+        if name not in self.views:
             raise UsageError(f"there is no table {view!r} here; there are {listed(self.views)}")
-        found = self._db.execute(f"SELECT * FROM {view} ORDER BY ALL")  # noqa: S608 - one of ours
-        return flat_columns([name for name, *_ in found.description or ()], found.fetchall())
+        own = self._connected()  # the reader's would be closed with it
+        selected = "*"
+        if name == "items":
+            found = own.execute(
+                "SELECT DISTINCT unnest(map_keys(attributes)) AS name FROM items ORDER BY name"
+            ).fetchall()
+            values = "".join(
+                f", attributes[{_text(key)}] AS {_identifier(f'attributes.{key}')}" for (key,) in found
+            )
+            selected = f"* EXCLUDE (attributes){values}"
+        return own.sql(f"SELECT {selected} FROM (SELECT * FROM {name} ORDER BY ALL)")  # noqa: S608
 
     def notes(self) -> tuple[str, ...]:
         """What was left out of the views, one sentence each, for people."""
@@ -217,16 +231,16 @@ def source(stage: Stage, files: Sequence[str]) -> str:
     )
 
 
-def flat_columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Columns:
-    """Rows as columns; what mappings hold is a column for each key that occurs, named with a dot."""
-    table: Columns = {}
-    for name, values in zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True):
-        keys = dict.fromkeys(key for value in values if isinstance(value, dict) for key in value)
-        if name != "attributes":
-            table[name] = list(values)
-        for key in keys:
-            table[f"{name}.{key}"] = [None if value is None else value.get(key) for value in values]
-    return table
+_RECORDS = {"datapoints": "items", "responses": "answers", "evaluations": "judgments"}
+"""What a run's records of them are called → the view."""
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _literally(path: Path) -> str:
