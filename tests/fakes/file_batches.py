@@ -50,7 +50,6 @@ class FileBatchHost(BatchingHost, ShapedHost):
     failed_with: tuple[str, str] = ("invalid_json_line", "This line is not parseable as valid JSON.")
     unready: int = 0
     files: dict[str, FakeFile] = field(default_factory=dict)
-    uploads: int = 0
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     endings: dict[str, Ending] = field(default_factory=dict)
     order: random.Random = field(default_factory=lambda: random.Random(5))

@@ -268,6 +268,22 @@ async def test_what_another_runs_meanwhile_is_waited_for_and_not_adopted(
         assert await api.find(job) is None
 
 
+async def test_the_same_requests_in_an_earlier_job_are_not_taken_for_the_lost_one(
+    server: BatchServer, tmp_path: Path
+) -> None:
+    """A job was cancelled, forgotten, and its requests submitted again, all within an hour."""
+    async with ours(server) as api:
+        earlier = await api.create(job_of(api, tmp_path, bodies(server)))
+        server.end(earlier)
+        server.polls = None
+        job = job_of(api, tmp_path, bodies(server), tag="b" * 32)
+        lost = await api.create(job)
+        with pytest.raises(Undecided):
+            await api.find(job)
+        server.end(lost)
+        assert await api.find(job) == lost
+
+
 async def test_a_list_that_lags_shows_a_job_later(server: BatchServer, tmp_path: Path) -> None:
     server.hidden, server.polls = 2, 0
     async with ours(server) as api:

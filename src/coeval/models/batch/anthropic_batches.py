@@ -119,8 +119,8 @@ class MessageBatches:
             latest = await self._retrieve(batch.id)
             if latest.state == "running":
                 undecided = latest
-            elif await self._holds(latest, job):
-                return latest.id
+            elif undecided is None and await self._holds(latest, job):
+                return latest.id  # an earlier job may have held the same requests: the latest is this one
         if undecided is not None:
             raise Undecided(
                 f"whether the batch {undecided.id} is the one that was submitted shows when it ends: it was "
