@@ -50,6 +50,7 @@ LATE_IMPORTS = {
     "pipeline/start/begin.py": {
         "coeval.pipeline.plan.estimate": "numpy is loaded where a start is to be estimated"
     },
+    "pipeline/plan/estimate/local_tokenizer.py": {"tokenizers": "comes with transformers, an extra"},
     "store/rundir.py": {"ruamel": "only a start writes YAML"},
     "models/transport/network.py": {"resource": "not on Windows"},
     "models/hosts/aws_signer.py": {"botocore": "an extra, wanted where Bedrock is asked with IAM keys"},

@@ -251,3 +251,27 @@ def test_a_run_may_tell_its_cost_before_it_begins(here: Path, coeval: Command) -
     assert found["calls"]["total"]["central"] == sum(lab.counts())
     used = json.loads((lab.path / "usage.json").read_text())["models"]["ann"]
     assert used["requests"] == 3 + 9 + 1  # samples, records, and the probe
+
+
+def test_the_tokenizer_of_a_local_model_counts_its_prompts(here: Path, coeval: Command) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    letters = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    spelling = tokenizers.Tokenizer(
+        tokenizers.models.BPE({letter: number for number, letter in enumerate(sorted(letters))}, [])
+    )
+    spelling.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    folder = here / "spelling-model"
+    folder.mkdir()
+    local: dict[str, Any] = {
+        "name": "own", "interface": "huggingface", "roles": ["student"], "parameters": {"model": str(folder)},
+    }  # fmt: skip
+    lab = Lab(here, [model("ann", "teacher", "judge"), local], [task()])
+    guessed = plan(coeval, lab.file)
+    assert guessed["basis"]["own"] == "rules of thumb"
+    spelling.save(str(folder / "tokenizer.json"))
+    counted = plan(coeval, lab.file)
+    assert counted["basis"]["own"] == "rules of thumb and its tokenizer"
+    more = counted["tokens"]["by_model"]["own"]["central"] / guessed["tokens"]["by_model"]["own"]["central"]
+    assert 3 < more < 5  # a token for each letter, not for four
+    (folder / "tokenizer.json").write_text("{}")
+    assert plan(coeval, lab.file)["basis"]["own"] == "rules of thumb"

@@ -12,7 +12,7 @@ import numpy as np
 from coeval.pricing.estimate.span import CENTRAL, Scenarios
 from coeval.pricing.estimate.unknowns import SCENARIOS, Cell, ErrorSpread, Guess, Seen, draw
 
-__all__ = ["Evidence", "Quantity", "ScenarioDraws"]
+__all__ = ["TOKENIZER", "Evidence", "Quantity", "ScenarioDraws"]
 
 Quantity: TypeAlias = Literal[
     "item characters",
@@ -33,6 +33,7 @@ Quantity: TypeAlias = Literal[
 
 
 _RULES = "rules of thumb"
+TOKENIZER = "tokenizer"
 
 
 class Evidence:
@@ -54,8 +55,10 @@ class Evidence:
 
     def basis(self, model: str) -> str:
         """In words, what is known of a model's lengths."""
-        counts = self.counts.get(model)
-        return _RULES if counts is None else " and ".join(f"{n:,} {source}" for source, n in counts.items())
+        counts = dict(self.counts.get(model, {}))
+        own = ["its tokenizer"] if counts.pop(TOKENIZER, 0) else []
+        told = [f"{number:,} {source}" for source, number in counts.items()] or [_RULES]
+        return " and ".join((*told, *own))
 
     def of(self, quantity: Quantity) -> Mapping[Cell, Seen]:
         return self._seen.get(quantity, {})

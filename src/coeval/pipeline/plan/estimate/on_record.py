@@ -24,12 +24,13 @@ from coeval.pipeline.plan.estimate.known_prompts import (
     judge_prompt,
     student_prompt,
 )
+from coeval.pipeline.plan.estimate.local_tokenizer import local_tokenizer
 from coeval.pipeline.plan.estimate.run_shapes import JSON_OF_ITEM
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.start.checks import run_folder
 from coeval.pipeline.start.inherit import source_folder
-from coeval.pricing.estimate.evidence import Evidence, Quantity
+from coeval.pricing.estimate.evidence import TOKENIZER, Evidence, Quantity
 from coeval.pricing.estimate.told_call import Source, ToldCall, add_told
 from coeval.pricing.estimate.unknowns import Cell
 from coeval.store.jsonl import whole_lines
@@ -70,6 +71,7 @@ class RecordTold(msgspec.Struct):
 def evidence_of(config: Config, setups: Sequence[TaskSetup]) -> Evidence:
     """The same whenever the files are the same. Lines that are no records tell nothing."""
     reading = RecordReading(config, setups, Evidence(), "records")
+    _add_tokenizers(reading.evidence, config, setups)
     source = source_folder(config)
     for phase in FLOWING:  # what judges were shown is known once items and answers are
         for folder in (run_folder(config), *([source] if source is not None else [])):
@@ -77,6 +79,21 @@ def evidence_of(config: Config, setups: Sequence[TaskSetup]) -> Evidence:
                 for record in _records(path):
                     reading.take(phase, record)
     return reading.evidence
+
+
+def _add_tokenizers(evidence: Evidence, config: Config, setups: Sequence[TaskSetup]) -> None:
+    """What a token is to local models, by the words of their tasks."""
+    for model in config.models:
+        count = local_tokenizer(model.spec().model)
+        if count is None:
+            continue
+        for setup in setups:
+            own = (each for phase in FLOWING for each in cast_of(setup, phase) if each.name == model.name)
+            for text in {"\n".join((each.template, *each.fields.values())) for each in own}:
+                evidence.add(
+                    "tokens per character", Cell(setup.task.name, model.name), count(text) / len(text)
+                )
+                evidence.count(model.name, TOKENIZER)
 
 
 def _records(path: Path) -> Iterator[RecordTold]:
