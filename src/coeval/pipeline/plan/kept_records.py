@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import sys
 import time
 from array import array
 from collections.abc import Sequence
@@ -253,9 +254,10 @@ def _forget_old(place: Path) -> None:
 
 @cache
 def _code() -> str:
-    """The code that says what is remembered of a line; another version's records are read anew."""
+    """What says what is remembered of a line, and how it is written down here."""
     source = Path(__file__).parents[2]
     files = sorted(
         path for part in ("core", "store", "pipeline/plan") for path in source.glob(f"{part}/*.py")
     )
-    return digest(__version__, *(path.read_text(encoding="utf-8") for path in files))
+    about = (__version__, msgspec.__version__, sys.version, sys.byteorder)
+    return digest(*about, *(path.read_text(encoding="utf-8") for path in files))

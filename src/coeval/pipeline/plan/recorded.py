@@ -201,7 +201,7 @@ class Recorded:
             good = good and (fresh or all(part.input_hash != one.asked for one in older))
             if part.response is not None:
                 self._note_judged_inputs(end, row, part.response, prepared, older)
-        empty = part.response is not None and not part.response.strip()
+        empty = part.response is not None and (not part.response or part.response.isspace())
         how: Emptiness = ("truncated" if part.truncated else "ended") if empty else ""
         column.put(row, self._entry(good, part.recipe, part.attempts, fresh, how), position)
 
@@ -233,18 +233,13 @@ class Recorded:
         fresh = not made_from or judged is None or judged == made_from
         if not fresh and made_from in self._older_judged_inputs.get((answered, row), ()):
             outdated = True
-        column.put(row, self._evaluation_entry(part, outdated=outdated, fresh=fresh), position)
-
-    def _evaluation_entry(self, part: EvaluationPart, *, outdated: bool, fresh: bool) -> EvaluationEntry:
-        """One entry for all records that are alike."""
         scores, criteria, labelled = bytes(part.scores), bytes(part.criteria), part.label_scores is not NONE
         status = "outdated" if outdated else part.status
-        alike = (part.task_id, status, part.recipe, part.attempts, fresh, labelled, scores, criteria)
+        alike = (scores, criteria, part.recipe, part.task_id, status, part.attempts, fresh, labelled)
         entry = self._evaluation_entries.get(alike)
-        if entry is None:
-            entry = self._new_entry(part, outdated=outdated, fresh=fresh)
-            self._evaluation_entries[alike] = entry
-        return entry
+        if entry is None:  # one for all records that are alike
+            entry = self._evaluation_entries[alike] = self._new_entry(part, outdated=outdated, fresh=fresh)
+        column.put(row, entry, position)
 
     def _new_entry(self, part: EvaluationPart, *, outdated: bool, fresh: bool) -> EvaluationEntry:
         """Where a level is none, all factors are scored anew: what repair takes out cannot be completed."""
