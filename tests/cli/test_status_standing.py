@@ -87,3 +87,32 @@ def test_watching_what_nobody_works_on_shows_it_once(tmp_path: Path) -> None:
         env={**os.environ, **surroundings(tmp_path)}, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert done.stdout.count("data_generation") == 1
+
+
+async def test_a_benchmark_keeps_to_its_budget_over_all_starts(tmp_path: Path) -> None:
+    """Each answer costs a cent; the budget is for some of them, and the next start has no more."""
+    (tmp_path / "Config").mkdir()
+    price = {"overrides": {"m": {"input_usd_per_mtok": 0.0, "output_usd_per_mtok": 100.0}}}
+    (tmp_path / "Config" / "provider_pricing.yaml").write_text(json.dumps(price))
+    prompts = write_prompts(tmp_path / "p.jsonl", "punctuation:no_comma", [f"Say {n}." for n in range(20)])
+    answer = openai_chat.Answer("No.", usage=(10, 100))
+    paid = 0
+
+    def reply(_: object) -> openai_chat.Answer:
+        nonlocal paid
+        paid += 1
+        return answer
+
+    async with openai_chat.fake(reply=reply) as host:
+        flags = ("--tasks", "ifeval", "--ifeval-input", prompts, "--model", "m", "--base-url", host.url)
+        limits = ("--max-tokens", 100, "--budget-usd", 0.055, "--probe", "disable")
+        for _ in range(2):
+            done = await finish(await start(tmp_path, *flags, *limits))
+            assert done.code == 3, done.err
+            assert "--budget-usd" in done.err + done.out
+            assert paid == 5, "to the last cent that fits, and none more"
+        done = await finish(
+            await start(tmp_path, *flags, *limits[:2], "--probe", "disable", "--budget-usd", 1)
+        )
+        assert done.code == 0, done.err
+        assert paid == 20
