@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.ranking import Ranking
+from coeval.analysis.panel.panel_findings import panel_findings
 from coeval.core.text import listed, numbered
 
 __all__ = ["conclusions"]
@@ -25,6 +26,7 @@ def conclusions(tree: Branch, ranks: Ranking) -> tuple[str, ...]:
         *_places(ranks),
         *_where(students, ranks),
         *_judges(tree),
+        *panel_findings(tree),
         *_missing(students),
     )
 
