@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -275,3 +278,18 @@ def test_the_tokenizer_of_a_local_model_counts_its_prompts(here: Path, coeval: C
     assert 3 < more < 5  # a token for each letter, not for four
     (folder / "tokenizer.json").write_text("{}")
     assert plan(coeval, lab.file)["basis"]["own"] == "rules of thumb"
+
+
+async def test_ctrl_c_while_samples_are_asked_ends_with_nothing_run(here: Path) -> None:
+    lab = Lab(here, [model("ann", latency_s=60)], [task()])
+    words = [sys.executable, "-m", "coeval", "plan", "--config", str(lab.file)]
+    process = await asyncio.create_subprocess_exec(*words, cwd=here, stderr=asyncio.subprocess.PIPE)
+    async with asyncio.timeout(60):
+        while not lab.path.exists():  # noqa: ASYNC110  the folder is locked when models are asked
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, said = await process.communicate()
+    assert process.returncode == 130
+    assert b"nothing was run" in said
+    assert not (lab.path / "meta.json").exists()

@@ -54,7 +54,7 @@ def estimate_evaluation(prepared: Prepared, prices: PriceBook) -> Estimate:
         if task_run.given is None:
             task_run.read_answers()
         task_run.read_judgments()
-    facts = ModelFacts(specs_of(prepared), {}, prices, lambda _, __: False)
+    facts = ModelFacts(specs_of(prepared), {}, prices, lambda phase, _: phase in prepared.evaluation.batched)
     evidence = Evidence()
     for task_run in prepared.task_runs:
         _add_records(evidence, task_run, facts)
@@ -63,7 +63,7 @@ def estimate_evaluation(prepared: Prepared, prices: PriceBook) -> Estimate:
     _once_met(owed)
     groups = call_groups(list(_shapes(owed, facts, draws)), draws)
     stages = [[phase for each in owed for phase in (each.task_run.label, each.task_run.judging)]]
-    seconds = duration_s(stages, groups, facts.paces(draws), {})
+    seconds = duration_s(stages, groups, facts.paces(draws), facts.batch_s(stages[0], draws))
     calls = {place: span for each in owed for place, span in each.counted(groups)}
     estimate = estimate_of(groups, seconds, calls)
     tariffs = {name: tariff for name, tariff in facts.tariffs.items() if tariff is not None}

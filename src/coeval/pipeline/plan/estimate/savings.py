@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from coeval.core.text import listed
 from coeval.engine.terms import tariff_of_roles
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.item_sources import BENCHMARK
@@ -71,7 +72,7 @@ def _batches(config: Config, estimate: Estimate) -> Iterator[_Change]:
             each.model_copy(update={"batch_enabled": True}) if each.name in able else each
             for each in config.models
         ]
-        words = f"batch jobs for {', '.join(able)} (batch_enabled: true)"
+        words = f"batch jobs for {listed(able, most=2)} (batch_enabled: true)"
         yield _Change(words, config.model_copy(update={"models": models}))
 
 
