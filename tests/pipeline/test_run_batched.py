@@ -274,3 +274,44 @@ async def test_batched_answers_cost_what_batches_cost(tmp_path: Path) -> None:
         shown = [record["usage"]["cost_usd"] for record in exp.records("evaluation").values()]
         assert sum(shown) == pytest.approx(costs[-1])
     assert costs[0] == pytest.approx(costs[1] / 2)
+
+
+async def test_what_failed_in_a_round_is_left_for_the_next_start(tmp_path: Path) -> None:
+    """A second student's answers come by batches, in a later round, which does not ask the first's again."""
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer("Once.")
+        exp = lab(tmp_path, host, total=3, generation_retries=0)
+        exp.models[2]["batch_enabled"] = False
+        exp.models.append(batched("stu", host, "student"))
+        run = await exp.arun()
+    assert run.exit_code == 3
+    lines = exp.lines("evaluation")
+    assert [line["status"] for line in lines] == ["failed"] * 6, "the judge says nothing that can be read"
+    assert len({line["id"] for line in lines}) == 6
+
+
+@pytest.mark.parametrize("barriers", [False, True])
+async def test_redoing_what_a_batched_judge_said_redoes_it_once(tmp_path: Path, barriers: bool) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        exp = lab(tmp_path, host)
+        assert (await exp.arun(phase_barriers=barriers)).exit_code == 0
+        exp.models[1]["parameters"]["skill"] = 0.2
+        run = await exp.arun(continue_run=True, changed="redo", phase_barriers=barriers)
+        assert run.exit_code == 0, run.summary
+        assert exp.counts() == (6, 12, 12)
+        again = await exp.arun(continue_run=True)
+    assert again.exit_code == 0
+    assert len(host.asked) == 12
+    assert exp.counts() == (6, 12, 12)
+
+
+async def test_a_combination_that_has_begun_in_this_run_is_not_left_by_its_mode(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        exp = lab(tmp_path, host, phases={"evaluation": "Model", "response_collection": "Keep"})
+        host.most_requests, host.most_bytes = 50_000, 4_000
+        run = await exp.arun()
+    assert run.exit_code == 0, run.summary
+    assert exp.counts() == (6, 6, 6)
+    assert len(host.jobs) > 1
