@@ -11,7 +11,7 @@ from fakes.batch_jobs import LOST
 from fakes.openai_batches import openai_batches
 from fakes.openai_chat import Answer, Behaviour, Fault
 from pipeline.batched_lab import KEY, VERDICT, account, batched, lab, sent
-from pipeline.experiments import task
+from pipeline.experiments import model, task
 
 
 @pytest.fixture(autouse=True)
@@ -240,8 +240,10 @@ async def test_an_answer_is_never_taken_for_that_to_another_question(tmp_path: P
     """What was submitted for another text of the rubric is not used, though its record has the same id."""
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
+        host.states = ("in_progress",)
         exp = lab(tmp_path, host)
         assert (await exp.arun(wait=False)).exit_code == 3
+        host.states = ("completed",)
         host.says = lambda _: Answer('{"plot": "Medium", "style": "Medium"}')
         exp.tasks = [task(total=6, rubric={"plot": "Another text.", "style": "It reads well."})]
         run = await exp.arun(continue_run=True)
@@ -252,8 +254,10 @@ async def test_an_answer_is_never_taken_for_that_to_another_question(tmp_path: P
 async def test_batches_that_are_turned_off_bring_what_they_were_asked(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
+        host.states = ("in_progress",)
         exp = lab(tmp_path, host)
         assert (await exp.arun(wait=False)).exit_code == 3
+        host.states = ("completed",)
         exp.models[2]["batch_enabled"] = False
         run = await exp.arun(continue_run=True)
     assert run.exit_code == 0
@@ -315,3 +319,22 @@ async def test_a_combination_that_has_begun_in_this_run_is_not_left_by_its_mode(
     assert run.exit_code == 0, run.summary
     assert exp.counts() == (6, 6, 6)
     assert len(host.jobs) > 1
+
+
+async def test_a_batched_student_is_submitted_while_a_slow_live_one_answers(tmp_path: Path) -> None:
+    there: list[int] = []
+    async with openai_batches(keys=[KEY]) as host:
+        exp = lab(tmp_path, host)
+
+        def says(_: dict[str, Any]) -> Answer:
+            there.append(len(exp.lines("response_collection")))
+            return Answer("Once upon a time.")
+
+        host.says = says
+        exp.models[1] = model("slow", "student", latency_s=0.2, max_concurrency=1)
+        exp.models[2] = model("jim", "judge")
+        exp.models.append(batched("stu", host, "student"))
+        run = await exp.arun()
+    assert run.exit_code == 0, run.summary
+    assert there[0] < 6
+    assert exp.counts() == (6, 12, 12)

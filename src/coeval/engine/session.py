@@ -66,6 +66,7 @@ class Session:
     stopped: dict[str, str] = field(default_factory=dict)
     clears_batches: bool = False
     _short: IdTable = field(default_factory=IdTable)
+    _to_come: dict[tuple[str, str], int] = field(default_factory=dict)
 
     async def carry_out(
         self,
@@ -87,6 +88,18 @@ class Session:
             for task in beside:
                 task.cancel()
             await asyncio.wait(beside)
+
+    def foresee(self, phase: str, model: str, works: int) -> None:
+        """So many works of a phase will ask this model in this round: when all have, what is parked of it
+        need not wait for slower models to be submitted."""
+        self._to_come[phase, model] = works
+
+    def _count_down(self, work: Work, batches: Batches) -> None:
+        place = (work.phase, work.model)
+        if (left := self._to_come.get(place)) is not None:
+            self._to_come[place] = left - 1
+            if left == 1:
+                batches.submit(work.model)
 
     async def another_round(self) -> bool:
         """Submit what is parked, and wait until results of batch jobs have come; False where none will, or
@@ -137,6 +150,8 @@ class Session:
 
     def _account(self, done: Done) -> None:
         work, record = done.work, done.record
+        if self.batches is not None:
+            self._count_down(work, self.batches)
         if done.pending:
             self.board.waits(work.phase)
             return

@@ -207,6 +207,8 @@ async def _flow(
 ) -> None:
     """Do what is owed in these phases, in as many rounds as batch jobs take; add the ids of what took the
     place of other records, and of what was made from that, to ``renewed``."""
+    for phase, _, model in found.by_model:
+        running.session.foresee(phase, model, found.total(phase, model=model).owed)
     await _round(running, RunFlow(plan, found.open, running.folder, running.asking, phases), renewed)
     while await running.session.another_round():
         plan.read_again(running.folder, renewed or set())
