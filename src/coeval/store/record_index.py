@@ -1,7 +1,7 @@
 """What JSONL files hold: of each record what is to be remembered of it, and where its line lies.
 
 `Index` finds records by their ids, within about 150 bytes a record. `PhaseIndex` finds those of phases 3–5,
-of which there may be millions, within a third of that: their ids begin with an item's, so it numbers the
+of which there may be millions, in little more than half: their ids begin with an item's, so it numbers the
 items, and keeps a column of records for each way in which ids go on.
 """
 
