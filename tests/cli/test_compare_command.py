@@ -186,6 +186,13 @@ def test_students_of_a_run(lab: Lab, coeval: Command, monkeypatch: pytest.Monkey
     assert "ann is better than ben overall" in coeval("compare", lab.path).out
 
 
+def test_tasks_that_the_configuration_has_lost_are_not_compared(lab: Lab, coeval: Command) -> None:
+    lab.tasks = [one for one in lab.tasks if one["name"] != "saga"]
+    lab.run(continue_run=True)
+    rows = found(coeval, lab.path)["comparisons"]
+    assert {one["task"] for one in rows} == {"story", "quiz"}
+
+
 def test_p_values_are_adjusted_within_tasks_and_within_factors(lab: Lab, coeval: Command) -> None:
     multitest = pytest.importorskip("statsmodels.stats.multitest")
     rows = found(coeval, lab.path)["comparisons"]

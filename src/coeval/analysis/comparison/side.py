@@ -93,7 +93,7 @@ def models_of(reader: Reader) -> tuple[str, ...]:
 
 
 def read_side(reader: Reader, model: str, label: str) -> Side:
-    """All that a model scored in what is read."""
+    """All that a model scored in what is read, in the tasks that count."""
     mine = "true" if isinstance(reader, OutputReader) else "model = ?"
     who = [] if isinstance(reader, OutputReader) else [model]
     has_labels = "labels" in reader.views
@@ -104,7 +104,7 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
         label=label,
         folder=reader.folder,
         model=model,
-        items={key: AskedItem(*item) for key, *item in reader.rows(_ITEMS)},
+        items={key: AskedItem(*item) for key, *item in reader.rows(_ITEMS) if _counts(reader, item[0])},
         units=Units(*(np.asarray(found[name]) for name in Units._fields)),
         lacking=(np.asarray(lacking["item"]), np.asarray(lacking["metric"])),
         judges=dict(reader.rows("SELECT hash(judge), judge FROM methods GROUP BY ALL")),
@@ -113,6 +113,11 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
         rubrics=_rubrics(reader),
         fitted=_fitted(reader),
     )
+
+
+def _counts(reader: Reader, task: str) -> bool:
+    planned = reader.planned if isinstance(reader, RunReader) else None
+    return planned is None or task in planned.tasks
 
 
 _UNITS = """
