@@ -1,0 +1,56 @@
+"""Batch jobs under a budget: what is held for them is not spent on others, and comes back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fakes.openai_batches import openai_batches
+from fakes.openai_chat import Answer
+from pipeline.batched_lab import KEY, VERDICT, account, lab, sent
+
+TOTAL = 12
+ANSWER_USD = 50 * 1e-4 / 2
+"""50 tokens at a hundredth of a cent, at half the price."""
+MOST_USD = 200 * 1e-4 / 2
+
+
+@pytest.fixture(autouse=True)
+def priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Output alone costs anything; there is a key."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.chdir(tmp_path)
+    Path("Config").mkdir()
+    price = {"gpt-4o-mini": {"input_usd_per_mtok": 0.0, "output_usd_per_mtok": 100.0}}
+    Path("Config/provider_pricing.yaml").write_text(json.dumps({"overrides": price}))
+
+
+async def test_a_budget_for_few_at_once_is_spent_in_several_jobs(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT, usage=(100, 50))
+        budget = TOTAL * ANSWER_USD + 2 * MOST_USD
+        exp = lab(tmp_path, host, total=TOTAL, budget_usd=budget)
+        run = await exp.arun()
+    assert run.exit_code == 0, run.summary
+    assert len(host.jobs) > 1
+    assert set(sent(host).values()) == {1}
+    assert len(sent(host)) == TOTAL
+    assert account(exp)["cost_usd"] == pytest.approx(TOTAL * ANSWER_USD)
+    assert account(exp)["jobs"] == {}
+
+
+async def test_a_budget_that_is_reached_leaves_the_rest_owed(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT, usage=(100, 50))
+        budget = 5 * ANSWER_USD + MOST_USD
+        exp = lab(tmp_path, host, total=TOTAL, quota={"gpt": {"max_cost_usd": budget}})
+        run = await exp.arun()
+        assert run.exit_code == 3
+        assert account(exp)["cost_usd"] <= budget
+        made = len(exp.records("evaluation"))
+        assert 5 <= made < TOTAL
+        exp.settings["quota"] = {"gpt": {"max_cost_usd": 1.0}}
+        again = await exp.arun(continue_run=True)
+    assert again.exit_code == 0
+    assert set(sent(host).values()) == {1}
