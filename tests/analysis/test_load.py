@@ -227,3 +227,14 @@ def test_a_folder_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(UsageError, match="is no run"):
             load(folder)
+
+
+async def test_the_measures_of_an_output_folder_are_its_metrics(ifeval: Path) -> None:
+    found = coeval.open_run(ifeval).measures()
+    [tasks] = found["metrics"].values()
+    metric = "prompt_level_strict_accuracy"
+    for sample in (0, 1):
+        name = f"ifeval/run_{sample}"
+        assert tasks[name][metric] == figures(ifeval)["ifeval", sample, metric]
+        low, high = tasks["ci95"][name][metric]
+        assert low < tasks[name][metric] < high

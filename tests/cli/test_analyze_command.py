@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli.invoked import Command
-from pipeline.experiments import Lab, listen, model, task
+from pipeline.experiments import Lab, listen, model, quiz, task
 
 import coeval as api
 
@@ -83,3 +83,17 @@ def test_a_run_with_gaps_says_so_and_ends_with_3_unless_that_is_fine(lab: Lab, c
     )
     assert missing == len(json.loads(lines[-1])["scores"])
     assert coeval("analyze", "--run", lab.path, "--partial-ok").code == 0
+
+
+def test_labels_and_names_that_the_configuration_has_lost_are_in_no_measure(
+    here: Path, coeval: Command
+) -> None:
+    lab = Lab(here, [model("ann"), model("ben", skill=0.3)], [task(total=4), quiz()])
+    assert lab.run().exit_code == 0
+    found = api.open_run(lab.path).measures()
+    assert "quiz" not in found["students"]["ann"]["by_task"]
+    assert found["students"]["ann"]["missing"]["overall"] == 0
+    Lab(here, [model("ann")], [task(total=4), quiz()]).run(continue_run=True)
+    again = api.open_run(lab.path).measures()
+    assert again["students"].keys() == {"ann"}
+    assert coeval("analyze", "--run", lab.path).code == 0

@@ -98,13 +98,19 @@ def analyze(
       coeval analyze students --run ./runs/quickstart --format markdown --out ./report
       coeval analyze export-benchmark --run ./runs/quickstart --out ./my-benchmark
     """
+    from coeval.core.errors import UsageError
     from coeval.core.process_limits import need_address_space
     from coeval.pipeline.existing_run import existing_results
+    from coeval.store.rundir import RunDir
 
     folder = existing_results(run)
     if name is AnalysisName.EXPORT_BENCHMARK:
         _export(folder, out, report_format)
         return
+    if name is not AnalysisName.ALL and not RunDir(folder).is_run():
+        raise UsageError(
+            f"{run} holds results of eval-framework, of which there are metrics alone; leave {name} out"
+        )
     need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.analysis.measures.robust_set import RobustOptions
@@ -114,7 +120,6 @@ def analyze(
     from coeval.cli.views.gaps_view import tell_missing
     from coeval.pipeline.plan.run_reading import opened
     from coeval.pipeline.upkeep.quick_look import Missing, look_for_gaps
-    from coeval.store.rundir import RunDir
 
     messages = streams.messages()
     options = RobustOptions(
