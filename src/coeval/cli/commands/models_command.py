@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coeval.cli.start_options import KeyFile
 from coeval.cli.starting import nothing_begun
 
 if TYPE_CHECKING:
@@ -38,9 +39,7 @@ def models(
         bool, typer.Option("--verbose", help="Also prices of cached input, and whose the prices are.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
-    keys: Annotated[
-        Path | None, typer.Option(help="Key file, read first. Example: --keys ~/work.keys.yaml")
-    ] = None,
+    keys: KeyFile = None,
 ) -> None:
     """List the models that your credentials reach, with context window and price where known.
 

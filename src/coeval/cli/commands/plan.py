@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from coeval.cli.start_options import ExperimentFile, KeyFile, OnlyModels
 from coeval.cli.starting import nothing_begun
 
 
 @nothing_begun()
 def plan(
-    config: Annotated[Path, typer.Option("--config", help="The experiment file. Example: --config my.yaml")],
+    config: ExperimentFile,
     estimate_samples: Annotated[
         int | None,
         typer.Option(
@@ -26,14 +26,9 @@ def plan(
     continue_run: Annotated[
         bool, typer.Option("--continue", help="What is left of the run of this id.")
     ] = False,
-    only_models: Annotated[
-        str | None,
-        typer.Option(help="Only work that these models take part in. Example: --only-models gpt-4o,llama"),
-    ] = None,
+    only_models: OnlyModels = None,
     as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON on standard output.")] = False,
-    keys: Annotated[
-        Path | None, typer.Option(help="Key file, read first. Example: --keys ~/work.keys.yaml")
-    ] = None,
+    keys: KeyFile = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="As if begun anew.")] = False,
     resume: Annotated[
         str | None,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coeval.cli.log_level import LogLevel
 from coeval.cli.probe_flags import OnFail, ProbeMode
+from coeval.cli.start_options import ExperimentFile, KeyFile, OnlyModels
 from coeval.cli.starting import nothing_begun
 
 if TYPE_CHECKING:
@@ -18,20 +18,15 @@ if TYPE_CHECKING:
 
 @nothing_begun()
 def run(
-    config: Annotated[Path, typer.Option("--config", help="The experiment file. Example: --config my.yaml")],
+    config: ExperimentFile,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the file and count the calls; ask and write nothing.")
     ] = False,
     continue_run: Annotated[
         bool, typer.Option("--continue", help="Go on with the run of this id: do what is owed.")
     ] = False,
-    only_models: Annotated[
-        str | None,
-        typer.Option(help="Only work that these models take part in. Example: --only-models gpt-4o,llama"),
-    ] = None,
-    keys: Annotated[
-        Path | None, typer.Option(help="Key file, read first. Example: --keys ~/work.keys.yaml")
-    ] = None,
+    only_models: OnlyModels = None,
+    keys: KeyFile = None,
     log_level: Annotated[
         LogLevel | None, typer.Option(help="Of run.log; DEBUG also shows tracebacks. Overrides the file.")
     ] = None,

@@ -13,6 +13,7 @@ from coeval.cli.ending import run_to_exit
 from coeval.cli.eval_framework.task_flags import GroupedByTask, with_task_options
 from coeval.cli.log_level import LogLevel
 from coeval.cli.probe_flags import OnFail, ProbeMode
+from coeval.cli.start_options import KeyFile
 from coeval.cli.starting import nothing_begun
 from coeval.core.options import Face
 
@@ -153,7 +154,7 @@ def evaluate(
         bool,
         typer.Option("--no-wait", help="End when batch jobs are submitted; the same command collects them."),
     ] = False,
-    keys: Annotated[Path | None, typer.Option("--keys", help="Key file, read first.")] = None,
+    keys: KeyFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all summaries as JSON on stdout.")] = False,
     log_level: Annotated[
         LogLevel, typer.Option(help="Of OUTPUT_DIR/run.log; DEBUG also shows tracebacks.")
