@@ -254,7 +254,7 @@ def size(module: Module, function: FunctionNode) -> Size:
     end = function.end_lineno or function.lineno
     arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
     hints = [ast.unparse(argument.annotation) for argument in arguments if argument.annotation]
-    if module.part == "cli" and hints and all("typer." in hint for hint in hints):
+    if module.part == "cli" and any("typer." in hint for hint in hints):
         return Size(end - function.body[0].lineno + 1, 0)
     names = [argument.arg for argument in arguments]
     return Size(end - function.lineno + 1, len(names) - (names[:1] in (["self"], ["cls"])))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coeval.cli.probe_flags import OnFail, ProbeMode
+from coeval.cli.start_options import OnFail, ProbeMode
 from coeval.cli.starting import nothing_begun
 
 if TYPE_CHECKING:

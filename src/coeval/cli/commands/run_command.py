@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coeval.cli.log_level import LogLevel
-from coeval.cli.probe_flags import OnFail, ProbeMode
-from coeval.cli.start_options import ExperimentFile, KeyFile, OnlyModels
+from coeval.cli.start_options import ExperimentFile, KeyFile, OnFail, OnlyModels, ProbeMode
 from coeval.cli.starting import nothing_begun
 
 if TYPE_CHECKING:
