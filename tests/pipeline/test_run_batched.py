@@ -338,3 +338,18 @@ async def test_a_batched_student_is_submitted_while_a_slow_live_one_answers(tmp_
     assert run.exit_code == 0, run.summary
     assert there[0] < 6
     assert exp.counts() == (6, 12, 12)
+
+
+@pytest.mark.parametrize(("total", "budget_usd", "jobs"), [(6, 0.0006, 1), (60, 0.012, 2)])
+async def test_the_last_of_a_budget_does_not_go_job_by_job(
+    tmp_path: Path, total: int, budget_usd: float, jobs: int
+) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        exp = lab(tmp_path, host, total=total, budget_usd=budget_usd)
+        run = await exp.arun()
+    assert len(host.jobs) == jobs
+    judged = len(exp.records("evaluation"))
+    assert judged == len(host.asked)
+    assert run.exit_code == (0 if judged == total else 3), run.summary
+    assert (judged == total) == (jobs == 2)

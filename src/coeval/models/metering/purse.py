@@ -11,7 +11,12 @@ from coeval.core.options import CONTINUE, Option
 from coeval.core.text import dollars
 from coeval.models.metering.account_file import ModelAccount
 
-__all__ = ["Budget", "Fund", "Purse", "Waiter"]
+__all__ = ["WORTH_A_JOB", "Budget", "Fund", "Purse", "Waiter"]
+
+WORTH_A_JOB = 20
+"""Requests of batch jobs whose money is waited for: what fewer leave pays for jobs of one or two each."""
+WORTH_A_WAIT = 0.1
+"""The part of a budget that batch jobs hold, below which nobody waits for it."""
 
 
 class Budget(NamedTuple):
@@ -54,6 +59,11 @@ class Fund:
     def unblocked_usd(self) -> float:
         """What is promised beside the block that is written ahead for live requests."""
         return self.parked + sum(job.usd for job in self.row.jobs.values())
+
+    @property
+    def in_jobs(self) -> int:
+        """Requests of batch jobs, those that are yet to be submitted among them."""
+        return self._parked_of + sum(job.requests for job in self.row.jobs.values())
 
     @property
     def is_live(self) -> bool:
@@ -116,6 +126,16 @@ class Purse:
     def reaches(self, usd: float, rank: int) -> bool:
         """Whether a request can ever be paid for: if all that is on its way turns out to cost nothing."""
         return rank >= self.exhausted_at and self.spent_usd + usd <= self.budget.usd
+
+    def dearest_to_come(self) -> float:
+        """What a request may cost that is worth waiting for, where none is being sent: any amount if batch
+        jobs hold so much that a job of some size can be made of what they leave. Without that bound, the last
+        of a budget would go job by job, of one request each."""
+        jobs = [fund for fund in self.funds if fund.unblocked_usd]
+        if sum(fund.in_jobs for fund in jobs) < WORTH_A_JOB:
+            return 0.0
+        held = sum(fund.unblocked_usd for fund in jobs)
+        return self.budget.usd if held >= WORTH_A_WAIT * self.budget.usd else 0.0
 
     def refusal(self, name: str, usd: float) -> QuotaExhausted:
         budget, spent = self.budget, f"{dollars(self.spent_usd)} of it is spent"

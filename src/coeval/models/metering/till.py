@@ -1,7 +1,8 @@
 """Where requests get their money before they are sent, and wait for it where it is short.
 
 Money that may be spent is on disk before it is: a block of it at a time, so that a crash wastes a part of a
-block for each model, and what requests on the wire may have cost. Who waits is served downstream first.
+block for each model, and what requests on the wire may have cost. Who waits is served downstream first, and
+not for money of batch jobs that is not worth another job.
 """
 
 from __future__ import annotations
@@ -199,16 +200,35 @@ class Till:
     def _turn_to_jobs(self) -> None:
         """Who waits now gets money of batch jobs, or none."""
         self._turning = False
-        if not self.waiting or self._is_live() or (self._free is not None and self._free()):
+        if not self.waiting or self._is_live():
             return
+        if self._refuse(beyond_jobs=True):
+            self._serve()  # those behind may need less
+        elif self._free is None or not self._free():
+            self._refuse(beyond_jobs=False)
+
+    def _refuse(self, *, beyond_jobs: bool) -> bool:
+        """Refuse all who wait, or only those for whom the end of jobs brings too little: then what would only
+        bring about more such requests is refused from now on. Whether there were any."""
+        to_come = {purse: purse.dearest_to_come() for fund in self._funds.values() for purse in fund.purses}
+        before = self.waiting
         for fund in self._funds.values():
-            while fund.queue:
-                waiter = heapq.heappop(fund.queue)
+            queue, fund.queue = fund.queue, []
+            for waiter in queue:
                 if waiter.granted.cancelled():
                     continue
+                short = [purse for purse in fund.purses if waiter.usd > to_come[purse]]
+                short = [purse for purse in short if not purse.fits(waiter.usd)]
+                if beyond_jobs and not short:
+                    fund.queue.append(waiter)
+                    continue
+                for purse in short if beyond_jobs else ():
+                    purse.exhausted_at = max(purse.exhausted_at, -waiter.place[0])
                 self.waiting -= 1
-                short = next((purse for purse in fund.purses if not purse.fits(waiter.usd)), fund.purses[0])
-                waiter.granted.set_exception(short.refusal(fund.name, waiter.usd))
+                purse = next((purse for purse in fund.purses if not purse.fits(waiter.usd)), fund.purses[0])
+                waiter.granted.set_exception(purse.refusal(fund.name, waiter.usd))
+            heapq.heapify(fund.queue)
+        return self.waiting < before
 
     def _leave_line(self, fund: Fund) -> None:
         heapq.heappop(fund.queue)

@@ -16,6 +16,7 @@ from coeval.models.batch.waiting.batching import Batching, BatchMode
 from coeval.models.batch.waiting.job_carrier import Carried, JobCarrier
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.batch.waiting.parked_file import ParkedFile
+from coeval.models.metering.purse import WORTH_A_JOB
 
 __all__ = ["Batches"]
 
@@ -107,9 +108,12 @@ class Batches:
                 queue.close_file()
 
     def free_money(self) -> bool:
-        """Requests wait for money that others hold who are parked: submit these. Whether the end of jobs may
-        be waited for."""
-        self.submit()
+        """Requests wait for money that others hold who are parked: submit these, unless they are few and jobs
+        that hold more are under way. Whether the end of jobs may be waited for."""
+        under_way = sum(carrier.job.requests for carrier in self._carriers.values())
+        for queue in self._queues.values():
+            if under_way < WORTH_A_JOB or queue.parked >= WORTH_A_JOB:
+                queue.close_file()
         return self._batching.mode is BatchMode.WAIT and bool(self._carriers)
 
     def clear(self) -> None:
