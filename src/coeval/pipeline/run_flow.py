@@ -96,6 +96,9 @@ class RunFlow:
         self._open = open
         self._recorded = plan.recorded
         self._folder = folder
+        recorded = plan.recorded
+        self.builds_on_records = bool(recorded.responses or recorded.evaluations or plan.renewed)
+        """Whether any record may be `spared`, or any that stands be replaced: not in a run that begins."""
         self._asking = asking
         self._phases = frozenset(phases)
         self._paths: dict[tuple[type[Kept], str, str, str], Path] = {}
@@ -145,12 +148,6 @@ class RunFlow:
         """What was to follow anew from a new record, and is there already, made from the same content."""
         if (origin := self._origin(work, record)) is not None:
             yield from spared_of(self._below(work, always), self._below(work, origin.anew))
-
-    @property
-    def builds_on_records(self) -> bool:
-        """Whether any record may be `spared`, or any that stands be replaced: not in a run that begins."""
-        recorded = self._recorded
-        return bool(recorded.responses) or bool(recorded.evaluations) or bool(self._plan.renewed)
 
     def replaces(self, work: Work, record: Kept, renewed: Set[str]) -> bool:
         """Whether records stand that followed from what the new ``record`` stands in place of, or it was made

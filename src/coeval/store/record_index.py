@@ -246,6 +246,8 @@ class PhaseIndex(Generic[EntryT]):
         return self.columns[key[len(item) :]], self._rows[item]
 
     def get(self, key: str) -> EntryT | None:
+        if not self._rows:
+            return None  # as in all of a run that begins
         item = item_of(key, self._names)
         column, row = self.columns.get(key[len(item) :]), self._rows.get(item)
         return None if column is None or row is None else column.entries.get(row)
