@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coeval.core.errors import QuotaExhausted
+from coeval.core.errors import QuotaExhausted, StoreError
 from coeval.core.records import Usage
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.ledger import Ledger
@@ -234,3 +234,18 @@ def committed(row: dict[str, Any] | None) -> float:
 
 TestSpending = Spending.TestCase
 TestSpending.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+
+
+async def test_who_waits_for_jobs_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    def no_disk() -> bool:
+        raise StoreError("the disk is full")
+
+    ledger = Ledger(tmp_path / "usage.json", {"a": terms()}, budget_usd=30 * UNIT)
+    ledger.jobs_free_money(no_disk)
+    meter = ledger.meter("a")
+    for _ in range(30):
+        assert meter.park(UNIT, 1) is None
+    money = meter.park(UNIT, 1)
+    assert money is not None
+    with pytest.raises(StoreError, match="disk is full"):
+        await asyncio.wait_for(asyncio.ensure_future(money), 5)

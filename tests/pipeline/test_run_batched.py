@@ -353,3 +353,16 @@ async def test_the_last_of_a_budget_does_not_go_job_by_job(
     assert judged == len(host.asked)
     assert run.exit_code == (0 if judged == total else 3), run.summary
     assert (judged == total) == (jobs == 2)
+
+
+@pytest.mark.parametrize("says", [Answer(VERDICT, usage=(0, 0)), Answer(VERDICT, body={"choices": 5})])
+async def test_what_nobody_told_the_tokens_of_may_have_cost_what_was_held(
+    tmp_path: Path, says: Answer
+) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: says
+        exp = lab(tmp_path, host, budget_usd=1, generation_retries=0)
+        await exp.arun()
+    assert len(host.jobs) == 1
+    assert account(exp)["jobs"] == {}
+    assert 0.001 < account(exp)["uncertain_usd"] < 0.003

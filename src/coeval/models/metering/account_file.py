@@ -35,10 +35,12 @@ class Terms(NamedTuple):
 
 
 class JobAccount(msgspec.Struct):
-    """A batch job that was submitted and is not booked yet: its requests, and what they may cost at most."""
+    """A batch job that was submitted and is not booked yet: its requests, what they may cost at most, and
+    what the dearest of them may."""
 
     requests: int
     usd: float = 0.0
+    dearest_usd: float = 0.0
 
 
 class ModelAccount(msgspec.Struct):

@@ -14,7 +14,7 @@ class JobBill:
     """Sums up the replies of a job, one after the other; made by `Meter.bill`.
 
     ``requests`` are those that the host carried out, well or not; ``unpriced`` answers whose cost nobody
-    knows, which may have cost ``uncertain_usd`` at most.
+    knows, which may have cost ``uncertain_usd`` at most, together with what could not be read.
     """
 
     __slots__ = (
@@ -47,9 +47,11 @@ class JobBill:
             self.cost_usd += usage.cost_usd
         return usage
 
-    def failed(self) -> None:
-        """Add a request that the host carried out, and answered with an error that it does not bill."""
+    def failed(self, most_usd: float = 0.0) -> None:
+        """Add a request that the host carried out, and answered with an error; ``most_usd`` is what that may
+        have cost, 0 where the host does not bill it."""
         self.requests += 1
+        self.uncertain_usd += most_usd
 
 
 def priced(usage: Usage, price: Price | None) -> Usage:

@@ -163,7 +163,7 @@ class Meter:
         if usd:
             self.till.put_back(self.fund, usd, parked=True)
 
-    def submit(self, tag: str, requests: int, usd: float = 0.0) -> None:
+    def submit(self, tag: str, requests: int, usd: float = 0.0, dearest_usd: float = 0.0) -> None:
         """Make what was parked for the requests of a job, ``usd`` in all, the job's, and write it down: to be
         called before the host is told. Once for a tag: a job that is submitted anew after a crash has it
         already.
@@ -176,7 +176,7 @@ class Meter:
         row = self._row
         if tag in row.jobs:
             return
-        row.jobs[tag] = JobAccount(requests, usd)
+        row.jobs[tag] = JobAccount(requests, usd, dearest_usd)
         row.requests += requests
         try:
             self._file.write()
@@ -219,7 +219,7 @@ class Meter:
         row.input_tokens += bill.input_tokens
         row.output_tokens += bill.output_tokens
         row.unpriced += bill.unpriced
-        row.uncertain_usd += min(bill.uncertain_usd, job.usd)
+        row.uncertain_usd += max(0.0, min(bill.uncertain_usd, job.usd - bill.cost_usd))
         if bill.priced:
             row.cost_usd = (row.cost_usd or 0.0) + bill.cost_usd
         try:

@@ -204,7 +204,13 @@ class Till:
             return
         if self._refuse(beyond_jobs=True):
             self._serve()  # those behind may need less
-        elif self._free is None or not self._free():
+            return
+        try:
+            jobs_bring_some = self._free is not None and self._free()
+        except StoreError as error:  # nobody else is told of it here, and they would wait for ever
+            self.close(error)
+            return
+        if not jobs_bring_some:
             self._refuse(beyond_jobs=False)
 
     def _refuse(self, *, beyond_jobs: bool) -> bool:

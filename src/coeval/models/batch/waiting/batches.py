@@ -175,7 +175,7 @@ class Batches:
             bodies=source.bodies(),
         )
         self.desk.jobs.put(job)
-        source.meter.submit(file.tag, file.requests, file.usd)
+        source.meter.submit(file.tag, file.requests, file.usd, file.dearest_usd)
         self._carry(queue, job, fresh=True)
 
     def _carry(self, queue: BatchQueue, job: PendingJob, *, fresh: bool) -> None:

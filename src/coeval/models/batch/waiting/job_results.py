@@ -72,15 +72,23 @@ class JobResults:
         """
         meter = self._source.meter
         bill, count = meter.bill(), 0
+        account = meter.open_jobs().get(self._job.tag)
+        most_usd = account.dearest_usd if account is not None else 0.0
         for outcome in self._desk.take_in(self._job.tag):
             count += 1
             usage = outcome.completion.usage if outcome.completion is not None else None
             usage = outcome.error.usage if outcome.error is not None else usage
             if usage is not None:
-                bill.answered(usage)
+                bill.answered(usage, most_usd)
             else:
-                bill.failed()
+                bill.failed(most_usd if _may_be_billed(outcome) else 0.0)
             if not count % _BREATH:
                 await asyncio.sleep(0)
         meter.settle_job(self._job.tag, bill)
         return count
+
+
+def _may_be_billed(outcome: BatchOutcome) -> bool:
+    """Whether there was an answer, of which nobody can read what it took."""
+    status = outcome.error.status if outcome.error is not None else None
+    return status is None or 200 <= status < 300

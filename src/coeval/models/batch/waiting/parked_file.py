@@ -32,14 +32,15 @@ def results_file(folder: Path, tag: str) -> Path:
 class ParkedFile:
     """Requests that wait to be submitted as one job: their lines, and beside them their ids.
 
-    ``usd`` is the money held for them. Nothing of it counts before a job is written down for it.
+    ``usd`` is the money held for them, ``dearest_usd`` the most for one. Nothing of it counts
+    before a job is written down for it.
     """
 
     def __init__(self, folder: Path) -> None:
         self.tag = uuid4().hex
         self.folder = folder
         self.requests = self.bytes = 0
-        self.usd = 0.0
+        self.usd = self.dearest_usd = 0.0
         self.phases: Counter[str] = Counter()
         self.first_id = ""
         try:
@@ -66,6 +67,7 @@ class ParkedFile:
         self.requests += 1
         self.bytes += len(line)
         self.usd += usd
+        self.dearest_usd = max(self.dearest_usd, usd)
         self.phases[phase] += 1
 
     def close(self) -> None:
