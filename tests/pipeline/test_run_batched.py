@@ -13,6 +13,8 @@ from fakes.openai_chat import Answer, Behaviour, Fault
 from pipeline.batched_lab import KEY, VERDICT, account, batched, lab, sent
 from pipeline.experiments import model, task
 
+from coeval.engine.session import Session
+
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,3 +368,25 @@ async def test_what_nobody_told_the_tokens_of_may_have_cost_what_was_held(
     assert len(host.jobs) == 1
     assert account(exp)["jobs"] == {}
     assert 0.001 < account(exp)["uncertain_usd"] < 0.003
+
+
+async def test_what_jobs_have_brought_is_not_too_dear_to_be_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ends_when_it_is_collected(session: Session) -> bool:
+        assert session.batches is not None
+        await session.batches.more()
+        return False
+
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT, usage=(3500, 200))
+        exp = lab(tmp_path, host, budget_usd=0.002)
+        with monkeypatch.context() as patched:
+            patched.setattr(Session, "another_round", ends_when_it_is_collected)
+            await exp.arun()
+        assert account(exp)["cost_usd"] > 0.0019
+        assert exp.counts() == (6, 6, 0)
+        run = await exp.arun(continue_run=True)
+    assert run.exit_code == 0
+    assert exp.counts() == (6, 6, 6)
+    assert len(host.asked) == 6

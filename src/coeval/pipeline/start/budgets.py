@@ -26,14 +26,16 @@ def asked_under(config: Config) -> Iterator[AskedUnder]:
 
 
 def refuse_too_dear(config: Config, preview: Preview, prices: PriceBook, folder: RunDir) -> None:
-    """
+    """Nothing is refused while batch jobs are not done with: what they bring is paid for, or held, already,
+    and stands among what is to be done.
+
     Raises
     ------
     UsageError
         what it is expected to cost at the least does not fit into what is left of the budget.
     """
     budget = config.experiment.budget_usd
-    if budget is None:
+    if budget is None or folder.pending_batches.exists():
         return
     from coeval.pipeline.plan.estimate.least_cost import least_cost_usd
 
