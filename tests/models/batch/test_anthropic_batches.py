@@ -386,3 +386,16 @@ async def test_jobs_are_apart(server: BatchServer, tmp_path: Path) -> None:
             server.end(job_id)
         for letter, job_id in zip("ab", ids, strict=True):
             assert {custom_id[-1] for custom_id in await replies(api, job_id, tmp_path)} == {letter}
+
+
+async def test_a_list_of_batches_that_has_no_end_is_given_up(
+    server: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def endless(*_: Any, **__: Any) -> bytes:
+        await asyncio.sleep(0)
+        return b'{"data": [], "has_more": true, "last_id": "msgbatch_1"}'
+
+    async with ours(server) as api:
+        job = job_of(api, tmp_path, bodies(server))
+        monkeypatch.setattr(api._http, "call", endless)
+        assert await asyncio.wait_for(api.find(job), 10) is None

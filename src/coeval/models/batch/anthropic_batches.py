@@ -33,6 +33,7 @@ __all__ = ["MessageBatches"]
 _PATH = "/v1/messages/batches"
 _BEGIN, _END = b'{"requests":[', b"]}"
 _CHUNK = 1 << 18
+_MOST_PAGES = 1_000
 _UNKNOWN_ERROR = 500
 
 
@@ -159,7 +160,7 @@ class MessageBatches:
     async def _made_since(self, at: float) -> AsyncIterator[_MessageBatch]:
         """The batches of the workspace, the latest first."""
         path = f"{_PATH}?limit=100"
-        while True:
+        for _ in range(_MOST_PAGES):
             body = await self._http.call("GET", path)
             page = read_answer(body, _MessageBatchPage, "a list of message batches")
             for batch in page.data:
