@@ -28,8 +28,6 @@ def _doubts(config: Config) -> Iterator[str]:
     yield from _parameters(config)
     yield from _quotas(config)
     yield from _idle_benchmarks(config)
-    if config.experiment.estimate_cost:
-        yield "experiment.estimate_cost has no effect: this version makes no estimate"
 
 
 def _parameters(config: Config) -> Iterator[str]:
