@@ -36,6 +36,10 @@ async def test_the_rest_of_a_benchmark_costs_less_and_is_known_better(tmp_path: 
         left = json.loads((await finish(await start(tmp_path, *how, "--estimate-only", "--json"))).out)
         assert left["calls"]["total"] == {"central": N - 8, "low": N - 8, "high": N - 8}
         assert left["basis"] == {"m": "8 records"}
+        short = await finish(await start(tmp_path, *how, "--estimate-only", "--budget-usd", 0.0015))
+        assert short.code == 0
+        assert "warning: The estimate does not fit into the budget: --budget-usd is $0.0015, " in short.err
+        assert "is left" in short.err
         true = (N - 8) * (16 * 1.0 + 30 * 4.0) / 1e6
         assert left["cost_usd"]["low"] <= true <= left["cost_usd"]["high"]
         assert left["cost_usd"]["high"] < 2.5 * left["cost_usd"]["low"]

@@ -293,3 +293,29 @@ async def test_ctrl_c_while_samples_are_asked_ends_with_nothing_run(here: Path) 
     assert process.returncode == 130
     assert b"nothing was run" in said
     assert not (lab.path / "meta.json").exists()
+
+
+def test_the_estimate_is_held_against_the_budget(here: Path, coeval: Command) -> None:
+    price(here, "ann")
+    bounded = model("ann", max_tokens=200)
+    lab = Lab(here, [bounded], [task()])
+    cost = plan(coeval, lab.file)["cost_usd"]
+    told = {
+        cost["low"] / 2: "warning: The estimate does not fit into the budget",
+        cost["central"]: "warning: The estimate may not fit into the budget",
+        cost["high"] * 20: "The estimate fits into the budget",
+    }
+    for budget, sentence in told.items():
+        lab.settings = {"budget_usd": budget}
+        for command in (("plan",), ("run", "--estimate-only")):
+            ended = coeval(*command, "--config", lab.file, "--estimate-samples", "0")
+            assert (ended.code, ended.err.count(sentence)) == (0, 1), ended.err
+            assert "is left" not in ended.err
+    lab.run()
+    lab.tasks[0]["sampling"]["total"] = 4
+    ended = coeval("plan", "--config", lab.file, "--continue", "--estimate-samples", "0")
+    assert "experiment.budget_usd is" in ended.err
+    assert "of it is spent, and $" in ended.err
+    lab.settings = {"quota": {"ann": {"max_cost_usd": cost["low"] / 2}}}
+    ended = coeval("plan", "--config", lab.file, "--continue", "--estimate-samples", "0")
+    assert "does not fit into the budget: experiment.quota.ann.max_cost_usd is" in ended.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
@@ -12,13 +13,15 @@ from coeval.cli import streams
 from coeval.cli.exit_codes import INTERRUPTED
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.say import say, warn
-from coeval.cli.views.estimate_view import print_estimate
+from coeval.cli.views.estimate_view import print_estimate, tell_budget
 from coeval.cli.views.json_text import json_text
 from coeval.cli.views.progress.progress_view import Terminal
 from coeval.core.errors import Draining
+from coeval.core.options import BUDGET, max_cost
 from coeval.engine.session import SessionContext
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
+from coeval.models.metering.account_file import read_accounts
 from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.estimated_start import EstimatedStart, estimated_start
@@ -29,6 +32,8 @@ from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.run_session import RunOptions
 from coeval.pipeline.start.checks import run_folder
 from coeval.pipeline.start.sample_only import sample_only
+from coeval.pricing.estimate.budget_fit import BudgetFit, budget_fit
+from coeval.pricing.estimate.estimate import Estimate
 from coeval.pricing.estimate.evidence import Evidence
 from coeval.pricing.price_book import PriceBook
 from coeval.store.jsonl import write_json_atomic
@@ -67,8 +72,25 @@ def estimate_and_report(config: Config, how: dict[str, Any], *, as_json: bool = 
         for choice in start.choices:
             say(results, choice)
         print_estimate(estimate, results)
+    for fit in _budget_fits(start.config, estimate):
+        tell_budget(fit, messages)
     say(messages, f"Written: {written}", "dim")
     return 0
+
+
+def _budget_fits(config: Config, estimate: Estimate) -> Iterator[BudgetFit]:
+    """Each budget of the file beside what the estimate says, and what is spent of it already."""
+    experiment = config.experiment
+    accounts = read_accounts(run_folder(config).usage)
+    gone = {name: account.spent_usd + account.reserved_usd for name, account in accounts.items()}
+    if (budget := experiment.budget_usd) is not None:
+        yield budget_fit(
+            str(BUDGET), budget, sum(gone.values()), estimate.total, priced=not estimate.unpriced
+        )
+    for name, quota in experiment.quota.items():
+        if quota.max_cost_usd is not None and (line := estimate.by_model.get(name)) is not None:
+            spent, priced = gone.get(name, 0.0), name not in estimate.unpriced
+            yield budget_fit(str(max_cost(name)), quota.max_cost_usd, spent, line, priced=priced)
 
 
 def _sampled(

@@ -15,7 +15,7 @@ from rich.console import Console
 from coeval.benchmarks.assets import Progress
 from coeval.benchmarks.run.conclusion import Outcome, conclude, over_runs
 from coeval.benchmarks.run.eval_estimate import estimate_evaluation
-from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare
+from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare, usage_file
 from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.eval_framework.report import show
@@ -23,11 +23,14 @@ from coeval.cli.eval_framework.spec_of_flags import Flags, evaluation_of, idle_o
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.say import say
 from coeval.cli.starting import begin
-from coeval.cli.views.estimate_view import print_estimate
+from coeval.cli.views.estimate_view import print_estimate, tell_budget
 from coeval.cli.views.json_text import json_text
 from coeval.cli.views.progress.progress_view import Terminal
+from coeval.core.options import BUDGET
 from coeval.engine.run_log import logged
 from coeval.models.keys import Keys
+from coeval.models.metering.account_file import read_accounts
+from coeval.pricing.estimate.budget_fit import budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.store.jsonl import write_json_atomic
 
@@ -70,6 +73,11 @@ def _tell_estimate(prepared: Prepared, messages: Console, *, as_json: bool) -> i
         sys.stdout.write(json_text(estimate.as_json(), indent=2) + "\n")
     else:
         print_estimate(estimate, streams.results())
+    if (budget := prepared.evaluation.budget_usd) is not None:
+        accounts = read_accounts(usage_file(prepared.evaluation)).values()
+        spent = sum(account.spent_usd + account.reserved_usd for account in accounts)
+        priced = not estimate.unpriced
+        tell_budget(budget_fit(str(BUDGET), budget, spent, estimate.total, priced=priced), messages)
     say(messages, f"Written: {written}", "dim")
     return 0
 

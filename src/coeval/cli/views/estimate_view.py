@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from coeval.cli.say import say
+from coeval.cli.say import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.text import dollars
 from coeval.pipeline.plan.estimate.in_words import calls, ends, share, summed_up, tokens
+from coeval.pricing.estimate.budget_fit import BudgetFit
 from coeval.pricing.estimate.estimate import Estimate, EstimateLine
 from coeval.pricing.estimate.span import Span
 
-__all__ = ["print_estimate"]
+__all__ = ["print_estimate", "tell_budget"]
 
 _COLUMNS = [Column(heading) for heading in ("calls", "input", "output", "cost", "from – to")]
 _UNKNOWN = "unknown"
@@ -45,6 +46,14 @@ def print_estimate(estimate: Estimate, console: Console) -> None:
         )
     for sentence in _sources(estimate):
         say(console, sentence, "dim")
+
+
+def tell_budget(fit: BudgetFit, console: Console) -> None:
+    """Say whether a budget holds the estimate: what surely does is no warning."""
+    if fit.fits:
+        say(console, fit.sentence)
+    else:
+        warn(console, fit.sentence)
 
 
 def _row(name: str, line: EstimateLine, style: str = "") -> NameRow:
