@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from fakes.openai_batches import openai_batches
+from cli.eval_process import finish, start
+from fakes.openai_batches import OpenAiBatchHost, openai_batches
 from fakes.openai_chat import Answer
 from pipeline.batched_lab import KEY, VERDICT, account, lab, sent
 
@@ -21,7 +22,7 @@ class Said(NamedTuple):
     text: str
 
 
-async def started(*words: object, cwd: Path | None = None) -> asyncio.subprocess.Process:
+async def started(*words: object, cwd: Path | None = None, **env: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -30,7 +31,7 @@ async def started(*words: object, cwd: Path | None = None) -> asyncio.subprocess
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         cwd=cwd,
-        env={**os.environ, "OPENAI_API_KEY": KEY, "COLUMNS": "200"},
+        env={**os.environ, "OPENAI_API_KEY": KEY, "COLUMNS": "200", **env},
     )
 
 
@@ -41,8 +42,8 @@ async def ended(process: asyncio.subprocess.Process) -> Said:
     return Said(process.returncode, text)
 
 
-async def coeval(*words: object, cwd: Path | None = None) -> Said:
-    return await ended(await started(*words, cwd=cwd))
+async def coeval(*words: object, cwd: Path | None = None, **env: str) -> Said:
+    return await ended(await started(*words, cwd=cwd, **env))
 
 
 async def test_status_tells_how_a_mixed_run_stands(tmp_path: Path) -> None:
@@ -120,3 +121,67 @@ async def test_there_may_be_nothing_to_fetch(tmp_path: Path) -> None:
     said = await coeval("status", "--run", exp.path, "--fetch-batches")
     assert said.code == 0
     assert "There are no batch jobs." in said.text
+
+
+async def evaluated(folder: Path, run: Path, host: OpenAiBatchHost) -> Path:
+    """An output folder of eval-framework with a job under way."""
+    flags = ("--tasks", f"coeval:{run}", "--model", "gpt-4o-mini", "--base-url", host.url, "--api-key", KEY)
+    more = ("--max-tokens", 100, "--judge-max-tokens", 200, "--batch", "--no-wait", "--probe", "disable")
+    done = await finish(await start(folder, *flags, *more, "--output-dir", "outputs"))
+    assert done.code == 3, done.err
+    return folder / "outputs"
+
+
+async def test_a_job_of_eval_framework_can_be_cancelled(tmp_path: Path) -> None:
+    """By whoever has the folder and a key; without one it is left, which is no success."""
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        exp = lab(tmp_path, host, batch={})
+        exp.models[2]["batch_enabled"] = False
+        assert (await coeval("run", "--config", exp.file)).code == 0
+        host.states = ("in_progress",)
+        output = await evaluated(tmp_path, exp.path, host)
+        words = ("status", "--run", output)
+        fetched = await coeval(*words, "--fetch-batches")
+        refused = await coeval(*words, "--cancel-batches")
+        (tmp_path / "keys.yaml").write_text(f"providers: {{vllm: {KEY}}}")
+        cancelled = await coeval(*words, "--cancel-batches", "--keys", tmp_path / "keys.yaml")
+    assert fetched.code == 1
+    assert "collected by the eval-framework command" in fetched.text, fetched.text
+    assert refused.code == 1
+    assert "VLLM_API_KEY" in refused.text, refused.text
+    assert cancelled.code == 0, cancelled.text
+    assert "is being cancelled" in cancelled.text
+    assert [job.ended_by for job in host.jobs.values()] == ["cancelled"]
+
+
+async def test_what_excludes_each_other_is_refused(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        host.states = ("in_progress",)
+        exp = lab(tmp_path, host)
+        assert (await coeval("run", "--config", exp.file, "--no-wait")).code == 3
+        words = ("status", "--run", exp.path, "--fetch-batches")
+        both = await coeval(*words, "--cancel-batches")
+        watched = await coeval(*words, "--watch")
+        assert not any(job.ended_by for job in host.jobs.values())
+    assert (both.code, watched.code) == (1, 1)
+    assert "exclude each other" in both.text
+    assert "--watch" in watched.text
+
+
+async def test_a_job_that_cannot_be_looked_at_is_no_success(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        host.states = ("in_progress",)
+        exp = lab(tmp_path, host)
+        assert (await coeval("run", "--config", exp.file, "--no-wait")).code == 3
+        words = ("status", "--run", exp.path, "--fetch-batches")
+        wrong = await coeval(*words, OPENAI_API_KEY="sk-of-nobody-5512-aa31-9f04")
+        without = await coeval(*words, OPENAI_API_KEY="")
+        right = await coeval(*words)
+    assert wrong.code == 1, wrong.text
+    assert "is left as it is" in wrong.text
+    assert without.code == 1, without.text
+    assert "OPENAI_API_KEY" in without.text, without.text
+    assert right.code == 0, right.text

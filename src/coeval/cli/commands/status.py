@@ -47,6 +47,9 @@ def status(
       coeval status --run ./runs/quickstart --json
       coeval status --run ./runs/quickstart --fetch-batches
       coeval status --run ./outputs
+
+    \b
+    Exit codes: 0 shown, 1 wrong request, or a batch job that could not be looked at or cancelled.
     """
     from coeval.cli import streams
     from coeval.cli.standing.output_place import OutputPlace
@@ -57,9 +60,13 @@ def status(
     from coeval.store.rundir import RunDir
 
     path = existing_results(run)
-    place = RunPlace(RunDir(path)) if RunDir(path).is_run() else OutputPlace(path)
+    is_run = RunDir(path).is_run()
+    place = RunPlace(RunDir(path)) if is_run else OutputPlace(path)
+    _refuse_contradictions(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)
+    left = 0
     if fetch_batches or cancel_batches:
-        _fetch(RunDir(path), keys, cancel=cancel_batches)
+        folder = RunDir(path)
+        left = _fetch(folder, keys, cancel=cancel_batches) if is_run else _cancel(folder, keys)
     console = streams.results()
 
     def shown() -> str:
@@ -75,10 +82,54 @@ def status(
         typer.echo(shown(), nl=False)
     else:
         place.show(console)
+    if left:
+        raise typer.Exit(1)
 
 
-def _fetch(folder: RunDir, keys: Path | None, *, cancel: bool) -> None:
-    """Make records of what batch jobs have brought; nothing is asked."""
+def _refuse_contradictions(path: Path, *, fetch: bool, cancel: bool, watch: bool, is_run: bool) -> None:
+    from coeval.core.errors import UsageError
+
+    if fetch and cancel:
+        raise UsageError(
+            "--fetch-batches and --cancel-batches exclude each other; the latter collects what is done, too"
+        )
+    if watch and (fetch or cancel):
+        raise UsageError(
+            "--watch shows what a folder holds, and looks at no job; leave out --fetch-batches and "
+            "--cancel-batches, or --watch"
+        )
+    if fetch and not is_run:
+        raise UsageError(
+            f"{path} holds results of eval-framework, whose batch jobs are collected by the eval-framework "
+            "command that submitted them: give it again, without --no-wait to wait for them"
+        )
+
+
+def _cancel(output: RunDir, keys: Path | None) -> int:
+    """Have the jobs of an output folder of eval-framework cancelled; how many could not be."""
+    from coeval.api import find_keys
+    from coeval.cli import streams
+    from coeval.cli.loop import run_async
+    from coeval.cli.say import say
+    from coeval.models.batch.job_canceller import cancel_jobs
+    from coeval.models.batch.waiting.job_list import read_jobs
+
+    messages = streams.messages()
+    jobs = read_jobs(output.pending_batches)
+    if not jobs:
+        say(messages, "There are no batch jobs.")
+        return 0
+    left = run_async(cancel_jobs(jobs, find_keys(keys), lambda sentence: say(messages, sentence)))
+    say(
+        messages,
+        "What they have done by then is paid. The eval-framework command that submitted them collects it, "
+        "and asks for the rest again.",
+    )
+    return left
+
+
+def _fetch(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
+    """Make records of what batch jobs have brought, asking nothing; how many could not be looked at."""
     from coeval.api import find_keys
     from coeval.cli import streams
     from coeval.cli.loop import interruptible, run_async
@@ -90,7 +141,7 @@ def _fetch(folder: RunDir, keys: Path | None, *, cancel: bool) -> None:
     messages = streams.messages()
     if not folder.pending_batches.exists():
         say(messages, "There are no batch jobs.")
-        return
+        return 0
     found = find_keys(keys)
     with Terminal(messages) as terminal:
         summary = run_async(
@@ -100,3 +151,4 @@ def _fetch(folder: RunDir, keys: Path | None, *, cancel: bool) -> None:
         )
     made = sum(outcome.made for outcome in summary.phases.values())
     say(messages, f"{numbered(made, 'record')} made of what batch jobs have brought.")
+    return sum(bool(job.note) for job in summary.batches)

@@ -71,6 +71,7 @@ class BatchedModel(HostedModel):
                 read=self._read,
                 bodies=lambda: list(self._bodies),
                 told=lambda text: http.redactor.message(text),
+                keyless=_keyless(address),
             )
         )
         return http
@@ -199,6 +200,14 @@ class BatchedModel(HostedModel):
                 error.usage = self._meter.priced_in_batch(error.usage)
         error.args = (self._endpoint.told(str(error)),)
         return BatchOutcome(custom_id, error=StoredError.of(error))
+
+
+def _keyless(address: ModelAddress) -> str:
+    """Where a key may stand, for one who has none; empty where there is one, or none is meant to be."""
+    if address.signer is not None or not address.host.key_env:
+        return ""
+    variables = " or ".join(address.host.key_env)
+    return f"no key was sent, as there is no {variables} in the environment and none in a key file"
 
 
 def _identity(about: CallId, body: bytes) -> bytes:

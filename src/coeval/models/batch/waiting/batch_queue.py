@@ -28,7 +28,8 @@ are not worth another job."""
 class Source:
     """Whose requests these are: the model by its name and its provider's, where it is asked, and through
     what. ``read`` makes a `BatchOutcome` of an id, a status and a body, ``told`` what may be shown of what a
-    host said; ``bodies`` are the refusals of the host under which bodies are made."""
+    host said; ``bodies`` are the refusals of the host under which bodies are made; ``keyless`` says where a
+    key is looked for, if none was found."""
 
     name: str
     interface: str
@@ -39,6 +40,7 @@ class Source:
     read: Callable[[str, int, bytes], BatchOutcome]
     bodies: Callable[[], list[HostRefusals]]
     told: Callable[[str], str]
+    keyless: str = ""
 
 
 @dataclass(slots=True)

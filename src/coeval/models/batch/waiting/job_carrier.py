@@ -301,6 +301,8 @@ class JobCarrier:
         self.job.note = self.queue.source.told(str(error))
         if isinstance(error, NotFound):
             self.job.note += "; coeval status --cancel-batches gives it up, if it is gone for good"
+        if isinstance(error, AccessDenied) and self.queue.source.keyless:
+            self.job.note += f"; {self.queue.source.keyless}"
         self._desk.jobs.put(self.job)
         self._tell(f"{self._what} is left as it is: {self.job.note}")
         return Carried.LEFT
