@@ -12,10 +12,12 @@ from coeval.core.text import (
     canonical,
     digest,
     dollars,
+    dollars_beyond,
     extract_json,
     fill,
     fold_name,
     head_length,
+    limit_in_dollars,
     numbered,
     placeholders,
     split_reasoning,
@@ -230,3 +232,21 @@ def test_numbers_have_their_nouns(number: int, said: str) -> None:
 )  # fmt: skip
 def test_money_is_told_to_the_cent_or_finer(usd: float, text: str) -> None:
     assert dollars(usd) == text
+
+
+def test_sums_of_the_same_amounts_are_told_alike() -> None:
+    parts = (0.0003435, 0.000525, 0.0004815)
+    assert dollars(sum(parts)) == dollars(sum(sorted(parts)))
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"), [(20, "$20.00"), (1234.5, "$1,234.50"), (0.001, "$0.001"), (0.00001, "$0.00001")]
+)
+def test_a_limit_is_told_as_it_was_set(usd: float, text: str) -> None:
+    assert limit_in_dollars(usd) == text
+
+
+def test_amounts_that_exceed_a_limit_are_seen_to() -> None:
+    assert dollars_beyond(0.001, 0.00043, 0.00058) == ["$0.00043", "$0.00058"]
+    assert dollars_beyond(20.0, 19.9941, 0.007) == ["$19.9941", "$0.0070"]
+    assert dollars_beyond(1.0, 0.5, 0.2) == ["$0.50", "$0.20"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from pathlib import Path
 from statistics import fmean
@@ -10,11 +11,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from cli.coeval_process import called
 from fakes.moments import Ended, Forks, forks
 from flaky_host import MODELS, Asked, Host, error, hosted
 from small_runs import experiment, folder_of, run
 
 from coeval.core.errors import UsageError
+from coeval.core.text import dollars
 from coeval.models.metering.account_file import read_accounts
 
 RUNS, PARTS = 100, 5
@@ -186,3 +189,28 @@ async def test_what_nobody_can_know_of_stays_spent_and_is_told(priced: Path) -> 
     account = read_accounts(folder_of(priced / "x.yaml").usage)["student-1"]
     assert account.cost_usd is None
     assert account.uncertain_usd > 0
+
+
+async def test_what_a_killed_process_had_set_aside_is_told_alike_by_all(priced: Path) -> None:
+    """Every refusal to go on, and `status`: spent for sure, and perhaps."""
+    async with hosted() as host:
+        write_prices(dict.fromkeys(MODELS, (1.0, 4.0)))
+        await run(budgeted(priced, host.url, 1.0, max_tokens=300))
+        folder = folder_of(priced / "x.yaml")
+        usage = json.loads(folder.usage.read_text())
+        usage["models"]["student-1"]["reserved_usd"] = 0.0401
+        folder.usage.write_text(json.dumps(usage))
+        file = experiment(
+            priced, host.url, total=300, parameters={"max_tokens": 300}, settings={"budget_usd": 0.06}
+        )
+        told = []
+        for _ in range(2):
+            with pytest.raises(UsageError) as refusal:
+                await run(file, continue_run=True)
+            told.append(str(refusal.value))
+    assert told[0] == told[1]
+    known = sum(account.cost_usd or 0.0 for account in read_accounts(folder.usage).values())
+    assert f"is $0.06, and {dollars(known + 0.0401)} of it is spent ($0.0401 of that perhaps: " in told[0]
+    shown = await called(priced, "status", "--run", folder.path)
+    assert f"{dollars(known)} of $1.00 spent, and $0.0401 perhaps (nobody" in " ".join(shown.out.split())
+    assert "set aside" not in shown.out

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -283,9 +284,24 @@ def listed(texts: Iterable[str], most: int = 8) -> str:
 
 def dollars(usd: float) -> str:
     """``$1,234.50``; below ten cents to a hundredth of one."""
+    usd = round(usd, 10)  # sums of the same amounts in another order differ in their last bits
     if usd >= 0.1 or not usd:
         return f"${usd:,.2f}"
     return f"${usd:.4f}" if usd >= 0.0001 else "<$0.0001"
+
+
+def limit_in_dollars(usd: float) -> str:
+    """A limit that somebody set, with all the digits that they gave: ``$20.00``, ``$0.00005``."""
+    return f"${usd:,.2f}" if round(usd, 2) == usd else f"${Decimal(repr(usd)):,f}"
+
+
+def dollars_beyond(limit: float, *amounts: float) -> list[str]:
+    """Amounts that together exceed a limit, with so many digits that this is seen."""
+    for digits in range(4, 9):
+        shown = [round(usd, digits) for usd in amounts]
+        if all(shown) and sum(shown) > limit:
+            return [f"${usd:,.{digits}f}" for usd in shown]
+    return [dollars(usd) for usd in amounts]
 
 
 def dollar_rate(usd: float) -> str:

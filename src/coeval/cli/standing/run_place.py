@@ -158,7 +158,8 @@ def _show_limits(folder: RunDir, console: Console) -> None:
     if isinstance(config, str):
         return  # why it cannot be read is told of what is missing
     try:
-        for sentence in limits_used(config.experiment, read_accounts(folder.usage)):
+        at_work = folder.writer() is not None
+        for sentence in limits_used(config.experiment, read_accounts(folder.usage), at_work=at_work):
             say(console, sentence)
     except StoreError as error:
         warn(console, f"what is used of quotas cannot be told: {error}")

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from coeval.core.errors import QuotaExhausted
 from coeval.core.options import CONTINUE, Option
-from coeval.core.text import dollars
+from coeval.core.text import dollars, dollars_beyond, limit_in_dollars
 from coeval.models.metering.account_file import ModelAccount
+from coeval.models.metering.spent import Spent, perhaps
 
 __all__ = ["WORTH_A_JOB", "Budget", "Fund", "Purse", "Waiter"]
 
@@ -138,13 +139,14 @@ class Purse:
         return self.budget.usd if held >= WORTH_A_WAIT * self.budget.usd else 0.0
 
     def refusal(self, name: str, usd: float) -> QuotaExhausted:
-        budget, spent = self.budget, f"{dollars(self.spent_usd)} of it is spent"
-        if uncertain := sum(fund.row.uncertain_usd for fund in self.funds):
-            spent += f" ({dollars(uncertain)} of that perhaps: nobody knows whether it was billed)"
+        budget = self.budget
+        so_far = Spent.of([fund.row for fund in self.funds], at_work=True)
+        gone, wanted = dollars_beyond(budget.usd, so_far.usd, usd) if so_far.usd else ("$0.00", dollars(usd))
+        spent = f"{gone} of it is spent{perhaps(so_far.perhaps_usd)}"
         if promised := sum(fund.unblocked_usd for fund in self.funds):
             spent += f", {dollars(promised)} is held for batch jobs"
         return QuotaExhausted(
-            f"model {name} is not asked any more: {budget.key} is {dollars(budget.usd)}, and {spent}, "
-            f"which leaves too little for a request that may cost {dollars(usd)}, or for what would follow "
-            f"from it. Raise {budget.key} and run again with {CONTINUE}."
+            f"model {name} is not asked any more: {budget.key} is {limit_in_dollars(budget.usd)}, and "
+            f"{spent}, which leaves too little for a request that may cost {wanted}, or for what would "
+            f"follow from it. Raise {budget.key} and run again with {CONTINUE}."
         )

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from coeval.core.errors import UsageError
 from coeval.core.options import BUDGET
-from coeval.core.text import dollars
+from coeval.core.text import dollars, dollars_beyond, limit_in_dollars
 from coeval.engine.bounded_cost import AskedUnder
 from coeval.models.metering.account_file import read_accounts
+from coeval.models.metering.spent import Spent, perhaps
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.preview import Preview
 from coeval.pricing.price_book import PriceBook
@@ -40,12 +41,16 @@ def refuse_too_dear(config: Config, preview: Preview, prices: PriceBook, folder:
     from coeval.pipeline.plan.estimate.least_cost import least_cost_usd
 
     least = least_cost_usd(config, preview, prices)
-    spent = sum(account.spent_usd for account in read_accounts(folder.usage).values())
-    if least is None or spent + least <= budget:
+    # Nobody else is at work in the folder, which is locked: what is set aside there, a killed process left.
+    spent = Spent.of(read_accounts(folder.usage).values(), at_work=False)
+    if least is None or spent.usd + least <= budget:
         return
-    gone = f", and {dollars(spent)} of it is spent" if spent else ""
+    needed, gone = dollars(least), ""
+    if spent.usd:
+        needed, so_far = dollars_beyond(budget, least, spent.usd)
+        gone = f", and {so_far} of it is spent{perhaps(spent.perhaps_usd)}"
     raise UsageError(
-        f"the run does not fit into its budget: what is to be done costs {dollars(least)} at the least, and "
-        f"{BUDGET} is {dollars(budget)}{gone}. `coeval plan` shows what costs what; raise {BUDGET}, or plan "
-        "less"
+        f"the run does not fit into its budget: what is to be done costs {needed} at the least, and "
+        f"{BUDGET} is {limit_in_dollars(budget)}{gone}. `coeval plan` shows what costs what; raise "
+        f"{BUDGET}, or plan less"
     )
