@@ -164,6 +164,22 @@ def test_a_model_without_a_key_is_estimated_by_rules_of_thumb(
     assert found["cost_usd"]["low"] > 0
 
 
+def test_what_is_known_of_a_simulated_student_is_not_taken_of_another(here: Path, coeval: Command) -> None:
+    student = {"name": "gpt-4o-mini", "interface": "openai", "roles": ["student"]}
+    models = [model("ann"), student]
+    lab = Lab(here, models, [task()])
+    after = plan(coeval, lab.file)["tokens"]["by_model"]["gpt-4o-mini"]["central"]
+    lab.models = models[::-1]
+    assert plan(coeval, lab.file)["tokens"]["by_model"]["gpt-4o-mini"]["central"] == after
+
+
+def test_whose_prices_these_are_is_said_once_for_all_models(here: Path, coeval: Command) -> None:
+    shown = coeval("plan", "--config", MEDIUM, "--estimate-samples", "0").out
+    prices = next(line for line in shown.splitlines() if line.startswith("Prices: "))
+    assert prices.count("genai-prices") == 1
+    assert "openai gpt-4o-mini, openai gpt-3.5-turbo, " in prices
+
+
 def test_a_sample_that_fails_is_told_and_costs_no_estimate(here: Path, coeval: Command) -> None:
     lab = Lab(here, [model("ann"), model("eve", "student", failure_rate=1.0)], [task()])
     ended = coeval("plan", "--config", lab.file, "--json")

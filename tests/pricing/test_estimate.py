@@ -8,6 +8,7 @@ import pytest
 from coeval.pricing.estimate.call_group import CallGroup, Pricing, cost_of
 from coeval.pricing.estimate.call_shape import surely
 from coeval.pricing.estimate.duration import EndpointPace, duration_s
+from coeval.pricing.estimate.evidence import Evidence, ScenarioDraws
 from coeval.pricing.estimate.span import CENTRAL, span_of
 from coeval.pricing.estimate.tokens import size_of
 from coeval.pricing.estimate.unknowns import Cell, ErrorSpread, Guess, Seen, draw
@@ -32,6 +33,40 @@ def test_what_is_seen_of_one_cell_corrects_those_that_err_with_it() -> None:
     own, same_task, other = found[Cell("one", "ann")], found[Cell("one", "ben")], found[Cell("two", "ben")]
     assert own == pytest.approx(50, rel=0.02)
     assert own < same_task < other < 100
+
+
+def test_two_tasks_tell_whether_others_differ_as_guessed() -> None:
+    """Where a long and a short text were told of and are equally long, so is what is told of a third."""
+    sizes = {"long": 2000.0, "short": 200.0, "longest": 4000.0}
+    guesses = {Cell(name, "ann"): Guess(size, 1000) for name, size in sizes.items()}
+    seen = {Cell(name, "ann"): Seen(300.0, 20) for name in ("long", "short")}
+
+    def longest(spread: ErrorSpread) -> float:
+        found = draw(guesses, spread, seen, np.random.default_rng(0))
+        return float(found[Cell("longest", "ann")][CENTRAL])
+
+    assert longest(SPREAD._replace(slope=0.2)) < 500
+    assert longest(SPREAD) > 700
+
+
+def test_texts_are_terse_together_and_may_be_far_below_their_guesses() -> None:
+    draws, guesses = ScenarioDraws(Evidence()), {CELLS[0]: Guess(100, 1000)}
+    spread = ErrorSpread(shared=0.3, task=0.0, model=0.0, cell=0.0, item=0.0)
+    items = draws.lengths("item characters", guesses, spread)[CELLS[0]]
+    answers = draws.lengths("answer characters", guesses, spread)[CELLS[0]]
+    others = draws.means("slowness", guesses, spread)[CELLS[0]]
+    assert np.corrcoef(items, answers)[0, 1] > 0.99
+    assert abs(np.corrcoef(items, others)[0, 1]) < 0.3
+    found = span_of(items)
+    assert found.central / found.low > 2 > found.high / found.central
+
+
+def test_one_call_is_not_called_several() -> None:
+    evidence = Evidence()
+    evidence.count("ann", "sample")
+    assert evidence.basis("ann") == "1 sample"
+    evidence.count("ann", "sample")
+    assert evidence.basis("ann") == "2 samples"
 
 
 def width(items: int, seen: Seen) -> float:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from coeval.core.records import Usage
-from coeval.pricing.tariff import FREE, Rates, Tariff, Tier, pricer
+from coeval.pricing.tariff import FREE, Rates, Tariff, Tier, pricer, sources_told
 
 PLAIN = Rates(input_usd_per_mtok=3.0, output_usd_per_mtok=15.0)
 CACHING = Rates(
@@ -75,3 +75,15 @@ def test_rates_of_an_hour_are_those_of_the_moment_an_answer_comes() -> None:
         clock[0] = noon.timestamp() + seconds
         costs.append(price(Usage(1_000_000, 0)))
     assert costs == [1.0, 1.0, 2.0, 3.0, 3.0, None]
+
+
+def test_whose_prices_these_are_is_named_once() -> None:
+    sources = [
+        "library 1.0: openai a",
+        "ours.yaml",
+        "library 1.0: google b",
+        "ours.yaml",
+        "library 1.0: openai a",
+    ]
+    assert sources_told(sources) == "library 1.0: openai a, google b; ours.yaml"
+    assert sources_told([]) == ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Annotated, TypeAlias
 
@@ -12,7 +12,7 @@ import msgspec
 from coeval.core.model import Price
 from coeval.core.records import Usage
 
-__all__ = ["FREE", "Rates", "Tariff", "Tier", "pricer"]
+__all__ = ["FREE", "Rates", "Tariff", "Tier", "pricer", "sources_told"]
 
 Usd: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
 
@@ -40,7 +40,7 @@ class Tier(Rates, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
 
 
 class Tariff(msgspec.Struct, frozen=True, kw_only=True):
-    """Rates, and ``source``: in a few words, whose they are.
+    """Rates, and ``source``: in a few words, whose they are, and behind a colon what they are called there.
 
     ``tiers`` rise. Rates that hold ``until`` a moment only are followed by ``renewed``: the tariff of a
     moment.
@@ -51,6 +51,15 @@ class Tariff(msgspec.Struct, frozen=True, kw_only=True):
     tiers: tuple[Tier, ...] = ()
     until: datetime | None = None
     renewed: Callable[[datetime], Tariff | None] | None = None
+
+
+def sources_told(sources: Iterable[str]) -> str:
+    """Whose prices these are, each named once: ``library 1.0: openai gpt-4o, openai o3; my-prices.yaml``."""
+    whose: dict[str, dict[str, None]] = {}
+    for source in sources:
+        name, _, called = source.partition(": ")
+        whose.setdefault(name, {}).update({called: None} if called else {})
+    return "; ".join(f"{name}: {', '.join(called)}" if called else name for name, called in whose.items())
 
 
 FREE = Rates(input_usd_per_mtok=0.0, output_usd_per_mtok=0.0)

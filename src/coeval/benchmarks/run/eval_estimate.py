@@ -233,4 +233,4 @@ def _add_records(evidence: Evidence, task_run: TaskRun, facts: ModelFacts) -> No
             output_tokens=usage.output_tokens / asked,
             seconds=record.latency_s,
         )
-        add_told(evidence, told, facts.speed(role_model.name), "records")
+        add_told(evidence, told, facts.speed(role_model.name), "record")

@@ -11,6 +11,7 @@ from coeval.cli.say import say
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.text import dollars
 from coeval.engine.figures import short
+from coeval.pricing.tariff import sources_told
 
 __all__ = ["print_costs"]
 
@@ -64,5 +65,5 @@ def _notes(of_all: Bill) -> list[str]:
             "or they came before the price was known"
         )
     if of_all.sources:
-        notes.append(f"Prices: {'; '.join(of_all.sources)}.")
+        notes.append(f"Prices: {sources_told(of_all.sources)}.")
     return notes

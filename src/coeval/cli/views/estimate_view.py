@@ -13,6 +13,7 @@ from coeval.pipeline.plan.estimate.in_words import calls, ends, share, summed_up
 from coeval.pricing.estimate.budget_fit import BudgetFit
 from coeval.pricing.estimate.estimate import Estimate, EstimateLine
 from coeval.pricing.estimate.span import Span
+from coeval.pricing.tariff import sources_told
 
 __all__ = ["print_estimate", "tell_budget"]
 
@@ -74,5 +75,5 @@ def _sources(estimate: Estimate) -> Iterator[str]:
     for source, names in by_source.items():
         yield f"Lengths of {', '.join(names)}: {source}."
     if estimate.prices:
-        yield f"Prices: {'; '.join(dict.fromkeys(estimate.prices.values()))}."
+        yield f"Prices: {sources_told(estimate.prices.values())}."
     yield from estimate.notes

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from coeval.core.text import numbered
 from coeval.pricing.estimate.span import CENTRAL, Scenarios
 from coeval.pricing.estimate.unknowns import SCENARIOS, Cell, ErrorSpread, Guess, Seen, draw
 
@@ -32,6 +33,8 @@ Quantity: TypeAlias = Literal[
 ]
 
 
+_TERSE = 2.3
+"""How much further below its guess a text may be than above it: rules of thumb are of large models."""
 _RULES = "rules of thumb"
 TOKENIZER = "tokenizer"
 
@@ -49,15 +52,15 @@ class Evidence:
         cells = self._seen.setdefault(quantity, {})
         cells[cell] = cells.get(cell, Seen(0.0, 0)).with_item(value)
 
-    def count(self, model: str, source: str) -> None:
-        """A call of the model was seen."""
-        self.counts.setdefault(model, Counter())[source] += 1
+    def count(self, model: str, noun: str) -> None:
+        """A call of the model was seen, in what is called so."""
+        self.counts.setdefault(model, Counter())[noun] += 1
 
     def basis(self, model: str) -> str:
         """In words, what is known of a model's lengths."""
         counts = dict(self.counts.get(model, {}))
         own = ["its tokenizer"] if counts.pop(TOKENIZER, 0) else []
-        told = [f"{number:,} {source}" for source, number in counts.items()] or [_RULES]
+        told = [numbered(number, noun) for noun, number in counts.items()] or [_RULES]
         return " and ".join((*told, *own))
 
     def of(self, quantity: Quantity) -> Mapping[Cell, Seen]:
@@ -70,12 +73,21 @@ class ScenarioDraws:
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         self._random = np.random.default_rng(0)
+        wordy = self._random.standard_normal(SCENARIOS + 1)
+        self._wordy = np.where(wordy < 0, wordy * _TERSE, wordy)
 
     def means(
         self, quantity: Quantity, guesses: Mapping[Cell, Guess], spread: ErrorSpread
     ) -> dict[Cell, Scenarios]:
         """The mean of a quantity in each cell."""
         return draw(guesses, spread, self.evidence.of(quantity), self._random)
+
+    def lengths(
+        self, quantity: Quantity, guesses: Mapping[Cell, Guess], spread: ErrorSpread
+    ) -> dict[Cell, Scenarios]:
+        """The mean length of texts in each cell, guessed by rules of thumb. These err together: models that
+        are terse, or wordy, are so in all that they write."""
+        return draw(guesses, spread, self.evidence.of(quantity), self._random, self._wordy)
 
     def between(self, least: float, expected: float, most: float) -> Scenarios:
         """A figure of which no more is known than its ends, and what is expected."""

@@ -12,7 +12,7 @@ from coeval.pricing.estimate.unknowns import Cell
 
 __all__ = ["Source", "ToldCall", "add_told"]
 
-Source: TypeAlias = Literal["records", "samples"]
+Source: TypeAlias = Literal["record", "sample"]
 _LEAST_S = 0.05
 """What a model is expected to take at the least, for its time to be held against that."""
 

@@ -2,9 +2,10 @@
 
 A quantity has a value in each cell (a model at a task). Its logarithm lies about that of the guess by errors
 that all cells share, those of a task, those of a model and those of the cell, each drawn from a normal
-distribution; a cell of which some items were seen lies about their mean. Gaussian conditioning (Rasmussen and
-Williams 2006, §2.2) makes of both what is expected of every cell, and joint draws of them all (by Matheron's
-rule): what was seen of one model at one task corrects the guesses of other cells as far as they share errors.
+distribution; and guesses may lie further apart than what is guessed, or closer together. A cell of which some
+items were seen lies about their mean. Gaussian conditioning (Rasmussen and Williams 2006, §2.2) makes of both
+what is expected of every cell, and joint draws of them all (by Matheron's rule): what was seen of one model
+at one task corrects the guesses of other cells as far as they share errors.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ __all__ = ["SCENARIOS", "Cell", "ErrorSpread", "Guess", "Seen", "draw"]
 
 SCENARIOS = 400
 _LEAST = 1e-3
-_ANY = 1.0
+_ANY, _ANY_SLOPE = 1.0, 0.6
+"""What the errors of all cells and the slope may be, where something was seen that tells."""
 _WEIGHT = 4.0
 """As many items as what is expected of the spread of items counts for, beside those that were seen."""
 _JITTER = 1e-9
@@ -57,13 +59,15 @@ class Seen(NamedTuple):
 
 class ErrorSpread(NamedTuple):
     """Standard deviations of the logarithm: of the errors of a guess that all cells share, that those of a
-    task and of a model share, of each cell's own; and of single items."""
+    task and of a model share, of each cell's own; and of single items. ``slope`` is that of how
+    much further apart cells are than their guesses, as a share of it: at -1 all are alike."""
 
     shared: float
     task: float
     model: float
     cell: float
     item: float
+    slope: float = 0.0
 
 
 def draw(
@@ -71,22 +75,27 @@ def draw(
     spread: ErrorSpread,
     seen: Mapping[Cell, Seen],
     random: np.random.Generator,
+    shared: Scenarios | None = None,
 ) -> dict[Cell, Scenarios]:
     """The mean of each cell of ``guesses`` in all scenarios. What was seen counts where there is a guess of
-    the same cell; guesses are above 0."""
+    the same cell; guesses are above 0. ``shared`` are draws of the errors that all cells share, in standard
+    deviations, for quantities that err together as long as nothing was seen."""
     if not guesses:
         return {}
     cells = list(guesses)
     known = sorted(guesses.keys() & seen.keys(), key=lambda cell: (-seen[cell].items, cell))[:_MOST_SEEN]
     if known:  # what guesses are wrong by altogether is for what was seen to say
         spread = spread._replace(
-            shared=_ANY, model=max(spread.model, spread.shared), item=_item_spread(spread.item, seen.values())
+            shared=_ANY,
+            slope=_ANY_SLOPE * bool(spread.slope),
+            model=max(spread.model, spread.shared),
+            item=_item_spread(spread.item, seen.values()),
         )
-    errors = _prior(cells, spread, random)
+    apart = _apart(guesses)
+    errors = _prior(apart, spread, random, None if known else shared)
     if known:
-        errors += _correction(
-            errors, cells, spread, {cell: _measured(guesses[cell], seen[cell]) for cell in known}, random
-        )
+        measured = {cell: _measured(guesses[cell], seen[cell]) for cell in known}
+        errors += _correction(errors, apart, spread, measured, random)
     items = np.array([max(1, guesses[cell].items) for cell in cells])
     errors[1:] += random.standard_normal((SCENARIOS, len(cells))) * spread.item / np.sqrt(items)
     means = np.array([guesses[cell].mean for cell in cells]) * np.exp(errors)
@@ -114,11 +123,23 @@ def _measured(guess: Guess, seen: Seen) -> _Measured:
     return _Measured(log(max(seen.mean, _LEAST) / guess.mean), max(seen.items, 1))
 
 
-def _prior(cells: Sequence[Cell], spread: ErrorSpread, random: np.random.Generator) -> Scenarios:
+def _apart(guesses: Mapping[Cell, Guess]) -> dict[Cell, float]:
+    """How far each guess (the logarithm) is from the mean of all."""
+    logs = {cell: log(guess.mean) for cell, guess in guesses.items()}
+    middle = sum(logs.values()) / len(logs)
+    return {cell: each - middle for cell, each in logs.items()}
+
+
+def _prior(
+    apart: Mapping[Cell, float],
+    spread: ErrorSpread,
+    random: np.random.Generator,
+    shared: Scenarios | None,
+) -> Scenarios:
     """Errors before anything was seen, a column for each cell: none in the central scenario."""
+    cells = list(apart)
     errors = np.zeros((SCENARIOS + 1, len(cells)))
     groups = (
-        ([0] * len(cells), spread.shared),
         (_numbered([cell.task for cell in cells]), spread.task),
         (_numbered([cell.model for cell in cells]), spread.model),
         (list(range(len(cells))), spread.cell),
@@ -126,6 +147,9 @@ def _prior(cells: Sequence[Cell], spread: ErrorSpread, random: np.random.Generat
     for numbers, deviation in groups:
         drawn = random.standard_normal((SCENARIOS, max(numbers) + 1)) * deviation
         errors[1:] += drawn[:, numbers]
+    of_all = random.standard_normal(SCENARIOS) if shared is None else shared[1:]
+    errors[1:] += of_all[:, None] * spread.shared
+    errors[1:] += np.outer(random.standard_normal(SCENARIOS), list(apart.values())) * spread.slope
     return errors
 
 
@@ -137,23 +161,25 @@ def _numbered(names: Sequence[str]) -> list[int]:
 
 def _correction(
     errors: Scenarios,
-    cells: Sequence[Cell],
+    apart: Mapping[Cell, float],
     spread: ErrorSpread,
     measured: Mapping[Cell, _Measured],
     random: np.random.Generator,
 ) -> Scenarios:
     """What turns draws of the prior into draws given what was measured."""
-    known, place = list(measured), {cell: at for at, cell in enumerate(cells)}
+    known, place = list(measured), {cell: at for at, cell in enumerate(apart)}
     noise = spread.item / np.sqrt([each.items for each in measured.values()])
     drawn = errors[:, [place[cell] for cell in known]].copy()
     drawn[1:] += random.standard_normal((SCENARIOS, len(known))) * noise
     off = np.array([each.error for each in measured.values()]) - drawn
-    covariance = _shared(known, known, spread) + np.diag(noise**2 + _JITTER)
-    return np.linalg.solve(covariance, off.T).T @ _shared(known, cells, spread)
+    of_known = {cell: apart[cell] for cell in known}
+    covariance = _shared(of_known, of_known, spread) + np.diag(noise**2 + _JITTER)
+    return np.linalg.solve(covariance, off.T).T @ _shared(of_known, apart, spread)
 
 
-def _shared(ones: Sequence[Cell], others: Sequence[Cell], spread: ErrorSpread) -> Scenarios:
-    """The covariance of the errors of each of ``ones`` with each of ``others``."""
+def _shared(ones: Mapping[Cell, float], others: Mapping[Cell, float], spread: ErrorSpread) -> Scenarios:
+    """The covariance of the errors of each of ``ones`` with each of ``others``, by how far these are
+    apart."""
 
     def same(key: str) -> Scenarios:
         names = _numbered([getattr(cell, key) for cell in (*ones, *others)])
@@ -161,4 +187,6 @@ def _shared(ones: Sequence[Cell], others: Sequence[Cell], spread: ErrorSpread) -
         return np.asarray(left[:, None] == right[None, :], dtype=np.float64)
 
     task, model = same("task"), same("model")
-    return spread.shared**2 + spread.task**2 * task + spread.model**2 * model + spread.cell**2 * task * model
+    slope = spread.slope**2 * np.outer(list(ones.values()), list(others.values()))
+    own = spread.task**2 * task + spread.model**2 * model + spread.cell**2 * task * model
+    return np.asarray(spread.shared**2 + slope + own, dtype=np.float64)

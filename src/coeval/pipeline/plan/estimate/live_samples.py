@@ -71,7 +71,7 @@ class LiveSamples:
         self._config = config
         self._preview = preview
         self._setups = [_judgeable(setup, preview) for setup in preview.plan.setups]
-        self._reading = RecordReading(config, self._setups, evidence, "samples")
+        self._reading = RecordReading(config, self._setups, evidence, "sample")
         self._askable = frozenset(askable)
         self._each = each
         self._watcher: Watcher = Unwatched()

@@ -70,7 +70,7 @@ class RecordTold(msgspec.Struct):
 
 def evidence_of(config: Config, setups: Sequence[TaskSetup]) -> Evidence:
     """The same whenever the files are the same. Lines that are no records tell nothing."""
-    reading = RecordReading(config, setups, Evidence(), "records")
+    reading = RecordReading(config, setups, Evidence(), "record")
     _add_tokenizers(reading.evidence, config, setups)
     source = source_folder(config)
     for phase in FLOWING:  # what judges were shown is known once items and answers are
