@@ -191,3 +191,19 @@ def test_items_that_no_model_makes_are_to_be_added_or_asked_for_no_more(
     write(5)
     assert lab.run(continue_run=True).exit_code == 0
     assert lab.counts() == (5, 5, 5)
+
+
+def test_a_budget_that_may_not_suffice_is_to_be_raised_first(here: Path, coeval: Command) -> None:
+    """What is owed costs more than is left, by what requests have cost so far."""
+    prices = {"overrides": {"simulated": {"ann": {"input_usd_per_mtok": 1.0, "output_usd_per_mtok": 4.0}}}}
+    (here / "Config").mkdir(exist_ok=True)
+    (here / "Config" / "provider_pricing.yaml").write_text(json.dumps(prices))
+    lab = Lab(here, [model("ann", max_tokens=200)], [task(total=3)], {"budget_usd": 1.0})
+    assert lab.run().exit_code == 0
+    lab.lose("evaluation", "story__ann__00001__ann__ann")
+    assert "Fill the gaps with: coeval run" in coeval("status", "--run", lab.path).out
+    usage = json.loads((lab.path / "usage.json").read_text())
+    usage["models"]["ann"]["cost_usd"] = 0.95
+    (lab.path / "usage.json").write_text(json.dumps(usage))
+    shown = coeval("status", "--run", lab.path).out
+    assert "Raise first what may not suffice: experiment.budget_usd.\nAfter that: coeval run" in shown

@@ -124,9 +124,12 @@ def test_gaps_are_told_with_their_reason_and_the_command_that_fills_them(lab: La
     assert "warning: Not all that was asked for is there:" in ended.err
     assert re.search(r"evaluation +3 +\d +[1-3] +\d not asked: quota", ended.err)
     assert "experiment.quota.ann.max_calls" in ended.err
-    assert f"Fill the gaps with: coeval run --config {lab.file} --continue" in ended.err
+    assert "Raise what is used up first: the warnings above name it.\nAfter that: coeval run " in ended.err
+    assert f"After that: coeval run --config {lab.file} --continue" in ended.err
     status = coeval("status", "--run", lab.path)
     assert status.code == 0
+    way_on = "Raise first what may not suffice: experiment.quota.ann.max_calls.\nAfter that: coeval run "
+    assert way_on in status.out
     assert "exp: incomplete (simulated models)" in status.out
     lab.settings["quota"] = {"ann": {"max_calls": 50}}
     assert coeval("run", "--config", lab.file, "--continue").code == 0

@@ -171,7 +171,9 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
                 messages,
                 "Answers were cut off at max_tokens: raise it before going on, or they will be again.",
             )
-        tell_way_on(messages, summary.short, way_on, owed=summary.missing)
+        used_up = any(outcome.gaps["quota"] for outcome in summary.phases.values())
+        first = "Raise what is used up first: the warnings above name it." if used_up else ""
+        tell_way_on(messages, summary.short, way_on, owed=summary.missing, first=first)
         if any(outcome.failed for outcome in summary.phases.values()):
             say(messages, f"What failed, and why: coeval status --run {quote(str(run.path))}")
     elif summary.interrupted:

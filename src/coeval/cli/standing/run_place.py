@@ -9,7 +9,7 @@ from rich.console import Console
 from coeval.analysis.empty_answers import empty_answers_sentence
 from coeval.cli.say import say, warn
 from coeval.cli.standing.account_view import show_costs, show_errors, show_jobs
-from coeval.cli.standing.limits_view import limits_used
+from coeval.cli.standing.limits_view import limits_used, to_be_raised
 from coeval.cli.standing.run_standing import index_of, missing, phases_of
 from coeval.cli.standing.standing import FolderStanding, jobs_shown, last_errors, spend_of
 from coeval.cli.views.gaps_view import CONTINUE, tell_way_on
@@ -148,7 +148,23 @@ def _show_state(report: Report, folder: RunDir, console: Console) -> None:
         warn(console, f"phases 1–2 are not finished for {', '.join(report.unsettled)}")
     owed = sum(file.owed for file in report.files)
     if (owed or report.unsettled) and folder.writer() is None:
-        tell_way_on(console, report.short, CONTINUE, owed=owed + len(report.unsettled))
+        tell_way_on(
+            console,
+            report.short,
+            CONTINUE,
+            owed=owed + len(report.unsettled),
+            first=_to_be_raised(folder, owed),
+        )
+
+
+def _to_be_raised(folder: RunDir, owed: int) -> str:
+    config = config_of(folder)
+    if isinstance(config, str):
+        return ""
+    try:
+        return to_be_raised(config.experiment, read_accounts(folder.usage), owed)
+    except StoreError:
+        return ""  # that the account cannot be read is told of the limits
 
 
 def _show_limits(folder: RunDir, console: Console) -> None:

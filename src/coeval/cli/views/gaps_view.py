@@ -26,10 +26,14 @@ def tell_missing(missing: Missing, console: Console) -> None:
         tell_way_on(console, missing.gaps.short, CONTINUE, owed=missing.gaps.owed)
 
 
-def tell_way_on(console: Console, short: Sequence[ShortSupply], command: str, *, owed: int) -> None:
-    """Say what fills the gaps: items that people write, and the command, which has something to ask before
-    there are more of them if more is ``owed``."""
+def tell_way_on(
+    console: Console, short: Sequence[ShortSupply], command: str, *, owed: int, first: str = ""
+) -> None:
+    """Say what fills the gaps: items that people write, what is to be done ``first``, and the command, which
+    has something to ask before there are more items if more is ``owed``."""
     for supply in short:
         say(console, f"No model makes the items that are missing: {supply.way_out}.")
     asks = not short or owed > sum(supply.missing for supply in short)
-    say(console, f"{'Fill the gaps with' if asks else 'After that'}: {command}")
+    if first:
+        say(console, first)
+    say(console, f"{'Fill the gaps with' if asks and not first else 'After that'}: {command}")
