@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -185,3 +186,42 @@ async def test_a_job_that_cannot_be_looked_at_is_no_success(tmp_path: Path) -> N
     assert without.code == 1, without.text
     assert "OPENAI_API_KEY" in without.text, without.text
     assert right.code == 0, right.text
+
+
+async def test_status_says_when_a_job_was_looked_at(tmp_path: Path) -> None:
+    """Looked at an hour ago; its state is of then, until somebody looks again."""
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        host.states = ("in_progress",)
+        exp = lab(tmp_path, host)
+        assert (await coeval("run", "--config", exp.file, "--no-wait")).code == 3
+        pending = RunDir(exp.path).pending_batches
+        jobs = json.loads(pending.read_text())
+        jobs["jobs"][0]["checked_at"] -= 3600
+        pending.write_text(json.dumps(jobs))
+        words = ("status", "--run", exp.path)
+        old = await coeval(*words)
+        machine = json.loads((await coeval(*words, "--json")).text)
+        assert (await coeval(*words, "--fetch-batches")).code == 0
+        looked = json.loads((await coeval(*words, "--json")).text)
+    assert "1:00:0" in old.text, old.text
+    assert "--fetch-batches looks again" in old.text
+    assert machine["batches"][0]["look_age_s"] >= 3600
+    assert looked["batches"][0]["look_age_s"] < 600
+
+
+async def test_a_job_without_an_id_leaves_the_table_room(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        host.states = ("in_progress",)
+        exp = lab(tmp_path, host)
+        assert (await coeval("run", "--config", exp.file, "--no-wait")).code == 3
+    pending = RunDir(exp.path).pending_batches
+    jobs = json.loads(pending.read_text())
+    jobs["jobs"][0] |= {"id": None, "state": "written", "shown": "", "checked_at": None}
+    pending.write_text(json.dumps(jobs))
+    shown = await coeval("status", "--run", exp.path)
+    tag = jobs["jobs"][0]["tag"]
+    row = next(line for line in shown.text.splitlines() if "being submitted" in line)
+    assert row.startswith(f"{tag[:8]}… "), row
+    assert "never" in row

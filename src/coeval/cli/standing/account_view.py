@@ -31,9 +31,12 @@ def show_costs(usage: Path, console: Console) -> None:
         warn(console, f"what it cost cannot be told: {error}")
 
 
-def show_jobs(pending: Path, console: Console) -> None:
+def show_jobs(pending: Path, console: Console, look: str) -> None:
+    """``look``: what to do to have them looked at; empty where somebody does."""
     if jobs := read_jobs(pending):
         show_batches(jobs, console)
+        if look:
+            say(console, f"They are shown as they stood at the last look; {look} looks again.", "dim")
 
 
 def show_errors(errors: Path, console: Console) -> None:

@@ -45,7 +45,7 @@ class OutputPlace:
         columns = [Column(heading) for heading in ("planned", "good", "failed", "owed")]
         print_table(console, "", "task", columns, rows)
         show_costs(self._usage, console)
-        show_jobs(self._pending, console)
+        show_jobs(self._pending, console, "the same eval-framework command" if writer is None else "")
         show_errors(self._errors, console)
 
 

@@ -52,7 +52,7 @@ class RunPlace:
         _show_files(look.report, console)
         show_costs(folder.usage, console)
         _show_limits(folder, console)
-        show_jobs(folder.pending_batches, console)
+        show_jobs(folder.pending_batches, console, "--fetch-batches" if folder.writer() is None else "")
         show_errors(folder.errors, console)
 
 

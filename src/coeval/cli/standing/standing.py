@@ -61,7 +61,8 @@ def spend_of(usage: Path) -> dict[str, Spend]:
 
 
 def jobs_shown(pending: Path) -> list[dict[str, Any]]:
-    """The jobs of ``pending_batches.json``, with their age in seconds. Raises StoreError likewise."""
+    """The jobs of ``pending_batches.json``, how old they are and the last look at them, in seconds.
+    Raises StoreError likewise."""
     return [_shown(job) for job in read_jobs(pending)]
 
 
@@ -77,9 +78,14 @@ def _shown(job: PendingJob) -> dict[str, Any]:
         "failed": job.failed,
         "state": job.state,
         "provider_state": job.shown,
-        "age_s": max(0, round(time.time() - job.written_at)),
+        "age_s": _age_s(job.written_at),
+        "look_age_s": None if job.checked_at is None else _age_s(job.checked_at),
         "note": job.note,
     }
+
+
+def _age_s(at: float) -> int:
+    return max(0, round(time.time() - at))
 
 
 def last_errors(errors: Path) -> list[ErrorLine]:

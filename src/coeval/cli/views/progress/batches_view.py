@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["show_batches", "tell_batches"]
 
+_TAG = 8
+"""Digits of the tag of a job that has no id yet: enough to tell it from others."""
+
 
 def tell_batches(jobs: Sequence[PendingJob], console: Console) -> None:
     """Say that jobs go on without us."""
@@ -26,13 +29,14 @@ def tell_batches(jobs: Sequence[PendingJob], console: Console) -> None:
 
 def show_batches(jobs: Sequence[PendingJob], console: Console) -> None:
     """A row for each job."""
-    rows = [NameRow(job.id or job.tag, _cells(job)) for job in jobs]
+    rows = [NameRow(job.id or f"{job.tag[:_TAG]}…", _cells(job)) for job in jobs]
     columns = (
         Column("model", words=True),
         Column("phase", words=True),
         Column("requests"),
         Column("done"),
         Column("age"),
+        Column("looked at"),
         Column("state", words=True, free=True),
     )
     print_table(console, "Batch jobs", "batch", columns, rows)
@@ -41,7 +45,8 @@ def show_batches(jobs: Sequence[PendingJob], console: Console) -> None:
 def _cells(job: PendingJob) -> tuple[str, ...]:
     done = "" if job.done is None else f"{job.done + (job.failed or 0):,}"
     age = clock(max(0.0, time.time() - job.written_at))
-    return job.name, ", ".join(job.phases), f"{job.requests:,}", done, age, _state(job)
+    looked = "never" if job.checked_at is None else f"{clock(max(0.0, time.time() - job.checked_at))} ago"
+    return job.name, ", ".join(job.phases), f"{job.requests:,}", done, age, looked, _state(job)
 
 
 def _state(job: PendingJob) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from coeval.core.errors import StoreError
 from coeval.core.records import Purpose
 from coeval.core.text import numbered
 from coeval.models.batch.waiting.batch_desk import BatchDesk
@@ -147,6 +148,8 @@ class Batches:
         for task in self._carriers:
             task.cancel()
         await asyncio.gather(*self._carriers, return_exceptions=True)
+        with suppress(StoreError):  # when each was looked at last is information only
+            self.desk.jobs.write()
         self.desk.close()
 
     def _submit(self, queue: BatchQueue, file: ParkedFile) -> None:

@@ -26,6 +26,8 @@ LOOKS = 6
 """Times that a job is looked for whose id was lost, before it is submitted anew: lists lag."""
 SUBMISSIONS = 20
 COLLECTIONS = 10
+LOOK_WRITTEN_S = 5.0
+"""A look that has shown nothing new is written down so long after the one before; the last one at the end."""
 LONGEST_PUT_OFF = 20
 """Pauses after which a job that was turned away for others is tried again, if these have not ended before."""
 _REFUSED, _TOO_LARGE = 400, 413
@@ -220,10 +222,11 @@ class JobCarrier:
     def _show(self, progress: BatchProgress) -> None:
         job = self.job
         shown = self.queue.source.told(progress.shown)
-        changed = shown != job.shown
+        now = time.time()
+        worth_writing = shown != job.shown or now - (job.checked_at or 0.0) >= LOOK_WRITTEN_S
         job.shown, job.total, job.done, job.failed = shown, progress.total, progress.done, progress.failed
-        job.checked_at, job.note = time.time(), ""
-        if changed:
+        job.checked_at, job.note = now, ""
+        if worth_writing:
             self._desk.jobs.put(job)
 
     # --- and back ----------------------------------------------------------------------------
