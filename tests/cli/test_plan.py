@@ -126,6 +126,7 @@ def test_samples_are_asked_as_the_run_asks_and_counted(
     accounts = json.loads((lab.path / "usage.json").read_text())["models"]
     assert (accounts["ann"]["requests"], accounts["ben"]["requests"]) == (6, 2)
     assert accounts["ann"]["cost_usd"] > 0
+    assert f": {lab.path / 'usage.json'} keeps it, and it counts" in ended.err
     assert lab.counts() == (0, 0, 0)  # a sample is no record
     assert lab.run().exit_code == 0
 
@@ -196,7 +197,30 @@ def test_a_ceiling_holds_for_samples_too(
     ended = coeval("plan", "--config", lab.file)
     assert ended.code == 0
     assert len(asked.requests) == 3
-    assert "experiment.quota.ann.max_calls" in ended.err
+    assert ended.err.count("no more samples of ann: model ann has used 3 of the 3 requests") == 1
+    assert "max_calls is 3, and leaves 0 requests for 9 calls: samples count towards it" in ended.err
+    assert "--continue" not in ended.err
+
+
+def test_no_more_samples_are_asked_than_calls_are_owed(
+    here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(here, [model("ann")], [task(total=1)])
+    asked = listen(monkeypatch)
+    assert coeval("plan", "--config", lab.file, "--estimate-samples", "5").code == 0
+    assert asked.phases() == (0, 0, 1, 1, 1)
+
+
+def test_records_stand_in_for_samples(here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(here, [model("ann"), model("ben", "student")], [task()])
+    lab.run()
+    lab.tasks[0]["sampling"]["total"] = 5
+    lab.models.append(model("new", "student"))
+    asked = listen(monkeypatch)
+    found = figures(coeval("plan", "--config", lab.file, "--continue", "--json"))
+    assert asked.phases() == (0, 0, 0, 2, 0)  # of the new student alone
+    assert found["basis"]["new"] == "2 samples"
+    assert found["basis"]["ben"] == "3 records"
 
 
 def test_factors_that_teachers_are_yet_to_propose_are_a_range(here: Path, coeval: Command) -> None:

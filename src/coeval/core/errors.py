@@ -132,7 +132,13 @@ class Gap(CoevalError):
 
 
 class QuotaExhausted(Gap):
+    """``facts`` are what holds whatever is asked; ``way_out`` is that of a run, and ends the message."""
+
     kind = "quota"
+
+    def __init__(self, facts: str, way_out: str = "") -> None:
+        super().__init__(f"{facts} {way_out}".rstrip())
+        self.facts = facts
 
 
 class ModelStopped(Gap):

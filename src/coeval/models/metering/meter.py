@@ -59,6 +59,11 @@ class Meter:
         return self._row.requests
 
     @property
+    def spent_usd(self) -> float:
+        """What it has cost, in this process and before, and what it may have cost besides."""
+        return self._row.spent_usd
+
+    @property
     def budgeted(self) -> bool:
         """Whether money has to be set aside for its requests: it costs some, and there is a budget."""
         return self._terms.most is not None and bool(self.fund.purses)
@@ -248,5 +253,6 @@ class Meter:
         wanted = "" if requests == 1 else f"; {requests} more were asked for at once"
         return QuotaExhausted(
             f"model {self.name} has used {used} of the {ceiling} requests that {key} "
-            f"allows over the life of the run{wanted}. Raise {key} and run again with {CONTINUE}."
+            f"allows over the life of the run{wanted}.",
+            f"Raise {key} and run again with {CONTINUE}.",
         )

@@ -148,5 +148,6 @@ class Purse:
         return QuotaExhausted(
             f"model {name} is not asked any more: {budget.key} is {limit_in_dollars(budget.usd)}, and "
             f"{spent}, which leaves too little for a request that may cost {wanted}, or for what would "
-            f"follow from it. Raise {budget.key} and run again with {CONTINUE}."
+            "follow from it.",
+            f"Raise {budget.key} and run again with {CONTINUE}.",
         )

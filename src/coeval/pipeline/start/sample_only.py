@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from coeval.core.model import ModelSpec
+from coeval.core.text import dollars
 from coeval.engine.model_work import Asking
 from coeval.engine.progress import Board
-from coeval.engine.session import SessionContext, opened
+from coeval.engine.session import Session, SessionContext, opened
 from coeval.engine.waiting import unless_interrupted
 from coeval.models.open import obstacle_to
 from coeval.pipeline.config.schema import PHASES, Config
-from coeval.pipeline.plan.estimate.live_samples import LiveSamples, sampled_models
+from coeval.pipeline.plan.estimate.live_samples import LiveSamples, sampled_models, short_ceilings
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FED_BY
 from coeval.pipeline.start.begin import accounts_of, terms_for
@@ -51,8 +55,20 @@ async def sample_only(
         async with opened(
             accounts_of(folder, config), askable, Board(PHASES, FED_BY), context, terms
         ) as session:
+            before = _spent(askable, session)
             await unless_interrupted(
                 samples.ask(Asking(session.models, 0), context.watcher),
                 context.interrupt,
                 "stopped while samples were being asked for; nothing was run",
             )
+            if cost := _spent(askable, session) - before:
+                context.watcher.note(
+                    f"samples cost {dollars(cost)}: {folder.usage} keeps it, and it counts towards the "
+                    "budgets of the run"
+                )
+            for sentence in short_ceilings(config, preview, session.ledger):
+                context.watcher.warn(sentence)
+
+
+def _spent(specs: Iterable[ModelSpec], session: Session) -> float:
+    return sum(session.ledger.meter(spec.name).spent_usd for spec in specs)

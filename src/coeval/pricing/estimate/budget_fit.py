@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from coeval.core.text import dollars
+from coeval.core.text import dollars, limit_in_dollars
 from coeval.pricing.estimate.estimate import EstimateLine
 
 __all__ = ["BudgetFit", "budget_fit"]
@@ -23,7 +23,7 @@ def budget_fit(
     """What ``line`` costs beside what is left of the budget that ``name`` sets; ``priced`` says whether the
     price of all its calls is known."""
     left = max(0.0, budget_usd - spent_usd)
-    of_it = f"{name} is {dollars(budget_usd)}"
+    of_it = f"{name} is {limit_in_dollars(budget_usd)}"
     if spent_usd:
         of_it += f", {dollars(spent_usd)} of it is spent, and {dollars(left)} is left"
     cost = line.cost_usd

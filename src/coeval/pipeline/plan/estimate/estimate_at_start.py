@@ -9,7 +9,7 @@ from coeval.engine.session import Session
 from coeval.engine.waiting import unless_interrupted
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.in_words import calls, ends, summed_up
-from coeval.pipeline.plan.estimate.live_samples import LiveSamples
+from coeval.pipeline.plan.estimate.live_samples import LiveSamples, short_ceilings
 from coeval.pipeline.plan.estimate.on_record import evidence_of
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.preview import Preview
@@ -40,6 +40,8 @@ async def estimate_at_start(
             session.context.interrupt,
             "stopped while samples were being asked for; nothing was run",
         )
+        for sentence in short_ceilings(config, preview, session.ledger):
+            watcher.warn(sentence)
     estimate = estimate_run(config, preview, Assumed(prices, evidence, phase_barriers))
     write_json_atomic(run_folder(config).cost_estimate, estimate.as_json())
     for phase, line in estimate.by_phase.items():

@@ -2,11 +2,13 @@
 
 They are asked for as the run asks, of each model in each role that it has work in, at a task each, by
 turns. What a teacher writes is answered, and what a student answers is judged; where nobody wrote any,
-records are used. Nothing of it is kept but its lengths, tokens and times; the models' meters count it."""
+records are used. No model is asked more often than the run would ask it, and records that tell as much stand
+in for samples. Nothing of these is kept but lengths, tokens and times; the models' meters count them."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -14,16 +16,18 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.core.errors import AskError, Gap
+from coeval.core.errors import AskError, Gap, QuotaExhausted
 from coeval.core.foreign import convert
 from coeval.core.good import is_good
 from coeval.core.ids import evaluation_id, item_id, response_id
+from coeval.core.options import max_calls
 from coeval.core.records import Datapoint, Kept, Response, Usage
-from coeval.core.text import dollars
+from coeval.core.text import dollars, numbered
 from coeval.engine.model_work import Asking
 from coeval.engine.progress import Unwatched, Watcher
 from coeval.engine.role_model import RoleModel
 from coeval.judging.rubric import criterion_hash
+from coeval.models.metering.ledger import Ledger
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import PHASE_OF, Proposal, ProposalWork
 from coeval.pipeline.phases.evaluations import EvaluationWork, Judged
@@ -37,10 +41,10 @@ from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.sampling.samples import Samples
-from coeval.pricing.estimate.evidence import Evidence
+from coeval.pricing.estimate.evidence import Evidence, Quantity
 from coeval.pricing.estimate.unknowns import Cell
 
-__all__ = ["LiveSamples", "sampled_models"]
+__all__ = ["LiveSamples", "sampled_models", "short_ceilings"]
 
 _LONGEST_S = 180.0
 """A sample that takes longer is given up: the estimate goes on without."""
@@ -50,6 +54,12 @@ _FEW = 8
 _ADDED = 0.35
 """The share of its factors that a second teacher adds to those of the first."""
 _LEAST_TO_COMPARE = 2
+_TOLD_BY: Mapping[Phase, Quantity] = {
+    "data_generation": "item characters",
+    "response_collection": "answer characters",
+    "evaluation": "verdict ratio",
+}
+"""What each record of a phase tells."""
 _Work: TypeAlias = ItemWork | ResponseWork | EvaluationWork
 
 
@@ -60,6 +70,22 @@ def sampled_models(preview: Preview) -> set[str]:
         for (phase, _, name), counts in preview.plan_count.by_model.items()
         if counts.calls and phase in FLOWING
     }
+
+
+def short_ceilings(config: Config, preview: Preview, ledger: Ledger) -> Iterator[str]:
+    """A sentence on each ceiling that leaves fewer requests than the run will need: samples count towards
+    it."""
+    owed: Counter[str] = Counter()
+    for (phase, _, name), counts in preview.plan_count.by_model.items():
+        owed[name] += counts.calls if phase in FLOWING else 0
+    for name, quota in config.experiment.quota.items():
+        if quota.max_calls is not None and owed[name]:
+            left = max(0, quota.max_calls - ledger.meter(name).requests)
+            if left < owed[name]:
+                yield (
+                    f"{max_calls(name)} is {quota.max_calls:,}, and leaves {numbered(left, 'request')} for "
+                    f"{numbered(owed[name], 'call')}: samples count towards it. Raise it for a whole run"
+                )
 
 
 class LiveSamples:
@@ -75,6 +101,7 @@ class LiveSamples:
         self._askable = frozenset(askable)
         self._each = each
         self._watcher: Watcher = Unwatched()
+        self._exhausted: set[str] = set()
         self._items: dict[str, list[PreparedItem]] = {}
         self._answers: dict[str, list[tuple[PreparedItem, Response]]] = {}
 
@@ -117,8 +144,8 @@ class LiveSamples:
             yield EvaluationWork(asking, judged, judge, key, factors, 0), setup
 
     def _turns(self, phase: Phase, possible: Callable[[TaskSetup], bool]) -> Iterator[_Turn]:
-        """Each model that has work in the phase and can be asked, as often as is wanted, at one task after
-        another; models begin at different tasks."""
+        """Each model that has work in the phase and can be asked, as often as records leave to be wanted, at
+        one task after another; models begin at different tasks."""
         places: dict[str, list[tuple[TaskSetup, RoleModel]]] = {}
         for setup in filter(possible, self._setups):
             for role_model in cast_of(setup, phase):
@@ -126,9 +153,21 @@ class LiveSamples:
                 if role_model.name in self._askable and counts is not None and counts.calls:
                     places.setdefault(role_model.name, []).append((setup, role_model))
         for at, of_model in enumerate(places.values()):
-            for number in range(self._each):
+            for number in range(self._wanted(phase, of_model)):
                 setup, role_model = of_model[(at + number) % len(of_model)]
                 yield _Turn(setup, role_model, at + number)
+
+    def _wanted(self, phase: Phase, places: Sequence[tuple[TaskSetup, RoleModel]]) -> int:
+        """How many samples of a model tell more than its records do, and are no more than it will be
+        asked."""
+        seen, calls = self._reading.evidence.of(_TOLD_BY[phase]), self._preview.plan_count.by_model
+        told = owed = 0
+        for setup, role_model in places:
+            task, name = setup.task.name, role_model.name
+            owed += calls[phase, task, name].calls
+            if (cell := seen.get(Cell(task, name))) is not None:
+                told += cell.items
+        return max(0, min(self._each - told, owed))
 
     def _answers_to(self, setup: TaskSetup) -> list[tuple[PreparedItem, Response]]:
         """Those that were sampled; else those on record."""
@@ -181,6 +220,11 @@ class LiveSamples:
         try:
             async with asyncio.timeout(_LONGEST_S):
                 record = await work.do()
+        except QuotaExhausted as error:
+            if work.model not in self._exhausted:
+                self._exhausted.add(work.model)
+                self._watcher.warn(f"no more samples of {work.model}: {error.facts}")
+            return None
         except (AskError, Gap, TimeoutError) as error:
             self._watcher.warn(f"sample of {who}: {str(error) or f'no answer in {_LONGEST_S:.0f} s'}")
             return None
