@@ -13,6 +13,8 @@ import pytest
 from cli.invoked import Command, Ended
 from pipeline.experiments import Lab, listen, model, task
 
+from coeval.store.rundir import RunDir
+
 ROOT = Path(__file__).resolve().parents[2]
 MEDIUM = ROOT / "benchmark" / "medium_benchmark.yaml"
 CHEAP = ("gpt-4o-mini", "gpt-3.5-turbo", "claude-3-5-haiku-20241022", "gemini-2.5-flash", "deepseek-chat")
@@ -359,3 +361,30 @@ def test_the_estimate_is_held_against_the_budget(here: Path, coeval: Command) ->
     lab.settings = {"quota": {"ann": {"max_cost_usd": cost["low"] / 2}}}
     ended = coeval("plan", "--config", lab.file, "--continue", "--estimate-samples", "0")
     assert "does not fit into the budget: experiment.quota.ann.max_cost_usd is" in ended.err
+
+
+def test_a_refusal_names_the_plan_of_the_same_start(here: Path, coeval: Command) -> None:
+    price(here, "ann")
+    lab = Lab(here, [model("ann", max_tokens=200)], [task()])
+    lab.run()
+    lab.tasks[0]["sampling"]["total"] = 30
+    lab.settings = {"budget_usd": 0.0001}
+    for how, shown in (
+        ("--continue", "`coeval plan --continue` shows"),
+        ("--overwrite", "plan --overwrite`"),
+    ):
+        ended = coeval("run", "--config", lab.file, how)
+        assert ended.code == 1
+        assert shown in ended.err.replace("\n", " ")
+    assert coeval("plan", "--config", lab.file, "--continue", "--estimate-samples", "0").code == 0
+
+
+def test_a_plan_of_a_run_at_work_says_that_it_can_do_without_samples(here: Path, coeval: Command) -> None:
+    lab = Lab(here, [model("ann")], [task()])
+    lab.run()
+    lab.tasks[0]["sampling"]["total"] = 30
+    with RunDir(lab.path).locked():
+        ended = coeval("plan", "--config", lab.file, "--continue")
+        assert ended.code == 1
+        assert "estimate without samples (--estimate-samples 0)" in ended.err.replace("\n", " ")
+        assert coeval("plan", "--config", lab.file, "--continue", "--estimate-samples", "0").code == 0

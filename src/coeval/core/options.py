@@ -65,6 +65,7 @@ DEVICE = Option("device: cpu", "device: cpu", "--device cpu")
 KEYS = Option("--keys", "keys")
 BATCH = Option("--batch and --judge-batch", "batched", "--batch and --judge-batch")
 PROBE_OFF = Option("--probe disable", "probe_mode: disable in the section experiment")
+NO_SAMPLES = Option("--estimate-samples 0", "estimate_samples: 0 in the section experiment")
 PROBE_WARNS = Option("--probe-on-fail warn", "probe_on_fail: warn in the section experiment")
 BUDGET = Option("experiment.budget_usd", "experiment.budget_usd", "--budget-usd")
 

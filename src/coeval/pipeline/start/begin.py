@@ -143,7 +143,8 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
                     watcher.warn(remark)
                 preview = _unchanged_outlook(config, options)
                 if config.experiment.budget_usd is not None:
-                    refuse_too_dear(config, preview or preview_run(config, options), prices, folder)
+                    looked = preview or preview_run(config, options)
+                    refuse_too_dear(config, looked, prices, folder, options)
                 probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
                 await probe_models(session, probing, owing(preview))
                 if config.experiment.estimate_cost:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coeval.core.errors import UsageError
-from coeval.core.options import BUDGET
+from coeval.core.options import BUDGET, CONTINUE, OVERWRITE
 from coeval.core.text import dollars, dollars_beyond, limit_in_dollars
 from coeval.engine.bounded_cost import AskedUnder
 from coeval.models.metering.account_file import read_accounts
 from coeval.models.metering.spent import Spent, perhaps
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.preview import Preview
+from coeval.pipeline.run_session import RunOptions
 from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
 
@@ -26,7 +27,9 @@ def asked_under(config: Config) -> Iterator[AskedUnder]:
                 yield AskedUnder(model.spec(), model.sampling(role))
 
 
-def refuse_too_dear(config: Config, preview: Preview, prices: PriceBook, folder: RunDir) -> None:
+def refuse_too_dear(
+    config: Config, preview: Preview, prices: PriceBook, folder: RunDir, options: RunOptions
+) -> None:
     """Nothing is refused while batch jobs are not done with: what they bring is paid for, or held, already,
     and stands among what is to be done.
 
@@ -49,8 +52,10 @@ def refuse_too_dear(config: Config, preview: Preview, prices: PriceBook, folder:
     if spent.usd:
         needed, so_far = dollars_beyond(budget, least, spent.usd)
         gone = f", and {so_far} of it is spent{perhaps(spent.perhaps_usd)}"
+    starts = ((CONTINUE, options.continue_run), (OVERWRITE, options.overwrite))
+    as_started = "".join(f" {option.flag}" for option, given in starts if given)
     raise UsageError(
         f"the run does not fit into its budget: what is to be done costs {needed} at the least, and "
-        f"{BUDGET} is {limit_in_dollars(budget)}{gone}. `coeval plan` shows what costs what; raise "
-        f"{BUDGET}, or plan less"
+        f"{BUDGET} is {limit_in_dollars(budget)}{gone}. `coeval plan{as_started}` shows what costs "
+        f"what; raise {BUDGET}, or plan less"
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
+from coeval.core.options import NO_SAMPLES
 from coeval.core.text import dollars
 from coeval.engine.model_work import Asking
 from coeval.engine.progress import Board
@@ -50,6 +52,11 @@ async def sample_only(
     if not each or not askable:
         return
     samples = LiveSamples(config, preview, evidence, [spec.name for spec in askable], each)
+    if (writer := folder.writer()) is not None:
+        raise UsageError(
+            f"{folder.path} is in use by process {writer}, and samples would count there too; wait for "
+            f"it, or estimate without samples ({NO_SAMPLES})"
+        )
     with folder.locked():
         terms = terms_for(config, prices)
         async with opened(
