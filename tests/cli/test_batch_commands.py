@@ -15,6 +15,7 @@ from fakes.openai_batches import OpenAiBatchHost, openai_batches
 from fakes.openai_chat import Answer
 from pipeline.batched_lab import KEY, VERDICT, account, lab, sent
 
+from coeval.pricing.pricing_file import read_pricing
 from coeval.store.rundir import RunDir
 
 
@@ -225,3 +226,36 @@ async def test_a_job_without_an_id_leaves_the_table_room(tmp_path: Path) -> None
     row = next(line for line in shown.text.splitlines() if "being submitted" in line)
     assert row.startswith(f"{tag[:8]}… "), row
     assert "never" in row
+
+
+async def test_batches_that_save_nothing_are_told(tmp_path: Path) -> None:
+    """A server that is none of ours, priced by the user's file: until the file says what its jobs cost."""
+    prices = {"overrides": {"gpt-4o-mini": {"input_usd_per_mtok": 1.0, "output_usd_per_mtok": 2.0}}}
+    file = tmp_path / "Config" / "provider_pricing.yaml"
+    file.parent.mkdir()
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        host.states = ("in_progress",)
+        exp = lab(tmp_path, host)
+        exp.models[2]["batch_enabled"] = False
+        assert (await coeval("run", "--config", exp.file)).code == 0
+        prompts = ("--tasks", f"coeval:{exp.path}", "--model", "gpt-4o-mini", "--base-url", host.url)
+        flags = (
+            *prompts,
+            "--api-key",
+            KEY,
+            "--max-tokens",
+            100,
+            "--batch",
+            "--no-wait",
+            "--probe",
+            "disable",
+        )
+        file.write_text(json.dumps(prices))
+        told = await finish(await start(tmp_path, *flags, "--output-dir", "first"))
+        file.write_text(json.dumps(prices | {"batch_multipliers": {"vllm": 0.5}}))
+        quiet = await finish(await start(tmp_path, *flags, "--output-dir", "second"))
+    assert "at the live price" in told.err, told.err
+    assert "batch_multipliers: {vllm: 0.5}" in " ".join(told.err.split())
+    assert "at the live price" not in quiet.err
+    assert read_pricing(tmp_path).batch_multipliers["openai"] == 0.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,10 +12,11 @@ from coeval.core.model import ModelSpec
 from coeval.models.catalog import HOSTS
 from coeval.models.metering.account_file import Terms
 from coeval.pricing.price_book import Offer, PriceBook
+from coeval.pricing.pricing_file import LOCAL_FILE
 from coeval.pricing.tariff import Rates, Tariff, pricer
 from coeval.pricing.upper_price import discounted, upper_price
 
-__all__ = ["Ceiling", "offer_of", "tariff_of", "tariff_of_roles", "terms_of"]
+__all__ = ["Ceiling", "batched_at_full_price", "offer_of", "tariff_of", "tariff_of_roles", "terms_of"]
 
 _PRICED_FIELDS = ("service_tier", "speed")
 """Fields of a request by which some providers' prices differ."""
@@ -56,6 +57,21 @@ def terms_of(
                 own = own._replace(batch_price=pricer(in_batch), batch_most=upper_price(in_batch))
         terms[spec.name] = own
     return terms
+
+
+def batched_at_full_price(
+    specs: Iterable[ModelSpec], batched: Container[str], terms: Mapping[str, Terms], prices: PriceBook
+) -> Iterator[str]:
+    """A sentence on each of the ``batched`` models whose jobs cost what live requests do: no share
+    of the live price is known of its interface."""
+    for spec in specs:
+        costs = terms[spec.name].most is not None
+        if spec.name in batched and costs and spec.interface not in prices.table.batch_multipliers:
+            yield (
+                f"{spec.name} goes by batch jobs at the live price, as none is known of batch jobs of the "
+                f"interface {spec.interface}; if they cost less there, say so in {LOCAL_FILE}: "
+                f"`batch_multipliers: {{{spec.interface}: 0.5}}`"
+            )
 
 
 def tariff_of_roles(spec: ModelSpec, sent: Sequence[Mapping[str, Any]], prices: PriceBook) -> Tariff | None:

@@ -1,7 +1,8 @@
 """The pricing file: prices of one's own, multipliers, and the hosts that `interface: auto` chooses from.
 
 `Config/provider_pricing.yaml` of the working directory goes before the packaged file, section by
-section: a file that only overrides prices keeps the packaged routes.
+section: a file that only overrides prices keeps the packaged routes. Of `batch_multipliers` it names those
+interfaces that differ.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ __all__ = [
 
 LOCAL_FILE = Path("Config") / "provider_pricing.yaml"
 PACKAGED_FILE = Path(__file__).with_name("provider_pricing.yaml")
+
+_SHARES = "batch_multipliers"
 
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=100)]
 
@@ -107,7 +110,11 @@ def read_pricing(folder: Path = Path()) -> PricingFile:
     sections = _sections(PACKAGED_FILE)
     if not local.exists():
         return _converted(sections, PACKAGED_FILE)
-    return _converted(sections | _sections(local), local)
+    own = _sections(local)
+    shares, own_shares = sections.get(_SHARES), own.get(_SHARES)
+    if isinstance(shares, dict) and isinstance(own_shares, dict):
+        own[_SHARES] = shares | own_shares
+    return _converted(sections | own, local)
 
 
 def _sections(path: Path) -> dict[str, Any]:

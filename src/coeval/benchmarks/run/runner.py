@@ -30,7 +30,7 @@ from coeval.core.model import ModelSpec
 from coeval.engine.bounded_cost import AskedUnder, refuse_boundless
 from coeval.engine.progress import Watcher
 from coeval.engine.session import Accounts, SessionContext, opened
-from coeval.engine.terms import Ceiling, terms_of
+from coeval.engine.terms import Ceiling, batched_at_full_price, terms_of
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.keys import Keys
 from coeval.pricing.price_book import PriceBook
@@ -127,7 +127,10 @@ async def ask_owed(
         evaluation.budget_usd,
     )
     specs = specs_of(prepared)
-    terms = terms_of(specs, {spec.name: Ceiling(evaluation.max_calls) for spec in specs}, PriceBook())
+    prices = PriceBook()
+    terms = terms_of(specs, {spec.name: Ceiling(evaluation.max_calls) for spec in specs}, prices)
+    for sentence in batched_at_full_price(specs, context.batching.phases, terms, prices):
+        watcher.warn(sentence)
     refuse_boundless(_asked_under(specs, task_runs), terms, evaluation.budget_usd)
     async with opened(accounts, specs, board_of(task_runs), context, terms) as session:
         asking = EvalSession(evaluation, task_runs, session)

@@ -17,7 +17,7 @@ from coeval.engine.probing import Probing, probe_models
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.run_log import logged
 from coeval.engine.session import Accounts, Session, SessionContext, opened
-from coeval.engine.terms import Ceiling, terms_of
+from coeval.engine.terms import Ceiling, batched_at_full_price, terms_of
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
 from coeval.models.open import check_askable, obstacle
@@ -128,6 +128,8 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
     specs = [model.spec() for model in config.models]
     check_askable(specs, keys)
     terms = terms_for(config, prices)
+    for sentence in batched_at_full_price(specs, context.batching.phases, terms, prices):
+        watcher.warn(sentence)
     with folder.locked():
         if not options.overwrite:
             known_recipes(folder)  # where they cannot be read, it is told before anything is asked
