@@ -130,6 +130,8 @@ def test_samples_are_asked_as_the_run_asks_and_counted(
     assert accounts["ann"]["cost_usd"] > 0
     assert f": {lab.path / 'usage.json'} keeps it, and it counts" in ended.err
     assert lab.counts() == (0, 0, 0)  # a sample is no record
+    no_run = coeval("status", "--run", lab.path).err.replace("\n", " ")
+    assert f"before a run (samples, probes) is counted in {lab.path / 'usage.json'}" in no_run
     assert lab.run().exit_code == 0
 
 

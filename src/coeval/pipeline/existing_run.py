@@ -44,7 +44,10 @@ def _what_there_is(path: Path) -> str:
         return f"{path} is a file; a run is a folder"
     if output_tasks(path):
         return f"{path} is not a run folder but results of eval-framework, which `coeval results` shows"
-    return f"{path} is not a run folder: it holds no meta.json and no artifacts"
+    nothing = f"{path} is not a run folder: it holds no meta.json and no artifacts"
+    if (usage := RunDir(path).usage).exists():
+        return f"{nothing}; what was asked there before a run (samples, probes) is counted in {usage}"
+    return nothing
 
 
 def _way_out(path: Path) -> str:
