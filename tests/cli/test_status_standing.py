@@ -105,14 +105,38 @@ async def test_a_benchmark_keeps_to_its_budget_over_all_starts(tmp_path: Path) -
 
     async with openai_chat.fake(reply=reply) as host:
         flags = ("--tasks", "ifeval", "--ifeval-input", prompts, "--model", "m", "--base-url", host.url)
-        limits = ("--max-tokens", 100, "--budget-usd", 0.055, "--probe", "disable")
-        for _ in range(2):
+        limits = ("--max-tokens", 100, "--budget-usd", 0.175, "--probe", "disable")
+        for code in (3, 1):  # the second knows that what is left is for none of them
             done = await finish(await start(tmp_path, *flags, *limits))
-            assert done.code == 3, done.err
+            assert done.code == code, done.err
             assert "--budget-usd" in done.err + done.out
-            assert paid == 5, "to the last cent that fits, and none more"
+            assert paid == 17, "to the last cent that fits, and none more"
         done = await finish(
             await start(tmp_path, *flags, *limits[:2], "--probe", "disable", "--budget-usd", 1)
         )
         assert done.code == 0, done.err
         assert paid == 20
+
+
+async def test_a_benchmark_that_cannot_fit_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "Config").mkdir()
+    price = {"overrides": {"m": {"input_usd_per_mtok": 100.0, "output_usd_per_mtok": 100.0}}}
+    (tmp_path / "Config" / "provider_pricing.yaml").write_text(json.dumps(price))
+    prompts = write_prompts(tmp_path / "p.jsonl", "punctuation:no_comma", [f"Say {n}." for n in range(20)])
+    asked = 0
+
+    def reply(_: object) -> openai_chat.Answer:
+        nonlocal asked
+        asked += 1
+        return openai_chat.Answer("No.")
+
+    async with openai_chat.fake(reply=reply) as host:
+        flags = ("--tasks", "ifeval", "--ifeval-input", prompts, "--model", "m", "--base-url", host.url)
+        limits = ("--max-tokens", 100, "--budget-usd", 0.001)
+        done = await finish(await start(tmp_path, *flags, *limits, "--output-dir", "o"))
+    assert (done.code, asked) == (1, 0), done.err
+    said = " ".join(done.err.split())
+    assert "does not fit into its budget" in said
+    assert (
+        "--budget-usd is $0.001; the same command with --estimate-only shows what costs what. Raise" in said
+    )

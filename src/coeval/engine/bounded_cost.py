@@ -1,19 +1,21 @@
-"""What a budget needs before anything is sent: a price of each model, and a bound on each answer."""
+"""What a budget needs before anything is sent: a price of each model, a bound on each answer, and room for
+what all of it costs at the least."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.records import SamplingParameters
-from coeval.core.text import listed
-from coeval.models.metering.account_file import Terms
+from coeval.core.text import dollars, dollars_beyond, limit_in_dollars, listed
+from coeval.models.metering.account_file import ModelAccount, Terms
 from coeval.models.metering.answer_bound import most_answer_tokens
+from coeval.models.metering.spent import Spent, perhaps
 
-__all__ = ["AskedUnder", "refuse_boundless"]
+__all__ = ["AskedUnder", "refuse_boundless", "refuse_least"]
 
 
 class AskedUnder(NamedTuple):
@@ -57,3 +59,25 @@ def refuse_boundless(
         )
     if problems:
         raise UsageError("\n".join(problems))
+
+
+def refuse_least(least_usd: float, budget_usd: float, accounts: Collection[ModelAccount], shows: str) -> None:
+    """Nobody is at work in the folder of the ``accounts``; ``shows`` names what shows the costs.
+
+    Raises
+    ------
+    UsageError
+        what is to be done costs more at the least than is left of the budget.
+    """
+    spent = Spent.of(accounts, at_work=False)
+    if spent.usd + least_usd <= budget_usd:
+        return
+    needed, gone = dollars(least_usd), ""
+    if spent.usd:
+        needed, so_far = dollars_beyond(budget_usd, least_usd, spent.usd)
+        gone = f", and {so_far} of it is spent{perhaps(spent.perhaps_usd)}"
+    raise UsageError(
+        f"the run does not fit into its budget: what is to be done costs {needed} at the least, and {BUDGET} "
+        f"is {limit_in_dollars(budget_usd)}{gone}; {shows} shows what costs what. Raise {BUDGET}, or "
+        "plan less"
+    )

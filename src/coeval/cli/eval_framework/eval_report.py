@@ -14,6 +14,7 @@ from rich.console import Console
 
 from coeval.benchmarks.assets import Progress
 from coeval.benchmarks.run.conclusion import Outcome, conclude, over_runs
+from coeval.benchmarks.run.eval_budget import refuse_too_dear
 from coeval.benchmarks.run.eval_estimate import estimate_evaluation
 from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare, usage_file
 from coeval.cli import streams
@@ -53,6 +54,7 @@ def run_and_report(flags: Flags) -> int:
             return _tell_estimate(prepared, messages, as_json=flags["as_json"])
         output = evaluation.output
         with _output_made(output), logged(output / _LOG, flags["log_level"]), held(prepared):
+            refuse_too_dear(prepared)
             ended = run_async(
                 interruptible(lambda event: ask_owed(prepared, keys, terminal, event), terminal.note)
             )

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coeval.core.errors import UsageError
-from coeval.core.options import BUDGET, CONTINUE, OVERWRITE
-from coeval.core.text import dollars, dollars_beyond, limit_in_dollars
-from coeval.engine.bounded_cost import AskedUnder
+from coeval.core.options import CONTINUE, OVERWRITE
+from coeval.engine.bounded_cost import AskedUnder, refuse_least
 from coeval.models.metering.account_file import read_accounts
-from coeval.models.metering.spent import Spent, perhaps
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.run_session import RunOptions
@@ -44,18 +41,7 @@ def refuse_too_dear(
     from coeval.pipeline.plan.estimate.least_cost import least_cost_usd
 
     least = least_cost_usd(config, preview, prices)
-    # Nobody else is at work in the folder, which is locked: what is set aside there, a killed process left.
-    spent = Spent.of(read_accounts(folder.usage).values(), at_work=False)
-    if least is None or spent.usd + least <= budget:
-        return
-    needed, gone = dollars(least), ""
-    if spent.usd:
-        needed, so_far = dollars_beyond(budget, least, spent.usd)
-        gone = f", and {so_far} of it is spent{perhaps(spent.perhaps_usd)}"
-    starts = ((CONTINUE, options.continue_run), (OVERWRITE, options.overwrite))
-    as_started = "".join(f" {option.flag}" for option, given in starts if given)
-    raise UsageError(
-        f"the run does not fit into its budget: what is to be done costs {needed} at the least, and "
-        f"{BUDGET} is {limit_in_dollars(budget)}{gone}. `coeval plan{as_started}` shows what costs "
-        f"what; raise {BUDGET}, or plan less"
-    )
+    if least is not None:
+        starts = ((CONTINUE, options.continue_run), (OVERWRITE, options.overwrite))
+        as_started = "".join(f" {option.flag}" for option, given in starts if given)
+        refuse_least(least, budget, read_accounts(folder.usage).values(), f"`coeval plan{as_started}`")

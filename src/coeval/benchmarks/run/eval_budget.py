@@ -1,0 +1,30 @@
+"""What the budget of an evaluation is held against before its first request."""
+
+from __future__ import annotations
+
+from coeval.benchmarks.run.eval_estimate import estimate_evaluation
+from coeval.benchmarks.run.runner import Prepared, usage_file
+from coeval.engine.bounded_cost import refuse_least
+from coeval.models.metering.account_file import read_accounts
+from coeval.pricing.price_book import PriceBook
+
+__all__ = ["refuse_too_dear"]
+
+
+def refuse_too_dear(prepared: Prepared) -> None:
+    """While the folders are `held`. Nothing is refused while batch jobs are not done with, as of a run.
+
+    Raises
+    ------
+    UsageError
+        the low end of the estimate does not fit into what is left of the budget.
+    """
+    evaluation = prepared.evaluation
+    budget = evaluation.budget_usd
+    if budget is None or (evaluation.output / "pending_batches.json").exists():
+        return
+    estimate = estimate_evaluation(prepared, PriceBook())
+    cost = estimate.total.cost_usd
+    if cost is not None and not estimate.unpriced:
+        accounts = read_accounts(usage_file(evaluation)).values()
+        refuse_least(cost.low, budget, accounts, "the same command with --estimate-only")
