@@ -206,6 +206,16 @@ def test_a_ceiling_holds_for_samples_too(
     assert "--continue" not in ended.err
 
 
+def test_requests_in_batch_jobs_are_not_short_of_a_ceiling(here: Path, coeval: Command) -> None:
+    lab = Lab(here, [model("ann")], [task()], {"quota": {"ann": {"max_calls": 20}}})
+    lab.path.mkdir(parents=True)
+    account: dict[str, Any] = {"requests": 12, "jobs": {"tag": {"requests": 9}}}
+    (lab.path / "usage.json").write_text(json.dumps({"models": {"ann": account}}))
+    ended = coeval("plan", "--config", lab.file)
+    assert (ended.code, ended.err.count("sample of ann")) == (0, 6)
+    assert "samples count towards it" not in ended.err
+
+
 def test_no_more_samples_are_asked_than_calls_are_owed(
     here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,7 +80,9 @@ def short_ceilings(config: Config, preview: Preview, ledger: Ledger) -> Iterator
         owed[name] += counts.calls if phase in FLOWING else 0
     for name, quota in config.experiment.quota.items():
         if quota.max_calls is not None and owed[name]:
-            left = max(0, quota.max_calls - ledger.meter(name).requests)
+            meter = ledger.meter(name)
+            in_jobs = sum(job.requests for job in meter.open_jobs().values())  # counted, and owed still
+            left = max(0, quota.max_calls - meter.requests + in_jobs)
             if left < owed[name]:
                 yield (
                     f"{max_calls(name)} is {quota.max_calls:,}, and leaves {numbered(left, 'request')} for "
