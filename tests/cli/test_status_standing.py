@@ -23,6 +23,8 @@ def lab(folder: Path) -> Lab:
 
 async def test_json_has_what_the_tables_show(tmp_path: Path) -> None:
     made = lab(tmp_path)
+    made.settings |= {"budget_usd": 2.0, "quota": {"ann": {"max_calls": 500}}}
+    made.models[0].setdefault("parameters", {})["max_tokens"] = 500
     assert made.run().exit_code == 0
     for file in (made.path / "phase5_evaluations").iterdir():
         kept = file.read_text().splitlines()[:-1]
@@ -30,7 +32,12 @@ async def test_json_has_what_the_tables_show(tmp_path: Path) -> None:
     done = await called(made.folder, "status", "--run", made.path, "--json")
     assert done.code == 0, done.err
     shown = json.loads(done.out)
-    assert set(shown) == {"phases", "spend", "batches", "errors"}
+    assert set(shown) == {"phases", "spend", "batches", "errors", "run", "state", "budget"}
+    assert (shown["run"], shown["state"]) == ("exp", {"status": "completed", "pid": None})
+    assert shown["budget"]["max_calls"] == {"ann": {"limit": 500, "sent": shown["spend"]["ann"]["requests"]}}
+    money = {"spent_usd": 0.0, "perhaps_usd": 0.0, "in_jobs_usd": 0.0, "set_aside_usd": 0.0}
+    assert shown["budget"]["max_cost_usd"] == {}
+    assert shown["budget"]["total"] == {"limit_usd": 2.0, **money}
     assert shown["phases"]["response_collection"] == {"planned": 3, "good": 3, "failed": 0, "owed": 0}
     assert shown["phases"]["evaluation"] == {"planned": 3, "good": 2, "failed": 0, "owed": 1}
     assert set(shown["spend"]["ann"]) == {"requests", "input_tokens", "output_tokens", "cost_usd"}
@@ -51,6 +58,7 @@ async def test_output_folders_have_a_standing_too(tmp_path: Path) -> None:
     shown = json.loads(seen.out)
     assert shown["phases"] == {"ifeval": {"planned": 4, "good": 4, "failed": 0, "owed": 0}}
     assert shown["spend"]["m"]["requests"] >= 4
+    assert (shown["run"], shown["state"]) == (None, {"status": "stopped", "pid": None})
     table = await called(tmp_path, "status", "--run", "outputs")
     assert table.code == 0, table.err
     assert ["ifeval", "4", "4", "0", "0"] in [line.split() for line in table.out.splitlines()]

@@ -9,7 +9,14 @@ from rich.console import Console
 from coeval.cli.say import say
 from coeval.cli.standing.account_view import show_costs, show_errors, show_jobs
 from coeval.cli.standing.output_standing import output_phases, output_writer
-from coeval.cli.standing.standing import FolderStanding, jobs_shown, last_errors, spend_of
+from coeval.cli.standing.standing import (
+    FolderStanding,
+    StateShown,
+    budget_of,
+    jobs_shown,
+    last_errors,
+    spend_of,
+)
 from coeval.cli.views.name_table import Column, NameRow, print_table
 
 __all__ = ["OutputPlace"]
@@ -27,11 +34,15 @@ class OutputPlace:
         return output_writer(self._path)
 
     def standing(self) -> FolderStanding:
+        pid = self.writer()
         return FolderStanding(
             output_phases(self._path),
             spend_of(self._usage),
             jobs_shown(self._pending),
             last_errors(self._errors),
+            None,
+            StateShown("stopped" if pid is None else "running", pid),
+            budget_of(self._usage, None, at_work=pid is not None),
         )
 
     def show(self, console: Console) -> None:

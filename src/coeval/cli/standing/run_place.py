@@ -11,7 +11,14 @@ from coeval.cli.say import say, warn
 from coeval.cli.standing.account_view import show_costs, show_errors, show_jobs
 from coeval.cli.standing.limits_view import limits_used, to_be_raised
 from coeval.cli.standing.run_standing import index_of, missing, phases_of
-from coeval.cli.standing.standing import FolderStanding, jobs_shown, last_errors, spend_of
+from coeval.cli.standing.standing import (
+    FolderStanding,
+    StateShown,
+    budget_of,
+    jobs_shown,
+    last_errors,
+    spend_of,
+)
 from coeval.cli.views.gaps_view import CONTINUE, tell_way_on
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.errors import StoreError
@@ -37,12 +44,24 @@ class RunPlace:
         return self._folder.writer()
 
     def standing(self) -> FolderStanding:
-        folder = self._folder
+        folder, pid = self._folder, self._folder.writer()
+        config = config_of(folder)
+        meta = folder.read_meta() if folder.meta.exists() else None
+        status = "not started" if meta is None else meta.status
+        if pid is not None or status == "running":
+            status = "stopped" if pid is None else "running"
         return FolderStanding(
             phases_of(folder, quick_look(folder)),
             spend_of(folder.usage),
             jobs_shown(folder.pending_batches),
             last_errors(folder.errors),
+            folder.path.name if meta is None else meta.experiment_id,
+            StateShown(status, pid),
+            budget_of(
+                folder.usage,
+                None if isinstance(config, str) else config.experiment,
+                at_work=pid is not None,
+            ),
         )
 
     def show(self, console: Console) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,22 @@ from coeval.core.errors import Undecodable
 from coeval.core.foreign import decoder
 from coeval.engine.error_lines import ErrorLine
 from coeval.models.batch.waiting.job_list import PendingJob, read_jobs
+from coeval.models.metering.account_file import ModelAccount, read_accounts
+from coeval.models.metering.spent import Spent
+from coeval.pipeline.config.schema import Experiment
 from coeval.store.jsonl import whole_lines
 
-__all__ = ["FolderStanding", "PhaseStanding", "Spend", "jobs_shown", "last_errors", "read_errors", "spend_of"]
+__all__ = [
+    "FolderStanding",
+    "PhaseStanding",
+    "Spend",
+    "StateShown",
+    "budget_of",
+    "jobs_shown",
+    "last_errors",
+    "read_errors",
+    "spend_of",
+]
 
 LAST_ERRORS = 10
 
@@ -42,14 +55,78 @@ class Spend(msgspec.Struct, frozen=True):
     cost_usd: float | None
 
 
+class StateShown(msgspec.Struct, frozen=True):
+    """``status`` is that of ``meta.json``, "stopped" where it says "running" and nobody is at work, and
+    "not started" where there is none; of eval-framework, "running" or "stopped". ``pid``: who is at work."""
+
+    status: str
+    pid: int | None
+
+
+class MoneyShown(msgspec.Struct, frozen=True):
+    """US dollars: ``spent`` for sure, and ``perhaps``; held for batch jobs, and set aside for other requests
+    on their way."""
+
+    limit_usd: float | None
+    spent_usd: float
+    perhaps_usd: float
+    in_jobs_usd: float
+    set_aside_usd: float
+
+    @classmethod
+    def of(cls, limit: float | None, accounts: Collection[ModelAccount], *, at_work: bool) -> MoneyShown:
+        return cls(limit, *Spent.of(accounts, at_work=at_work))
+
+
+class CallsShown(msgspec.Struct, frozen=True):
+    limit: int
+    sent: int
+
+
+class BudgetShown(msgspec.Struct, frozen=True):
+    """``total`` is of all models, its limit ``experiment.budget_usd``; the others have a key for each model
+    with such a quota."""
+
+    total: MoneyShown
+    max_cost_usd: dict[str, MoneyShown] = {}
+    max_calls: dict[str, CallsShown] = {}
+
+
 class FolderStanding(msgspec.Struct, frozen=True):
     """``batches`` are the jobs that are not done with, ``errors`` the last ones of ``run_errors.jsonl``,
-    oldest first."""
+    oldest first. ``run`` is the id of the experiment, None of an output folder."""
 
     phases: dict[str, PhaseStanding]
     spend: dict[str, Spend]
     batches: list[dict[str, Any]]
     errors: list[ErrorLine]
+    run: str | None
+    state: StateShown
+    budget: BudgetShown
+
+
+def budget_of(usage: Path, experiment: Experiment | None, *, at_work: bool) -> BudgetShown:
+    """Without limits where there is no ``experiment``. Raises StoreError where the file cannot be read."""
+    accounts = read_accounts(usage)
+    quotas = {} if experiment is None else experiment.quota
+    limit = None if experiment is None else experiment.budget_usd
+    return BudgetShown(
+        MoneyShown.of(limit, accounts.values(), at_work=at_work),
+        {
+            name: MoneyShown.of(quota.max_cost_usd, [accounts.get(name, ModelAccount())], at_work=at_work)
+            for name, quota in quotas.items()
+            if quota.max_cost_usd is not None
+        },
+        {
+            name: CallsShown(quota.max_calls, _sent(accounts.get(name, ModelAccount())))
+            for name, quota in quotas.items()
+            if quota.max_calls is not None
+        },
+    )
+
+
+def _sent(account: ModelAccount) -> int:
+    return account.requests + account.reserved
 
 
 def spend_of(usage: Path) -> dict[str, Spend]:
