@@ -64,6 +64,9 @@ async def test_status_tells_how_a_mixed_run_stands(tmp_path: Path) -> None:
         assert first.code == 3, first.text
         assert "6 wait for batch jobs" in first.text
         assert "--continue" in first.text
+        assert "(6 requests): in_progress" in first.text, "the provider's word is not told"
+        left = await coeval("plan", "--config", exp.file, "--continue", "--estimate-samples", 0)
+        assert "6 requests are in batch jobs already (batch_0001)" in left.text, left.text
         running = await coeval("status", "--run", exp.path)
         assert "batch_0001" in running.text
         assert "in_progress" in running.text

@@ -18,7 +18,9 @@ from coeval.cli.views.json_text import json_text
 from coeval.cli.views.progress.progress_view import Terminal
 from coeval.core.errors import Draining
 from coeval.core.options import BUDGET, max_cost
+from coeval.core.text import listed, numbered
 from coeval.engine.session import SessionContext
+from coeval.models.batch.waiting.job_list import read_jobs
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import read_accounts
@@ -74,8 +76,23 @@ def estimate_and_report(config: Config, how: dict[str, Any], *, as_json: bool = 
         print_estimate(estimate, results)
     for fit in _budget_fits(start.config, estimate):
         tell_budget(fit, messages)
+    if options.continue_run and (said := _in_jobs(config)):
+        say(messages, said)
     say(messages, f"Written: {written}", "dim")
     return 0
+
+
+def _in_jobs(config: Config) -> str:
+    """A sentence on what of the estimate is in batch jobs already; empty where nothing is."""
+    jobs = [job for job in read_jobs(run_folder(config).pending_batches) if job.state != "collected"]
+    if not jobs:
+        return ""
+    shown = listed([job.id or f"{job.tag[:8]}…" for job in jobs])
+    requests = numbered(sum(job.requests for job in jobs), "request")
+    return (
+        f"Of these, {requests} are in batch jobs already ({shown}): they are asked and paid once, and "
+        "coeval status --fetch-batches collects them."
+    )
 
 
 def _budget_fits(config: Config, estimate: Estimate) -> Iterator[BudgetFit]:

@@ -223,7 +223,10 @@ class JobCarrier:
         job = self.job
         shown = self.queue.source.told(progress.shown)
         now = time.time()
-        worth_writing = shown != job.shown or now - (job.checked_at or 0.0) >= LOOK_WRITTEN_S
+        if changed := shown != job.shown:
+            done = "" if progress.done is None else f", {progress.done + (progress.failed or 0):,} done"
+            self._tell(f"{self._what}: {shown}{done}")
+        worth_writing = changed or now - (job.checked_at or 0.0) >= LOOK_WRITTEN_S
         job.shown, job.total, job.done, job.failed = shown, progress.total, progress.done, progress.failed
         job.checked_at, job.note = now, ""
         if worth_writing:
