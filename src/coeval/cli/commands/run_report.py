@@ -177,7 +177,8 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
         if any(outcome.failed for outcome in summary.phases.values()):
             say(messages, f"What failed, and why: coeval status --run {quote(str(run.path))}")
     elif summary.interrupted:
-        way = way_on if summary.begun else "the same command; nothing in the run's folder has changed"
+        untouched = "the same command; no record has changed, only the run's log and account"
+        way = way_on if summary.begun else untouched
         say(messages, f"Stopped. Go on with: {way}")
     if summary.begun:
         say(messages, f"Artifacts: {run.path}")
