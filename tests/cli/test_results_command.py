@@ -130,10 +130,9 @@ def test_what_eval_framework_left_in_a_folder_is_shown(here: Path, coeval: Comma
     by = coeval("results", "--run", here / "outputs", "--by", "judge")
     assert (by.code, by.out) == (1, "")
     assert "--by takes a run's scores apart" in by.err
-    for command in (("show",), ("status",)):
-        other = coeval(*command, "--run", here / "outputs")
-        assert other.code == 1
-        assert "results of eval-framework, which `coeval results` shows" in other.err
+    other = coeval("show", "--run", here / "outputs")
+    assert other.code == 1
+    assert "results of eval-framework, which `coeval results` shows" in other.err
 
 
 def test_items_of_ones_own_have_no_attributes(here: Path, coeval: Command) -> None:
