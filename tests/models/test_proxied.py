@@ -95,7 +95,8 @@ from coeval.models.pacing.limits import Limiter
 async def main():
     http = Http(sleep=lambda s: asyncio.sleep(0))
     try:
-        await http.get(Endpoint("http://127.0.0.1:1", None, Limiter()), "", Call(bytes, None, 9.0, 0, lambda: None))
+        call = Call(bytes, None, 9.0, 0, lambda: None)
+        await http.get(Endpoint("http://127.0.0.1:1", None, Limiter()), "", call)
     except ModelError as error:
         print(type(error).__name__, "aiohttp" in sys.modules)
     await http.aclose()
