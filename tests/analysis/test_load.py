@@ -202,12 +202,16 @@ async def test_both_folders_have_the_same_columns(lab: Lab, ifeval: Path) -> Non
     judges = [judge for judge in run.table("judgments").df()["judge"] if judge != EXACT_MATCH]
     assert len(run.table("scores")) == 2 * len(judges) > 0, "two factors each"
     responses = run.table("responses")
-    assert (
-        len(responses.df()) == len(responses.pl()) == responses.arrow().read_all().num_rows == len(responses)
-    )
+    assert len(responses.df()) == responses.arrow().read_all().num_rows == len(responses)
     assert responses.columns == run.table("answers").columns
     with pytest.raises(UsageError, match="there are items, answers, judgments, scores"):
         output.table("labels")
+
+
+async def test_a_table_goes_to_polars_where_that_is_installed(ifeval: Path) -> None:
+    pytest.importorskip("polars", reason="not among the dependencies: DuckDB hands tables to it")
+    items = coeval.open_run(ifeval).table("items")
+    assert len(items.pl()) == len(items) > 0
 
 
 async def test_python_opens_an_output_folder(ifeval: Path) -> None:
