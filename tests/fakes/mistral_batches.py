@@ -63,7 +63,7 @@ class MistralBatchHost(FileBatchHost):
         if name not in self.files:
             raise Refusal(Told(404, f"No file matches the given query: {name}"))
         file = self.files[name]
-        pending = sum(job.total for job in self.jobs.values() if self._state_now(job) not in _ENDED)
+        pending = sum(job.total for job in self.jobs.values() if self.state_now(job) not in _ENDED)
         if pending + len(file.content.splitlines()) > self.most_requests:
             raise Refusal(Told(400, f"More than {self.most_requests} requests would be pending."))
         job = self.made({**body, "created_at": int(time.time())}, self._with_model(file, body["model"]))
@@ -100,7 +100,7 @@ class MistralBatchHost(FileBatchHost):
             ]
             size, page = int(query.get("page_size", "100")), int(query.get("page", "0"))
             shown = jobs[page * size : (page + 1) * size]
-            data = [self.told(job, self._state_now(job)) for job in shown]
+            data = [self.told(job, self.state_now(job)) for job in shown]
             return web.json_response({"object": "list", "total": len(jobs), "data": data})
 
         return await self.called("list", request, told)
@@ -108,15 +108,12 @@ class MistralBatchHost(FileBatchHost):
     async def cancel(self, request: web.Request) -> web.StreamResponse:
         def told() -> web.Response:
             job = self.found_job(request)
-            if self._state_now(job) in _ENDED:
+            if self.state_now(job) in _ENDED:
                 raise Refusal(Told(400, f"Job {job.id} is not running."))
             job.ended_by = self.cancelled
             return web.json_response(self.told(job, "CANCELLATION_REQUESTED"))
 
         return await self.called("cancel", request, told)
-
-    def _state_now(self, job: FakeJob) -> str:
-        return job.ended_by or self.states[min(job.looks, len(self.states) - 1)]
 
     def told_file(self, file: FakeFile, *, ready: bool) -> dict[str, Any]:
         return {

@@ -142,7 +142,7 @@ class OpenAiBatchHost(FileBatchHost):
             return web.json_response(
                 {
                     "object": "list",
-                    "data": [self.told(job, self._state_now(job)) for job in shown],
+                    "data": [self.told(job, self.state_now(job)) for job in shown],
                     "first_id": shown[0].id if shown else None,
                     "last_id": shown[-1].id if shown else None,
                     "has_more": start + len(shown) < len(jobs),
@@ -154,15 +154,12 @@ class OpenAiBatchHost(FileBatchHost):
     async def cancel(self, request: web.Request) -> web.StreamResponse:
         def told() -> web.Response:
             job = self.found_job(request)
-            if self._state_now(job) in _ENDED:
-                raise Refusal(Told(409, f"Cannot cancel a batch with status '{self._state_now(job)}'."))
+            if self.state_now(job) in _ENDED:
+                raise Refusal(Told(409, f"Cannot cancel a batch with status '{self.state_now(job)}'."))
             job.ended_by = self.cancelled
             return web.json_response(self.told(job, "cancelling"))
 
         return await self.called("cancel", request, told)
-
-    def _state_now(self, job: FakeJob) -> str:
-        return job.ended_by or self.states[min(job.looks, len(self.states) - 1)]
 
     def told_file(self, file: FakeFile, *, ready: bool) -> dict[str, Any]:
         return {

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import shutil
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +13,12 @@ import pytest
 from fakes.moments import forks
 from fakes.openai_batches import OpenAiBatchHost, openai_batches
 from fakes.openai_chat import Answer
+from fakes.threaded import in_a_thread
 from pipeline.experiments import Lab, model, task
 
 KEY = "sk-batches-5512-aa31-9f04"
 KILLS = 50
 TOTAL = 12
-
-
-@contextmanager
-def _hosted() -> Iterator[OpenAiBatchHost]:
-    """The host in a thread of its own: killed commands are waited for in this one."""
-    ready, end = threading.Event(), threading.Event()
-    found: list[OpenAiBatchHost] = []
-
-    async def serve() -> None:
-        async with openai_batches(keys=[KEY]) as host:
-            host.says = lambda _: Answer('{"plot": "High", "style": "Low"}')
-            host.states = ("validating", "in_progress", "completed")
-            found.append(host)
-            ready.set()
-            await asyncio.to_thread(end.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
-    thread.start()
-    assert ready.wait(30)
-    try:
-        yield found[0]
-    finally:
-        end.set()
-        thread.join(30)
 
 
 def _lab(folder: Path, host: OpenAiBatchHost) -> Lab:
@@ -79,7 +52,9 @@ def _forget(host: OpenAiBatchHost) -> None:
 @pytest.mark.slow
 def test_fifty_kills_send_each_request_once(tmp_path: Path) -> None:
     draw = random.Random(12)
-    with _hosted() as host, forks(OPENAI_API_KEY=KEY) as commands:
+    with in_a_thread(openai_batches(keys=[KEY])) as host, forks(OPENAI_API_KEY=KEY) as commands:
+        host.says = lambda _: Answer('{"plot": "High", "style": "Low"}')
+        host.states = ("validating", "in_progress", "completed")
         (tmp_path / "undisturbed").mkdir()
         undisturbed = _lab(tmp_path / "undisturbed", host)
         file = undisturbed.file

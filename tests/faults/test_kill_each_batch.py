@@ -12,10 +12,7 @@ import os
 import random
 import shutil
 import sys
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +21,7 @@ from cli.batched_interfaces import BATCHED, TOTAL, Batched, BatchingFake, forget
 from cli.eval_process import surroundings
 from fakes.anthropic_batches import BatchServer
 from fakes.moments import forks
+from fakes.threaded import in_a_thread
 
 pytestmark = pytest.mark.slow
 
@@ -122,34 +120,12 @@ async def test_a_kill_neither_loses_nor_repeats(
     _check_records(folder)
 
 
-@contextmanager
-def _in_a_thread(batched: Batched) -> Iterator[BatchingFake]:
-    """Its host, while commands are waited for in this thread."""
-    ready, end = threading.Event(), threading.Event()
-    found: list[BatchingFake] = []
-
-    async def serve() -> None:
-        async with batched.serve() as host:
-            found.append(host)
-            ready.set()
-            await asyncio.to_thread(end.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
-    thread.start()
-    assert ready.wait(30)
-    try:
-        yield found[0]
-    finally:
-        end.set()
-        thread.join(30)
-
-
 @pytest.mark.parametrize("interface", ["anthropic", "mistral"])
 def test_kills_at_any_moment_on_disk(interface: str, tmp_path: Path) -> None:
     """Of a run whose student and judge both go by batches; at OpenAI, `test_kill_batches.py` does more."""
     batched = BATCHED[interface]
     draw = random.Random(batched.interface)
-    with _in_a_thread(batched) as host, forks(**batched.env) as commands:
+    with in_a_thread(batched.serve()) as host, forks(**batched.env) as commands:
         folder = tmp_path / "runs" / "batched"
         file = batched.file(tmp_path, host, batch=True, probe_mode="disable")
         whole = commands.run("coeval", "run", "--config", file, below=folder)
