@@ -128,6 +128,8 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 HEAVY = {
     "aiohttp",
     "altair",
+    "jinja2",
+    "vl_convert",
     "boto3",
     "botocore",
     "duckdb",

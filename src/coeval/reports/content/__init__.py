@@ -1,0 +1,1 @@
+"""What a report says, without saying how it looks."""

@@ -1,0 +1,91 @@
+"""What a report says, whoever shows it: a page, a workbook, figures, a server.
+
+A report is a title, a few sentences that a reader may stop after, and sections. Each section answers one
+question: sentences, then pictures, then tables. A picture is drawn from the rows of one table, so that its
+numbers can be read there, and be computed anew where a reader filters. Nothing here is markup: texts came
+from models and files, and whoever shows them escapes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from coeval.analysis.measures.measured import Measured
+
+__all__ = ["Cell", "Column", "ColumnKind", "Picture", "Report", "Section", "Sentence", "Table"]
+
+
+Cell: TypeAlias = str | int | float | bool | Measured | None
+"""None is shown as missing, never as zero."""
+
+ColumnKind: TypeAlias = Literal["text", "count", "score", "share", "number", "probability", "usd", "seconds"]
+"""How its cells are written: ``score`` and ``share`` lie between 0 and 1, ``usd`` are dollars."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """``name`` is what pictures and filters call it, ``title`` what people read, ``meaning`` what a pointer
+    that rests on it is told."""
+
+    name: str
+    title: str
+    kind: ColumnKind = "text"
+    meaning: str = ""
+
+
+class Table(msgspec.Struct, frozen=True):
+    """``name`` is unique in a report. ``links`` gives rows, by place, the choice of items behind them: the
+    query of an address such as ``student=gpt&task=triage``."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+    links: Mapping[int, str] = {}
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """A Vega-Lite specification whose only data set has the name of the ``table`` that it shows: a row of the
+    table is an object by column name, a `Measured` in column ``c`` becoming ``c``, ``c_low``, ``c_high`` and
+    ``c_n``. ``title`` says in words what it shows."""
+
+    name: str
+    title: str
+    table: str
+    spec: Mapping[str, Any]
+
+
+class Sentence(msgspec.Struct, frozen=True):
+    """``anchor``: the section or table that shows what it says."""
+
+    text: str
+    anchor: str = ""
+
+
+class Section(msgspec.Struct, frozen=True):
+    """The answer to one ``question``; ``anchor`` is its place in the address."""
+
+    anchor: str
+    question: str
+    sentences: tuple[Sentence, ...]
+    pictures: tuple[Picture, ...]
+    tables: tuple[Table, ...]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """``kind``: what it is about. ``facts`` stand below the title: sizes, cost, dates. ``banner`` must not be
+    overlooked, as that models were simulated; ``lead`` is the whole in a few sentences."""
+
+    kind: Literal["experiment", "evaluation", "comparison", "description"]
+    title: str
+    facts: tuple[str, ...]
+    lead: tuple[Sentence, ...]
+    sections: tuple[Section, ...]
+    banner: str = ""
+
+    def table(self, name: str) -> Table:
+        """One of its tables, by name."""
+        return next(table for section in self.sections for table in section.tables if table.name == name)
