@@ -12,7 +12,7 @@ from coeval.pipeline.phases.supplied import stored_supply
 from coeval.pipeline.plan.kept_records import RunRecords
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.upkeep.gaps import Gaps
-from coeval.pipeline.upkeep.repair import Report, Wanted, config_of, count_gaps, examine, rubrics
+from coeval.pipeline.upkeep.repair import RepairReport, Wanted, config_of, count_gaps, examine, rubrics
 from coeval.store.jsonl import torn_tail
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
@@ -23,7 +23,7 @@ class QuickLook(NamedTuple):
     layout."""
 
     recorded: Recorded
-    report: Report | None
+    report: RepairReport | None
     gaps: Gaps | None = None
 
 

@@ -71,7 +71,7 @@ class FileState:
 
 
 @dataclass(slots=True)
-class Report:
+class RepairReport:
     """What a run's files hold. ``aside`` is where invalid lines went; ``no_plan`` why gaps are unknown."""
 
     files: list[FileState] = field(default_factory=list)
@@ -113,7 +113,7 @@ class Wanted(NamedTuple):
     valid: int = 0
 
 
-def repair(folder: RunDir, wanted: Wanted) -> Report:
+def repair(folder: RunDir, wanted: Wanted) -> RepairReport:
     """Examine a run's files, set aside what is invalid, and count what is owed then.
 
     Raises
@@ -145,7 +145,7 @@ def repair(folder: RunDir, wanted: Wanted) -> Report:
         return report
 
 
-def inspect(folder: RunDir, wanted: Wanted) -> Report:
+def inspect(folder: RunDir, wanted: Wanted) -> RepairReport:
     """What a run's files hold, examined line by line, and what is owed; reads, and changes nothing.
 
     Raises
@@ -180,12 +180,12 @@ def config_of(folder: RunDir) -> Config | str:
 # --- examining -------------------------------------------------------------------------------
 
 
-def examine(folder: RunDir, wanted: Wanted, sources: Mapping[Path, ItemSource]) -> Report:
+def examine(folder: RunDir, wanted: Wanted, sources: Mapping[Path, ItemSource]) -> RepairReport:
     """The state of the files of the wanted phases. Those before them are read too: records refer to them.
 
     ``sources`` names the files of items of one's own.
     """
-    report = Report()
+    report = RepairReport()
     examiner = Examiner(dict(rubrics(folder)))
     for path, source in sources.items():
         for old in folder.path.glob(f"replaced/*/{path.relative_to(folder.path)}"):
@@ -194,7 +194,7 @@ def examine(folder: RunDir, wanted: Wanted, sources: Mapping[Path, ItemSource]) 
     for phase in PHASES[: max(map(PHASES.index, wanted.phases)) + 1]:
         shown = phase in wanted.phases
         for path in _record_files(folder, phase):
-            told = report if shown else Report()
+            told = report if shown else RepairReport()
             examine_line = partial(examiner.examine, phase, source=sources.get(path))
             state = _examine_file(FileState(phase, path), examine_line, told, wanted)
             if shown:
@@ -212,7 +212,7 @@ def _record_files(folder: RunDir, phase: Phase) -> list[Path]:
 
 
 def _examine_file(
-    state: FileState, examine_line: Callable[[bytes], Kept | Flaw], report: Report, wanted: Wanted
+    state: FileState, examine_line: Callable[[bytes], Kept | Flaw], report: RepairReport, wanted: Wanted
 ) -> FileState:
     path, valid_shown, shown = state.path, 0, Counter[str]()
     for offset, text in whole_lines(path):
@@ -261,7 +261,7 @@ def _documents(folder: RunDir, phase: Phase) -> Iterator[FileState]:
 # --- mending ---------------------------------------------------------------------------------
 
 
-def _set_aside(folder: RunDir, report: Report) -> Path:
+def _set_aside(folder: RunDir, report: RepairReport) -> Path:
     """Move invalid lines and documents to a folder of this repair; say so in ``run_errors.jsonl``."""
     aside = folder.repaired / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     touched = [file for file in report.files if file.invalid]
@@ -306,7 +306,11 @@ def _set_aside_line(file: FileState, aside: Path) -> ErrorLine:
 
 
 def count_gaps(
-    folder: RunDir, config: Config, report: Report, recorded: Recorded, phases: Collection[Phase] = PHASES
+    folder: RunDir,
+    config: Config,
+    report: RepairReport,
+    recorded: Recorded,
+    phases: Collection[Phase] = PHASES,
 ) -> Gaps:
     """Add to the report what is owed by the plan of the run's own configuration."""
     damaged = {file.path for file in report.files if file.damaged is not None}

@@ -15,7 +15,16 @@ import msgspec
 
 from coeval.analysis.measures.measured import Measured
 
-__all__ = ["Cell", "Column", "ColumnKind", "Picture", "Report", "Section", "Sentence", "Table"]
+__all__ = [
+    "Cell",
+    "ColumnKind",
+    "Picture",
+    "Report",
+    "ReportColumn",
+    "ReportSection",
+    "ReportTable",
+    "Sentence",
+]
 
 
 Cell: TypeAlias = str | int | float | bool | Measured | None
@@ -25,7 +34,7 @@ ColumnKind: TypeAlias = Literal["text", "count", "score", "share", "number", "pr
 """How its cells are written: ``score`` and ``share`` lie between 0 and 1, ``usd`` are dollars."""
 
 
-class Column(msgspec.Struct, frozen=True):
+class ReportColumn(msgspec.Struct, frozen=True):
     """``name`` is what pictures and filters call it, ``title`` what people read, ``meaning`` what a pointer
     that rests on it is told."""
 
@@ -35,13 +44,13 @@ class Column(msgspec.Struct, frozen=True):
     meaning: str = ""
 
 
-class Table(msgspec.Struct, frozen=True):
+class ReportTable(msgspec.Struct, frozen=True):
     """``name`` is unique in a report. ``links`` gives rows, by place, the choice of items behind them: the
     query of an address such as ``student=gpt&task=triage``."""
 
     name: str
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[ReportColumn, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
     links: Mapping[int, str] = {}
@@ -65,14 +74,14 @@ class Sentence(msgspec.Struct, frozen=True):
     anchor: str = ""
 
 
-class Section(msgspec.Struct, frozen=True):
+class ReportSection(msgspec.Struct, frozen=True):
     """The answer to one ``question``; ``anchor`` is its place in the address."""
 
     anchor: str
     question: str
     sentences: tuple[Sentence, ...]
     pictures: tuple[Picture, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[ReportTable, ...]
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -83,9 +92,9 @@ class Report(msgspec.Struct, frozen=True):
     title: str
     facts: tuple[str, ...]
     lead: tuple[Sentence, ...]
-    sections: tuple[Section, ...]
+    sections: tuple[ReportSection, ...]
     banner: str = ""
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> ReportTable:
         """One of its tables, by name."""
         return next(table for section in self.sections for table in section.tables if table.name == name)
