@@ -20,7 +20,7 @@ from pipeline.experiments import FOLDERS, Lab, content, model, task
 from coeval.core.errors import UsageError
 from coeval.core.records import Datapoint
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.upkeep.repair import Report, Wanted, repair
+from coeval.pipeline.upkeep.repair import RepairReport, Wanted, repair
 from coeval.pipeline.upkeep.validity import Examiner, Flaw, Reason
 from coeval.store.rundir import RunDir
 
@@ -72,7 +72,7 @@ def run_again(lab: Lab, **how: Any) -> None:
     assert lab.run(continue_run=True, **how).exit_code == 0
 
 
-def invalid(report: Report) -> list[tuple[Phase, str]]:
+def invalid(report: RepairReport) -> list[tuple[Phase, str]]:
     return sorted(report.reasons.elements())
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from coeval.cli.views.name_table import Column
     from coeval.pipeline.config.schema import Phase
-    from coeval.pipeline.upkeep.repair import DamagedLine, FileState, Report
+    from coeval.pipeline.upkeep.repair import DamagedLine, FileState, RepairReport
 
 _EXCERPT = 300
 
@@ -86,7 +86,7 @@ def _figures(files: list[FileState]) -> list[str]:
     return [*figures, *(f"{count:,}" for count in (*sums, sums[0] - sums[1]))]
 
 
-def _show_phases(report: Report, phases: tuple[Phase, ...], console: Console) -> None:
+def _show_phases(report: RepairReport, phases: tuple[Phase, ...], console: Console) -> None:
     from coeval.cli.views.name_table import NameRow, print_table
 
     rows = [
@@ -101,7 +101,7 @@ def _columns() -> list[Column]:
     return [Column(name) for name in ("lines", "failed", "invalid", "planned", "there", "owed")]
 
 
-def _show_files(report: Report, console: Console) -> None:
+def _show_files(report: RepairReport, console: Console) -> None:
     """Folders as headings, their files below; documents, which have no lines, only if damaged."""
     from coeval.cli.views.name_table import NameRow, print_table
 
@@ -116,7 +116,7 @@ def _show_files(report: Report, console: Console) -> None:
     print_table(console, "Files", "file", _columns(), rows)
 
 
-def _show_reasons(report: Report, console: Console) -> None:
+def _show_reasons(report: RepairReport, console: Console) -> None:
     from coeval.cli.views.name_table import Column, NameRow, print_table
     from coeval.pipeline.upkeep.validity import REASONS
 
@@ -147,7 +147,7 @@ def _show_lines(title: str, lines: list[DamagedLine], folder: Path, console: Con
         )
 
 
-def _show_outcome(report: Report, dry_run: bool, console: Console) -> None:
+def _show_outcome(report: RepairReport, dry_run: bool, console: Console) -> None:
     from coeval.cli.say import say
     from coeval.cli.views.gaps_view import CONTINUE, tell_way_on
     from coeval.core.text import numbered

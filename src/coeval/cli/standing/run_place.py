@@ -26,7 +26,7 @@ from coeval.core.text import numbered
 from coeval.models.metering.account_file import read_accounts
 from coeval.pipeline.config.schema import PHASES
 from coeval.pipeline.upkeep.quick_look import QuickLook, quick_look
-from coeval.pipeline.upkeep.repair import Report, config_of
+from coeval.pipeline.upkeep.repair import RepairReport, config_of
 from coeval.store.rundir import Meta, RunDir
 
 __all__ = ["RunPlace"]
@@ -75,7 +75,7 @@ class RunPlace:
         show_errors(folder.errors, console)
 
 
-def _show_meta(folder: RunDir, report: Report | None, console: Console) -> None:
+def _show_meta(folder: RunDir, report: RepairReport | None, console: Console) -> None:
     try:
         meta = folder.read_meta()
     except FileNotFoundError:
@@ -89,7 +89,7 @@ def _show_meta(folder: RunDir, report: Report | None, console: Console) -> None:
         say(console, f"resumed from {meta.resume_from}")
 
 
-def _standing(folder: RunDir, meta: Meta, report: Report | None) -> str:
+def _standing(folder: RunDir, meta: Meta, report: RepairReport | None) -> str:
     """A run that was killed still says that it is running; whether it is, its lock tells. One that has lost
     records since says that it is complete."""
     if meta.status != "running":
@@ -130,7 +130,7 @@ def _show_phases(folder: RunDir, look: QuickLook, console: Console) -> None:
         _show_state(report, folder, console)
 
 
-def _show_files(report: Report | None, console: Console) -> None:
+def _show_files(report: RepairReport | None, console: Console) -> None:
     """The files that lack records, those that lack most first."""
 
     lacking = [file for file in report.files if file.owed] if report is not None else []
@@ -155,7 +155,7 @@ def _show_files(report: Report | None, console: Console) -> None:
         console.print(f"… and {left_out:,} more")
 
 
-def _show_state(report: Report, folder: RunDir, console: Console) -> None:
+def _show_state(report: RepairReport, folder: RunDir, console: Console) -> None:
     """What is invalid, what is owed, and what to do about both."""
 
     if invalid := sum(file.invalid for file in report.files):

@@ -7,7 +7,7 @@ from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.plan.record_entry import Entry, EvaluationEntry
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.upkeep.quick_look import QuickLook
-from coeval.pipeline.upkeep.repair import Report
+from coeval.pipeline.upkeep.repair import RepairReport
 from coeval.store.record_index import PhaseIndex
 from coeval.store.rundir import RunDir
 
@@ -38,7 +38,7 @@ def _phase(folder: RunDir, look: QuickLook, phase: Phase) -> PhaseStanding:
     return PhaseStanding(planned, good, len(index) - sum(entry.good for entry in index.entries()), owed)
 
 
-def missing(report: Report, phase: Phase) -> int | None:
+def missing(report: RepairReport, phase: Phase) -> int | None:
     """Records of a phase that are owed, or, of phases 1–2, documents; None where it cannot be known."""
     if phase in ("attribute_mapping", "rubric_mapping"):
         damaged = sum(file.damaged is not None for file in report.files if file.phase == phase)
