@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from coeval.analysis.measures.measured import Branch, Measured
-from coeval.analysis.measures.ranking import Ranking
+from coeval.analysis.measures.ranking import ALPHA, Ranking
 from coeval.analysis.panel.panel_findings import panel_findings
 from coeval.core.text import listed, numbered
 
@@ -16,16 +16,18 @@ __all__ = ["conclusions"]
 _KAPPA = ((0.2, "hardly beyond chance"), (0.4, "a little"), (0.6, "moderately"), (0.8, "well"))
 """What κ up to a bound is called (after Landis and Koch 1977)."""
 _VERY_WELL = "very well"
+_MOST_LABELS = 3
 
 
 def conclusions(tree: Branch, ranks: Ranking) -> tuple[str, ...]:
     """Sentences for people, the most important first; ``tree`` is that of a run."""
     students = tree["students"]
     return (
-        *_leader(students, ranks),
+        *(_leader(students, ranks) if ranks.order or not tree["labels"] else ()),
         *_places(ranks),
         *_where(students, ranks),
-        *_judges(tree),
+        *_labels(tree["labels"]),
+        *(_judges(tree) if ranks.order else ()),
         *panel_findings(tree),
         *_missing(students),
     )
@@ -91,6 +93,31 @@ def _where(students: Mapping[str, Branch], ranks: Ranking) -> Iterator[str]:
         yield f"Elsewhere others have the highest score: {listed(elsewhere)}."
     elif len(best) > 1:
         yield f"{leader} has the highest score in all {len(best)} tasks."
+
+
+def _labels(labels: Mapping[str, Branch]) -> Iterator[str]:
+    """Of the first few labels, who is right most often."""
+    places = [(task, name, found) for task, names in labels.items() for name, found in names.items()]
+    for task, name, found in places[:_MOST_LABELS]:
+        where = f"{task} ({name})"
+        if not (order := found["ranking"]["order"]):
+            yield f"No answer has been compared with the labels of {where} yet."
+            continue
+        accuracy = _bracketed(found["students"][order[0]]["accuracy"])
+        if len(order) == 1:
+            yield f"{order[0]} states the right label in {where} with an accuracy of {accuracy}."
+            continue
+        told = found["ranking"]["differences"].get("|".join(sorted(order[:2])))
+        said = f"{order[0]} has the highest label accuracy in {where}, {accuracy}"
+        if told is None:
+            yield f"{said}; {order[1]}, the next, has none of the same datapoints."
+            continue
+        sure = told["p_adjusted"] is not None and told["p_adjusted"] < ALPHA
+        gap = told["difference"]
+        by = f"by {abs(gap.value):.3f} ± {(gap.high - gap.low) / 2:.3f} ({gap.n:,} paired datapoints)"
+        yield f"{said}: {'' if sure else 'not surely '}better than {order[1]}, the next, {by}."
+    if (more := len(places) - _MOST_LABELS) > 0:
+        yield f"Of {numbered(more, 'more label')} tells coeval analyze labels."
 
 
 def _judges(tree: Branch) -> Iterator[str]:

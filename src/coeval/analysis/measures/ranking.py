@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import item_scores
 
-__all__ = ["Ranking", "StudentGap", "rank_range", "ranking", "ranking_measures"]
+__all__ = ["ALPHA", "Ranking", "StudentGap", "rank_range", "ranked", "ranking", "ranking_measures"]
 
 ALPHA = 0.05
 
@@ -66,16 +66,25 @@ def rank_range(student: str, of: Ranking) -> tuple[int, int]:
 def ranking(grid: ScoreGrid, students: Mapping[str, Branch]) -> Ranking:
     """``students`` are `student_measures` of the grid. Two are compared on the datapoints that both have,
     task by task, tasks counting alike."""
-    order = sorted(
-        (name for name, found in students.items() if found["headline"].value is not None),
-        key=lambda name: (-students[name]["headline"].value, name),
-    )
     scores = item_scores(grid).mean
     places = {name: place for place, name in enumerate(grid.students)}
+
+    def paired(first: str, second: str) -> list[PairedScores]:
+        return _strata(grid, scores[places[first]], scores[places[second]])
+
+    return ranked({name: found["headline"].value for name, found in students.items()}, paired)
+
+
+def ranked(
+    scores: Mapping[str, float | None], paired: Callable[[str, str], Sequence[PairedScores]]
+) -> Ranking:
+    """``scores``: by student, None where there is none; ``paired``: what two of them have in common, in
+    strata that count alike."""
+    known = {name: score for name, score in scores.items() if score is not None}
+    order = sorted(known, key=lambda name: (-known[name], name))
     found: dict[tuple[str, str], Difference] = {}
     for first, second in combinations(sorted(order), 2):
-        strata = _strata(grid, scores[places[first]], scores[places[second]])
-        if strata:
+        if strata := paired(first, second):
             found[first, second] = paired_difference(strata)
     tested = [pair for pair, difference in found.items() if difference.p is not None]
     adjusted = dict(zip(tested, holm([found[pair].p or 0.0 for pair in tested]), strict=True))

@@ -3,7 +3,7 @@
 ``units`` counts the valid (response, factor, judge) scores. ``agreement`` (keyed ``"a|b"``, a before b),
 ``judges``, ``teachers`` and ``students`` hold numbers, and beside them, with the same nested keys, ``n``
 (datapoints), ``missing`` (scores that are not there) and ``ci95`` (``[low, high]``). What is not defined is
-null.
+null. ``labels``, by task and attribute, holds the same of students' labels.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from coeval.analysis.measures.benchmark.benchmark_measures import benchmark_measures
 from coeval.analysis.measures.conclusions import conclusions
 from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures
+from coeval.analysis.measures.label_measures import label_measures
 from coeval.analysis.measures.measured import Branch, Measured, as_plain
 from coeval.analysis.measures.panel_measures import panel_measures
 from coeval.analysis.measures.ranking import ranking, ranking_measures
@@ -35,6 +36,7 @@ _PARTS: dict[str, tuple[str, ...]] = {
     "judges": ("judges", "panel", "variance", "next"),
     "agreement": ("agreement", "panel"),
     "robust": ("robust",),
+    "labels": ("labels",),
     "coverage": ("coverage",),
     "items": ("coverage", "items"),
 }
@@ -81,6 +83,7 @@ def _of_run(reader: RunReader, options: RobustOptions) -> Branch:
         "teachers": teacher_measures(grid, reweighting),
         "students": students,
         "ranking": ranking_measures(ranks),
+        "labels": label_measures(reader, grid.students),
         "robust": robust_measures(grid, judges, options),
         **benchmark_measures(reader, grid),
     }
@@ -109,15 +112,27 @@ def plain_measures(tree: Branch) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for name, part in tree.items():
         if name in _EACH:
-            plain[name] = {key: as_plain(found) for key, found in part.items()}
+            plain[name] = _each(part)
         elif name == "ranking":
-            differences = {key: as_plain(found) for key, found in part["differences"].items()}
-            plain[name] = {**part, "differences": differences}
-        elif name == "robust":
+            plain[name] = _plain_ranking(part)
+        elif name == "labels":
             plain[name] = {
-                **part,
-                "students": {key: as_plain(found) for key, found in part["students"].items()},
+                task: {
+                    label: {"students": _each(found["students"]), "ranking": _plain_ranking(found["ranking"])}
+                    for label, found in labels.items()
+                }
+                for task, labels in part.items()
             }
+        elif name == "robust":
+            plain[name] = {**part, "students": _each(part["students"])}
         else:
             plain[name] = as_plain(part) if isinstance(part, dict) else part
     return plain
+
+
+def _each(part: Branch) -> dict[str, Any]:
+    return {name: as_plain(found) for name, found in part.items()}
+
+
+def _plain_ranking(part: Branch) -> dict[str, Any]:
+    return {**part, "differences": _each(part["differences"])}

@@ -63,7 +63,7 @@ def student_measures(grid: ScoreGrid) -> dict[str, Branch]:
     common = common_units(grid)
     found: dict[str, Branch] = {}
     for place, student in enumerate(grid.students):
-        whole = overall[place]["all"]
+        whole = overall[place].get("all", _NOT_JUDGED)
         found[student] = {
             "overall": whole,
             "headline": of_interval(_headline(grid, scores.mean[place]), whole.missing),
@@ -98,6 +98,8 @@ def common_units(grid: ScoreGrid) -> ScoreGrid | None:
 
 
 Named = dict[str, Measured]
+_NOT_JUDGED = Measured(None, None, None, 0, 0)
+"""Where no score is possible: labels alone are compared, or there is nothing yet."""
 
 
 class _Possible:
@@ -131,20 +133,22 @@ def _by_item_group(scores: ItemScores, group: Codes, names: Sequence[str], possi
     means = group_means(parts, Sums(scores.total.ravel(), scores.count.ravel()))
     inside = group >= 0
     wanted = np.bincount(group[inside], possible[inside], len(names)).astype(np.int64)
-    return _measured(
-        means, np.bincount(which[which >= 0], scores.count[which >= 0], len(means)), wanted, names
-    )
+    units = np.bincount(which[which >= 0], scores.count[which >= 0], len(means))
+    return _measured(students, names, means, wanted - units.reshape(students, len(names)), wanted)
 
 
-def _measured(means: Sequence[Interval], units: Counts, wanted: Counts, names: Sequence[str]) -> list[Named]:
-    """Means of students × names, one after the other, as a mapping for each student."""
+def _measured(
+    students: int, names: Sequence[str], means: Sequence[Interval], missing: Counts, wanted: Counts
+) -> list[Named]:
+    """Means of students × names, one after the other, as a mapping for each student; ``missing`` is
+    (students, names), ``wanted`` (names,)."""
     return [
         {
-            name: of_interval(means[first + at], int(wanted[at] - units[first + at]))
+            name: of_interval(means[student * len(names) + at], int(missing[student, at]))
             for at, name in enumerate(names)
             if wanted[at]
         }
-        for first in range(0, len(means), max(len(names), 1))
+        for student in range(students)
     ]
 
 
@@ -155,7 +159,8 @@ def _by_factor(grid: ScoreGrid, possible: _Possible) -> list[Named]:
     sums = Sums(np.where(valid, grid.levels, 0).sum(axis=1), valid.sum(axis=1))
     means = group_means(Grouping(which, grid.item, students * len(names), len(grid.items.ids)), sums)
     wanted = np.array([possible.of_factor(name) for name in names], np.int64)
-    return _measured(means, np.bincount(which, sums.count, len(means)), wanted, names)
+    units = np.bincount(which, sums.count, len(means)).reshape(students, len(names))
+    return _measured(students, names, means, wanted - units, wanted)
 
 
 def _by_judge(grid: ScoreGrid, possible: _Possible) -> list[Named]:

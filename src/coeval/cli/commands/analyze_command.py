@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from coeval.analysis.measures.measured import Branch
-    from coeval.cli.views.measures_text import MeasuresText
+    from coeval.cli.views.measures.measures_text import MeasuresText
 
 GAPS = 3
 
@@ -22,6 +22,7 @@ class AnalysisName(StrEnum):
     JUDGES = "judges"
     AGREEMENT = "agreement"
     ROBUST = "robust"
+    LABELS = "labels"
     COVERAGE = "coverage"
     ITEMS = "items"
     EXPORT_BENCHMARK = "export-benchmark"
@@ -174,7 +175,7 @@ def _report(
     shown: Branch, tree: Branch, name: AnalysisName, wanted: ReportFormat | None, out: Path | None
 ) -> None:
     from coeval.cli import streams
-    from coeval.cli.views.measures_view import print_measures
+    from coeval.cli.views.measures.measures_view import print_measures
 
     if out is not None:
         _write(shown, tree, out, f"{name.value}", wanted or ReportFormat.JSON)
@@ -188,7 +189,7 @@ def _write(shown: Branch, tree: Branch, out: Path, name: str, wanted: ReportForm
     from coeval.analysis.measures.run_measures import plain_measures, selected
     from coeval.cli import streams
     from coeval.cli.say import say
-    from coeval.cli.views.measures_text import json_of
+    from coeval.cli.views.measures.measures_text import json_of
     from coeval.core.errors import UsageError
     from coeval.store.jsonl import store_error, write_bytes_atomic
 
@@ -206,7 +207,7 @@ def _write(shown: Branch, tree: Branch, out: Path, name: str, wanted: ReportForm
 
 
 def _text_of(wanted: ReportFormat) -> MeasuresText:
-    from coeval.cli.views import measures_text
+    from coeval.cli.views.measures import measures_text
 
     match wanted:
         case ReportFormat.JSON:

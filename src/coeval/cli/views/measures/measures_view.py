@@ -9,6 +9,7 @@ from rich.text import Text
 
 from coeval.analysis.run_results import SIMULATED, with_interval
 from coeval.cli.say import say
+from coeval.cli.views.measures.label_view import print_labels
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.text import listed
 
@@ -30,6 +31,8 @@ def print_measures(tree: Branch, console: Console) -> None:
         say(console, finding)
     if students := tree.get("students"):
         _print_students(students, tree["ranking"]["ranges"], console)
+    if labels := tree.get("labels"):
+        print_labels(labels, console, whole="students" not in tree)
     if agreement := tree.get("agreement"):
         _print_rows("How far judges agree", "judges", agreement, ("spa", "wpa", "kappa"), console)
     if judges := tree.get("judges"):

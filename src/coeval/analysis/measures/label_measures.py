@@ -1,0 +1,183 @@
+"""How often students' answers state the right label, and what they take for what.
+
+Labels stand beside the rubric, and in none of its means: each label of each task has its own accuracy, its
+own confusion table and its own order of students.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.comparison.paired_difference import PairedScores
+from coeval.analysis.intervals import Bounds, Floats, wilson
+from coeval.analysis.measures.measured import Branch, Measured, with_bounds
+from coeval.analysis.measures.ranking import Ranking, ranked, ranking_measures
+from coeval.analysis.measures.reweighting import DRAWS, at_ends, spread
+from coeval.analysis.planned_names import removed_names
+from coeval.analysis.readers.run_reader import RunReader
+
+__all__ = ["label_measures", "macro_f1", "macro_f1_bounds"]
+
+_MOST_DRAWN = 1 << 22
+"""Numbers at once: 32 MB."""
+
+
+class _Compared(NamedTuple):
+    """The labels of a task by one attribute, (R,): ``item`` numbers datapoints, ``said`` is −1 where an
+    answer states none of the ``values``, or several; ``items`` have a value of the attribute."""
+
+    values: tuple[str, ...]
+    item: NDArray[np.int64]
+    student: NDArray[np.int64]
+    expected: NDArray[np.int64]
+    said: NDArray[np.int64]
+    right: NDArray[np.bool_]
+    items: int
+
+
+def label_measures(reader: RunReader, students: Sequence[str]) -> Branch:
+    """By task and label attribute: ``students``, each with ``accuracy`` and its Wilson interval,
+    ``macro_f1``, ``correct``, ``none_of_the_labels``, ``expected`` (answers by label) and ``confusion``
+    (expected → stated → answers); and their ``ranking`` by accuracy. Labels and tasks that the configuration
+    has lost are left out."""
+    found: Branch = {}
+    for task, attribute, values in reader.rows(_ATTRIBUTES):
+        if "task" in (gone := removed_names(reader.planned, "", task, attribute)) or "label" in gone:
+            continue
+        compared = _compared(reader, (task, attribute), students, values)
+        measures = {name: _of_student(compared, place) for place, name in enumerate(students)}
+        ranks = _ranking(compared, students, measures)
+        found.setdefault(task, {})[attribute] = {"students": measures, "ranking": ranking_measures(ranks)}
+    return found
+
+
+def macro_f1(tables: Floats) -> Floats:
+    """The mean over labels of ``F1 = 2 TP / (2 TP + FP + FN)``, the harmonic mean of precision and recall
+    (van Rijsbergen 1979), over labels that occur among the expected or the stated ones; NaN without any.
+
+    Parameters
+    ----------
+    tables : (…, K, K + 1) answers by expected and stated label; the last column states none
+    """
+    right = np.diagonal(tables, axis1=-2, axis2=-1)
+    return _mean_f1(right, tables.sum(axis=-1), tables[..., :-1].sum(axis=-2))
+
+
+def macro_f1_bounds(table: Floats, found: float) -> Bounds | None:
+    """The 95 % interval of the macro-F1 ``found`` of a table, (K, K + 1), by the Bayesian bootstrap (Rubin
+    1981): weights for the answers, and so for the cells they fall in.
+
+    As in `coeval.analysis.measures.reweighting`, half an answer stands at either end: one that is right, and
+    one whose label is stated by chance.
+    """
+    n = int(table.sum())
+    if not n:
+        return None
+    expected, stated = np.nonzero(table)
+    labels = len(table)
+    random = np.random.default_rng(0)
+    best, worst = random.standard_gamma(0.5, (2, DRAWS, 1))
+    occurs = (table.sum(axis=1) + table[:, :-1].sum(axis=0)) > 0
+    of_expected = at_ends(table.sum(axis=1)[occurs] / n)
+    of_stated = at_ends(np.append(table[:, :-1].sum(axis=0)[occurs], table[:, -1].sum()) / n)
+    draws = np.empty(DRAWS)
+    step = max(_MOST_DRAWN // len(expected), 1)
+    for first in range(0, DRAWS, step):
+        some = slice(first, min(first + step, DRAWS))
+        weights = random.standard_gamma(table[expected, stated], (some.stop - first, len(expected)))
+        rows = weights @ np.eye(labels)[expected]
+        columns = weights @ np.eye(labels + 1)[stated]
+        right = (weights * (expected == stated)) @ np.eye(labels)[expected]
+        draws[some] = _mean_f1(
+            right[:, occurs] + best[some] * of_expected + worst[some] * of_expected * of_stated[:-1],
+            rows[:, occurs] + (best[some] + worst[some]) * of_expected,
+            columns[:, :-1][:, occurs] + best[some] * of_expected + worst[some] * of_stated[:-1],
+        )
+    return spread(draws, found, n)
+
+
+def _mean_f1(right: Floats, expected: Floats, stated: Floats) -> Floats:
+    """Of how often each label is right, expected and stated: (…, K)."""
+    occurs = expected + stated > 0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        each = np.where(occurs, 2 * right / (expected + stated), 0.0)
+        return np.asarray(each.sum(axis=-1) / occurs.sum(axis=-1), np.float64)
+
+
+def _compared(
+    reader: RunReader, place: tuple[str, str], students: Sequence[str], values: Sequence[str]
+) -> _Compared:
+    task, attribute = place
+    columns = reader.columns(_COMPARED, [list(students), list(values), list(values), task, attribute])
+    known = ~np.ma.getmaskarray(columns["student"])
+    _, item = np.unique(np.asarray(columns["item"])[known], return_inverse=True)
+    [(items,)] = reader.rows(_ITEMS, [task, attribute])
+    return _Compared(
+        tuple(values),
+        item.astype(np.int64),
+        np.asarray(columns["student"])[known].astype(np.int64),
+        np.asarray(columns["expected"])[known].astype(np.int64),
+        np.ma.filled(columns["said"], -1)[known].astype(np.int64),
+        np.asarray(columns["match"])[known].astype(np.bool_),
+        items,
+    )
+
+
+def _of_student(compared: _Compared, student: int) -> Branch:
+    mine = compared.student == student
+    labels, n = len(compared.values), int(mine.sum())
+    missing = max(compared.items - n, 0)
+    correct = int(compared.right[mine].sum())
+    said = np.where(compared.said < 0, labels, compared.said)[mine]
+    cells = np.bincount(compared.expected[mine] * (labels + 1) + said, minlength=labels * (labels + 1))
+    table = cells.reshape(labels, labels + 1).astype(np.float64)
+    share, f1 = wilson(correct, n), float(macro_f1(table))
+    bounds = macro_f1_bounds(table, f1) if math.isfinite(f1) else None
+    expected = table.sum(axis=1).astype(np.int64).tolist()
+    return {
+        "accuracy": Measured(share.mean, share.low, share.high, n, missing),
+        "macro_f1": with_bounds(f1, bounds, n, missing),
+        "correct": correct,
+        "none_of_the_labels": int(table[:, -1].sum()),
+        "expected": dict(zip(compared.values, expected, strict=True)),
+        "confusion": {
+            value: dict(zip(compared.values, row, strict=True))
+            for value, row in zip(compared.values, table[:, :-1].astype(np.int64).tolist(), strict=True)
+        },
+    }
+
+
+def _ranking(compared: _Compared, students: Sequence[str], measures: Branch) -> Ranking:
+    """By accuracy; two are compared on the datapoints that both have labels of."""
+    right = np.full((len(students), int(compared.item.max(initial=-1)) + 1), np.nan)
+    right[compared.student, compared.item] = compared.right
+    places = {name: place for place, name in enumerate(students)}
+
+    def paired(first: str, second: str) -> list[PairedScores]:
+        a, b = right[places[first]], right[places[second]]
+        both = np.isfinite(a) & np.isfinite(b)
+        return [PairedScores(a[both], b[both], np.ones(int(both.sum())))] if both.any() else []
+
+    return ranked({name: found["accuracy"].value for name, found in measures.items()}, paired)
+
+
+_ATTRIBUTES = """
+SELECT task, attribute, list_sort(list_distinct(flatten(list([expected, predicted]))))
+FROM (SELECT DISTINCT task, attribute, expected, predicted FROM labels)
+GROUP BY ALL ORDER BY ALL
+"""
+"""By task and label, the values that are expected or stated."""
+
+_COMPARED = """
+SELECT hash(item) AS item, list_position(?::VARCHAR[], model) - 1 AS student,
+       list_position(?::VARCHAR[], expected) - 1 AS expected,
+       list_position(?::VARCHAR[], predicted) - 1 AS said, match
+FROM labels WHERE task = ? AND attribute = ? AND expected IS NOT NULL
+"""
+
+_ITEMS = "SELECT count(*) FROM items WHERE NOT failed AND task = ? AND attributes[?] IS NOT NULL"
