@@ -13,7 +13,8 @@ from coeval.cli.commands.analyze_command import analyze
 from coeval.cli.commands.compare_command import compare
 from coeval.cli.commands.ingest.ingest_command import ingest
 from coeval.cli.commands.models_command import models
-from coeval.cli.commands.plan import plan
+from coeval.cli.commands.planning.describe_command import describe
+from coeval.cli.commands.planning.plan import plan
 from coeval.cli.commands.probe_command import probe
 from coeval.cli.commands.repair_command import repair
 from coeval.cli.commands.results import results
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(plan)
+app.command()(describe)
 app.command()(ingest)
 app.command()(probe)
 app.command()(models)

@@ -9,8 +9,6 @@ from coeval.core.errors import UsageError
 INSTEAD = {
     "generate": "write the file yourself, beginning with a copy of examples/quickstart.yaml; with "
     "target_attributes: auto and rubric: auto the teachers propose the rest",
-    "describe": "coeval run --config FILE --dry-run shows models, tasks and modes, coeval status --run RUN "
-    "what a run holds",
     "wizard": "begin with a copy of examples/quickstart.yaml, which explains each key",
     "view": "coeval results --run RUN and coeval show --run RUN",
     "sweep": "eval-framework once for each checkpoint, each with its own --output-dir",

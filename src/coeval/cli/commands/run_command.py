@@ -113,7 +113,7 @@ def run(
     if dry_run:
         raise typer.Exit(count_calls(settled, how))
     if estimate_only:
-        from coeval.cli.commands.estimate_report import estimate_and_report
+        from coeval.cli.commands.planning.estimate_report import estimate_and_report
 
         raise typer.Exit(estimate_and_report(settled, how))
     raise typer.Exit(run_and_report(settled, how, config))

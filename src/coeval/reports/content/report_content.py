@@ -18,6 +18,8 @@ from coeval.analysis.measures.measured import Measured
 __all__ = [
     "Cell",
     "ColumnKind",
+    "Passage",
+    "PassagePart",
     "Picture",
     "Report",
     "ReportColumn",
@@ -74,14 +76,30 @@ class Sentence(msgspec.Struct, frozen=True):
     anchor: str = ""
 
 
+class PassagePart(msgspec.Struct, frozen=True):
+    """Text as it stands; ``stand_in`` says that it stands for one that nobody has written yet."""
+
+    text: str
+    stand_in: bool = False
+
+
+class Passage(msgspec.Struct, frozen=True):
+    """A text of many lines, shown as it is written: a prompt. ``name`` is unique in a report."""
+
+    name: str
+    title: str
+    parts: tuple[PassagePart, ...]
+
+
 class ReportSection(msgspec.Struct, frozen=True):
     """The answer to one ``question``; ``anchor`` is its place in the address."""
 
     anchor: str
     question: str
     sentences: tuple[Sentence, ...]
-    pictures: tuple[Picture, ...]
-    tables: tuple[ReportTable, ...]
+    pictures: tuple[Picture, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
+    passages: tuple[Passage, ...] = ()
 
 
 class Report(msgspec.Struct, frozen=True):

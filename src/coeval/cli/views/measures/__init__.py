@@ -1,0 +1,1 @@
+"""A run's measures, on a terminal and as files."""

@@ -14,7 +14,7 @@ from coeval.pipeline.run_session import RunOptions
 from coeval.pipeline.start.begin import check_startable, resolved_models
 from coeval.pricing.price_book import PriceBook
 
-__all__ = ["EstimatedStart", "estimated_start"]
+__all__ = ["EstimatedStart", "described_start", "estimated_start"]
 
 
 class EstimatedStart(NamedTuple):
@@ -36,9 +36,21 @@ def estimated_start(config: Config, options: RunOptions, keys: Keys, prices: Pri
         it would not start, for another reason than that a credential is lacking.
     """
     check_startable(config, options)
+    start = described_start(config, options, keys, prices)
+    start.preview.refuse_changed(options.stance)
+    return start
+
+
+def described_start(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> EstimatedStart:
+    """As `estimated_start`, whether or not the run could start so: an experiment can be shown at any time.
+
+    Raises
+    ------
+    UsageError
+        a model has no host, or items of one's own cannot be used.
+    """
     resolved, unresolved = _resolved(config, options, keys, prices)
     preview = preview_run(resolved.config, options)
-    preview.refuse_changed(options.stance)
     warnings = expected(resolved.config, preview).warnings
     return EstimatedStart(resolved.config, preview, resolved.choices, (*unresolved, *warnings))
 

@@ -60,7 +60,7 @@ def plan(
     \b
     Exit codes: 0 estimated, 1 wrong request, 130 interrupted.
     """
-    from coeval.cli.commands.estimate_report import estimate_and_report
+    from coeval.cli.commands.planning.estimate_report import estimate_and_report
     from coeval.cli.commands.run_command import only_named, overridden, refuse_contradictions
     from coeval.pipeline.config.load_file import read_config
     from coeval.pipeline.start.checks import Start

@@ -1,0 +1,49 @@
+"""`coeval describe`: an experiment before it is run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from coeval.cli.start_options import ExperimentFile, KeyFile
+
+PAGE_ONLY = ("values",)
+"""Tables that are too long for a terminal; the page has them."""
+
+
+def describe(
+    config: ExperimentFile,
+    prompts: Annotated[
+        bool, typer.Option("--prompts", help="Print the prompts in full, as they will be sent.")
+    ] = False,
+    keys: KeyFile = None,
+) -> None:
+    """Show an experiment before it runs: design, prompts, what its items cover, calls and cost.
+
+    Nobody is asked and the run's folder stays as it is. Prompts are shown with the attributes of an item of
+    the plan; what a model is yet to write is marked. Where the run has begun, calls and cost are of what is
+    left.
+
+    \b
+    Examples:
+      coeval describe --config examples/quickstart.yaml
+      coeval describe --config my.yaml --prompts
+
+    \b
+    Exit codes: 0 described, 1 wrong request.
+    """
+    from coeval.api import find_keys
+    from coeval.cli import streams
+    from coeval.cli.commands.planning.described import described_experiment
+    from coeval.cli.say import say
+    from coeval.cli.views.report_view import print_report
+    from coeval.pipeline.config.load_file import read_config
+    from coeval.reports.description.description_report import description_report
+
+    described = described_experiment(read_config(config).config, find_keys(keys))
+    report = description_report(described)
+    print_report(report, streams.results(), without=PAGE_ONLY, passages=prompts)
+    messages = streams.messages()
+    if not prompts:
+        say(messages, "--prompts prints the prompts in full.", "dim")

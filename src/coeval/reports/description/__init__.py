@@ -1,0 +1,1 @@
+"""What an experiment will be, before it runs."""

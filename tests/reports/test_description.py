@@ -1,0 +1,145 @@
+"""What `coeval describe` says beforehand, held against what the run then does."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pipeline.experiments import Lab, listen, model, quiz, task
+
+from coeval.api import find_keys
+from coeval.cli.commands.planning.described import described_experiment
+from coeval.pipeline.config.load_file import load_config
+from coeval.reports.content.report_content import Report
+from coeval.reports.description.description_report import description_report
+from coeval.reports.description.planned_coverage import planned_coverage
+
+
+def described(lab: Lab) -> Report:
+    return description_report(described_experiment(load_config(lab.file), find_keys(None)))
+
+
+def column(report: Report, table: str, name: str) -> list[object]:
+    found = report.table(table)
+    place = [each.name for each in found.columns].index(name)
+    return [row[place] for row in found.rows]
+
+
+def pattern(parts: tuple[object, ...]) -> re.Pattern[str]:
+    """What a prompt with stand-ins for unwritten texts may have become."""
+    texts = [".+" if part.stand_in else re.escape(part.text) for part in parts]  # type: ignore[attr-defined]
+    return re.compile("".join(texts), re.DOTALL)
+
+
+LABS = {
+    "static": {"tasks": [task(nuanced_attributes={"tone": ["dry", "warm"]}, total=2), quiz(total=2)]},
+    "to be proposed": {
+        "tasks": [task(target_attributes="auto", nuanced_attributes="auto", rubric="auto", total=2)],
+        "models": [model("ann", system_prompt="Be brief."), model("ben")],
+    },
+    "one factor at a time": {
+        "tasks": [
+            task(
+                evaluation_mode="per_factor",
+                total=2,
+                prompt_library={"test": "Mood {target_attributes}. {{literal}} {input}"},
+            )
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_each_prompt_that_is_shown_is_sent_and_each_kind_that_is_sent_is_shown(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(tmp_path, **LABS[name])  # type: ignore[arg-type]
+    report = described(lab)
+    asked = listen(monkeypatch)
+    assert lab.run().exit_code == 0
+    shown = report.table("prompts")
+    names = [each.name for each in shown.columns]
+    passages = [passage for section in report.sections for passage in section.passages]
+    assert len(passages) == len(shown.rows)
+    for row, passage in zip(shown.rows, passages, strict=True):
+        of = dict(zip(names, row, strict=True))
+        sent = [
+            (who, "\n\n".join(f"[{m.role}]\n{m.content}" for m in request.messages))
+            if len(request.messages) > 1
+            else (who, request.messages[0].content)
+            for who, request in asked.requests
+            if request.purpose == of["phase"] and who in str(of["models"]).split(", ")
+        ]
+        matching = {who for who, text in sent if pattern(passage.parts).fullmatch(text)}
+        assert str(of["models"]).split(", ")[0] in matching, passage.title
+    purposes = {request.purpose for _, request in asked.requests}
+    assert purposes == set(column(report, "prompts", "phase"))
+
+
+def test_calls_and_records_are_those_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(tmp_path, tasks=[task(total=3), quiz(total=2)])
+    report = described(lab)
+    assert not lab.path.exists()
+    asked = listen(monkeypatch)
+    lab.run()
+    assert column(report, "phases", "records")[2:] == list(lab.counts())
+    assert column(report, "cost_by_phase", "calls") == [*asked.phases()[2:], len(asked.requests)]
+    assert described(lab).facts[0] == "what is left of a run that has begun"
+    assert column(described(lab), "phases", "owed") == [0] * 5
+
+
+def test_what_the_plan_covers_is_what_the_items_have(tmp_path: Path) -> None:
+    lab = Lab(
+        tmp_path, tasks=[task(total=3, nuanced_attributes={"tone": ["dry", "warm"]}, store_nuanced=True)]
+    )
+    lab.tasks[0]["sampling"]["nuance"] = [1, 1]
+    report = described(lab)
+    lab.run()
+    items = list(lab.records("data_generation").values())
+    counted = {
+        (kind, attribute, value): sum(item[of].get(attribute) == value for item in items)
+        for kind, of, attributes in (
+            ("target", "sampled_target_attributes", lab.tasks[0]["target_attributes"]),
+            ("nuanced", "sampled_nuanced_attributes", lab.tasks[0]["nuanced_attributes"]),
+        )
+        for attribute, values in attributes.items()
+        for value in values
+    }
+    shown = {(row[1], row[2], row[3]): row[4] for row in report.table("values").rows}
+    assert shown == counted
+    pairs = {
+        tuple(sorted(item["sampled_target_attributes"].items()))
+        for item in items
+        if len(item["sampled_target_attributes"]) == 2
+    }
+    assert column(report, "plan", "pairs_held") == [len(pairs)]
+
+
+def test_what_total_cannot_cover_is_said(tmp_path: Path) -> None:
+    many = {"mood": ["glad", "sad", "calm"], "length": ["short", "long", "medium"]}
+    lab = Lab(tmp_path, models=[model("ann")], tasks=[task(total=2, target_attributes=many)])
+    text = " ".join(sentence.text for section in described(lab).sections for sentence in section.sentences)
+    assert re.search(r"no item has (mood|length) = ", text)
+    assert "2 items cannot hold all 9 pairs of values of the target attributes" in text
+
+
+def test_an_item_that_lies_there_is_shown_itself(tmp_path: Path) -> None:
+    own = tmp_path / "own.jsonl"
+    own.write_text(json.dumps({"q": "Is \ue0000\ue001 <b>this</b> it?", "a": "Yes."}) + "\n")
+    lab = Lab(tmp_path, tasks=[task(items={"path": str(own), "prompt": "q", "reference": "a"})])
+    lab.tasks[0].pop("target_attributes")
+    lab.tasks[0].pop("sampling")
+    passages = [passage for section in described(lab).sections for passage in section.passages]
+    judged = "".join(part.text for part in passages[-1].parts)
+    assert "Is \ue0000\ue001 <b>this</b> it?" in judged
+    assert "Yes." in judged
+
+
+def test_of_very_many_items_the_first_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coeval.reports.description.planned_coverage.MOST_DRAWN", 5)
+    lab = Lab(tmp_path, models=[model("ann")], tasks=[task(total=8)])
+    found = described_experiment(load_config(lab.file), find_keys(None))
+    plan = planned_coverage(found.preview.plan.setups[0], found.preview)
+    assert (plan.items, plan.drawn) == (8, 5)
