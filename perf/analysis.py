@@ -1,4 +1,4 @@
-"""What `coeval analyze` costs: 80,000 and a million judgments of five factors each.
+"""What `coeval analyze` costs: 80,000 to ten million judgments of five factors each; and `coeval compare`.
 
 ``python -m perf.analysis FOLDER ITEMS`` writes such a run, in a process of its own: the memory of one that
 starts another counts for that one too.
@@ -11,8 +11,8 @@ import random
 import sys
 from pathlib import Path
 
-from perf.measure import coeval, run
-from perf.scenarios import Figures
+from perf.measure import Cost, coeval, run, simulating
+from perf.scenarios import Figures, ifeval_files
 
 STUDENTS, JUDGES, FACTORS = 10, 4, 5
 _EACH = STUDENTS * JUDGES
@@ -29,11 +29,38 @@ def analyze_million(folder: Path) -> Figures:
     return _analyze(folder, 1_000_000, 25.0)
 
 
+def analyze_ten_million(folder: Path) -> Figures:
+    """Asked: within 4 GB; the figure is the share of that. Takes some minutes, and 4 GB of disk."""
+    cost = _analyzed(folder, 10_000_000)
+    return Figures(cost.rss_mb / 4_096, _told(cost, 10_000_000))
+
+
+def compare_outputs(folder: Path) -> Figures:
+    """Two outputs of ``eval-framework`` on 541 prompts. Asked: under a second."""
+    program, how = ifeval_files(folder, 541)
+    with simulating("base:skill=0.6", "tuned:skill=0.63") as url:
+        for name in ("base", "tuned"):
+            run([*program, *how, "--model", name, "--base-url", url, "--output-dir", name], folder)
+    costs = [run(coeval("compare", "base", "tuned"), folder) for _ in range(6)][1:]
+    cost = min(costs, key=lambda one: one.wall_s)
+    return Figures(cost.wall_s, f"compare of 541 prompts in {cost.wall_s:.2f} s, peak {cost.rss_mb:.0f} MB")
+
+
 def _analyze(folder: Path, judgments: int, most_s: float) -> Figures:
+    cost = _analyzed(folder, judgments)
+    return Figures(cost.wall_s / most_s, _told(cost, judgments))
+
+
+def _analyzed(folder: Path, judgments: int) -> Cost:
     run([sys.executable, "-m", "perf.analysis", str(folder / "run"), str(judgments // _EACH)], folder)
-    cost = run(coeval("analyze", "all", "--run", "run", "--format", "json"), folder)
-    told = f"analyze all of {judgments:,} judgments in {cost.wall_s:.1f} s, peak {cost.rss_mb:.0f} MB"
-    return Figures(cost.wall_s / most_s, told)
+    return run(coeval("analyze", "all", "--run", "run", "--format", "json"), folder)
+
+
+def _told(cost: Cost, judgments: int) -> str:
+    return (
+        f"analyze all of {judgments:,} judgments in {cost.wall_s:.1f} s ({cost.cpu_s:.1f} s of CPU), "
+        f"peak {cost.rss_mb:.0f} MB"
+    )
 
 
 def write_judged_run(folder: Path, items: int) -> None:

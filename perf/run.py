@@ -39,6 +39,8 @@ SCENARIOS: dict[str, Callable[[Path], scenarios.Figures]] = {
     "ingest-million": tables.ingest_million,
     "analyze-80-thousand": analysis.analyze_80_thousand,
     "analyze-million": analysis.analyze_million,
+    "analyze-ten-million": analysis.analyze_ten_million,
+    "compare-541": analysis.compare_outputs,
     "batched-200-thousand": batches.batched_200_thousand,
     "resume-million": scenarios.resume_million,
     "settled-million": scenarios.settled_million,

@@ -118,24 +118,31 @@ def throughput(folder: Path, in_flight: int, items: int) -> Figures:
     return Figures(1 / share, told)
 
 
-def checkpoint(folder: Path) -> Figures:
-    """``eval-framework`` on 1,610 prompts of 200 ms with 256 in flight, scoring included."""
-    prompts = [
+def ifeval_files(folder: Path, prompts: int) -> tuple[list[str], list[str]]:
+    """Prompts of our own for IFEval and what its verifiers read, so that nothing is fetched: the program
+    ``eval-framework``, and the options that name the prompts."""
+    lines = [
         {
             "key": number,
             "prompt": f"Question {number}: why do trees grow tall? Use no commas.",
             "instruction_id_list": ["punctuation:no_comma"],
             "kwargs": [{}],
         }
-        for number in range(1_610)
+        for number in range(prompts)
     ]
-    (folder / "prompts.jsonl").write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
+    (folder / "prompts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     language = folder / "nltk_data" / "tokenizers" / "punkt_tab" / "english"  # empty, so none is fetched
     language.mkdir(parents=True)
     for name in ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt"):
         (language / name).touch()
-    how = ["--tasks", "ifeval", "--ifeval-input", "prompts.jsonl", "--model", "m", "--num-threads", "256"]
     program = ["env", f"NLTK_DATA={folder / 'nltk_data'}", sys.executable, "-m", "coeval.cli.eval_framework"]
+    return program, ["--tasks", "ifeval", "--ifeval-input", "prompts.jsonl"]
+
+
+def checkpoint(folder: Path) -> Figures:
+    """``eval-framework`` on 1,610 prompts of 200 ms with 256 in flight, scoring included."""
+    program, how = ifeval_files(folder, 1_610)
+    how += ["--model", "m", "--num-threads", "256"]
     with serving(0.2) as url:
         costs = [
             run([*program, *how, "--base-url", url, "--output-dir", f"out-{number}"], folder)
