@@ -234,11 +234,14 @@ def test_a_folder_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
 
 
 async def test_the_measures_of_an_output_folder_are_its_metrics(ifeval: Path) -> None:
+    """Over both samples; the figures of each stand beside them, by sample."""
     found = coeval.open_run(ifeval).measures()
-    [tasks] = found["metrics"].values()
+    [of_model] = found["metrics"].values()
+    [samples] = found["samples"].values()
     metric = "prompt_level_strict_accuracy"
-    for sample in (0, 1):
-        name = f"ifeval/run_{sample}"
-        assert tasks[name][metric] == figures(ifeval)["ifeval", sample, metric]
-        low, high = tasks["ci95"][name][metric]
-        assert low < tasks[name][metric] < high
+    each = [figures(ifeval)["ifeval", sample, metric] for sample in (0, 1)]
+    told = samples["ifeval"][metric]
+    assert (told["per_run"], told["n_runs"], of_model["n"]["ifeval"][metric]) == (each, 2, 8)
+    assert of_model["ifeval"][metric] == pytest.approx(sum(each) / 2)
+    low, high = of_model["ci95"]["ifeval"][metric]
+    assert low < of_model["ifeval"][metric] < high

@@ -40,6 +40,7 @@ class Scale(NamedTuple):
 
 SHARE = Scale(0.0, 1.0)
 PERCENT = Scale(0.0, 100.0)
+POINTS = Scale(1.0, 10.0)
 
 
 class Bounds(NamedTuple):
@@ -115,7 +116,9 @@ def beta_bounds(mean: float, variance: float, items: float, level: float = LEVEL
     return Bounds(min(low, mean) if mean > 0 else 0.0, max(high, mean) if mean < 1 else 1.0)
 
 
-def clustered_mean(values: ArrayLike, clusters: ArrayLike, scale: Scale = SHARE) -> Interval:
+def clustered_mean(
+    values: ArrayLike, clusters: ArrayLike, scale: Scale = SHARE, weights: ArrayLike = 1.0
+) -> Interval:
     """Mean of all units, with an interval that lets units of one cluster depend on each other.
 
     A cluster's distance is that in the cluster-robust variance of a regression on a constant (Liang and
@@ -127,17 +130,36 @@ def clustered_mean(values: ArrayLike, clusters: ArrayLike, scale: Scale = SHARE)
     values : (N,) numbers on the scale
     clusters : (N,) labels, sortable; units of equal label form a cluster
     scale : its ends
+    weights : (N,) how many units each value stands for, above 0
     """
+    sums, sizes = _clusters(values, clusters, weights)
+    return _interval([(sums, sizes)], scale) if len(sums) else NOTHING
+
+
+def clustered_error(values: ArrayLike, clusters: ArrayLike, weights: ArrayLike = 1.0) -> float | None:
+    """The standard error of the same mean: the root of ``G/(G − 1) · Σ_g (Σ_{i∈g} (x_i − mean))² / N²``.
+
+    Of G items with N samples of each it is the hierarchical one, ``√(MSB / (G·N))`` with the mean square
+    between items of a one-way analysis of variance. None of fewer than two clusters.
+    """
+    sums, sizes = _clusters(values, clusters, weights)
+    if len(sums) < 2:
+        return None
+    distances = sums - sizes * sums.sum() / sizes.sum()
+    square = float(distances @ distances) * len(sums) / (len(sums) - 1)
+    return float(np.sqrt(square)) / float(sizes.sum())
+
+
+def _clusters(values: ArrayLike, clusters: ArrayLike, weights: ArrayLike) -> tuple[Floats, Floats]:
+    """Sums and sizes of clusters."""
     x = _finite(values)
     _, index = np.unique(np.asarray(clusters), return_inverse=True)
     if x.ndim != 1 or x.shape != index.shape:
         raise ValueError(
             f"values and clusters must be one-dimensional and equally long: {x.shape}, {index.shape}"
         )
-    if not len(x):
-        return NOTHING
-    sums, sizes = np.bincount(index, weights=x), np.bincount(index)
-    return _interval([(sums.astype(np.float64), sizes.astype(np.float64))], scale)
+    w = np.broadcast_to(_finite(weights), x.shape)
+    return np.bincount(index, x * w).astype(np.float64), np.bincount(index, w).astype(np.float64)
 
 
 def mean_over_strata(strata: Sequence[ArrayLike], scale: Scale = SHARE) -> Interval:

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.intervals import PERCENT, SHARE, Floats, Scale
+from coeval.analysis.intervals import PERCENT, POINTS, SHARE, Floats, Scale
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -22,8 +22,6 @@ from coeval.store.jsonl import read_json
 
 Hashes: TypeAlias = NDArray[np.uint64]
 Measure: TypeAlias = Literal["factor", "label", "metric"]
-
-_POINTS = Scale(1.0, 10.0)
 
 
 class Units(NamedTuple):
@@ -163,7 +161,7 @@ def _metrics(reader: Reader) -> dict[int, MetricName]:
             "metric",
             metric,
             unit := units.get((task, metric)) or "share",
-            {"percent": PERCENT, "points": _POINTS}.get(unit, SHARE),
+            {"percent": PERCENT, "points": POINTS}.get(unit, SHARE),
             headline=first.get(task) == metric,
         )
         for key, task, metric in known

@@ -27,6 +27,7 @@ from coeval.analysis.panel.panel_worth import panel_worth
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.sample_figures import SampleFigure, sample_figures
 
 __all__ = ["measure_tree", "plain_measures", "selected"]
 
@@ -91,16 +92,33 @@ def _of_run(reader: RunReader, options: RobustOptions) -> Branch:
 
 
 def _of_output(reader: OutputReader) -> Branch:
-    """``metrics`` of ``eval-framework`` by model and task (``task/run_1`` where there are several samples),
-    in their own units."""
-    sampled = {metric.task for metric in reader.metrics if metric.sample}
+    """``metrics`` of ``eval-framework`` by model and task, in their own units; of a task with several samples
+    of each prompt, over these, with what else is to be known of them in ``samples``."""
+    sampled = sample_figures(reader)
     found: Branch = {}
     for metric in reader.metrics:
-        task = f"{metric.task}/run_{metric.sample}" if metric.task in sampled else metric.task
-        measured = Measured(metric.value, metric.low, metric.high, metric.n, metric.failed)
-        found.setdefault(metric.model, {}).setdefault(task, {})[metric.metric] = measured
+        if metric.task not in sampled.get(metric.model, {}):
+            measured = Measured(metric.value, metric.low, metric.high, metric.n, metric.failed)
+            found.setdefault(metric.model, {}).setdefault(metric.task, {})[metric.metric] = measured
+    samples: Branch = {}
+    for model, tasks in sampled.items():
+        for task, figures in tasks.items():
+            found.setdefault(model, {})[task] = {name: _of_samples(one) for name, one in figures.items()}
+            samples.setdefault(model, {})[task] = {
+                name: {part: getattr(figure, part) for part in _OF_SAMPLES}
+                for name, figure in figures.items()
+            }
     [(units,)] = reader.rows("SELECT count(*) FROM scores WHERE value IS NOT NULL")
-    return {"units": units, "agreement": {}, "judges": {}, "teachers": {}, "students": {}, "metrics": found}
+    nobody: Branch = {"agreement": {}, "judges": {}, "teachers": {}, "students": {}}
+    return {"units": units, **nobody, "metrics": found, "samples": samples}
+
+
+_OF_SAMPLES = ("unit", "std", "sem", "n_runs", "per_run", "item_se")
+
+
+def _of_samples(figure: SampleFigure) -> Measured:
+    low, high = figure.ci95 or (None, None)
+    return Measured(figure.mean, low, high, figure.n, figure.failed)
 
 
 _EACH = ("agreement", "judges", "teachers", "students", "metrics", "coverage", "items")

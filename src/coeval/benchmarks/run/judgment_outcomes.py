@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from coeval.analysis.intervals import PERCENT, SHARE, Interval, Scale, clustered_mean
+from coeval.analysis.intervals import PERCENT, POINTS, SHARE, Interval, Scale, clustered_mean
 from coeval.benchmarks.benchmark import (
     Answer,
     Benchmark,
@@ -89,7 +89,7 @@ def with_responses(items: Sequence[Item], answers: Mapping[str, Answer]) -> list
     return [(item, response) for item in items if (response := response_of(answers.get(item.id))) is not None]
 
 
-SCALES: dict[Unit, Scale] = {"share": SHARE, "percent": PERCENT, "points": Scale(1.0, 10.0)}
+SCALES: dict[Unit, Scale] = {"share": SHARE, "percent": PERCENT, "points": POINTS}
 
 
 def mean_metric(values: Sequence[float], unit: Unit) -> Metric:

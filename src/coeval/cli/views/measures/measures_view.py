@@ -47,9 +47,31 @@ def print_measures(tree: Branch, console: Console) -> None:
         _print_items(items, console)
     for model, tasks in tree.get("metrics", {}).items():
         for task, metrics in tasks.items():
-            rows = [NameRow(name, (_shown(found), f"{found.n:,}")) for name, found in metrics.items()]
-            print_table(console, f"{model} in {task}", "metric", [Column("value"), Column("n")], rows)
+            _print_metrics(
+                f"{model} in {task}", metrics, tree["samples"].get(model, {}).get(task, {}), console
+            )
     say(console, "[low, high]: 95 % interval, clustered by datapoint (n). docs/measures.md", "dim")
+
+
+def _print_metrics(title: str, metrics: Branch, samples: Branch, console: Console) -> None:
+    """``samples``: of a task with several samples of each prompt, by metric."""
+    columns = [Column("value"), Column("n")]
+    rows = [NameRow(name, (_shown(found), f"{found.n:,}")) for name, found in metrics.items()]
+    if samples:
+        runs = max(found["n_runs"] for found in samples.values())
+        title += f", {runs} samples of each prompt"
+        columns += [Column("item s.e."), Column("sd of samples")]
+        rows = [
+            NameRow(
+                row.name, (*row.cells, *(_digits(samples[row.name][part]) for part in ("item_se", "std")))
+            )
+            for row in rows
+        ]
+    print_table(console, title, "metric", columns, rows)
+
+
+def _digits(value: float | None) -> str:
+    return _NOTHING if value is None else f"{value:.3g}"
 
 
 def _print_robust(robust: Branch, console: Console) -> None:

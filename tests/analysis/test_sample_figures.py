@@ -1,0 +1,148 @@
+"""Several samples of each prompt: standard errors over prompts against an analysis of variance."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from cli.invoked import Command
+from cli.written_output import output
+from numpy.typing import NDArray
+from statsmodels.formula.api import ols
+from statsmodels.stats.anova import anova_lm
+
+import coeval as api
+from coeval.analysis.intervals import clustered_error, clustered_mean
+
+SHARE, POINTS, FITTED = "accuracy", "overall", "length_controlled"
+
+
+def written(folder: Path, scores: NDArray[np.float64], lacking: dict[int, set[int]] | None = None) -> Path:
+    """Scores (prompts, samples) of a task as eval-framework leaves them, on two scales; and a fitted figure,
+    which no prompt has a score in. ``lacking``: by sample, the prompts that it has no score of."""
+    for sample, of_sample in enumerate(scores.T):
+        there = [n for n in range(len(of_sample)) if n not in (lacking or {}).get(sample, ())]
+        items = {str(n): {SHARE: of_sample[n], POINTS: 1 + 9 * of_sample[n]} for n in there}
+        run = output(folder / f"run_{sample}", "m.1", items, task="made")
+        path = run / "made" / "summary.json"
+        summary = json.loads(path.read_text())
+        mean = float(of_sample[there].mean())
+        summary["metrics"] = {
+            SHARE: {"value": mean, "n": len(there), "unit": "share"},
+            POINTS: {"value": 1 + 9 * mean, "n": len(there), "unit": "points"},
+            FITTED: {"value": 40.0 + sample, "n": len(there), "unit": "percent", "ci95": [30 + sample, 50]},
+        }
+        path.write_text(json.dumps(summary))
+    return folder
+
+
+def drawn(prompts: int, samples: int, seed: int = 3) -> NDArray[np.float64]:
+    random = np.random.default_rng(seed)
+    chance = random.beta(1.5, 1.0, size=(prompts, 1))
+    return (random.random((prompts, samples)) < chance).astype(np.float64)
+
+
+def between_prompts(scores: NDArray[np.float64]) -> float:
+    """√(MSB / (prompts · samples))"""
+    frame = pd.DataFrame({"y": scores.ravel(), "prompt": np.repeat(np.arange(len(scores)), scores.shape[1])})
+    table = anova_lm(ols("y ~ C(prompt)", frame).fit())
+    return float(np.sqrt(table.loc["C(prompt)", "mean_sq"] / len(frame)))
+
+
+@pytest.mark.parametrize(("prompts", "samples"), [(40, 4), (12, 2), (100, 3)])
+def test_the_standard_error_is_that_of_an_analysis_of_variance(
+    prompts: int, samples: int, tmp_path: Path, coeval: Command
+) -> None:
+    scores = drawn(prompts, samples)
+    folder = written(tmp_path / "outputs", scores)
+    found = json.loads(coeval("analyze", "--run", folder, "--format", "json").out)
+    assert found == api.open_run(folder).measures()
+    metrics, told = found["metrics"]["m.1"], found["samples"]["m.1"]["made"]
+    per_run = scores.mean(axis=0)
+    assert metrics["made"][SHARE] == pytest.approx(scores.mean(), abs=1e-12)
+    assert told[SHARE]["per_run"] == pytest.approx(per_run.tolist(), abs=1e-12)
+    assert told[SHARE]["std"] == pytest.approx(per_run.std(ddof=1), abs=1e-12)
+    assert told[SHARE]["sem"] == pytest.approx(per_run.std(ddof=1) / np.sqrt(samples), abs=1e-12)
+    assert told[SHARE]["n_runs"] == samples
+    assert told[SHARE]["item_se"] == pytest.approx(between_prompts(scores), abs=1e-9)
+    assert told[POINTS]["item_se"] == pytest.approx(9 * between_prompts(scores), abs=1e-9)
+    assert (metrics["n"]["made"][SHARE], metrics["missing"]["made"][SHARE]) == (prompts, 0)
+    interval = clustered_mean(scores.mean(axis=1), np.arange(prompts))
+    assert metrics["ci95"]["made"][SHARE] == pytest.approx([interval.low, interval.high], abs=1e-12)
+    assert metrics["ci95"]["made"][POINTS] == pytest.approx(
+        [1 + 9 * (interval.low or 0), 1 + 9 * (interval.high or 0)], abs=1e-9
+    )
+
+
+def test_samples_of_a_prompt_do_not_make_an_interval_narrower_than_prompts_allow(tmp_path: Path) -> None:
+    """A model that always says the same to a prompt: ten samples say as much as one."""
+    once = np.repeat([[1.0], [0.0]], [15, 10], axis=0)
+    often = api.open_run(written(tmp_path / "often", np.repeat(once, 10, axis=1))).measures()
+    alone = clustered_mean(once[:, 0], np.arange(25))
+    assert often["metrics"]["m.1"]["ci95"]["made"][SHARE] == pytest.approx([alone.low, alone.high])
+    assert often["samples"]["m.1"]["made"][SHARE]["std"] == 0
+
+
+def test_prompts_that_a_sample_lacks_count_as_often_as_they_are_there(tmp_path: Path) -> None:
+    scores = drawn(30, 3)
+    lacking = {1: {0, 4, 9}, 2: {4}}
+    found = api.open_run(written(tmp_path / "outputs", scores, lacking)).measures()
+    for sample, prompts in lacking.items():
+        scores[list(prompts), sample] = np.nan
+    told = found["samples"]["m.1"]["made"][SHARE]
+    place = np.nonzero(np.isfinite(scores))
+    fitted = ols("y ~ 1", pd.DataFrame({"y": scores[place]})).fit(
+        cov_type="cluster", cov_kwds={"groups": place[0]}
+    )
+    assert told["item_se"] == pytest.approx(fitted.bse["Intercept"], abs=1e-9)
+    assert told["per_run"] == pytest.approx(np.nanmean(scores, axis=0).tolist(), abs=1e-12)
+
+
+def test_a_fitted_figure_has_the_interval_of_its_samples(tmp_path: Path) -> None:
+    found = api.open_run(written(tmp_path / "outputs", drawn(10, 3))).measures()
+    assert found["metrics"]["m.1"]["made"][FITTED] == 41
+    assert found["metrics"]["m.1"]["ci95"]["made"][FITTED] == [31, 50]
+    assert found["samples"]["m.1"]["made"][FITTED]["item_se"] is None
+
+
+def test_a_single_sample_is_shown_as_it_always_was(tmp_path: Path, coeval: Command) -> None:
+    folder = written(tmp_path / "outputs", drawn(10, 2))
+    shutil.rmtree(folder / "run_0")
+    found = api.open_run(folder).measures()
+    assert found["samples"] == {}
+    assert found["metrics"]["m.1"]["ci95"]["made"][FITTED] == [31, 50]
+    assert "samples" not in coeval("analyze", "--run", folder).out
+
+
+def test_people_see_both_errors(tmp_path: Path, coeval: Command) -> None:
+    folder = written(tmp_path / "outputs", drawn(40, 4))
+    told = api.open_run(folder).measures()["samples"]["m.1"]["made"][SHARE]
+    shown = coeval("analyze", "--run", folder).out
+    assert "m.1 in made, 4 samples of each prompt" in shown
+    row = next(line for line in shown.splitlines() if line.startswith(SHARE))
+    assert row.split()[-2:] == [f"{told['item_se']:.3g}", f"{told['std']:.3g}"]
+    lines = csv.DictReader(io.StringIO(coeval("analyze", "--run", folder, "--format", "csv").out))
+    cells = {(line["part"], line["measure"], line["of"]): line["value"] for line in lines}
+    assert float(cells["samples", "made", f"{SHARE} / item_se"]) == told["item_se"]
+
+
+def test_weights_are_units() -> None:
+    """Three units of one value are one value that counts three times."""
+    values, items = np.array([0.2, 0.2, 0.2, 0.9, 0.4, 0.4]), np.array([0, 0, 0, 1, 2, 2])
+    each, weights = np.array([0.2, 0.9, 0.4]), np.array([3.0, 1.0, 2.0])
+    assert clustered_error(each, np.arange(3), weights) == pytest.approx(clustered_error(values, items))
+    whole, weighted = clustered_mean(values, items), clustered_mean(each, np.arange(3), weights=weights)
+    assert (weighted.mean, weighted.low, weighted.high) == pytest.approx((whole.mean, whole.low, whole.high))
+    assert clustered_error([0.5, 0.7], [1, 1]) is None
+
+
+def test_measures_of_samples_are_plain_data(tmp_path: Path) -> None:
+    found: dict[str, Any] = api.open_run(written(tmp_path / "outputs", drawn(10, 2))).measures()
+    assert json.loads(json.dumps(found)) == found
