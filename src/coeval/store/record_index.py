@@ -101,12 +101,16 @@ class RecordFiles:
                             self.damaged.append((path, position & _OFFSET_MASK))
                     position += len(text)
 
+    def line(self, position: int) -> bytes:
+        """The line there, read again from disk."""
+        return line_at(self.paths[position >> _OFFSET_BITS], position & _OFFSET_MASK)
+
     def load(self, position: int, key: str, kind: type[RecordT]) -> RecordT:
         """The whole record ``key``, read again from disk."""
-        path = self.paths[position >> _OFFSET_BITS]
         try:
-            return decode(line_at(path, position & _OFFSET_MASK), kind)
+            return decode(self.line(position), kind)
         except Undecodable as error:
+            path = self.paths[position >> _OFFSET_BITS]
             raise StoreError(f"{path}: the record {key} is damaged ({error}); see `coeval repair`") from error
 
 

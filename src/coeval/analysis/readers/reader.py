@@ -155,7 +155,7 @@ class Reader:
     def _make_tables(self, paths: Mapping[str, Mapping[Path, Path]]) -> None:
         """``paths``: by kind, the files to be read, each with the one that it stands for."""
         self._origins = {str(read.absolute()): path for of in paths.values() for read, path in of.items()}
-        files_of = {kind: [_literally(path) for path in found] for kind, found in paths.items()}
+        files_of = {kind: [literally(path) for path in found] for kind, found in paths.items()}
         self._begin(self._origins)
         for stage in self.stages:
             files = files_of[stage.files]
@@ -243,6 +243,6 @@ def _identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _literally(path: Path) -> str:
+def literally(path: Path) -> str:
     """A path that DuckDB takes as it stands: it reads ``~`` and the signs of patterns otherwise."""
     return re.sub(r"[*?\[]", r"[\g<0>]", str(path.absolute()))

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference"
+REFERENCE = Path(__file__).parents[1].parent / "shared" / "reference"
 WHY_SKIPPED = f"reference data not found at {REFERENCE}"
 
 

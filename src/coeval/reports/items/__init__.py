@@ -1,0 +1,1 @@
+"""The items behind the numbers: found, read whole, chosen for a page."""

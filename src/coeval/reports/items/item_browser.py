@@ -1,0 +1,115 @@
+"""A folder's items, open for questions: of its rows, and of each item whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from threading import Lock
+
+import duckdb
+
+from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.readers.reader import Reader
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.core.errors import StoreError
+from coeval.reports.items.item_choice import FLAGS, ItemChoice
+from coeval.reports.items.item_detail import ItemDetail
+from coeval.reports.items.item_rows import ItemFacets, RowPage, find_rows, item_facets
+from coeval.reports.items.item_table import make_item_tables
+from coeval.reports.items.output_items import OutputItems
+from coeval.reports.items.run_items import RunItems
+from coeval.reports.items.search_texts import make_text_table
+
+__all__ = ["ItemBrowser"]
+
+
+class ItemBrowser:
+    """Answers about what a reader read, to one thread at a time; the reader stays open as long.
+
+    Raises
+    ------
+    StoreError
+        what was read cannot be put into tables.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._lock = Lock()
+        self._searchable = False
+        self._items = _items_of(reader)
+        try:
+            make_item_tables(reader)
+            self.facets: ItemFacets = item_facets(reader)
+        except duckdb.Error as error:
+            raise StoreError(f"cannot show the items of {reader.folder}: {error}") from error
+
+    def rows(self, choice: ItemChoice, first: int = 0, most: int = 50) -> RowPage:
+        """A page of the items that fit a choice.
+
+        Raises
+        ------
+        StoreError
+            files that are to be searched cannot be read.
+        """
+        with self._lock:
+            if choice.words and not self._searchable:
+                make_text_table(self._reader)
+                self._searchable = True
+            return find_rows(self._reader, choice, first, most)
+
+    def detail(self, item: str, task: str = "") -> ItemDetail | None:
+        """An item whole; ``task`` where ids are unique in a task alone. None: there is no such item.
+
+        Raises
+        ------
+        StoreError
+            a file cannot be read.
+        """
+        with self._lock:
+            found = self._reader.rows(
+                "SELECT item, task FROM viewed WHERE item = ? AND (? = '' OR task = ?) LIMIT 1",
+                [item, task, task],
+            )
+            return self._items.detail(*found[0]) if found else None
+
+    def mark(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Say which items are marked, by task and item."""
+        tasks, items = [list(column) for column in zip(*keys, strict=True)] or ([], [])
+        with self._lock:
+            self._reader.rows("DELETE FROM marked")
+            self._reader.rows(
+                "INSERT INTO marked SELECT v.no FROM viewed v JOIN "
+                "(SELECT unnest(?::VARCHAR[]) AS task, unnest(?::VARCHAR[]) AS item) USING (task, item)",
+                [tasks, items],
+            )
+
+    def flag(self, items: Mapping[str, Mapping[str, object]]) -> None:
+        """Take over what `measure_tree` says of a run's ``items``, by id."""
+        found = [(item, flag) for item, told in items.items() for flag in _flags(told)]
+        with self._lock:
+            self._reader.rows("DELETE FROM flagged")
+            self._reader.rows(
+                "INSERT INTO flagged SELECT v.no, f.flag FROM viewed v JOIN "
+                "(SELECT unnest(?::VARCHAR[]) AS item, unnest(?::VARCHAR[]) AS flag) f USING (item)",
+                [[item for item, _ in found], [flag for _, flag in found]],
+            )
+
+
+def _items_of(reader: Reader) -> RunItems | OutputItems:
+    match reader:
+        case RunReader():
+            return RunItems(reader)
+        case OutputReader():
+            return OutputItems(reader)
+        case _:
+            raise TypeError(f"nobody shows the items of what a {type(reader).__name__} reads")
+
+
+def _flags(told: Mapping[str, object]) -> list[str]:
+    discrimination = told.get("discrimination")
+    holds = {
+        "all_pass": told.get("all_pass") is True,
+        "all_fail": told.get("all_fail") is True,
+        "reversed": isinstance(discrimination, float) and discrimination < 0,
+        "near_duplicate": told.get("near_duplicate_of") is not None,
+    }
+    return [flag for flag in FLAGS if holds[flag]]

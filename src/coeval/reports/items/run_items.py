@@ -1,0 +1,149 @@
+"""The items of a run, read whole."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cached_property
+
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.core.good import is_good
+from coeval.core.records import Datapoint, Evaluation, Kept, Response
+from coeval.reports.items.item_detail import (
+    ItemDetail,
+    ItemFailure,
+    ShownAnswer,
+    ShownJudgment,
+    ShownLabel,
+)
+from coeval.reports.items.item_lines import ItemLines
+from coeval.store.legacy import is_legacy, read_legacy
+
+__all__ = ["RunItems"]
+
+
+_SCORES = (
+    "SELECT student::VARCHAR, score FROM answered WHERE no IN "
+    "(SELECT no FROM viewed WHERE task = ? AND item = ?)"
+)
+
+
+class RunItems:
+    """Reads items from a run's files as they stood when they were first asked for."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader = reader
+        self._run = reader.run
+        left_out = {(each.kind, each.task, each.name) for each in reader.left_out}
+        self._judges = {(task, name) for kind, task, name in left_out if kind == "judge"}
+        self._factors = {(task, name) for kind, task, name in left_out if kind == "factor"}
+
+    def detail(self, item: str, task: str) -> ItemDetail | None:
+        """An item with all that was made of it; None where it is not there.
+
+        Raises
+        ------
+        StoreError
+            a file cannot be read.
+        """
+        records = self._records(item)
+        found = next((each for each in records if isinstance(each, Datapoint)), None)
+        if found is None:
+            return None
+        judged: defaultdict[str, list[Evaluation]] = defaultdict(list)
+        for each in records:
+            if isinstance(each, Evaluation) and (task, each.judge_model_id) not in self._judges:
+                judged[each.response_id].append(each)
+        answers = [each for each in records if isinstance(each, Response)]
+        scores = dict(self._reader.rows(_SCORES, [task, item]))
+        return ItemDetail(
+            item=item,
+            task=task,
+            teacher=found.teacher_model_id,
+            attributes=found.sampled_target_attributes,
+            nuance=found.sampled_nuanced_attributes or {},
+            prompt=found.prompt,
+            reference=found.reference_response,
+            failed=not is_good(found),
+            error=failure(found),
+            answers=[
+                self._answer(each, judged[each.id], scores.get(each.student_model_id))
+                for each in sorted(answers, key=lambda each: each.student_model_id)
+            ],
+        )
+
+    def _records(self, item: str) -> list[Datapoint | Response | Evaluation]:
+        if self._older is not None:
+            return self._older.get(item, [])
+        items, answers, judgments = self._lines
+        return [
+            *items.records(item, Datapoint, lambda each: each.id == item),
+            *answers.records(item, Response, lambda each: each.datapoint_id == item),
+            *judgments.records(item, Evaluation, lambda each: each.datapoint_id == item),
+        ]
+
+    @cached_property
+    def _lines(self) -> tuple[ItemLines, ItemLines, ItemLines]:
+        return (
+            ItemLines(self._run.files("data_generation")),
+            ItemLines(self._run.files("response_collection")),
+            ItemLines(self._run.files("evaluation")),
+        )
+
+    @cached_property
+    def _older(self) -> dict[str, list[Datapoint | Response | Evaluation]] | None:
+        """All records of a run of an older layout, by item."""
+        if not is_legacy(self._run.path):
+            return None
+        found: defaultdict[str, list[Datapoint | Response | Evaluation]] = defaultdict(list)
+        for phase in ("data_generation", "response_collection", "evaluation"):
+            for record in read_legacy(self._run.path, phase, []):
+                found[record.id if isinstance(record, Datapoint) else record.datapoint_id].append(record)
+        return dict(found)
+
+    def _answer(self, answer: Response, judged: list[Evaluation], score: float | None) -> ShownAnswer:
+        labels = {
+            name: ShownLabel(label.expected, label.predicted, label.match)
+            for each in judged
+            for name, label in (each.label_scores or {}).items()
+        }
+        usage = answer.usage
+        return ShownAnswer(
+            answer=answer.id,
+            student=answer.student_model_id,
+            sample=0,
+            text=answer.response,
+            reasoning=answer.reasoning,
+            truncated=answer.truncated,
+            failed=not is_good(answer),
+            error=failure(answer),
+            score=score,
+            input_tokens=usage.input_tokens if usage is not None else None,
+            output_tokens=usage.output_tokens if usage is not None else None,
+            cost_usd=usage.cost_usd if usage is not None else None,
+            latency_s=answer.latency_s,
+            judgments=[
+                self._judgment(each)
+                for each in sorted(judged, key=lambda each: each.judge_model_id)
+                if each.label_scores is None
+            ],
+            labels=labels,
+        )
+
+    def _judgment(self, judgment: Evaluation) -> ShownJudgment:
+        scores: dict[str, str | None] = {**judgment.scores, **dict.fromkeys(judgment.missing)}
+        return ShownJudgment(
+            judge=judgment.judge_model_id,
+            scores={
+                factor: level
+                for factor, level in scores.items()
+                if (judgment.task_id, factor) not in self._factors
+            },
+            words=judgment.raw,
+            failed=not is_good(judgment),
+            error=failure(judgment),
+        )
+
+
+def failure(record: Kept) -> ItemFailure | None:
+    """Why a record holds no value, if it says so."""
+    return ItemFailure(record.error.kind, record.error.message) if record.error is not None else None
