@@ -9,7 +9,7 @@ import typer
 from coeval import __version__
 from coeval.cli.command_names import Commands
 from coeval.cli.commands import datasets, later
-from coeval.cli.commands.analyze_command import analyze
+from coeval.cli.commands.analyze.analyze_command import analyze
 from coeval.cli.commands.compare_command import compare
 from coeval.cli.commands.ingest.ingest_command import ingest
 from coeval.cli.commands.models_command import models

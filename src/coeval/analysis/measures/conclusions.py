@@ -5,13 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from typing import Literal, NamedTuple, TypeAlias
 
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.ranking import ALPHA, Ranking
-from coeval.analysis.panel.panel_findings import panel_findings
+from coeval.analysis.panel.panel_findings import next_purchases, panel_findings
 from coeval.core.text import listed, numbered
 
-__all__ = ["conclusions"]
+__all__ = ["Conclusion", "Topic", "conclusions"]
+
+Topic: TypeAlias = Literal["leads", "where", "judges", "cost"]
+"""The question that a conclusion answers: who leads, where, whether judges are to be trusted, what is
+missing and what to buy next."""
+
+
+class Conclusion(NamedTuple):
+    topic: Topic
+    text: str
+
 
 _KAPPA = ((0.2, "hardly beyond chance"), (0.4, "a little"), (0.6, "moderately"), (0.8, "well"))
 """What κ up to a bound is called (after Landis and Koch 1977)."""
@@ -19,18 +30,20 @@ _VERY_WELL = "very well"
 _MOST_LABELS = 3
 
 
-def conclusions(tree: Branch, ranks: Ranking) -> tuple[str, ...]:
+def conclusions(tree: Branch, ranks: Ranking) -> tuple[Conclusion, ...]:
     """Sentences for people, the most important first; ``tree`` is that of a run."""
     students = tree["students"]
-    return (
-        *(_leader(students, ranks) if ranks.order or not tree["labels"] else ()),
-        *_places(ranks),
-        *_where(students, ranks),
-        *_labels(tree["labels"]),
-        *(_judges(tree) if ranks.order else ()),
-        *panel_findings(tree),
-        *_missing(students),
+    said: tuple[tuple[Topic, Iterator[str]], ...] = (
+        ("leads", _leader(students, ranks) if ranks.order or not tree["labels"] else iter(())),
+        ("leads", _places(ranks)),
+        ("where", _where(students, ranks)),
+        ("leads", _labels(tree["labels"])),
+        ("judges", _judges(tree) if ranks.order else iter(())),
+        ("judges", panel_findings(tree["judges"])),
+        ("cost", next_purchases(tree["next"])),
+        ("cost", _missing(students)),
     )
+    return tuple(Conclusion(topic, text) for topic, texts in said for text in texts)
 
 
 def _leader(students: Mapping[str, Branch], ranks: Ranking) -> Iterator[str]:

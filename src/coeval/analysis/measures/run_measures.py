@@ -8,18 +8,18 @@ null. ``labels``, by task and attribute, holds the same of students' labels.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from coeval.analysis.measures.benchmark.benchmark_measures import benchmark_measures
-from coeval.analysis.measures.conclusions import conclusions
+from coeval.analysis.measures.conclusions import Conclusion, conclusions
 from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures
 from coeval.analysis.measures.label_measures import label_measures
 from coeval.analysis.measures.measured import Branch, Measured, as_plain
 from coeval.analysis.measures.panel_measures import panel_measures
-from coeval.analysis.measures.ranking import ranking, ranking_measures
+from coeval.analysis.measures.ranking import Ranking, ranking, ranking_measures
 from coeval.analysis.measures.reweighting import Reweighting
 from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
-from coeval.analysis.measures.score_grid import score_grid
+from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
 from coeval.analysis.panel.panel_reading import biases_of
@@ -29,7 +29,7 @@ from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.sample_figures import SampleFigure, sample_figures
 
-__all__ = ["measure_tree", "plain_measures", "selected"]
+__all__ = ["MeasuredRun", "measure_run", "measure_tree", "plain_measures", "selected"]
 
 _PARTS: dict[str, tuple[str, ...]] = {
     "students": ("students", "ranking"),
@@ -44,11 +44,20 @@ _PARTS: dict[str, tuple[str, ...]] = {
 """What of the measures each analysis shows."""
 
 
+class MeasuredRun(NamedTuple):
+    """All measures of a run, with the scores and the ranking that they come of, and what they come to."""
+
+    tree: Branch
+    grid: ScoreGrid
+    ranks: Ranking
+    conclusions: tuple[Conclusion, ...]
+
+
 def measure_tree(reader: Reader, options: RobustOptions | None = None) -> Branch:
     """All measures of what is read, as `Measured` leaves; ``options`` are those of the robust filter."""
     match reader:
         case RunReader():
-            return _of_run(reader, options or RobustOptions())
+            return measure_run(reader, options).tree
         case OutputReader():
             return _of_output(reader)
         case _:
@@ -63,7 +72,8 @@ def selected(tree: Branch, analysis: str) -> Branch:
     return {name: tree[name] for name in ("simulated", "units", *wanted) if name in tree}
 
 
-def _of_run(reader: RunReader, options: RobustOptions) -> Branch:
+def measure_run(reader: RunReader, options: RobustOptions | None = None) -> MeasuredRun:
+    """``options`` are those of the robust filter."""
     grid = score_grid(reader)
     reweighting = Reweighting(len(grid.items.ids))
     pairs = judge_pairs(grid, reweighting)
@@ -85,10 +95,12 @@ def _of_run(reader: RunReader, options: RobustOptions) -> Branch:
         "students": students,
         "ranking": ranking_measures(ranks),
         "labels": label_measures(reader, grid.students),
-        "robust": robust_measures(grid, judges, options),
+        "robust": robust_measures(grid, judges, options or RobustOptions()),
         **benchmark_measures(reader, grid),
     }
-    return {"findings": list(conclusions(tree, ranks)), "simulated": reader.simulated, **tree}
+    found = conclusions(tree, ranks)
+    texts = [conclusion.text for conclusion in found]
+    return MeasuredRun({"findings": texts, "simulated": reader.simulated, **tree}, grid, ranks, found)
 
 
 def _of_output(reader: OutputReader) -> Branch:

@@ -8,7 +8,7 @@ from typing import Any
 from coeval.analysis.measures.measured import Branch
 from coeval.core.text import dollars, listed
 
-__all__ = ["panel_findings"]
+__all__ = ["next_purchases", "panel_findings"]
 
 _LEANINGS = {
     "family": "answers of its own family",
@@ -21,12 +21,11 @@ _AS_SURE = 1.02
 """By what factor a standard error may grow that counts as the same."""
 
 
-def panel_findings(tree: Branch) -> Iterator[str]:
-    """Of the tree of a run's measures; nothing where there is nothing to say."""
-    yield from _leanings(tree["judges"])
-    yield from _severities(tree["judges"])
-    yield from _not_needed(tree["judges"])
-    yield from _next(tree["next"])
+def panel_findings(judges: Mapping[str, Branch]) -> Iterator[str]:
+    """Of the measures of a run's judges; nothing where there is nothing to say."""
+    yield from _leanings(judges)
+    yield from _severities(judges)
+    yield from _not_needed(judges)
 
 
 def _leanings(judges: Mapping[str, Branch]) -> Iterator[str]:
@@ -65,7 +64,7 @@ def _not_needed(judges: Mapping[str, Branch]) -> Iterator[str]:
         yield f"Without any one of {listed(spare)} the order would be the same, and as sure."
 
 
-def _next(purchases: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def next_purchases(purchases: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Twice as many items, and one judge more."""
     if not purchases:
         return

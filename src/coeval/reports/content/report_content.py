@@ -8,7 +8,7 @@ from models and files, and whoever shows them escapes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -56,6 +56,23 @@ class ReportTable(msgspec.Struct, frozen=True):
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
     links: Mapping[int, str] = {}
+
+    def records(self) -> list[dict[str, Any]]:
+        """Its rows as objects by column name, as pictures and the browser take them."""
+        return [_record(self.columns, row) for row in self.rows]
+
+
+def _record(columns: Sequence[ReportColumn], row: Sequence[Cell]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for column, cell in zip(columns, row, strict=True):
+        if isinstance(cell, Measured):
+            found[column.name] = cell.value
+            found[f"{column.name}_low"] = cell.low
+            found[f"{column.name}_high"] = cell.high
+            found[f"{column.name}_n"] = cell.n
+        else:
+            found[column.name] = cell
+    return found
 
 
 class Picture(msgspec.Struct, frozen=True):

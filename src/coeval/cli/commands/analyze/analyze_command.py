@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from coeval.analysis.measures.measured import Branch
+    from coeval.analysis.measures.robust_set import RobustOptions
     from coeval.cli.views.measures.measures_text import MeasuresText
 
 GAPS = 3
@@ -26,6 +27,31 @@ class AnalysisName(StrEnum):
     COVERAGE = "coverage"
     ITEMS = "items"
     EXPORT_BENCHMARK = "export-benchmark"
+    STUDENT_REPORT = "student-report"
+    TEACHER_REPORT = "teacher-report"
+    JUDGE_REPORT = "judge-report"
+    COVERAGE_REPORT = "coverage-report"
+
+
+_PARTS = {
+    "student-report": "students",
+    "teacher-report": "teachers",
+    "judge-report": "judges",
+    "coverage-report": "coverage",
+}
+"""A report → the analysis whose numbers it shows."""
+
+_SECTIONS = {
+    "all": "",
+    "students": "leads",
+    "robust": "leads",
+    "judges": "judges",
+    "agreement": "judges",
+    "teachers": "benchmark",
+    "coverage": "benchmark",
+    "items": "benchmark",
+}
+"""Analysis → the section of the page that shows it."""
 
 
 class JudgeChoice(StrEnum):
@@ -49,6 +75,7 @@ class ReportFormat(StrEnum):
     JSON = "json"
     CSV = "csv"
     MARKDOWN = "markdown"
+    HTML = "html"
 
 
 def analyze(
@@ -58,12 +85,16 @@ def analyze(
     ] = AnalysisName.ALL,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Write NAME.json, .csv or .md into this folder, and measures.json."),
+        typer.Option(
+            "--out", help="Write NAME.json, .csv or .md, or report.html, into this folder, and measures.json."
+        ),
     ] = None,
     report_format: Annotated[
         ReportFormat | None,
         typer.Option(
-            "--format", help="In place of the table of the terminal.", show_default="json, with --out"
+            "--format",
+            help="In place of the table of the terminal; html is a page for a browser.",
+            show_default="with --out, html of a …-report, else json",
         ),
     ] = None,
     partial_ok: Annotated[
@@ -97,6 +128,8 @@ def analyze(
       coeval analyze agreement --run ./runs/quickstart
       coeval analyze all --run ./runs/quickstart --format json > measures.json
       coeval analyze students --run ./runs/quickstart --format markdown --out ./report
+      coeval analyze --run ./runs/quickstart --format html --out ./report
+      coeval analyze judge-report --run ./runs/quickstart --out ./report
       coeval analyze export-benchmark --run ./runs/quickstart --out ./my-benchmark
     """
     from coeval.core.errors import UsageError
@@ -130,15 +163,42 @@ def analyze(
         teacher_score_formula.value,
         score_tolerance,
     )
-    with opened(folder) as (reader, notes):
-        tree = measure_tree(reader, options)
-        for note in (*reader.notes(), *notes):
-            warn(messages, note)
-    _report(selected(tree, name.value), tree, name, report_format, out)
+    if report_format is ReportFormat.HTML or (report_format is None and name.value in _PARTS):
+        _write_page(folder, name, out, options)
+    else:
+        with opened(folder) as (reader, notes):
+            tree = measure_tree(reader, options)
+            for note in (*reader.notes(), *notes):
+                warn(messages, note)
+        _report(selected(tree, _PARTS.get(name.value, name.value)), tree, name, report_format, out)
     missing = look_for_gaps(RunDir(folder)) if RunDir(folder).is_run() else Missing(None, ())
     tell_missing(missing, messages)
     if missing.sentences and not partial_ok:
         raise typer.Exit(GAPS)
+
+
+def _write_page(folder: Path, name: AnalysisName, out: Path | None, options: RobustOptions) -> None:
+    """Write the whole page, and name the section of it that somebody asked for."""
+    from coeval.cli import streams
+    from coeval.cli.commands.analyze.html_report import PAGE, write_html
+    from coeval.cli.say import say, warn
+    from coeval.core.errors import UsageError
+
+    if out is None:
+        raise UsageError("a page is written, not shown here; name a folder for it with --out")
+    _refuse_file(out)
+    messages = streams.messages()
+    for note in write_html(folder, out, options):
+        warn(messages, note)
+    anchor = _SECTIONS[_PARTS.get(name.value, name.value)]
+    say(messages, f"written: {out / PAGE}{anchor and '#'}{anchor}, {out / 'measures.json'}")
+
+
+def _refuse_file(out: Path) -> None:
+    from coeval.core.errors import UsageError
+
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out} is a file; name a folder, in which the report is written")
 
 
 def _export(folder: Path, out: Path | None, wanted: ReportFormat | None) -> None:
@@ -190,11 +250,9 @@ def _write(shown: Branch, tree: Branch, out: Path, name: str, wanted: ReportForm
     from coeval.cli import streams
     from coeval.cli.say import say
     from coeval.cli.views.measures.measures_text import json_of
-    from coeval.core.errors import UsageError
     from coeval.store.jsonl import store_error, write_bytes_atomic
 
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"--out {out} is a file; name a folder, in which the report is written")
+    _refuse_file(out)
     suffix = "md" if wanted is ReportFormat.MARKDOWN else wanted.value
     report, measures = out / f"{name}.{suffix}", out / "measures.json"
     try:
@@ -216,3 +274,5 @@ def _text_of(wanted: ReportFormat) -> MeasuresText:
             return measures_text.as_csv
         case ReportFormat.MARKDOWN:
             return measures_text.as_markdown
+        case ReportFormat.HTML:
+            raise AssertionError("a page is written by write_html")

@@ -1,0 +1,1 @@
+"""`coeval analyze`, and what it writes."""

@@ -1,0 +1,1 @@
+"""What tables look like: specifications of pictures, and the one theme that they are drawn in."""

@@ -1,0 +1,60 @@
+"""What a run's report says: the five questions, and what a reader may stop after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coeval.analysis.costs import bill
+from coeval.analysis.run_results import SIMULATED
+from coeval.core.errors import StoreError
+from coeval.core.plain import plain
+from coeval.core.text import numbered
+from coeval.reports.content.leading_section import leading_section
+from coeval.reports.content.report_content import Report, Sentence
+from coeval.reports.content.run_evidence import RunEvidence
+from coeval.store.rundir import Meta, RunDir
+
+__all__ = ["experiment_report"]
+
+
+def experiment_report(evidence: RunEvidence) -> Report:
+    """The report of a run, of whatever is there."""
+    reader, measured = evidence.reader, evidence.measured
+    meta = _meta(reader.run)
+    return Report(
+        kind="experiment",
+        title=plain(meta.experiment_id if meta is not None else reader.run.path.resolve().name),
+        facts=tuple(_facts(evidence, meta)),
+        lead=tuple(Sentence(plain(found.text), found.topic) for found in measured.conclusions),
+        sections=(leading_section(evidence),),
+        banner=SIMULATED if reader.simulated else "",
+    )
+
+
+def _meta(run: RunDir) -> Meta | None:
+    """None of the older layout, and where the file is gone or damaged."""
+    try:
+        return run.read_meta()
+    except (FileNotFoundError, StoreError):
+        return None
+
+
+def _facts(evidence: RunEvidence, meta: Meta | None) -> Iterator[str]:
+    grid = evidence.measured.grid
+    counts = (
+        (len(grid.tasks), "task"),
+        (len(grid.teachers), "teacher"),
+        (len(grid.students), "student"),
+        (len(grid.judges), "judge"),
+    )
+    yield " · ".join(numbered(count, noun) for count, noun in counts)
+    [(answers,)] = evidence.reader.rows("SELECT count(*) FROM answers WHERE NOT failed")
+    units, items = evidence.measured.tree["units"], len(grid.items.ids)
+    yield f"{numbered(units, 'score')} of {numbered(answers, 'answer')} to {numbered(items, 'item')}"
+    failed = sum(score.failed for score in evidence.results.students if score.task is None)
+    if failed:
+        yield f"{numbered(failed, 'record')} failed"
+    if told := bill(evidence.results.costs):
+        yield str(told)
+    if meta is not None:
+        yield f"{plain(meta.status)}, {plain(meta.updated_at)[:10]}"

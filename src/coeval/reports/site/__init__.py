@@ -1,0 +1,1 @@
+"""A report as one file that any browser opens, without a network."""

@@ -1,0 +1,35 @@
+// Data blocks: gzip in base64, unpacked when somebody wants them.
+
+function packedBytes(name) {
+  const text = document.getElementById(`data-${name}`).textContent;
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  const raw = atob(text);
+  const bytes = new Uint8Array(raw.length);
+  for (let at = 0; at < raw.length; at += 1) bytes[at] = raw.charCodeAt(at);
+  return bytes;
+}
+
+function unpacked(name) {
+  const stream = new Blob([packedBytes(name)]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream);
+}
+
+const blocks = new Map();
+
+function once(name, read) {
+  if (!blocks.has(name)) blocks.set(name, read(name));
+  return blocks.get(name);
+}
+
+const jsonBlock = (name) => once(name, (wanted) => unpacked(wanted).json());
+
+const byteBlock = (name) =>
+  once(name, async (wanted) => new Uint8Array(await unpacked(wanted).arrayBuffer()));
+
+// A script of ours from a data block: the page's policy knows its hash.
+const scriptBlock = (name) =>
+  once(name, async (wanted) => {
+    const script = document.createElement("script");
+    script.textContent = await unpacked(wanted).text();
+    document.head.append(script);
+  });

@@ -1,0 +1,41 @@
+// Cells as people read them: the same texts as coeval.reports.content.cell_text.
+
+const MISSING = "–";
+
+const minus = (text) => (text.startsWith("-") ? (/[1-9]/.test(text) ? `−${text.slice(1)}` : text.slice(1)) : text);
+const fixed = (value, digits) => minus(value.toFixed(digits));
+
+function columnDigits(rows, name) {
+  let widest = -1;
+  for (const row of rows) {
+    const width = row[`${name}_high`] - row[`${name}_low`];
+    if (row[`${name}_low`] != null && width > widest) widest = width;
+  }
+  return widest >= 0 && widest < 0.02 ? 3 : 2;
+}
+
+function cellText(row, column, digits) {
+  const value = row[column.name];
+  if (value === null || value === undefined) return MISSING;
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "string") return value;
+  const low = row[`${column.name}_low`];
+  if (low !== undefined) {
+    const bounds = low === null ? "" : ` [${fixed(low, digits)}, ${fixed(row[`${column.name}_high`], digits)}]`;
+    return fixed(value, digits) + bounds;
+  }
+  if (column.kind === "count") return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
+  if (column.kind === "usd") return dollars(value);
+  if (column.kind === "probability") return value < 0.001 ? "<0.001" : value.toFixed(3);
+  if (column.kind === "number") {
+    return Number.isInteger(value) ? value.toLocaleString("en-US") : minus(String(Number(value.toPrecision(3))));
+  }
+  return fixed(value, digits);
+}
+
+function dollars(usd) {
+  if (usd >= 0.1 || usd === 0) {
+    return `$${usd.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
+  }
+  return usd >= 0.0001 ? `$${usd.toFixed(4)}` : "<$0.0001";
+}

@@ -1,0 +1,126 @@
+"""A report as one self-contained page: text, tables, charts, data and scripts in a single file.
+
+It asks no network for anything, and a browser that heeds its content security policy runs no script but
+ours: the policy names them by their hashes. All texts of a report are escaped by the template, or lie in data
+blocks.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+
+import jinja2
+from markupsafe import Markup
+
+from coeval import __version__
+from coeval.reports.charts.theme import DARK, LIGHT, theme_config
+from coeval.reports.content.cell_text import row_texts
+from coeval.reports.content.report_content import Report, ReportTable
+from coeval.reports.site.data_blocks import DataBlock, json_block, packed_block
+from coeval.reports.site.vega_bundle import vega_script
+
+__all__ = ["write_page"]
+
+_SCRIPTS = ("blocks.js", "cells.js", "pictures.js", "page.js")
+_STYLES = ("page.css",)
+_MOST_ROWS = 60
+"""Of a table that stand in the page's text; the others are shown when somebody asks for them."""
+_NUMBER = re.compile(r"(?<![\w.\-])[±$−-]?\d[\d,.]*(?:\s\[[^\]]*\])?(?![\w-])")
+
+
+def write_page(report: Report, blocks: Sequence[DataBlock] = ()) -> bytes:
+    """``blocks``: more data for the scripts that the page holds."""
+    script, style = _joined(_SCRIPTS), _joined(_STYLES)
+    vega = vega_script()
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {_hash(script)} {_hash(gzip.decompress(vega).decode())}",
+            f"style-src {_hash(style)}",
+            "img-src data: blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    page = _template().render(
+        report=report,
+        policy=policy,
+        style=Markup(style),  # noqa: S704  our own file
+        script=Markup(script),  # noqa: S704  the same
+        blocks=(_report_block(report), packed_block("vega", vega), *blocks),
+        version=__version__,
+    )
+    return page.encode("utf-8", "replace")
+
+
+def _report_block(report: Report) -> DataBlock:
+    """What charts and tables are drawn of."""
+    return json_block(
+        "report",
+        {
+            "title": report.title,
+            "tables": {
+                table.name: {
+                    "title": table.title,
+                    "columns": [
+                        {"name": column.name, "title": column.title, "kind": column.kind}
+                        for column in table.columns
+                    ],
+                    "rows": table.records(),
+                    "links": {str(place): link for place, link in table.links.items()},
+                }
+                for section in report.sections
+                for table in section.tables
+            },
+            "pictures": {
+                picture.name: {"table": picture.table, "spec": picture.spec}
+                for section in report.sections
+                for picture in section.pictures
+            },
+            "themes": {"light": theme_config(LIGHT), "dark": theme_config(DARK)},
+        },
+    )
+
+
+@cache
+def _joined(names: tuple[str, ...]) -> str:
+    """Our files as one text that no parser of HTML ends early."""
+    folder = files("coeval.reports.site")
+    text = "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+    return f'"use strict";\n(() => {{\n{text}\n}})();' if names[0].endswith(".js") else text
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["numbers"] = _split_numbers
+    environment.filters["texts"] = _texts
+    text = (files("coeval.reports.site") / "page.html").read_text(encoding="utf-8")
+    return environment.from_string(text)
+
+
+def _split_numbers(sentence: str) -> list[tuple[bool, str]]:
+    """A sentence in pieces, each with whether it is a number: those lead to where they are shown."""
+    pieces: list[tuple[bool, str]] = []
+    end = 0
+    for found in _NUMBER.finditer(sentence):
+        text = found.group().rstrip(".,")
+        pieces += [(False, sentence[end : found.start()]), (True, text)]
+        end = found.start() + len(text)
+    return [*pieces, (False, sentence[end:])]
+
+
+def _texts(table: ReportTable) -> list[list[str]]:
+    return row_texts(table.columns, table.rows[:_MOST_ROWS])

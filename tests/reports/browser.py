@@ -1,0 +1,63 @@
+"""A real browser without a network, for pages that lie on disk."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Skips the test where no browser is installed."""
+    if CHROMIUM is None:
+        pytest.skip("no chromium is installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Opened:
+    """A page that was opened, with all that went wrong in it and all that it asked a network for."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+def opened(browser: Browser, file: Path, fragment: str = "", **settings: Any) -> Opened:
+    """``settings`` are playwright's of a page: ``viewport``, ``color_scheme`` and others."""
+    page = browser.new_page(**{"viewport": {"width": 1200, "height": 900}, **settings})
+    found = Opened(page)
+    page.on("console", lambda message: found.complaints.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: found.complaints.append(str(error)))
+    page.on(
+        "request",
+        lambda request: (
+            found.requests.append(request.url)
+            if not request.url.startswith((file.as_uri(), "data:", "blob:"))
+            else None
+        ),
+    )
+    page.goto(f"{file.as_uri()}{fragment}")
+    return found
+
+
+def draw_all(page: Page) -> None:
+    """Scroll through the page, so that every picture comes into view, and wait until all are drawn."""
+    for place in page.locator("figure[data-picture]").all():
+        place.scroll_into_view_if_needed()
+        place.locator("svg, canvas").first.wait_for()
+    page.evaluate("window.scrollTo(0, 0)")
