@@ -43,9 +43,10 @@ fix: $(MADE)/dev  ## Format, and mend what the linter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(MADE)/dev  ## Write the generated files: the JSON schema, the pages of docs/ made from code
+docs: $(MADE)/dev  ## Write the generated files and the documentation as a site (site/index.html)
 	$(BIN)/python -m coeval.pipeline.config.json_schema
 	$(BIN)/python docs/write_reference.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 perf: $(MADE)/run  ## Measure speed and memory, with the ideal beside them
 	$(BIN)/python -m perf.run

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
+from venv import EnvBuilder
 from zipfile import ZipFile
 
 import pytest
@@ -113,6 +114,30 @@ def test_the_commands_exist() -> None:
     scripts = {script.name: script for script in entry_points(group="console_scripts")}
     for name in PROJECT["project"]["scripts"]:
         assert callable(scripts[name].load()), name
+
+
+@pytest.mark.slow
+def test_a_wheel_runs_the_demo_where_nothing_else_is(tmp_path: Path) -> None:
+    """As whoever publishes this makes it, installed as a user does, with what the lock file pins."""
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    [wheel] = tmp_path.glob("coeval-*.whl")
+    EnvBuilder(with_pip=True).create(tmp_path / "fresh")
+    python = str(tmp_path / "fresh" / "bin" / "python")
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    locked = subprocess.run(
+        [*pip, "--require-hashes", "--requirement", ROOT / "requirements.lock"],
+        capture_output=True,
+        text=True,
+    )
+    if locked.returncode != 0:
+        pytest.skip(f"pip reaches no index: {locked.stderr.splitlines()[-1:]}")
+    subprocess.run([*pip, "--no-index", "--no-deps", wheel], check=True)
+    demo = [str(tmp_path / "fresh" / "bin" / "coeval"), "run", "--config", ROOT / "examples/quickstart.yaml"]
+    ended = subprocess.run(demo, cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert "sim-large" in ended.stdout
+    assert (tmp_path / "runs" / "quickstart" / "meta.json").exists()
 
 
 def test_credentials_are_not_committed() -> None:
