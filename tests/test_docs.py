@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,3 +113,25 @@ def test_the_items_of_the_page_are_answered(tmp_path: Path, monkeypatch: pytest.
     assert run.exit_code == 0
     assert "support__handbook__q-2" in {record.id for record in run.records("data_generation")}
     assert [score.n for score in run.results().students if score.task] == [3]
+
+
+@pytest.mark.slow
+def test_the_tutorial_leads_to_its_decision(tmp_path: Path) -> None:
+    """All of its commands in one folder, in order; what it shows of their output is there."""
+    page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+    [config] = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "support.yaml").write_text(config, encoding="utf-8")
+    (tmp_path / "coeval").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m coeval "$@"\n', encoding="utf-8")
+    (tmp_path / "coeval").chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100"}
+    said = ""
+    for language, block in re.findall(r"^```(bash|text)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        if language == "bash":
+            ended = subprocess.run(
+                ["bash", "-euc", block], cwd=tmp_path, env=environment, capture_output=True, text=True
+            )
+            assert ended.returncode == 0, (block, ended.stderr)
+            said = ended.stdout + ended.stderr
+        else:
+            assert set(block.splitlines()) <= {line.rstrip() for line in said.splitlines()}, block
+    assert (tmp_path / "report" / "report.html").exists()
