@@ -133,7 +133,7 @@ def test_a_wheel_runs_the_demo_where_nothing_else_is(tmp_path: Path) -> None:
     if locked.returncode != 0:
         pytest.skip(f"pip reaches no index: {locked.stderr.splitlines()[-1:]}")
     subprocess.run([*pip, "--no-index", "--no-deps", wheel], check=True)
-    demo = [str(tmp_path / "fresh" / "bin" / "coeval"), "run", "--config", ROOT / "examples/quickstart.yaml"]
+    demo = [str(tmp_path / "fresh/bin/coeval"), "run", "--config", str(ROOT / "examples/quickstart.yaml")]
     ended = subprocess.run(demo, cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert "sim-large" in ended.stdout
