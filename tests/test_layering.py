@@ -42,6 +42,10 @@ LATE_IMPORTS = {
         "coeval.analysis": "duckdb, numpy and scipy are loaded when results are asked for",
         "coeval.pipeline.plan.run_reading": "the same",
     },
+    "api/comparing.py": {
+        "coeval.analysis": "duckdb, numpy and scipy are loaded when folders are compared",
+        "coeval.pipeline.plan.run_reading": "the same",
+    },
     "api/progress_lines.py": {"IPython": "loaded already where there is a notebook, and wanted nowhere else"},
     "core/text.py": {"json_repair": "most replies need no repair"},
     "pricing/price_library.py": {

@@ -1,7 +1,8 @@
 """CoEval: your own benchmark, with error bars.
 
-``load_config``, ``run``, ``arun`` and ``open_run``, with what they take and return, are the Python interface
-(see ``coeval.api``); they are imported when first used, so that importing the package costs nothing.
+``load_config``, ``run``, ``arun``, ``open_run`` and ``compare``, with what they take and return, are the
+Python interface (see ``coeval.api``); they are imported when first used, so that importing the package costs
+nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from coeval.api import UsageError as UsageError
     from coeval.api import Watcher as Watcher
     from coeval.api import arun as arun
+    from coeval.api import compare as compare
     from coeval.api import load_config as load_config
     from coeval.api import open_run as open_run
     from coeval.api import run as run
@@ -38,6 +40,7 @@ __all__ = [
     "Watcher",
     "__version__",
     "arun",
+    "compare",
     "load_config",
     "open_run",
     "run",

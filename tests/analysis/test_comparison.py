@@ -7,18 +7,7 @@ from pathlib import Path
 import pytest
 from written_run import Run
 
-from coeval.analysis.comparison.comparisons import ComparisonReport, compare
-from coeval.analysis.comparison.line_up import line_up
-from coeval.analysis.load import load
-
-
-def compared(*folders: Path) -> ComparisonReport:
-    readers = [load(folder) for folder in folders]
-    try:
-        return compare(line_up(readers))
-    finally:
-        for reader in readers:
-            reader.close()
+from coeval import compare as compared
 
 
 def test_a_score_counts_only_with_its_counterpart(tmp_path: Path) -> None:
@@ -99,3 +88,38 @@ def test_another_recipe_of_the_judge_and_another_criterion_are_told(tmp_path: Pa
     assert "the factor plot is described otherwise" in notes
     assert "style is described" not in notes
     assert "only two judged two only and is left out of the comparison" in notes
+
+
+def test_other_reference_answers_and_labels_of_the_same_questions_are_told(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        run = Run(tmp_path / name)
+        for n in range(1, 9):
+            changed = name == "two" and n <= 3
+            run.datapoint(
+                n,
+                reference_response=f"answer {n}{' anew' if changed else ''}",
+                sampled_target_attributes={
+                    "form": "loose" if changed and n == 1 else "strict",
+                    "tone": "calm",
+                },
+            )
+            run.response(n, "ann")
+            run.evaluation(n, "ann", "j", {"plot": "High"})
+    told = compared(tmp_path / "one", tmp_path / "two").notes
+    assert told == (
+        "haiku: 3 of 8 items in common have another reference answer in two than in one: part of the "
+        "difference may be theirs",
+        "haiku: 1 of 8 items in common were made for other attributes in two than in one: part of the "
+        "difference may be theirs",
+    )
+
+
+def test_attributes_in_another_order_are_the_same(tmp_path: Path) -> None:
+    for name, order in (("one", 1), ("two", -1)):
+        run = Run(tmp_path / name)
+        for n in range(1, 4):
+            attributes = dict(list({"form": "strict", "tone": "calm"}.items())[::order])
+            run.datapoint(n, sampled_target_attributes=attributes)
+            run.response(n, "ann")
+            run.evaluation(n, "ann", "j", {"plot": "High"})
+    assert compared(tmp_path / "one", tmp_path / "two").notes == ()

@@ -10,7 +10,8 @@ A run folder of ``coeval`` and an output folder of ``eval-framework`` show (ids 
 ``labels``     of a run: one per (answer, label): answer, item, task, teacher, sample, model, attribute,
                expected, predicted (NULL: none of the labels), match; never among the scores
 
-Beside them, for whoever compares folders: ``contents`` (task, item, content: a hash of what was asked) and
+Beside them, for whoever compares folders: ``contents`` (task, item, and hashes: ``content`` of what was
+asked, and of a run's items ``reference``, their reference answer, and ``made_for``, their attributes) and
 ``methods`` (task, model, judge, method: a hash of how it judged).
 
 ``item`` is unique in a task, ``answer`` in a task and sample. ``sample`` is an INTEGER from 0. ``teacher``

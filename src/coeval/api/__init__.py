@@ -1,4 +1,4 @@
-"""CoEval from Python: load a configuration, run it, read what it made.
+"""CoEval from Python: load a configuration, run it, read what it made, compare it.
 
 >>> import coeval
 >>> run = coeval.run("examples/quickstart.yaml", overwrite=True)
@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from coeval.api.comparing import compare
 from coeval.api.progress_lines import shown
 from coeval.api.run_handle import Records, Run, open_run
 from coeval.api.stoppable import wait_for
@@ -44,6 +45,7 @@ __all__ = [
     "UsageError",
     "Watcher",
     "arun",
+    "compare",
     "load_config",
     "open_run",
     "run",

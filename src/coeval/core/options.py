@@ -67,6 +67,7 @@ BATCH = Option("--batch and --judge-batch", "batched", "--batch and --judge-batc
 PROBE_OFF = Option("--probe disable", "probe_mode: disable in the section experiment")
 NO_SAMPLES = Option("--estimate-samples 0", "estimate_samples: 0 in the section experiment")
 PROBE_WARNS = Option("--probe-on-fail warn", "probe_on_fail: warn in the section experiment")
+STUDENTS = Option("--students", "students")
 BUDGET = Option("experiment.budget_usd", "experiment.budget_usd", "--budget-usd")
 
 

@@ -53,6 +53,7 @@ def shared_items(a: Side, b: Side) -> SharedItems:
     ]
     for task in sorted(shared):
         notes += _other_items(a, b, task, codes)
+        notes += _other_making(a, b, task, codes)
     return SharedItems((codes[0], codes[1]), tasks, tuple(notes))
 
 
@@ -68,6 +69,27 @@ def _other_items(a: Side, b: Side, task: str, codes: list[dict[int, int]]) -> li
     ]
     said = f"{task}: both have {numbered(len(same), 'item')} in common, {' and '.join(only)} has"
     return [said + (f" ({numbered(alike, 'id')} stands for another prompt in each)" if alike > 0 else "")]
+
+
+def _other_making(a: Side, b: Side, task: str, codes: list[dict[int, int]]) -> list[str]:
+    """Of items that ask the same: where other texts stood beside the question, so that judges and labels
+    had other measures on either side."""
+    of_a, of_b = (
+        {own[key]: item for key, item in _of_task(side, task).items()}
+        for side, own in zip((a, b), codes, strict=True)
+    )
+    same = of_a.keys() & of_b.keys()
+    notes = []
+    for what, other in (
+        ("have another reference answer", {n for n in same if of_a[n].reference != of_b[n].reference}),
+        ("were made for other attributes", {n for n in same if of_a[n].made_for != of_b[n].made_for}),
+    ):
+        if other:
+            notes.append(
+                f"{task}: {len(other):,} of {numbered(len(same), 'item')} in common {what} in {b.label} "
+                f"than in {a.label}: part of the difference may be theirs"
+            )
+    return notes
 
 
 def _of_task(side: Side, task: str) -> dict[int, AskedItem]:

@@ -51,6 +51,12 @@ class Comparison(msgspec.Struct, frozen=True):
     def significant(self) -> bool:
         return self.p_adjusted is not None and self.p_adjusted < ALPHA
 
+    @property
+    def place(self) -> str:
+        """``overall``, the task, or the task and a part of it."""
+        place = "overall" if self.task is None else self.task
+        return f"{place}: {self.metric}" if self.family == "part" else place
+
 
 _NEARLY = 0.06
 """Of what is shown: an interval whose two sides differ by less is told as one number."""

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from coeval.analysis.comparison.comparison_report import ComparisonReport
 from coeval.analysis.comparison.comparison_sentence import FAMILIES, Comparison, Family, sentence
 from coeval.analysis.comparison.multiplicity import benjamini_hochberg, holm
 from coeval.analysis.comparison.paired_difference import paired_difference
@@ -25,16 +26,6 @@ SCORE = "score"
 """The metric of a run: the mean over judges and factors."""
 
 
-class ComparisonReport(msgspec.Struct, frozen=True):
-    """``sides``: by label, the folder and the model; ``bases``: those that others are held against when it
-    is asked who is worse; ``notes``: what is to be known of the comparison, one sentence each."""
-
-    comparisons: tuple[Comparison, ...]
-    sides: dict[str, dict[str, str]]
-    bases: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-
-
 class _Row(NamedTuple):
     task: str | None
     metric: str
@@ -44,7 +35,7 @@ class _Row(NamedTuple):
     counted: Literal["item", "prompt"] = "item"
 
 
-def compare(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -> ComparisonReport:
+def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -> ComparisonReport:
     """Every two of each group: the overall scores of all pairs first, then tasks, then parts.
 
     Raises
@@ -139,16 +130,3 @@ def _adjusted(family: Sequence[Comparison]) -> list[Comparison]:
             one = msgspec.structs.replace(one, p_adjusted=next(of_holm), q=next(of_rate))
         found.append(msgspec.structs.replace(one, sentence=sentence(one)))
     return found
-
-
-def worse(compared: ComparisonReport, delta: float, *, sure: bool) -> list[Comparison]:
-    """In what somebody is worse than the first of its group, overall or in a task, by more than ``delta``, a
-    share of the metric's scale; ``sure``: and significantly so."""
-    return [
-        one
-        for one in compared.comparisons
-        if one.a in compared.bases
-        and one.family != "part"
-        and -one.difference / one.scale > delta
-        and (one.significant or not sure)
-    ]

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from coeval.analysis.comparison.side import Side, models_of, read_side
 from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import UsageError
+from coeval.core.options import STUDENTS
 from coeval.core.text import listed
 
 __all__ = ["line_up"]
@@ -32,7 +33,7 @@ def line_up(readers: Sequence[Reader], named: Sequence[str] = ()) -> list[list[S
         if len(set(chosen)) < 2:
             raise UsageError(
                 f"{reader.folder} holds answers of {listed(there) or 'nobody'}: name two students of it with "
-                "--students, or a second folder"
+                f"{STUDENTS}, or a second folder"
             )
         return [[read_side(reader, model, model) for model in dict.fromkeys(chosen)]]
     groups = _across(readers, models, named)
@@ -52,7 +53,7 @@ def _across(
     if named:
         if len(named) not in (1, len(readers)):
             raise UsageError(
-                f"--students names {len(named)} for {len(readers)} folders; name one for each, or one for all"
+                f"{STUDENTS} names {len(named)} for {len(readers)} folders; name one for each, or one for all"
             )
         wanted = named if len(named) > 1 else list(named) * len(readers)
         each = zip(wanted, readers, models, strict=True)
@@ -64,7 +65,7 @@ def _across(
         held = "; ".join(
             f"{r.folder}: {listed(there) or 'nobody'}" for r, there in zip(readers, models, strict=True)
         )
-        raise UsageError(f"no student is in all folders ({held}); name one for each with --students X,Y")
+        raise UsageError(f"no student is in all folders ({held}); name one for each with {STUDENTS}")
     return [[name] * len(readers) for name in everywhere]
 
 
@@ -73,7 +74,7 @@ def _known(name: str, reader: Reader, there: Sequence[str]) -> str:
         return name
     close = get_close_matches(name, there, n=1)
     hint = f"did you mean {close[0]}?" if close else f"there are {listed(there) or 'none yet'}"
-    raise UsageError(f"--students {name}: {reader.folder} holds no answers of it; {hint}")
+    raise UsageError(f"{STUDENTS}: {name}: {reader.folder} holds no answers of it; {hint}")
 
 
 def _labels(readers: Sequence[Reader], group: Sequence[str], groups: int) -> list[str]:

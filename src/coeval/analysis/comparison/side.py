@@ -35,11 +35,14 @@ class Units(NamedTuple):
 
 
 class AskedItem(NamedTuple):
-    """``content``: a hash of what was asked; None where it is not on record."""
+    """``content``, ``reference``, ``made_for``: hashes of what was asked, of the reference answer and of the
+    attributes; None where they are not on record."""
 
     task: str
     id: str
     content: int | None
+    reference: int | None
+    made_for: int | None
 
 
 class MetricName(NamedTuple):
@@ -138,7 +141,7 @@ SELECT DISTINCT hash(task, item) AS item, hash('score', task, metric) AS metric
 FROM scores WHERE {mine} AND value IS NULL
 """
 _ITEMS = """
-SELECT hash(task, item), task, item, content
+SELECT hash(task, item), task, item, content, reference, made_for
 FROM items LEFT JOIN contents USING (task, item) WHERE NOT failed ORDER BY task, item
 """
 

@@ -92,7 +92,7 @@ CREATE VIEW items AS
         SELECT id AS item, task FROM score JOIN place USING (file)
     );
 CREATE VIEW contents AS
-    SELECT task, item, any_value(content) AS content
+    SELECT task, item, any_value(content) AS content, NULL::UBIGINT AS reference, NULL::UBIGINT AS made_for
     FROM (SELECT task, id AS item, content FROM answer JOIN place USING (file)) GROUP BY ALL;
 CREATE VIEW methods AS
     SELECT DISTINCT task, model, judge, hash(judged_by) AS method FROM place WHERE judge IS NOT NULL;

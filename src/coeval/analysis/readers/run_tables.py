@@ -25,11 +25,13 @@ STAGES = (
             "teacher_model_id": "VARCHAR",
             "sampled_target_attributes": "MAP(VARCHAR, VARCHAR)",
             "prompt": "VARCHAR",
+            "reference_response": "VARCHAR",
             "status": "VARCHAR",
         },
         "starts_with(id, task_id || '__' || teacher_model_id || '__')",
         f"""md5_number(id) AS key, id, task_id AS task, teacher_model_id AS teacher,
             sampled_target_attributes AS attributes, hash(prompt) AS content,
+            hash(reference_response) AS reference,
             NOT {good_sql(PROMPT_SQL)} AS failed""",
         {"task": "term", "teacher": "term"},
     ),
@@ -128,7 +130,10 @@ CREATE VIEW labels AS
         WHERE NOT failed AND judge = '{EXACT_MATCH}'
     )
     WHERE label.value.match IS NOT NULL;
-CREATE VIEW contents AS SELECT task::VARCHAR AS task, id AS item, content FROM planned WHERE NOT failed;
+CREATE VIEW contents AS
+    SELECT task::VARCHAR AS task, id AS item, content, reference,
+           hash(list_sort(map_entries(attributes))) AS made_for
+    FROM planned WHERE NOT failed;
 CREATE VIEW methods AS SELECT DISTINCT task, model, judge, method FROM judged WHERE NOT failed;
 """  # noqa: S608
 

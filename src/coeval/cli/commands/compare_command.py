@@ -53,11 +53,8 @@ def compare(
       coeval compare ./outputs/base ./outputs/tuned --fail-if-worse 2% --markdown
     """
     import sys
-    from contextlib import ExitStack
 
     from coeval.core.errors import UsageError
-    from coeval.core.process_limits import need_address_space
-    from coeval.pipeline.existing_run import existing_results
 
     if as_json and as_markdown:
         raise UsageError("--json and --markdown exclude each other; give one of them")
@@ -66,31 +63,24 @@ def compare(
             "--any belongs to --fail-if-worse: say by how much, for example --fail-if-worse 0 --any"
         )
     delta = _share(fail_if_worse) if fail_if_worse is not None else None
-    found = [existing_results(folder) for folder in folders]
-    need_address_space()
-    # Here, because they load duckdb and numpy.
-    from coeval.analysis.comparison.comparisons import compare as compare_sides
-    from coeval.analysis.comparison.comparisons import worse
-    from coeval.analysis.comparison.line_up import line_up
+    from coeval.api.comparing import compare as compare_folders
     from coeval.cli import streams
     from coeval.cli.exit_codes import WORSE
     from coeval.cli.say import warn
+
+    names = [name.strip() for name in (students or "").split(",") if name.strip()]
+    compared = compare_folders(*folders, students=names)
+    # Here, because it loads numpy.
     from coeval.cli.views.comparison_view import markdown, print_comparisons
     from coeval.cli.views.json_text import json_text
-    from coeval.pipeline.plan.run_reading import opened
 
-    with ExitStack() as stack:
-        read = [stack.enter_context(opened(folder)) for folder in found]
-        notes = [note for reader, more in read for note in (*reader.notes(), *more)]
-        names = [name.strip() for name in (students or "").split(",") if name.strip()]
-        compared = compare_sides(line_up([reader for reader, _ in read], names), notes)
     if as_json:
         sys.stdout.write(json_text(compared, indent=2) + "\n")
     elif as_markdown:
         sys.stdout.write(markdown(compared))
     else:
         print_comparisons(compared, streams.results())
-    if delta is not None and (lost := worse(compared, delta, sure=not however_unsure)):
+    if delta is not None and (lost := compared.worse_than(delta, sure=not however_unsure)):
         for one in lost:
             warn(streams.messages(), f"worse by more than {delta:.4g} of the scale: {one.sentence}")
         raise typer.Exit(WORSE)

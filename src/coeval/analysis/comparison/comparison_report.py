@@ -1,0 +1,152 @@
+"""What a comparison came to, as it is handed on: for Python, for tables, for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import msgspec
+
+from coeval.analysis.comparison.comparison_sentence import Comparison, shown_difference, shown_points
+from coeval.core.columns import Columns, columns
+from coeval.core.errors import UsageError
+from coeval.core.html_table import html_lines, html_table
+
+__all__ = ["LEGEND", "ComparisonReport", "ShownComparison", "by_pair", "shown_comparison"]
+
+LEGEND = (
+    "In points: hundredths of a score from 0 to 1, percent, or those of the metric. b − a: with its 95 % "
+    "interval over n paired items. p: adjusted for the number of comparisons (Holm). least: the smallest "
+    "difference that would have been found with 80 % power."
+)
+_NONE = "–"
+
+
+class ShownComparison(NamedTuple):
+    """A comparison's figures as they stand in a table, in points."""
+
+    a: str
+    b: str
+    difference: str
+    p: str
+    n: str
+    least: str
+
+
+class ComparisonReport(msgspec.Struct, frozen=True):
+    """Every two of several sides on the same items, as `coeval.compare` returns it.
+
+    ``comparisons``: overall first, then by task, then by factor and further metric. ``sides``: by label, the
+    folder and the model; ``bases``: those that others are held against when it is asked who is worse;
+    ``notes``: what is to be known of the comparison, one sentence each.
+    """
+
+    comparisons: tuple[Comparison, ...]
+    sides: dict[str, dict[str, str]]
+    bases: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Who is better and by how much, overall and by task; of factors and further metrics where there is
+        nothing else."""
+        main = [one.sentence for one in self.comparisons if one.family != "part"]
+        return tuple(main or (one.sentence for one in self.comparisons))
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Of each task in which items lack a score: where the difference over all of them lies."""
+        return tuple(_of_missing(one) for one in self.comparisons if one.missing and one.family == "task")
+
+    def worse_than(self, delta: float, *, sure: bool = True) -> tuple[Comparison, ...]:
+        """In what somebody is worse than the first of its group, overall or in a task, by more than
+        ``delta``, a share of the metric's scale (0.02: two points of a hundred); empty: in nothing.
+
+        ``sure``: and significantly so.
+        """
+        if not 0 <= delta < 1:
+            raise UsageError(
+                f"a threshold of {delta} can never be passed: give a share of the scale from 0 to 1"
+            )
+        return tuple(
+            one
+            for one in self.comparisons
+            if one.a in self.bases
+            and one.family != "part"
+            and -one.difference / one.scale > delta
+            and (one.significant or not sure)
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON: what ``coeval compare --json`` prints."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
+
+    def table(self) -> Columns:
+        """The comparisons as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each, a
+        column for each field of `Comparison`; its intervals are ``low`` and ``high``, ``bounds_low`` and
+        ``bounds_high``."""
+        table = columns(Comparison, self.comparisons)
+        ends = {
+            "ci95": ("low", "high", [one.ci95 for one in self.comparisons]),
+            "bounds": ("bounds_low", "bounds_high", [one.bounds for one in self.comparisons]),
+        }
+        spread: Columns = {}
+        for name, values in table.items():
+            if name in ends:
+                low, high, pairs = ends[name]
+                spread[low], spread[high] = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+            else:
+                spread[name] = values
+        return spread
+
+    def __repr__(self) -> str:
+        first, *more = self.sentences
+        return f"ComparisonReport({first!r}{f', and {len(more)} more' if more else ''})"
+
+    def _repr_html_(self) -> str:
+        """Sentences, a table for each pair, notes; names and notes are escaped."""
+        parts = [html_lines(self.sentences)]
+        for (a, b), found in by_pair(self.comparisons):
+            rows = [(one.place, *shown_comparison(one)) for one in found]
+            parts.append(html_table("", ("task", a, b, f"{b} − {a}", "p", "n", "least"), rows))
+        return "".join(parts) + html_lines((*self.missing, *self.notes, LEGEND))
+
+
+def by_pair(comparisons: Sequence[Comparison]) -> Iterator[tuple[tuple[str, str], list[Comparison]]]:
+    """Of each pair: what is overall, then each task with its parts."""
+    order = {pair: n for n, pair in enumerate(dict.fromkeys((one.a, one.b) for one in comparisons))}
+    families = {"overall": 0, "task": 1, "part": 2}
+    found = sorted(
+        comparisons, key=lambda one: (order[one.a, one.b], one.task or "", families[one.family], one.metric)
+    )
+    for pair, of_pair in groupby(found, key=lambda one: (one.a, one.b)):
+        yield pair, list(of_pair)
+
+
+def shown_comparison(one: Comparison) -> ShownComparison:
+    least = one.minimum_detectable
+    return ShownComparison(
+        shown_points(one, one.mean_a),
+        shown_points(one, one.mean_b),
+        shown_difference(one),
+        _p(one.p_adjusted),
+        f"{one.n:,}",
+        _NONE if least is None else shown_points(one, least),
+    )
+
+
+def _p(p: float | None) -> str:
+    if p is None:
+        return _NONE
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _of_missing(one: Comparison) -> str:
+    low, high = (shown_points(one, bound) for bound in one.bounds)
+    every = one.n + one.missing
+    return (
+        f"{one.task}: {one.missing:,} of {every:,} {one.counted}s lack a score of {one.a} or {one.b}: "
+        f"whatever these would score, {one.b} − {one.a} over all lies between {low} and {high} points"
+    )

@@ -1,0 +1,87 @@
+"""``coeval.compare``: from Python what ``coeval compare`` says, as records, columns and HTML."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from cli.invoked import Command
+from cli.written_output import output, verdicts
+from pipeline.experiments import Lab, model, task
+
+import coeval as api
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    models = [model("tea", "teacher", "judge"), model("ann", "student", skill=0.95)]
+    models += [model("ben", "student", skill=0.2), model("cy", "student", skill=0.5)]
+    lab = Lab(tmp_path_factory.mktemp("compared"), models, [task(total=30), task("saga", total=20)])
+    lab.run()
+    return lab
+
+
+def test_it_is_what_the_command_says(lab: Lab, coeval: Command) -> None:
+    shown = coeval("compare", lab.path, "--students", "ben,ann")
+    asked = coeval("compare", lab.path, "--students", "ben,ann", "--json")
+    for run in (lab.path, str(lab.path), api.open_run(lab.path)):
+        found = api.compare(run, students=["ben", "ann"])
+        assert json.loads(json.dumps(found.as_dict())) == json.loads(asked.out)
+    assert list(found.sentences) == shown.out.splitlines()[: len(found.sentences)]
+    assert found.sentences[0].startswith("ann is better than ben overall by ")
+    assert [one.task for one in found.comparisons[:3]] == [None, "saga", "story"]
+    assert found.comparisons[0].significant
+    assert repr(found) == f"ComparisonReport({found.sentences[0]!r}, and 2 more)"
+
+
+def test_somebody_who_is_worse_is_told_by_how_much_at_least(lab: Lab) -> None:
+    down = api.compare(lab.path, students=["ann", "ben"])
+    assert {one.task for one in down.worse_than(0.1)} == {None, "saga", "story"}
+    assert down.worse_than(-down.comparisons[0].difference + 1e-9, sure=False) == tuple(
+        one for one in down.comparisons[1:3] if one.difference < down.comparisons[0].difference
+    )
+    assert api.compare(lab.path, students=["ben", "ann"]).worse_than(0.0, sure=False) == ()
+    for delta in (-0.1, 1.0, 2, float("nan")):
+        with pytest.raises(api.UsageError, match="a share of the scale from 0 to 1"):
+            down.worse_than(delta)
+
+
+def test_columns_are_a_data_frame(lab: Lab) -> None:
+    found = api.compare(lab.path)
+    frame = pd.DataFrame(found.table())
+    assert len(frame) == len(found.comparisons)
+    assert set(zip(frame.a, frame.b, strict=True)) == {("ann", "ben"), ("ann", "cy"), ("ben", "cy")}
+    for row, one in zip(frame.itertuples(), found.comparisons, strict=True):
+        assert ((row.low, row.high), (row.bounds_low, row.bounds_high)) == (one.ci95, one.bounds)
+        assert row.difference == one.difference
+
+
+def test_a_notebook_shows_names_as_text(tmp_path: Path) -> None:
+    a = output(tmp_path / "a", "<b>base</b>", verdicts([1, 0] * 20))
+    b = output(tmp_path / "b", "tuned & Co", verdicts([1, 1] * 19 + [0, 1], "strict"), task="ifeval")
+    with pytest.raises(api.UsageError, match="nothing to compare"):
+        api.compare(a, b)
+    b = output(tmp_path / "c", "tuned & Co", verdicts([1, 1] * 19 + [0]))
+    found = api.compare(a, b)
+    shown = found._repr_html_()
+    assert "<b>" not in shown
+    assert "<th>&lt;b&gt;base&lt;/b&gt;</th><th>tuned &amp; Co</th>" in shown
+    assert "<td>ifeval</td><td>51.3</td><td>97.4</td>" in shown
+    [missing] = found.missing
+    assert "1 of 40 prompts lack a score" in missing
+    assert "1 of 40 prompts lack a score" in shown
+
+
+def test_wrong_requests_are_told_in_the_words_of_python(lab: Lab, tmp_path: Path) -> None:
+    for folders, students, said in (
+        ((), None, "nothing to compare: name a folder"),
+        ((tmp_path / "nowhere",), None, "there is no folder"),
+        ((lab.path,), "ann", r'students is a list of names; write students=\["ann"\]'),
+        ((lab.path,), ["ann"], "name two students of it with students, or a second folder"),
+        ((lab.path,), ["ann", "bne"], "students: bne: .* did you mean ben?"),
+        ((lab.path, lab.path), ["ann", "ben", "cy"], "students names 3 for 2 folders"),
+    ):
+        with pytest.raises(api.UsageError, match=said):
+            api.compare(*folders, students=students)
