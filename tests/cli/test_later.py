@@ -26,7 +26,7 @@ def test_a_command_that_comes_later_says_so_however_it_is_called(
 
 def test_the_help_does_not_list_them(coeval: Command) -> None:
     listed = coeval("--help").out.split()
-    assert not {"generate", "sweep"} & set(listed)
+    assert "sweep" not in listed
     assert "results" in listed
 
 
@@ -39,7 +39,7 @@ def test_the_help_does_not_list_them(coeval: Command) -> None:
         (("fetch", "ifeval"), "did you mean datasets fetch?"),
         (
             ("frobnicate",),
-            "there are run, plan, describe, ingest, probe, models, status, results, analyze",
+            "there are run, plan, describe, generate, ingest, probe, models, status, results, analyze",
         ),
         (("datasets", "lst"), "did you mean list?"),
     ],

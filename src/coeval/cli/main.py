@@ -14,6 +14,7 @@ from coeval.cli.commands.compare_command import compare
 from coeval.cli.commands.ingest.ingest_command import ingest
 from coeval.cli.commands.models_command import models
 from coeval.cli.commands.planning.describe_command import describe
+from coeval.cli.commands.planning.generate_command import generate
 from coeval.cli.commands.planning.plan import plan
 from coeval.cli.commands.probe_command import probe
 from coeval.cli.commands.repair_command import repair
@@ -40,6 +41,7 @@ app = typer.Typer(
 app.command()(run)
 app.command()(plan)
 app.command()(describe)
+app.command()(generate)
 app.command()(ingest)
 app.command()(probe)
 app.command()(models)

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 
 from coeval.core.errors import Draining
 from coeval.core.good import is_good
 from coeval.core.options import OVERWRITE, REDO_CHANGED
-from coeval.core.records import Kept
-from coeval.engine.execute import from_iterable
 from coeval.engine.progress import Board, Calls, Unwatched, Watcher
 from coeval.engine.session import SessionContext
-from coeval.engine.work import Work
 from coeval.models.keys import Keys
 from coeval.models.transport.http import Http
 from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.schema import PHASES, Config, Phase
-from coeval.pipeline.phases.blueprint import Proposal, ProposalWork
+from coeval.pipeline.phases.blueprint import ProposalWork
 from coeval.pipeline.phases.supplied import short_supplies
 from coeval.pipeline.plan.changes import NOUN, refuse_changed, remember_recipes
 from coeval.pipeline.plan.count_plan import PlanCount, count_plan
@@ -150,14 +147,7 @@ async def _draw_blueprint(start: Begun) -> list[TaskSetup]:
     works = list(blueprint.works(running.asking))
     if works:
         _foretell(start)
-    proposals: dict[str, Proposal] = {}
-
-    def nothing_follows(_: Work, __: Kept) -> Iterable[Work]:
-        return ()
-
-    async for done in running.carry_out(from_iterable(works), blueprint.path, nothing_follows):
-        if isinstance(done.record, Proposal) and is_good(done.record):
-            proposals[done.work.key] = done.record
+    proposals = await running.hear_proposals(works, blueprint.path)
     setups = []
     for task in running.config.tasks:
         settled = None if running.interrupted else blueprint.settle(task, proposals)

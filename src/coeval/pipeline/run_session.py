@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from coeval.core.good import is_good
 from coeval.core.records import Kept
-from coeval.engine.execute import Done
+from coeval.engine.execute import Done, from_iterable
 from coeval.engine.model_work import Asking
 from coeval.engine.progress import Board
 from coeval.engine.session import Session
 from coeval.engine.work import Work
 from coeval.models.batch.waiting.batching import BatchMode
 from coeval.pipeline.config.schema import PHASES, Config, Mode, Phase
+from coeval.pipeline.phases.blueprint import Proposal, ProposalWork
 from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.run_summary import RunSummary
 from coeval.store.rundir import RunDir
@@ -68,3 +70,17 @@ class RunSession:
         """Do works and what follows from them; ``path`` is the file that a record is appended to."""
         append = self.session.journal.append
         return self.session.carry_out(works, lambda _, record: append(path(record), record), follow)
+
+    async def hear_proposals(
+        self, works: Sequence[ProposalWork], path: Callable[[Kept], Path]
+    ) -> dict[str, Proposal]:
+        """Ask teachers for proposals; the good ones, by key."""
+
+        def nothing_follows(_: Work, __: Kept) -> Iterable[Work]:
+            return ()
+
+        heard: dict[str, Proposal] = {}
+        async for done in self.carry_out(from_iterable(works), path, nothing_follows):
+            if isinstance(done.record, Proposal) and is_good(done.record):
+                heard[done.work.key] = done.record
+        return heard

@@ -172,7 +172,7 @@ class RunDir:
     def write_config(self, data: Mapping[str, Any]) -> None:
         """Snapshot the configuration as read, without credentials; an older, different one is kept."""
         shown = {**data, "models": without_credentials(data["models"])} if "models" in data else data
-        text = _yaml(shown).encode()
+        text = yaml_text(shown).encode()
         if self.config.exists():
             old = self.config.read_bytes()
             if old == text:
@@ -246,7 +246,8 @@ def _remove_empty(folders: Sequence[Path]) -> None:
             folder.rmdir()
 
 
-def _yaml(data: Any) -> str:
+def yaml_text(data: Any) -> str:
+    """Plain data as YAML, keys in their order."""
     from ruamel.yaml import YAML
 
     yaml = YAML(typ="safe", pure=True)

@@ -7,8 +7,6 @@ import typer
 from coeval.core.errors import UsageError
 
 INSTEAD = {
-    "generate": "write the file yourself, beginning with a copy of examples/quickstart.yaml; with "
-    "target_attributes: auto and rubric: auto the teachers propose the rest",
     "wizard": "begin with a copy of examples/quickstart.yaml, which explains each key",
     "view": "coeval results --run RUN and coeval show --run RUN",
     "sweep": "eval-framework once for each checkpoint, each with its own --output-dir",

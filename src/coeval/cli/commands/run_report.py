@@ -14,7 +14,7 @@ from coeval.api import Run, arun, find_keys
 from coeval.cli import streams
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.say import say, warn
-from coeval.cli.views.gaps_view import tell_way_on
+from coeval.cli.views.gaps_view import tell_gaps, tell_way_on
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.cli.views.progress.batches_view import tell_batches
 from coeval.cli.views.progress.progress_view import Terminal
@@ -28,7 +28,6 @@ from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.plan.forecast import Forecast, forecast
 from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.run_session import RunOptions
-from coeval.pipeline.run_summary import PhaseOutcome, RunSummary
 from coeval.pipeline.start.begin import resolved_models
 from coeval.pipeline.start.inherit import inherited_phases
 from coeval.pricing.price_book import PriceBook
@@ -165,7 +164,7 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
     if summary.batches:
         tell_batches(summary.batches, messages)
     if summary.missing:
-        _tell_gaps(summary, messages)
+        tell_gaps(summary, messages)
         if any(outcome.failed["cut_off"] for outcome in summary.phases.values()):
             warn(
                 messages,
@@ -182,30 +181,3 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
         say(messages, f"Stopped. Go on with: {way}")
     if summary.begun:
         say(messages, f"Artifacts: {run.path}")
-
-
-def _tell_gaps(summary: RunSummary, messages: Console) -> None:
-    warn(messages, "Not all that was asked for is there:")
-    rows = []
-    for phase, outcome in summary.phases.items():
-        if outcome.missing:
-            counts = (outcome.planned, outcome.planned - outcome.missing, outcome.missing)
-            why = _why(outcome, interrupted=summary.interrupted)
-            rows.append(NameRow(phase, (*(f"{count:,}" for count in counts), why)))
-    columns = (*map(Column, ("planned", "there", "missing")), Column("why", words=True, free=True))
-    print_table(messages, "", "phase", columns, rows)
-
-
-def _why(outcome: PhaseOutcome, *, interrupted: bool) -> str:
-    reasons = [f"{count:,} failed: {kind}" for kind, count in outcome.failed.most_common()]
-    reasons += [f"{count:,} not asked: {kind}" for kind, count in outcome.gaps.most_common()]
-    if outcome.unsupplied:
-        reasons.append(f"{outcome.unsupplied:,} not supplied")
-    if outcome.incomplete:
-        reasons.append(f"{outcome.incomplete:,} lack factors")
-    if outcome.pending:
-        reasons.append(f"{outcome.pending:,} wait for batch jobs")
-    if outcome.waiting:
-        why = "not begun when the run was stopped" if interrupted else "wait for what they need"
-        reasons.append(f"{outcome.waiting:,} {why}")
-    return "; ".join(reasons)

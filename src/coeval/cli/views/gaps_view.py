@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coeval.cli.say import say, warn
+from coeval.cli.views.name_table import Column, NameRow, print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from coeval.pipeline.phases.supplied import ShortSupply
+    from coeval.pipeline.run_summary import PhaseOutcome, RunSummary
     from coeval.pipeline.upkeep.quick_look import Missing
 
-__all__ = ["CONTINUE", "tell_missing", "tell_way_on"]
+__all__ = ["CONTINUE", "tell_gaps", "tell_missing", "tell_way_on"]
 
 CONTINUE = "coeval run --config FILE --continue"
 
@@ -37,3 +39,31 @@ def tell_way_on(
     if first:
         say(console, first)
     say(console, f"{'Fill the gaps with' if asks and not first else 'After that'}: {command}")
+
+
+def tell_gaps(summary: RunSummary, messages: Console) -> None:
+    """A table of what a run, or a part of one, has not made, and why."""
+    warn(messages, "Not all that was asked for is there:")
+    rows = []
+    for phase, outcome in summary.phases.items():
+        if outcome.missing:
+            counts = (outcome.planned, outcome.planned - outcome.missing, outcome.missing)
+            why = _why(outcome, interrupted=summary.interrupted)
+            rows.append(NameRow(phase, (*(f"{count:,}" for count in counts), why)))
+    columns = (*map(Column, ("planned", "there", "missing")), Column("why", words=True, free=True))
+    print_table(messages, "", "phase", columns, rows)
+
+
+def _why(outcome: PhaseOutcome, *, interrupted: bool) -> str:
+    reasons = [f"{count:,} failed: {kind}" for kind, count in outcome.failed.most_common()]
+    reasons += [f"{count:,} not asked: {kind}" for kind, count in outcome.gaps.most_common()]
+    if outcome.unsupplied:
+        reasons.append(f"{outcome.unsupplied:,} not supplied")
+    if outcome.incomplete:
+        reasons.append(f"{outcome.incomplete:,} lack factors")
+    if outcome.pending:
+        reasons.append(f"{outcome.pending:,} wait for batch jobs")
+    if outcome.waiting:
+        why = "not begun when the run was stopped" if interrupted else "wait for what they need"
+        reasons.append(f"{outcome.waiting:,} {why}")
+    return "; ".join(reasons)

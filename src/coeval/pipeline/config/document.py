@@ -49,7 +49,11 @@ def read_document(path: Path) -> Document:
         the file is not there, or is not one UTF-8 YAML mapping of bearable size; the one
         problem says where.
     """
-    text = _read_text(path)
+    return parse_document(read_text(path), path)
+
+
+def parse_document(text: str, path: Path) -> Document:
+    """As `read_document`, of a text that stands, or is to stand, in the file ``path``."""
     root = _compose(text, str(path))
     if root is None:
         raise _unreadable(path, 1, "the file is empty; write the sections models, tasks and experiment")
@@ -68,7 +72,14 @@ def _unreadable(path: Path | str, line: int, message: str) -> ConfigError:
     return ConfigError([Problem(Place(str(path), line), Finding((), "V-27", message)).render()])
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """An experiment file's text.
+
+    Raises
+    ------
+    ConfigError
+        it is not there, or is no UTF-8 text of bearable size.
+    """
     try:
         with open_file(path) as file:
             raw = file.read(MAX_BYTES + 1)  # of /dev/zero, say, there is no end

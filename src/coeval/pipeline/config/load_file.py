@@ -45,7 +45,9 @@ def load_config(source: Source) -> Config:
     return read_config(source).config
 
 
-def read_config(source: Source, *, resume_from: str | None = None, start: Start | None = None) -> Loaded:
+def read_config(
+    source: Source | Document, *, resume_from: str | None = None, start: Start | None = None
+) -> Loaded:
     """Read and check an experiment, keeping what was read; ``resume_from`` overrides the key's.
 
     With ``start``, whether a run may start so is among the problems.
@@ -55,7 +57,13 @@ def read_config(source: Source, *, resume_from: str | None = None, start: Start 
     ConfigError
         as `load_config`.
     """
-    document = given_document(source) if isinstance(source, Mapping) else read_document(Path(source))
+    match source:
+        case Document():
+            document = source
+        case Mapping():
+            document = given_document(source)
+        case _:
+            document = read_document(Path(source))
     if resume_from is not None and isinstance(document.data.get("experiment"), dict):
         document.data["experiment"]["resume_from"] = resume_from
     _expand_home(document)

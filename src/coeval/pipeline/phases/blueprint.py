@@ -67,6 +67,7 @@ class Proposal(Kept, frozen=True, kw_only=True, omit_defaults=True):
 class _ProposalEntry(msgspec.Struct, frozen=True):
     good: bool
     attempts: int
+    recipe: str
 
 
 @dataclass(slots=True)
@@ -138,7 +139,7 @@ class Blueprint:
         self._proposals.read(
             paths,
             Proposal,
-            lambda proposal: _ProposalEntry(is_good(proposal), proposal.attempts),
+            lambda proposal: _ProposalEntry(is_good(proposal), proposal.attempts, proposal.recipe),
         )
 
     def path(self, record: Kept) -> Path:
@@ -157,16 +158,23 @@ class Blueprint:
 
     def owed_proposals(self, task: TaskConfig, kind: Kind) -> list[tuple[RoleModel, str]]:
         """(teacher, key) of the proposals still to be asked for."""
-        if not isinstance(_declared(task, kind), str) or self.artifact(task.name, kind).exists():
+        if not isinstance(declared_part(task, kind), str) or self.artifact(task.name, kind).exists():
             return []
-        return [
-            (role_model(model, "teacher", task, _TEMPLATE[kind], self._config.experiment.seed), key)
-            for model in self._config.with_role("teacher")
-            if model.interface != "benchmark"
-            and not self._has(key := proposal_id(task.name, model.name, kind))
-        ]
+        return [each for each in self.asked(task, kind) if not self._stands(*each)]
 
-    def _has(self, key: str) -> bool:
+    def asked(self, task: TaskConfig, kind: Kind) -> Iterator[tuple[RoleModel, str]]:
+        """(teacher, key) of all proposals of this kind, in the order of the file."""
+        for model in self._config.with_role("teacher"):
+            if model.interface != "benchmark":
+                seed = self._config.experiment.seed
+                yield (
+                    role_model(model, "teacher", task, _TEMPLATE[kind], seed),
+                    proposal_id(task.name, model.name, kind),
+                )
+
+    def _stands(self, teacher: RoleModel, key: str) -> bool:
+        """Whether a proposal is on record that is not asked for again; by whatever recipe it was made."""
+        del teacher
         entry = self._proposals.get(key)
         return entry is not None and entry.good
 
@@ -205,13 +213,13 @@ class Blueprint:
 
     def known_part(self, task: TaskConfig, kind: Kind) -> Any:
         """As `known`, for one kind."""
-        declared, path = _declared(task, kind), self.artifact(task.name, kind)
+        declared, path = declared_part(task, kind), self.artifact(task.name, kind)
         if path.exists():
             return self._merged(task, kind, _read(path))[0]
         return None if isinstance(declared, str) else declared
 
     def _settle_one(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
-        path, declared = self.artifact(task.name, kind), _declared(task, kind)
+        path, declared = self.artifact(task.name, kind), declared_part(task, kind)
         if path.exists():
             stored = _read(path)
             planned, merged = self._merged(task, kind, stored)
@@ -221,16 +229,23 @@ class Blueprint:
         if not isinstance(declared, str):
             write_json_atomic(path, declared)
             return declared
-        proposals = [p for p in self._proposed(task, kind, made_now) if p]
-        if not proposals:
-            return None
-        value = self._merge(task, kind, proposals)
-        write_json_atomic(path, value)
+        value = self.merged(task, kind, made_now)
+        if value is not None:
+            write_json_atomic(path, value)
         return value
+
+    def merged(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
+        """What the teachers have proposed, made one; None where none has."""
+        proposals = [p for p in self._proposed(task, kind, made_now).values() if p]
+        return self._merge(task, kind, proposals) if proposals else None
+
+    def authors(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> list[str]:
+        """The teachers that have proposed something."""
+        return [name for name, value in self._proposed(task, kind, made_now).items() if value]
 
     def _merged(self, task: TaskConfig, kind: Kind, stored: Any) -> tuple[Any, Any]:
         """(what the plan uses, what the file holds) where an artifact exists already."""
-        declared = _declared(task, kind)
+        declared = declared_part(task, kind)
         if not self._follow_file:
             return stored, stored
         if isinstance(declared, str):
@@ -244,15 +259,16 @@ class Blueprint:
         found = {name: stored[name] for name in labels if name in stored and name not in declared}
         return {**declared, **found}, merge_attributes(declared, stored)
 
-    def _proposed(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Iterator[Any]:
-        """The teachers' proposals, in the order of the file, whenever they were made."""
-        for model in self._config.with_role("teacher"):
-            key = proposal_id(task.name, model.name, kind)
+    def _proposed(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> dict[str, Any]:
+        """The proposals by teacher, in the order of the file, whenever they were made."""
+        found = {}
+        for teacher, key in self.asked(task, kind):
             proposal = made_now.get(key)
-            if proposal is None and self._has(key):
+            if proposal is None and self._stands(teacher, key):
                 proposal = self._proposals.load(key, Proposal)
             if proposal is not None:
-                yield proposal.rubric if kind == "rubric" else proposal.attributes
+                found[teacher.name] = proposal.rubric if kind == "rubric" else proposal.attributes
+        return found
 
     def _merge(self, task: TaskConfig, kind: Kind, proposals: list[Any]) -> Any:
         if kind == "rubric":
@@ -261,7 +277,7 @@ class Blueprint:
 
     def heard_rubric(self, task: TaskConfig) -> dict[str, str]:
         """The rubric as far as it is known: what is inherited, and what teachers have proposed so far."""
-        return merge_rubrics(self.inherited_rubric(task), *self._proposed(task, "rubric", {}))
+        return merge_rubrics(self.inherited_rubric(task), *self._proposed(task, "rubric", {}).values())
 
     def inherited_rubric(self, task: TaskConfig) -> dict[str, str]:
         """The rubric that ``rubric: extend`` adds to; empty for any other."""
@@ -271,7 +287,8 @@ class Blueprint:
         return dict(_read(path)) if path.exists() else {}
 
 
-def _declared(task: TaskConfig, kind: Kind) -> Any:
+def declared_part(task: TaskConfig, kind: Kind) -> Any:
+    """What the file says of a kind; text where that is left to the teachers."""
     match kind:
         case "target":
             return task.target_attributes
