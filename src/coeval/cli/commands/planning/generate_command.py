@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from coeval.models.keys import Keys
     from coeval.pipeline.config.schema import Config
-    from coeval.pipeline.design.propose_only import Proposed
-    from coeval.pipeline.design.settled_file import SettledFile
+    from coeval.pipeline.start.design.propose_only import Proposed
+    from coeval.pipeline.start.design.settled_file import SettledFile
 
 GAPS = 3
 NOT_PROPOSED = ("models", "tasks", "phases", "prompts", "values")
@@ -58,7 +58,7 @@ def generate(
     from coeval.cli.commands.run_command import overridden
     from coeval.core.errors import Draining, UsageError
     from coeval.pipeline.config.load_file import read_config
-    from coeval.pipeline.design.settled_file import refuse_credentials, settled_file
+    from coeval.pipeline.start.design.settled_file import refuse_credentials, settled_file
     from coeval.store.jsonl import write_bytes_atomic
 
     if out.is_dir():
@@ -95,7 +95,7 @@ def _ask(config: Config, keys: Keys, *, anew: bool) -> Proposed:
     from coeval.cli.views.progress.progress_view import Terminal
     from coeval.engine.probing import Probing
     from coeval.engine.session import SessionContext
-    from coeval.pipeline.design.propose_only import propose_only
+    from coeval.pipeline.start.design.propose_only import propose_only
 
     probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
     with Terminal(streams.messages()) as terminal:

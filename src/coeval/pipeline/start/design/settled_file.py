@@ -13,9 +13,9 @@ from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.config.document import parse_document, read_text
 from coeval.pipeline.config.load_file import Loaded, read_config
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.design.file_edits import KeyWay, Unplaced, YamlEdits, written
-from coeval.pipeline.design.propose_only import ProposedPart
 from coeval.pipeline.phases.blueprint import Kind
+from coeval.pipeline.start.design.file_edits import KeyWay, Unplaced, YamlEdits, written
+from coeval.pipeline.start.design.propose_only import ProposedPart
 from coeval.store.rundir import yaml_text
 from coeval.store.snapshot import without_credentials
 
