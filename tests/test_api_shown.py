@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,22 @@ def test_results_are_a_table_in_a_notebook(run: coeval.Run) -> None:
     assert "<td>completed</td>" in run._repr_html_()
 
 
+def test_scores_are_drawn_where_they_lie(run: coeval.Run) -> None:
+    shown = run._repr_html_()
+    [plot] = re.findall(r"<svg.*?</svg>", shown)
+    points = dict(re.findall(r'text-anchor="end">(\w+)</text><circle cx="([\d.]+)"', plot))
+    overall = {score.student: score.mean for score in run.results().students if score.task is None}
+    lefts = re.findall(r'<text x="([\d.]+)" y="\d+" text-anchor="middle">', plot)
+    left, right = float(lefts[0]), float(lefts[-1])
+    for student, mean in overall.items():
+        assert mean is not None
+        assert float(points[student]) == pytest.approx(left + mean * (right - left), abs=0.1)
+
+
+def test_a_run_whose_records_cannot_be_read_says_so_in_a_notebook(tmp_path: Path) -> None:
+    assert "is no run" in coeval.Run(tmp_path)._repr_html_()
+
+
 HOSTILE = "<script>alert(1)</script>"
 
 
@@ -100,7 +117,7 @@ def test_what_models_and_files_say_is_text_in_a_notebook(tmp_path: Path) -> None
     results = hostile_results()
     summary = RunSummary(notes=[HOSTILE], stopped={"m": HOSTILE})
     shown = coeval.Run(tmp_path / HOSTILE, summary)._repr_html_() + results._repr_html_()
-    assert shown.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 9
+    assert shown.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 10
     assert "<script" not in shown
     assert "\x1b" not in repr(
         msgspec.structs.replace(

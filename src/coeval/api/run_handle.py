@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import msgspec
 
 from coeval.core.columns import Columns, columns
-from coeval.core.errors import StoreError, UsageError
-from coeval.core.html_table import html_table
+from coeval.core.errors import CoevalError, StoreError, UsageError
+from coeval.core.html_table import html_lines, html_table
 from coeval.core.process_limits import need_address_space
 from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.pipeline.config.schema import Phase
@@ -168,14 +168,30 @@ class Run:
         return f"Run({str(self.path)!r}{f', {self.summary!r}' if self.summary else ''})"
 
     def _repr_html_(self) -> str:
-        """What was done; of a run that was only opened, where it stands. Not the scores: they take time."""
+        """What was done, or of a run that was only opened, where it stands; and its scores, unless they take
+        more than a moment."""
         if self.summary is not None:
-            return html_table("Run", ("folder",), [(self.path,)]) + self.summary._repr_html_()
-        status, updated = "unknown", ""
-        with suppress(FileNotFoundError, StoreError):
-            meta = RunDir(self.path).read_meta()
-            status, updated = meta.status, meta.updated_at
-        return html_table("Run", ("folder", "status", "updated"), [(self.path, status, updated)])
+            told = html_table("Run", ("folder",), [(self.path,)]) + self.summary._repr_html_()
+        else:
+            status, updated = "unknown", ""
+            with suppress(FileNotFoundError, StoreError):
+                meta = RunDir(self.path).read_meta()
+                status, updated = meta.status, meta.updated_at
+            told = html_table("Run", ("folder", "status", "updated"), [(self.path, status, updated)])
+        if self._bytes() > _MOMENT:
+            return told + html_lines(["Its scores take some time: .results() shows them."])
+        try:
+            return told + self.results()._repr_html_()
+        except CoevalError as error:
+            return told + html_lines([str(error)])
+
+    def _bytes(self) -> int:
+        """Of its records."""
+        return sum(path.stat().st_size for path in self.path.glob("**/*.jsonl"))
+
+
+_MOMENT = 32 << 20
+"""Bytes of records that are read in a second or two."""
 
 
 def open_run(path: str | Path) -> Run:
