@@ -13,7 +13,7 @@ from coeval.analysis.cut_off import CutOffAnswers, cut_off_sentence
 from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
 from coeval.core.columns import Columns, columns
-from coeval.core.html_table import Spread, forest_plot, html_lines, html_table
+from coeval.core.html_table import ForestRow, forest_plot, html_lines, html_table
 
 SIMULATED = "simulated models: numbers show the tool, not any real model"
 
@@ -258,7 +258,7 @@ def _scores(results: Results) -> str:
     shown = [_named(task, task in removed) for task in tasks]
     shown += [_named(f"{column.name} ({LABELS})", column.removed) for column in labelled]
     overall = [
-        Spread(_named(score.student, bool(score.removed)), score.mean, score.low, score.high)
+        ForestRow(_named(score.student, bool(score.removed)), score.mean, score.low, score.high)
         for score in results.students
         if score.task is None
     ]

@@ -27,7 +27,7 @@ def html_lines(lines: Iterable[str]) -> str:
     return "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
-class Spread(NamedTuple):
+class ForestRow(NamedTuple):
     """A row of a forest plot: a value from 0 to 1 with its interval; None where there is none."""
 
     name: str
@@ -36,7 +36,7 @@ class Spread(NamedTuple):
     high: float | None
 
 
-def forest_plot(title: str, rows: Sequence[Spread]) -> str:
+def forest_plot(title: str, rows: Sequence[ForestRow]) -> str:
     """Each value as a point with its interval, on a scale from 0 to 1, as an SVG in the text's colour. Rows
     without a value have none; where nobody has one there is no plot."""
     drawn = [(row, row.value) for row in rows if row.value is not None]
