@@ -14,6 +14,7 @@ from coeval.analysis.measures.benchmark.benchmark_measures import benchmark_meas
 from coeval.analysis.measures.conclusions import Conclusion, conclusions
 from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures
 from coeval.analysis.measures.label_measures import label_measures
+from coeval.analysis.measures.level_use import levels_by_judge
 from coeval.analysis.measures.measured import Branch, Measured, as_plain
 from coeval.analysis.measures.panel_measures import panel_measures
 from coeval.analysis.measures.ranking import Ranking, ranking, ranking_measures
@@ -79,14 +80,19 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     pairs = judge_pairs(grid, reweighting)
     judges = judge_measures(grid, pairs)
     biases, worth = biases_of(reader, grid), panel_worth(reader, grid)
-    students = student_measures(grid)
+    students, levels = student_measures(grid), levels_by_judge(grid)
     ranks = ranking(grid, students)
     tree: Branch = {
         "units": int(grid.valid.sum()),
         "agreement": pair_measures(pairs),
         "panel": {**panel_measures(grid, reweighting), "effective_votes": worth.effective_votes},
         "judges": {
-            name: {**judge, "bias": biases[name], "without": worth.without.get(name)}
+            name: {
+                **judge,
+                "levels": levels[name],
+                "bias": biases[name],
+                "without": worth.without.get(name),
+            }
             for name, judge in judges.items()
         },
         "variance": worth.variance,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats, Interval, mean_over_strata
 from coeval.analysis.measures.group_means import Grouping, Sums, group_means
+from coeval.analysis.measures.level_use import levels_by_student
 from coeval.analysis.measures.measured import Branch, Measured, of_interval
 from coeval.analysis.measures.score_grid import UNSCORED, Codes, ScoreGrid
 
@@ -48,7 +49,8 @@ def _summed(place: Counts, values: NDArray[np.int64], shape: tuple[int, int]) ->
 
 
 def student_measures(grid: ScoreGrid) -> dict[str, Branch]:
-    """By student: ``overall``, ``by_task``, ``by_aspect`` (factor), ``by_judge``, ``by_teacher``,
+    """By student: ``overall``, ``by_task``, ``by_aspect`` (factor), ``by_task_aspect`` (by task and
+    factor), ``by_judge``, ``by_teacher``,
     ``by_attr_value`` and ``headline``, each with what it lacks of the scores that the datapoints, judges and
     factors of its tasks make possible; ``valid_evals`` counts its units."""
     scores = item_scores(grid)
@@ -57,10 +59,10 @@ def student_measures(grid: ScoreGrid) -> dict[str, Branch]:
     overall = _by_item_group(scores, everything, ("all",), possible.of_items)
     by_task = _by_item_group(scores, grid.items.task, grid.tasks, possible.of_items)
     by_teacher = _by_item_group(scores, grid.items.teacher, grid.teachers, possible.of_items)
-    by_factor = _by_factor(grid, possible)
+    by_factor, by_part = _by_factor(grid, possible), _by_part(grid)
     by_judge = _by_judge(grid, possible)
     by_value = _by_value(grid, scores, possible)
-    common = common_units(grid)
+    common, levels = common_units(grid), levels_by_student(grid)
     found: dict[str, Branch] = {}
     for place, student in enumerate(grid.students):
         whole = overall[place].get("all", _NOT_JUDGED)
@@ -69,10 +71,12 @@ def student_measures(grid: ScoreGrid) -> dict[str, Branch]:
             "headline": of_interval(_headline(grid, scores.mean[place]), whole.missing),
             "by_task": by_task[place],
             "by_aspect": by_factor[place],
+            "by_task_aspect": by_part[place],
             "by_judge": by_judge[place],
             "by_teacher": by_teacher[place],
             "by_attr_value": by_value[place],
             "valid_evals": int(scores.count[place].sum()),
+            "levels": levels[student],
         }
         if common is not None:
             mean = item_scores(common).mean[place]
@@ -161,6 +165,29 @@ def _by_factor(grid: ScoreGrid, possible: _Possible) -> list[Named]:
     wanted = np.array([possible.of_factor(name) for name in names], np.int64)
     units = np.bincount(which, sums.count, len(means)).reshape(students, len(names))
     return _measured(students, names, means, wanted - units, wanted)
+
+
+def _by_part(grid: ScoreGrid) -> list[dict[str, Named]]:
+    """By student: the factors of each task."""
+    valid = grid.valid
+    students, tasks, factors = len(grid.students), len(grid.tasks), len(grid.factors)
+    which = (grid.student.astype(np.int64) * tasks + grid.task) * factors + grid.factor
+    sums = Sums(np.where(valid, grid.levels, 0).sum(axis=1), valid.sum(axis=1))
+    parts = Grouping(which, grid.item, students * tasks * factors, len(grid.items.ids))
+    means = group_means(parts, sums)
+    units = np.bincount(which, sums.count, len(means)).astype(np.int64)
+    items = np.bincount(grid.items.task, minlength=tasks)
+    found: list[dict[str, Named]] = [{} for _ in grid.students]
+    for student in range(students):
+        for task, design in enumerate(grid.designs):
+            wanted = int(items[task]) * len(design.judges)
+            first = (student * tasks + task) * factors
+            found[student][grid.tasks[task]] = {
+                name: of_interval(means[first + at], wanted - int(units[first + at]))
+                for at, name in enumerate(grid.factors)
+                if wanted and name in design.factors
+            }
+    return found
 
 
 def _by_judge(grid: ScoreGrid, possible: _Possible) -> list[Named]:

@@ -13,7 +13,7 @@ __all__ = ["DARK", "LIGHT", "Theme", "theme_config"]
 
 class Theme(NamedTuple):
     """Colours, as ``#rrggbb``. ``least`` and ``most`` are the ends of a scale of amounts, ``against`` the
-    other end of one with a middle."""
+    other end of one with a middle: text is to be read on all of them."""
 
     background: str
     text: str
@@ -32,8 +32,8 @@ LIGHT = Theme(
     lines="#e3e7ec",
     categories=("#0072b2", "#d55e00", "#009e73", "#b8629b", "#8c6d00", "#3d9ac9", "#6a51a3", "#7a7a7a"),
     least="#f1f5fa",
-    most="#2b6cb0",
-    against="#c05621",
+    most="#7db4e6",
+    against="#f2b184",
 )
 DARK = Theme(
     background="#171c23",
@@ -42,8 +42,8 @@ DARK = Theme(
     lines="#2c3541",
     categories=("#4aa8e0", "#f0884a", "#2fc29a", "#db8fc2", "#cfae3a", "#86cdf2", "#a996de", "#a3a3a3"),
     least="#1f2833",
-    most="#5aa9ea",
-    against="#ee8f52",
+    most="#2b6596",
+    against="#9a5424",
 )
 
 
@@ -63,7 +63,12 @@ def theme_config(theme: Theme) -> dict[str, Any]:
             "labelFontSize": 12,
             "titleFontSize": 12,
         },
-        "legend": {"labelColor": theme.text, "titleColor": theme.faint, "titleFontWeight": "normal"},
+        "legend": {
+            "labelColor": theme.text,
+            "titleColor": theme.faint,
+            "titleFontWeight": "normal",
+            "labelFontSize": 12,
+        },
         "header": {"labelColor": theme.text, "titleColor": theme.faint},
         "title": {"color": theme.text},
         "text": {"color": theme.text, "fontSize": 12},

@@ -9,12 +9,19 @@ from coeval.analysis.run_results import SIMULATED
 from coeval.core.errors import StoreError
 from coeval.core.plain import plain
 from coeval.core.text import numbered
+from coeval.reports.content.benchmark_section import benchmark_section
+from coeval.reports.content.cost_section import cost_section
+from coeval.reports.content.judges_section import judges_section
 from coeval.reports.content.leading_section import leading_section
 from coeval.reports.content.report_content import Report, Sentence
 from coeval.reports.content.run_evidence import RunEvidence
+from coeval.reports.content.where_section import where_section
 from coeval.store.rundir import Meta, RunDir
 
 __all__ = ["experiment_report"]
+
+
+_SECTIONS = (leading_section, where_section, judges_section, benchmark_section, cost_section)
 
 
 def experiment_report(evidence: RunEvidence) -> Report:
@@ -26,7 +33,7 @@ def experiment_report(evidence: RunEvidence) -> Report:
         title=plain(meta.experiment_id if meta is not None else reader.run.path.resolve().name),
         facts=tuple(_facts(evidence, meta)),
         lead=tuple(Sentence(plain(found.text), found.topic) for found in measured.conclusions),
-        sections=(leading_section(evidence),),
+        sections=tuple(section(evidence) for section in _SECTIONS),
         banner=SIMULATED if reader.simulated else "",
     )
 

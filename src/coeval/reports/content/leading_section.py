@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Branch, Measured
-from coeval.core.plain import plain
-from coeval.reports.charts.difference_matrix import difference_matrix
+from coeval.analysis.measures.ranking import ALPHA
 from coeval.reports.charts.forest_plot import forest_plot
+from coeval.reports.charts.heat_map import HeatMap, heat_map
 from coeval.reports.content.report_content import (
     Cell,
     Picture,
@@ -24,87 +24,78 @@ __all__ = ["leading_section"]
 _SCORE = (
     "Mean over tasks, of the mean over items, of the mean over judges and factors; with its 95 % interval"
 )
+_COULD = "The smallest true difference that this comparison finds with 80 % power"
 
 
 def leading_section(evidence: RunEvidence) -> ReportSection:
-    tree = evidence.measured.tree
-    said = [found for found in evidence.measured.conclusions if found.topic == "leads"]
-    students, differences = _students(tree), _differences(tree)
-    pictures = [
-        Picture(
+    """Students by their headline, every two of them on the same items, and how often labels are right."""
+    tree, students = evidence.measured.tree, evidence.students
+    said = [found.text for found in evidence.measured.conclusions if found.topic == "leads"]
+    scores, differences, labels = _students(evidence), _differences(tree), _labels(tree["labels"])
+    pictures = []
+    if tree["ranking"]["order"]:
+        forest = Picture(
             "forest",
-            "Scores with their 95 % intervals. The band is the leader's; at the right, the ranks that "
-            "each may have.",
-            students.name,
-            forest_plot(students.name, "student", "score", len(students.rows)),
+            "Scores with their 95 % intervals. The band is the leader's; at the right stand the ranks that "
+            "each may have. A hollow mark: over the robust set alone.",
+            scores.name,
+            forest_plot(scores.name, students, evidence.models),
         )
-    ]
+        pictures.append(forest)
     if differences.rows:
+        grid = HeatMap(
+            table=differences.name,
+            row="better",
+            column="other",
+            value="difference",
+            shade="difference",
+            rows=students[:-1],
+            columns=students[1:],
+            format="+.3f",
+            dot="sure",
+            tooltip=("difference_low", "difference_high", "p", "n", "could_be_seen"),
+        )
         pictures.append(
             Picture(
                 "matrix",
-                "By how much the student of a row is better than that of a column, over the items that "
-                "both have. A dot: sure, after Holm.",
+                "Every two students. By how much that of a row is ahead of that of a column, over the "
+                "items that both "
+                "have. A dot: surely so, after Holm's adjustment for the number of pairs.",
                 differences.name,
-                difference_matrix(differences.name, tree["ranking"]["order"]),
+                heat_map(grid),
             )
         )
-    return ReportSection(
-        anchor="leads",
-        question="Who leads, and is it sure?",
-        sentences=tuple(Sentence(plain(found.text), "students") for found in said),
-        pictures=tuple(pictures),
-        tables=(students, differences),
-    )
+    tables = (scores, *(table for table in (differences, labels) if table.rows))
+    sentences = tuple(Sentence(text, scores.name) for text in said)
+    return ReportSection("leads", "Who leads, and is it sure?", sentences, tuple(pictures), tables)
 
 
-def _students(tree: Branch) -> ReportTable:
+def _students(evidence: RunEvidence) -> ReportTable:
+    tree, order = evidence.measured.tree, evidence.students
     robust = tree["robust"]["students"] if tree["robust"]["applicable"] else {}
+    failed = {score.student: score.failed for score in evidence.results.students if score.task is None}
     rows: list[tuple[Cell, ...]] = []
-    order = [*tree["ranking"]["order"], *(set(tree["students"]) - set(tree["ranking"]["order"]))]
-    for place, name in enumerate(order, start=1):
+    for name in order:
         found = tree["students"][name]
         low, high = tree["ranking"]["ranges"].get(name, (None, None))
         ranks = None if low is None else f"{low}" if low == high else f"{low}–{high}"
         kept: Measured | None = robust[name]["headline"] if name in robust else None
         headline, overall = found["headline"], found["overall"]
-        rows.append(
-            (
-                plain(name),
-                place,
-                ranks,
-                headline,
-                overall.value,
-                kept,
-                headline.n,
-                found["valid_evals"],
-                overall.missing,
-            )
-        )
+        counts = (headline.n, found["valid_evals"], failed.get(name, 0), overall.missing)
+        rows.append((name, ranks, headline, overall, kept, *counts))
     return ReportTable(
         "students",
         "Students",
         (
             ReportColumn("student", "Student"),
-            ReportColumn("place", "Place", "count"),
-            ReportColumn(
-                "ranks",
-                "Ranks",
-                meaning="After those who are surely better, before those who are surely worse",
-            ),
+            ReportColumn("ranks", "Ranks", "text", "After who is surely better, before who is surely worse"),
             ReportColumn("score", "Score", "score", _SCORE),
             ReportColumn("units", "Over units", "score", "Mean over all single scores"),
-            ReportColumn(
-                "robust", "Robust set", "score", "The score over the items and judges of the robust set"
-            ),
+            ReportColumn("robust", "Robust set", "score", "The score where the judges who agree best agree"),
             ReportColumn("n", "Items", "count"),
             ReportColumn("scores", "Scores", "count"),
-            ReportColumn(
-                "missing",
-                "Missing",
-                "count",
-                "Scores that are not there, of those that the items, judges and factors make possible",
-            ),
+            ReportColumn("failed", "Failed", "count", "Answers, judgments and factors without a result"),
+            ReportColumn("missing", "Missing", "count", "Scores that are possible and are not there"),
         ),
         tuple(rows),
         links={place: urlencode({"student": name}) for place, name in enumerate(order)},
@@ -113,46 +104,35 @@ def _students(tree: Branch) -> ReportTable:
 
 def _differences(tree: Branch) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
-    links: list[str] = []
-    for better, worse, found in _ordered(tree):
-        one = found["difference"]
-        sure = found["p_adjusted"] is not None and found["p_adjusted"] < 0.05
-        rows.append(
-            (plain(better), plain(worse), one, found["p_adjusted"], sure, one.n, found["minimum_detectable"])
-        )
-        links.append(f"lost={urlencode({'': f'{better},{worse}'})[1:]}")
+    links: dict[int, str] = {}
+    for better, worse, found in _ordered(tree["ranking"]):
+        sure = found["p_adjusted"] is not None and found["p_adjusted"] < ALPHA
+        one, could = found["difference"], found["minimum_detectable"]
+        links[len(rows)] = urlencode({"lost": f"{better},{worse}"})
+        rows.append((better, worse, one, found["p_adjusted"], sure, one.n, could))
     return ReportTable(
         "differences",
         "Every two students on the same items",
         (
             ReportColumn("better", "Student"),
-            ReportColumn("other", "less"),
-            ReportColumn(
-                "difference",
-                "Difference",
-                "score",
-                "Paired by item, tasks counting alike; with its 95 % interval",
-            ),
-            ReportColumn("p", "p (Holm)", "probability"),
-            ReportColumn("sure", "Sure"),
+            ReportColumn("other", "Less"),
+            ReportColumn("difference", "Difference", "score", "Paired by item, tasks counting alike"),
+            ReportColumn("p", "p (Holm)", "probability", "Adjusted for the number of pairs"),
+            ReportColumn("sure", "Sure", "text", "p below 0.05 after the adjustment"),
             ReportColumn("n", "Items", "count"),
-            ReportColumn(
-                "detectable",
-                "Could be seen",
-                "score",
-                "The smallest true difference that this comparison finds with 80 % power",
-            ),
+            ReportColumn("could_be_seen", "Could be seen", "score", _COULD),
         ),
         tuple(rows),
-        links=dict(enumerate(links)),
+        note="A link leads to the items that the first of the two lost.",
+        links=links,
     )
 
 
-def _ordered(tree: Branch) -> Iterator[tuple[str, str, Branch]]:
-    """Each pair with the one who stands first before the other, and the difference between them."""
-    place = {name: at for at, name in enumerate(tree["ranking"]["order"])}
+def _ordered(ranking: Branch) -> Iterator[tuple[str, str, Branch]]:
+    """Each pair with the one who stands first before the other, and by how much it is ahead."""
+    place = {name: at for at, name in enumerate(ranking["order"])}
     pairs = []
-    for name, found in tree["ranking"]["differences"].items():
+    for name, found in ranking["differences"].items():
         first, _, second = name.partition("|")
         if place[first] < place[second]:
             one = found["difference"]
@@ -161,3 +141,34 @@ def _ordered(tree: Branch) -> Iterator[tuple[str, str, Branch]]:
         else:
             pairs.append((second, first, found))
     yield from sorted(pairs, key=lambda pair: (place[pair[0]], place[pair[1]]))
+
+
+def _labels(labels: Branch) -> ReportTable:
+    """Accuracies, the best first within each label."""
+    rows: list[tuple[Cell, ...]] = []
+    links: dict[int, str] = {}
+    for task, attributes in labels.items():
+        for attribute, found in attributes.items():
+            order = found["ranking"]["order"]
+            for name in [*order, *(each for each in found["students"] if each not in order)]:
+                one = found["students"][name]
+                links[len(rows)] = urlencode({"student": name, "task": task})
+                counts = (one["correct"], one["none_of_the_labels"], one["accuracy"].n)
+                rows.append((name, task, attribute, one["accuracy"], one["macro_f1"], *counts))
+    return ReportTable(
+        "labels",
+        "Labels: how often they are right",
+        (
+            ReportColumn("student", "Student"),
+            ReportColumn("task", "Task"),
+            ReportColumn("label", "Label"),
+            ReportColumn("accuracy", "Accuracy", "share", "Share of right labels, with Wilson's interval"),
+            ReportColumn("macro_f1", "Macro-F1", "score", "Mean over the labels of F1"),
+            ReportColumn("correct", "Right", "count"),
+            ReportColumn("none", "None of them", "count", "Answers that state no label, or several"),
+            ReportColumn("n", "Answers", "count"),
+        ),
+        tuple(rows),
+        note="Labels are compared without a judge, and stand in no score.",
+        links=links,
+    )

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from coeval.analysis.measures.measured import Measured
+from coeval.core.plain import plain
 
 __all__ = [
     "Cell",
@@ -71,7 +72,7 @@ def _record(columns: Sequence[ReportColumn], row: Sequence[Cell]) -> dict[str, A
             found[f"{column.name}_high"] = cell.high
             found[f"{column.name}_n"] = cell.n
         else:
-            found[column.name] = cell
+            found[column.name] = plain(cell) if isinstance(cell, str) else cell
     return found
 
 

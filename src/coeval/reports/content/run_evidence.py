@@ -26,6 +26,18 @@ class RunEvidence(NamedTuple):
     results: Results
     missing: Missing
 
+    @property
+    def students(self) -> list[str]:
+        """Best first; those without a score stand last, by name."""
+        order: list[str] = self.measured.tree["ranking"]["order"]
+        return [*order, *(name for name in self.measured.grid.students if name not in order)]
+
+    @property
+    def models(self) -> list[str]:
+        """All who take part, students first: so that each has one colour in every picture."""
+        grid = self.measured.grid
+        return list(dict.fromkeys((*self.students, *grid.judges, *grid.teachers)))
+
 
 def evidence_of(reader: RunReader, measured: MeasuredRun, notes: tuple[str, ...]) -> RunEvidence:
     """Of a reader that is open already, and what was measured of it."""

@@ -39,3 +39,19 @@ function dollars(usd) {
   }
   return usd >= 0.0001 ? `$${usd.toFixed(4)}` : "<$0.0001";
 }
+
+// A table as a spreadsheet reads it; text that it would take for a formula is marked as text.
+function csvText({ columns, rows }) {
+  const names = columns.flatMap(({ name }) =>
+    rows.some((row) => `${name}_low` in row) ? [name, `${name}_low`, `${name}_high`, `${name}_n`] : [name],
+  );
+  const cell = (value) => {
+    if (value === null || value === undefined) return "";
+    if (typeof value !== "string") return String(value);
+    const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return [names, ...rows.map((row) => names.map((name) => row[name]))]
+    .map((line) => `${line.map(cell).join(",")}\n`)
+    .join("");
+}

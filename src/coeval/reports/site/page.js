@@ -10,7 +10,21 @@ document.getElementById("theme").addEventListener("click", () => {
   redraw();
 });
 darkSystem.addEventListener("change", redraw);
-document.getElementById("print").addEventListener("click", () => window.print());
+
+// On paper everything is light and open, and all pictures are there.
+async function print() {
+  const theme = root.dataset.theme;
+  root.dataset.theme = "light";
+  const closed = [...document.querySelectorAll("details:not([open])")];
+  for (const each of closed) each.open = true;
+  await Promise.all([...document.querySelectorAll("figure[data-picture]")].map(draw));
+  window.print();
+  if (theme) root.dataset.theme = theme;
+  else delete root.dataset.theme;
+  for (const each of closed) each.open = false;
+  if (isDark()) redraw();
+}
+document.getElementById("print").addEventListener("click", print);
 
 function openTarget() {
   const target = document.getElementById(location.hash.slice(1).split("?")[0]);

@@ -106,6 +106,7 @@ def _template() -> jinja2.Template:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["numbers"] = _split_numbers
+    environment.filters["opening"] = _opening
     environment.filters["texts"] = _texts
     text = (files("coeval.reports.site") / "page.html").read_text(encoding="utf-8")
     return environment.from_string(text)
@@ -120,6 +121,12 @@ def _split_numbers(sentence: str) -> list[tuple[bool, str]]:
         pieces += [(False, sentence[end : found.start()]), (True, text)]
         end = found.start() + len(text)
     return [*pieces, (False, sentence[end:])]
+
+
+def _opening(title: str) -> tuple[str, str]:
+    """The first sentence of a picture's title, and the rest."""
+    first, stop, rest = title.partition(". ")
+    return first + stop.strip(), rest
 
 
 def _texts(table: ReportTable) -> list[list[str]]:

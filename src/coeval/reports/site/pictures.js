@@ -1,31 +1,56 @@
 // Pictures are drawn when they come into view; until then nothing of Vega is unpacked.
 
 const drawn = new Map();
+const manyRows = 1500;
 
 async function draw(figure) {
   const report = await jsonBlock("report");
   await scriptBlock("vega");
-  const name = figure.dataset.picture;
-  const { spec, table } = report.pictures[name];
+  const { spec, table } = report.pictures[figure.dataset.picture];
+  const { rows } = report.tables[table];
   const place = figure.querySelector(".drawing");
+  if (spec.usermeta?.width) place.style.maxWidth = `${spec.usermeta.width}px`;
   const result = await window.vegaEmbed(place, spec, {
     actions: false,
     ast: true,
-    renderer: "svg",
+    renderer: rows.length > manyRows ? "canvas" : "svg",
     defaultStyle: false,
     config: report.themes[isDark() ? "dark" : "light"],
     tooltip: { disableDefaultStyle: true },
     patch: (vega) => {
-      for (const data of vega.data) if (data.name === table) data.values = report.tables[table].rows;
+      for (const data of vega.data) if (data.name === table) data.values = rows;
       return vega;
     },
   });
   drawn.get(figure)?.finalize();
   drawn.set(figure, result);
+  figure.dataset.drawn = isDark() ? "dark" : "light";
 }
 
-function redraw() {
-  for (const figure of drawn.keys()) draw(figure);
+const redraw = () => Promise.all([...drawn.keys()].map(draw));
+
+function save(name, url) {
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  if (url.startsWith("blob:")) setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+const blobUrl = (text, type) => URL.createObjectURL(new Blob([text], { type }));
+
+async function saveAs(figure, kind) {
+  const report = await jsonBlock("report");
+  const name = figure.dataset.picture;
+  if (kind === "CSV") {
+    const table = report.tables[report.pictures[name].table];
+    save(`${name}.csv`, blobUrl(csvText(table), "text/csv"));
+    return;
+  }
+  if (!drawn.has(figure)) await draw(figure);
+  const { view } = drawn.get(figure);
+  if (kind === "SVG") save(`${name}.svg`, blobUrl(await view.toSVG(), "image/svg+xml"));
+  else save(`${name}.png`, await view.toImageURL("png", 3));
 }
 
 function watchPictures() {
@@ -37,7 +62,20 @@ function watchPictures() {
         draw(target);
       }
     },
-    { rootMargin: "200px" },
+    { rootMargin: "300px" },
   );
-  for (const figure of document.querySelectorAll("figure[data-picture]")) watcher.observe(figure);
+  for (const figure of document.querySelectorAll("figure[data-picture]")) {
+    const saves = document.createElement("div");
+    saves.className = "saves";
+    for (const kind of ["SVG", "PNG", "CSV"]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = kind;
+      button.ariaLabel = `Save ${figure.querySelector("b").textContent} as ${kind}`;
+      button.addEventListener("click", () => saveAs(figure, kind));
+      saves.append(button);
+    }
+    figure.append(saves);
+    watcher.observe(figure);
+  }
 }

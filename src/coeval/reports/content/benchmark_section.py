@@ -1,0 +1,244 @@
+"""Is the benchmark any good?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlencode
+
+import numpy as np
+
+from coeval.analysis.measures.measured import Branch
+from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.core.text import listed, numbered
+from coeval.reports.charts.heat_map import HeatMap, heat_map
+from coeval.reports.charts.item_dots import item_dots
+from coeval.reports.content.report_content import (
+    Cell,
+    Picture,
+    ReportColumn,
+    ReportSection,
+    ReportTable,
+    Sentence,
+)
+from coeval.reports.content.run_evidence import RunEvidence
+
+__all__ = ["benchmark_section"]
+
+_MOST_ITEMS = 3_000
+"""Of dots: of more items, those with a flag and a sample of the others."""
+_MOST_STRATA = 40
+_FINE, _ALL_PASS, _ALL_FAIL, _REVERSED, _TWIN = (
+    "nothing wrong",
+    "all students pass",
+    "all students fail",
+    "better students do worse",
+    "near duplicate",
+)
+_FLAGS = (_FINE, _ALL_PASS, _ALL_FAIL, _REVERSED, _TWIN)
+_WORDS = {
+    "all_pass": "{} that all students pass",
+    "all_fail": "{} that all fail",
+    "reversed": "{} on which better students do worse",
+    "near_duplicates": "{} nearly the same as another",
+}
+
+
+def benchmark_section(evidence: RunEvidence) -> ReportSection:
+    tree, grid = evidence.measured.tree, evidence.measured.grid
+    items, tasks, teachers = _items(tree["items"]), _tasks(tree["coverage"]), _teachers(tree["teachers"])
+    strata = _strata(tree["coverage"], grid)
+    pictures = []
+    if any(row[3] is not None for row in items.rows):
+        pictures.append(
+            Picture(
+                "dots",
+                "Items by difficulty and discrimination. How hard each is, and how well it tells students "
+                "apart: the correlation of the scores on it with those on all others.",
+                items.name,
+                item_dots(items.name, _FLAGS),
+            )
+        )
+    if strata.rows:
+        names = list(dict.fromkeys(str(row[0]) for row in strata.rows))
+        columns = HeatMap(
+            table=strata.name,
+            row="value",
+            column="teacher",
+            value="items",
+            shade="items",
+            rows=names[:_MOST_STRATA],
+            columns=list(grid.teachers),
+            format="d",
+        )
+        pictures.append(
+            Picture(
+                "space",
+                "Items by what they are about. Of every declared value, by teacher.",
+                strata.name,
+                heat_map(columns),
+            )
+        )
+    return ReportSection(
+        "benchmark",
+        "Is the benchmark any good?",
+        tuple(Sentence(text, "tasks") for text in _said(tree["coverage"])),
+        tuple(pictures),
+        tuple(table for table in (tasks, teachers, _dubious(tree["items"]), items, strata) if table.rows),
+    )
+
+
+def _said(coverage: Branch) -> Iterator[str]:
+    items = sum(found["acr"].n or 0 for found in coverage.values())
+    counted = {name: sum(found[name] for found in coverage.values()) for name in _WORDS}
+    told = [words.format(f"{counted[name]:,}") for name, words in _WORDS.items() if counted[name]]
+    if told:
+        yield f"Of {numbered(items, 'item')}, there are {listed(told)}."
+    elif items:
+        yield f"None of {numbered(items, 'item')} is passed or failed by all, reversed or nearly a duplicate."
+    absent = [f"{value} ({task})" for task, found in coverage.items() for value in found["absent"]]
+    if absent:
+        yield f"Declared, but in no item: {listed(absent)}."
+    elif any(found["acr"].value is not None for found in coverage.values()):
+        yield "Every declared value of an attribute occurs in some item."
+
+
+def _tasks(coverage: Branch) -> ReportTable:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            task,
+            found["acr"].n,
+            found["acr"].value,
+            found["pairwise_acr"].value,
+            found["rar"].value,
+            found["surface_bias"].value,
+            found["difficulty"].value,
+            found["discrimination"].value,
+            *(found[name] for name in _WORDS),
+        )
+        for task, found in coverage.items()
+    ]
+    return ReportTable(
+        "tasks",
+        "Tasks",
+        (
+            ReportColumn("task", "Task"),
+            ReportColumn("items", "Items", "count"),
+            ReportColumn("acr", "Values covered", "share", "Declared values that occur, of all declared"),
+            ReportColumn("pairs", "Pairs covered", "share", "The same of pairs of two attributes' values"),
+            ReportColumn(
+                "rar", "Rare", "share", "Of values that occur at most twice, those that occur at all"
+            ),
+            ReportColumn("likeness", "Likeness", "share", "Mean Jaccard similarity of two prompts' 3-grams"),
+            ReportColumn("difficulty", "Difficulty", "share", "1 less the mean score over students"),
+            ReportColumn("discrimination", "Discrimination", "share", "Mean item–rest correlation"),
+            ReportColumn("all_pass", "All pass", "count"),
+            ReportColumn("all_fail", "All fail", "count"),
+            ReportColumn("reversed", "Reversed", "count"),
+            ReportColumn("twins", "Near duplicates", "count"),
+        ),
+        tuple(rows),
+        links={place: urlencode({"task": task}) for place, task in enumerate(coverage)},
+    )
+
+
+def _teachers(teachers: Branch) -> ReportTable:
+    return ReportTable(
+        "teachers",
+        "Teachers: how far their items tell students apart",
+        (
+            ReportColumn("teacher", "Teacher"),
+            ReportColumn(
+                "v1", "Variance", "score", "Mean over tasks and factors of the variance over students"
+            ),
+            ReportColumn("s2", "Deviation", "score", "The root of it"),
+            ReportColumn("r3", "Range", "score", "Mean of the highest student's mean less the lowest's"),
+            ReportColumn("n", "Items", "count"),
+        ),
+        tuple(
+            (name, found["v1"], found["s2"], found["r3"], found["v1"].n) for name, found in teachers.items()
+        ),
+        links={place: urlencode({"teacher": name}) for place, name in enumerate(teachers)},
+    )
+
+
+def _flag(found: Mapping[str, object]) -> str:
+    discrimination = found["discrimination"]
+    if found["near_duplicate_of"] is not None:
+        return _TWIN
+    if found["all_pass"]:
+        return _ALL_PASS
+    if found["all_fail"]:
+        return _ALL_FAIL
+    if isinstance(discrimination, float) and discrimination < 0:
+        return _REVERSED
+    return _FINE
+
+
+_ITEM_COLUMNS = (
+    ReportColumn("item", "Item"),
+    ReportColumn("task", "Task"),
+    ReportColumn("teacher", "Teacher"),
+    ReportColumn("difficulty", "Difficulty", "share"),
+    ReportColumn("discrimination", "Discrimination", "share"),
+    ReportColumn("flag", "What is wrong"),
+)
+
+
+def _items(items: Branch) -> ReportTable:
+    flagged = [name for name, found in items.items() if _flag(found) != _FINE]
+    fine = [name for name, found in items.items() if _flag(found) == _FINE]
+    random = np.random.default_rng(0)
+    room = max(_MOST_ITEMS - len(flagged), _MOST_ITEMS // 2)
+    if len(fine) > room:
+        fine = [fine[place] for place in np.sort(random.choice(len(fine), room, replace=False))]
+    flagged = flagged[:_MOST_ITEMS]
+    kept = {*fine, *flagged}
+    names = [name for name in items if name in kept]
+    left = len(items) - len(names)
+    note = f"{left:,} items more are left out here: a sample; coeval analyze items has all." if left else ""
+    return _item_table("items-shown", "Items", items, names, note)
+
+
+def _dubious(items: Branch) -> ReportTable:
+    """Those that say nothing of students, or the opposite: the worst discrimination first."""
+    names = [name for name, found in items.items() if _flag(found) != _FINE]
+    worst = sorted(names, key=lambda name: (items[name]["discrimination"] or 0.0, name))
+    note = f"The first {_MOST_STRATA} of {len(worst):,}." if len(worst) > _MOST_STRATA else ""
+    return _item_table("dubious", "Items to look at", items, worst[:_MOST_STRATA], note)
+
+
+def _item_table(name: str, title: str, items: Branch, names: list[str], note: str) -> ReportTable:
+    rows: list[tuple[Cell, ...]] = []
+    for each in names:
+        found = items[each]
+        numbers = (found["difficulty"], found["discrimination"])
+        rows.append((each, found["task"], found["teacher"], *numbers, _flag(found)))
+    links = {place: urlencode({"item": each}) for place, each in enumerate(names)}
+    return ReportTable(name, title, _ITEM_COLUMNS, tuple(rows), note, links)
+
+
+def _strata(coverage: Branch, grid: ScoreGrid) -> ReportTable:
+    """Items by ``attribute=value`` and teacher; declared values that occur nowhere stand there with 0."""
+    rows: list[tuple[Cell, ...]] = []
+    links: dict[int, str] = {}
+    for value, items in grid.items.attributes.items():
+        counts = np.bincount(grid.items.teacher[items], minlength=len(grid.teachers))
+        for teacher, count in zip(grid.teachers, counts.tolist(), strict=True):
+            links[len(rows)] = urlencode({"attribute": value, "teacher": teacher})
+            rows.append((value, teacher, count))
+    absent = dict.fromkeys(value for found in coverage.values() for value in found["absent"])
+    for value in absent:
+        if value not in grid.items.attributes:
+            rows += [(value, teacher, 0) for teacher in grid.teachers]
+    rows.sort(key=lambda row: str(row[0]) not in absent) if absent else None
+    return ReportTable(
+        "strata",
+        "Values of attributes",
+        (
+            ReportColumn("value", "Value"),
+            ReportColumn("teacher", "Teacher"),
+            ReportColumn("items", "Items", "count"),
+        ),
+        tuple(rows),
+        links={} if absent else links,
+    )

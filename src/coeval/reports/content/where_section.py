@@ -1,0 +1,201 @@
+"""Where do students differ: by task and factor, by attribute, by whose items and by whose judgment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from coeval.analysis.measures.measured import Branch, Measured
+from coeval.core.text import listed
+from coeval.reports.charts.heat_map import HeatMap, heat_map
+from coeval.reports.charts.share_bars import share_bars
+from coeval.reports.content.additive import column_means, residuals
+from coeval.reports.content.level_table import LEVELS_BEST_FIRST, level_table
+from coeval.reports.content.report_content import (
+    Cell,
+    Picture,
+    ReportColumn,
+    ReportSection,
+    ReportTable,
+    Sentence,
+)
+from coeval.reports.content.run_evidence import RunEvidence
+
+__all__ = ["where_section"]
+
+_MOST_VALUES = 40
+"""Of attributes in a picture: those whose scores differ most among students."""
+_TOLD = 3
+
+
+class _Part(NamedTuple):
+    """A mean of a student's, with what it is over."""
+
+    student: str
+    name: str
+    score: Measured
+    query: tuple[tuple[str, str], ...]
+
+
+def where_section(evidence: RunEvidence) -> ReportSection:
+    tree, students = evidence.measured.tree, evidence.students
+    several = len(evidence.measured.grid.tasks) > 1
+    parts = list(_factors(tree["students"], students, several=several))
+    values = list(_values(tree["students"], students))
+    said = [found.text for found in evidence.measured.conclusions if found.topic == "where"]
+    said += _unexpected(parts)
+    tables = [_table("parts", "Tasks and factors", parts), _table("values", "Attributes", values)]
+    pictures = [
+        _picture(
+            tables[0],
+            "factors",
+            "Scores by task and factor",
+            list(dict.fromkeys(p.name for p in parts)),
+            students,
+        ),
+    ]
+    if values:
+        pictures.append(
+            _picture(tables[1], "attributes", "Scores by what items are about", _widest(values), students)
+        )
+    for name, key, what, column in (
+        ("by-judge", "by_judge", "Who judges whom how", "judge"),
+        ("by-teacher", "by_teacher", "Who answers whose items how", "teacher"),
+    ):
+        found = list(_by(tree["students"], students, key, column))
+        if len({part.name for part in found}) > 1 and len(students) > 1:
+            tables.append(_table(name, what, found))
+            pictures.append(
+                _interaction(tables[-1], f"{what}. Beyond what both lead one to expect.", found, students)
+            )
+    levels = level_table(
+        "levels", "Levels that students were given", {n: tree["students"][n]["levels"] for n in students}
+    )
+    pictures.append(
+        Picture(
+            "level-shares",
+            "How many of a student's scores are High, Medium and Low.",
+            levels.name,
+            share_bars(levels.name, ("name", "level"), students, LEVELS_BEST_FIRST, ranked=True),
+        )
+    )
+    shown = [*tables, levels]
+    return ReportSection(
+        "where",
+        "Where?",
+        tuple(Sentence(text, "parts") for text in said),
+        tuple(pictures),
+        tuple(table for table in shown if table.rows),
+    )
+
+
+def _factors(tree: Branch, students: Iterable[str], *, several: bool) -> Iterator[_Part]:
+    for student in students:
+        for task, factors in tree[student]["by_task_aspect"].items():
+            for factor, score in factors.items():
+                name = f"{task} · {factor}" if several else factor
+                yield _Part(student, name, score, (("student", student), ("task", task), ("factor", factor)))
+
+
+def _values(tree: Branch, students: Iterable[str]) -> Iterator[_Part]:
+    for student in students:
+        for value, score in tree[student]["by_attr_value"].items():
+            yield _Part(student, value, score, (("student", student), ("attribute", value)))
+
+
+def _by(tree: Branch, students: Iterable[str], key: str, column: str) -> Iterator[_Part]:
+    for student in students:
+        for name, score in tree[student][key].items():
+            yield _Part(student, name, score, (("student", student), (column, name)))
+
+
+def _known(parts: Iterable[_Part]) -> dict[tuple[str, str], float]:
+    return {(part.student, part.name): part.score.value for part in parts if part.score.value is not None}
+
+
+def _table(name: str, title: str, parts: list[_Part]) -> ReportTable:
+    """``beyond`` is against the mean over students; ``unexpected`` against the student's own mean too."""
+    known = _known(parts)
+    means, rest = column_means(known), residuals(known)
+    rows: list[tuple[Cell, ...]] = []
+    for part in parts:
+        value = part.score.value
+        beyond = None if value is None else value - means[part.name]
+        rows.append(
+            (part.student, part.name, part.score, beyond, rest.get((part.student, part.name)), part.score.n)
+        )
+    return ReportTable(
+        name,
+        title,
+        (
+            ReportColumn("student", "Student"),
+            ReportColumn("part", title),
+            ReportColumn("score", "Score", "score", "Mean over all single scores, with its 95 % interval"),
+            ReportColumn("beyond", "Beyond the mean", "score", "Less the mean of all students there"),
+            ReportColumn("unexpected", "Unexpected", "score", "Less what student and row lead one to expect"),
+            ReportColumn("n", "Items", "count"),
+        ),
+        tuple(rows),
+        links={place: urlencode(part.query) for place, part in enumerate(parts)},
+    )
+
+
+def _picture(table: ReportTable, name: str, title: str, rows: list[str], students: list[str]) -> Picture:
+    grid = HeatMap(
+        table=table.name,
+        row="part",
+        column="student",
+        value="score",
+        shade="beyond",
+        rows=rows,
+        columns=students,
+        middle=True,
+        tooltip=("score_low", "score_high", "score_n", "beyond", "unexpected"),
+    )
+    title = f"{title}. Colour: above or below the mean of all students in that row."
+    return Picture(name, title, table.name, heat_map(grid))
+
+
+def _interaction(table: ReportTable, title: str, parts: list[_Part], students: list[str]) -> Picture:
+    grid = HeatMap(
+        table=table.name,
+        row="part",
+        column="student",
+        value="unexpected",
+        shade="unexpected",
+        rows=list(dict.fromkeys(part.name for part in parts)),
+        columns=students,
+        format="+.2f",
+        middle=True,
+        tooltip=("score", "score_low", "score_high", "score_n"),
+    )
+    return Picture(f"{table.name}-map", title, table.name, heat_map(grid))
+
+
+def _widest(parts: list[_Part]) -> list[str]:
+    """The values that a picture has room for, in their order: those in which students differ most."""
+    scores: dict[str, list[float]] = {}
+    for (_, name), value in _known(parts).items():
+        scores.setdefault(name, []).append(value)
+    spread = sorted(scores, key=lambda name: (min(scores[name]) - max(scores[name]), name))
+    kept = set(spread[:_MOST_VALUES])
+    return [name for name in dict.fromkeys(part.name for part in parts) if name in kept]
+
+
+def _unexpected(parts: list[_Part]) -> Iterator[str]:
+    """The cells that differ most from what student and part lead one to expect, by more than chance."""
+    scores = {(part.student, part.name): part.score for part in parts}
+    found = []
+    for place, rest in residuals(_known(parts)).items():
+        low, high = scores[place].low, scores[place].high
+        if low is not None and high is not None and abs(rest) > (high - low) / 2:
+            found.append((abs(rest), place, rest))
+    told = [
+        f"{student} in {name} ({'+' if rest > 0 else '−'}{abs(rest):.2f})"
+        for _, (student, name), rest in sorted(found, reverse=True)[:_TOLD]
+    ]
+    if not found:
+        yield "Nowhere is a student surely better or worse than its own mean and that of the part say."
+    if told:
+        yield f"Furthest from what student and part lead one to expect: {listed(told)}."

@@ -1,0 +1,120 @@
+"""What a run's report says: every number is that of the measures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pipeline.experiments import Lab, model, quiz, task
+
+import coeval as api
+from coeval.reports.content.experiment_report import experiment_report
+from coeval.reports.content.report_content import Report
+from coeval.reports.content.run_evidence import run_evidence
+from coeval.store.rundir import RunDir
+
+
+def report_of(folder: Path) -> Report:
+    with run_evidence(RunDir(folder)) as evidence:
+        return experiment_report(evidence)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    models = [model("ann"), model("ben", skill=0.5, failure_rate=0.3), model("cem", "student", skill=0.2)]
+    settings = {"generation_retries": 0, "probe_on_fail": "warn"}
+    made = Lab(tmp_path_factory.mktemp("report"), models, [task(total=6), quiz(total=4)], settings)
+    made.run()
+    return made
+
+
+@pytest.fixture(scope="module")
+def report(lab: Lab) -> Report:
+    return report_of(lab.path)
+
+
+@pytest.fixture(scope="module")
+def measures(lab: Lab) -> dict[str, Any]:
+    return api.open_run(lab.path).measures()
+
+
+def rows(report: Report, table: str) -> list[dict[str, Any]]:
+    return report.table(table).records()
+
+
+def test_it_answers_five_questions_in_order(report: Report) -> None:
+    assert [section.anchor for section in report.sections] == [
+        "leads",
+        "where",
+        "judges",
+        "benchmark",
+        "cost",
+    ]
+    names = [table.name for section in report.sections for table in section.tables]
+    assert len(names) == len(set(names))
+    for section in report.sections:
+        assert section.sentences, section.anchor
+        assert {picture.table for picture in section.pictures} <= {table.name for table in section.tables}
+    assert "simulated" in report.banner
+
+
+def test_its_numbers_are_those_of_the_measures(report: Report, measures: dict[str, Any]) -> None:
+    for row in rows(report, "students"):
+        student = measures["students"][row["student"]]
+        assert (row["score"], row["units"]) == (student["headline"], student["overall"])
+        assert [row["score_low"], row["score_high"]] == student["ci95"]["headline"]
+        assert (row["n"], row["missing"]) == (student["n"]["headline"], student["missing"]["overall"])
+    for row in rows(report, "parts"):
+        story = measures["students"][row["student"]]["by_task_aspect"]["story"]
+        assert row["score"] == story[row["part"].removeprefix("story · ")]
+    for row in rows(report, "agreement"):
+        assert row["kappa"] == measures["agreement"][f"{row['judge']}|{row['other']}"]["kappa"]
+    for row in rows(report, "judge-levels"):
+        assert row["count"] == measures["judges"][row["name"]]["levels"][row["level"]]
+    for row in rows(report, "labels"):
+        found = measures["labels"][row["task"]][row["label"]]["students"][row["student"]]
+        assert (row["accuracy"], row["correct"]) == (found["accuracy"], found["correct"])
+    levels = [sum(found["levels"].values()) for found in measures["students"].values()]
+    assert levels == [found["valid_evals"] for found in measures["students"].values()]
+    assert sum(levels) == measures["units"]
+
+
+def test_who_is_ahead_stands_first_and_by_how_much(report: Report, measures: dict[str, Any]) -> None:
+    order = measures["ranking"]["order"]
+    for row in rows(report, "differences"):
+        assert order.index(row["better"]) < order.index(row["other"])
+        pair = measures["ranking"]["differences"].get(f"{row['better']}|{row['other']}")
+        if pair is None:
+            pair = measures["ranking"]["differences"][f"{row['other']}|{row['better']}"]
+            assert row["difference"] == pair["difference"]
+        else:
+            assert row["difference"] == -pair["difference"]
+        assert row["difference_low"] <= row["difference"] <= row["difference_high"]
+
+
+def test_what_failed_is_told_with_its_reason_and_the_way_on(lab: Lab, report: Report) -> None:
+    failed = rows(report, "failures")
+    assert failed
+    assert {row["model"] for row in failed} == {"ben"}
+    said = [
+        said.text for section in report.sections if section.anchor == "cost" for said in section.sentences
+    ]
+    assert any("coeval run --config FILE --continue" in text for text in said)
+    spent = rows(report, "phases")
+    on_disk = sum(len(path.read_text().splitlines()) for path in lab.path.glob("phase4_responses/*.jsonl"))
+    assert sum(row["records"] for row in spent if row["what"] == "answers") <= on_disk
+
+
+def test_a_run_that_has_hardly_begun_has_a_report(tmp_path: Path) -> None:
+    made = Lab(tmp_path, [model("ann", failure_rate=1.0)], [task(total=1)], {"probe_on_fail": "warn"})
+    made.run()
+    report = report_of(made.path)
+    assert report.lead[0].text == "Nobody has a score yet."
+    assert [section.anchor for section in report.sections] == [
+        "leads",
+        "where",
+        "judges",
+        "benchmark",
+        "cost",
+    ]
