@@ -9,9 +9,9 @@ import pytest
 from pipeline.experiments import Lab, model, quiz, task
 
 import coeval as api
-from coeval.reports.content.experiment_report import experiment_report
 from coeval.reports.content.report_content import Report
-from coeval.reports.content.run_evidence import run_evidence
+from coeval.reports.experiment.experiment_report import experiment_report
+from coeval.reports.experiment.run_evidence import run_evidence
 from coeval.store.rundir import RunDir
 
 

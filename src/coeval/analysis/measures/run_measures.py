@@ -14,7 +14,6 @@ from coeval.analysis.measures.benchmark.benchmark_measures import benchmark_meas
 from coeval.analysis.measures.conclusions import Conclusion, conclusions
 from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures
 from coeval.analysis.measures.label_measures import label_measures
-from coeval.analysis.measures.level_use import levels_by_judge
 from coeval.analysis.measures.measured import Branch, Measured, as_plain
 from coeval.analysis.measures.panel_measures import panel_measures
 from coeval.analysis.measures.ranking import Ranking, ranking, ranking_measures
@@ -23,6 +22,7 @@ from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
 from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
+from coeval.analysis.panel.level_use import levels_by_judge
 from coeval.analysis.panel.panel_reading import biases_of
 from coeval.analysis.panel.panel_worth import panel_worth
 from coeval.analysis.readers.output_reader import OutputReader

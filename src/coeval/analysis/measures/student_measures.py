@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats, Interval, mean_over_strata
 from coeval.analysis.measures.group_means import Grouping, Sums, group_means
-from coeval.analysis.measures.level_use import levels_by_student
 from coeval.analysis.measures.measured import Branch, Measured, of_interval
 from coeval.analysis.measures.score_grid import UNSCORED, Codes, ScoreGrid
+from coeval.analysis.panel.level_use import levels_by_student
 
 __all__ = ["ItemScores", "item_scores", "student_measures"]
 

@@ -24,8 +24,8 @@ def write_html(folder: Path, out: Path, options: RobustOptions | None = None) ->
     from coeval.analysis.measures.run_measures import measure_run, plain_measures, selected
     from coeval.cli.views.measures.measures_text import json_of
     from coeval.pipeline.plan.run_reading import reading
-    from coeval.reports.content.experiment_report import experiment_report
-    from coeval.reports.content.run_evidence import evidence_of
+    from coeval.reports.experiment.experiment_report import experiment_report
+    from coeval.reports.experiment.run_evidence import evidence_of
     from coeval.reports.site.page import write_page
     from coeval.store.jsonl import store_error, write_bytes_atomic
     from coeval.store.rundir import RunDir

@@ -11,7 +11,6 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.reports.charts.bias_plot import bias_plot
 from coeval.reports.charts.heat_map import HeatMap, heat_map
 from coeval.reports.charts.share_bars import share_bars
-from coeval.reports.content.level_table import LEVELS_BEST_FIRST, level_table
 from coeval.reports.content.report_content import (
     Cell,
     Picture,
@@ -20,7 +19,8 @@ from coeval.reports.content.report_content import (
     ReportTable,
     Sentence,
 )
-from coeval.reports.content.run_evidence import RunEvidence
+from coeval.reports.experiment.level_table import LEVELS_BEST_FIRST, level_table
+from coeval.reports.experiment.run_evidence import RunEvidence
 
 __all__ = ["judges_section"]
 

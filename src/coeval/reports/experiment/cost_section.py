@@ -11,7 +11,6 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.core.text import dollars, numbered
 from coeval.reports.charts.purchase_plot import purchase_plot
 from coeval.reports.charts.share_bars import share_bars
-from coeval.reports.content.failures import failure_table
 from coeval.reports.content.report_content import (
     Cell,
     Picture,
@@ -20,8 +19,9 @@ from coeval.reports.content.report_content import (
     ReportTable,
     Sentence,
 )
-from coeval.reports.content.run_evidence import RunEvidence
-from coeval.reports.content.spending import spending_table
+from coeval.reports.experiment.failures import failure_table
+from coeval.reports.experiment.run_evidence import RunEvidence
+from coeval.reports.experiment.spending import spending_table
 
 __all__ = ["cost_section"]
 

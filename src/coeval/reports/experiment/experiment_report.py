@@ -9,13 +9,13 @@ from coeval.analysis.run_results import SIMULATED
 from coeval.core.errors import StoreError
 from coeval.core.plain import plain
 from coeval.core.text import numbered
-from coeval.reports.content.benchmark_section import benchmark_section
-from coeval.reports.content.cost_section import cost_section
-from coeval.reports.content.judges_section import judges_section
-from coeval.reports.content.leading_section import leading_section
 from coeval.reports.content.report_content import Report, Sentence
-from coeval.reports.content.run_evidence import RunEvidence
-from coeval.reports.content.where_section import where_section
+from coeval.reports.experiment.benchmark_section import benchmark_section
+from coeval.reports.experiment.cost_section import cost_section
+from coeval.reports.experiment.judges_section import judges_section
+from coeval.reports.experiment.leading_section import leading_section
+from coeval.reports.experiment.run_evidence import RunEvidence
+from coeval.reports.experiment.where_section import where_section
 from coeval.store.rundir import Meta, RunDir
 
 __all__ = ["experiment_report"]

@@ -10,8 +10,6 @@ from coeval.analysis.measures.measured import Branch, Measured
 from coeval.core.text import listed
 from coeval.reports.charts.heat_map import HeatMap, heat_map
 from coeval.reports.charts.share_bars import share_bars
-from coeval.reports.content.additive import column_means, residuals
-from coeval.reports.content.level_table import LEVELS_BEST_FIRST, level_table
 from coeval.reports.content.report_content import (
     Cell,
     Picture,
@@ -20,7 +18,9 @@ from coeval.reports.content.report_content import (
     ReportTable,
     Sentence,
 )
-from coeval.reports.content.run_evidence import RunEvidence
+from coeval.reports.experiment.additive import column_means, residuals
+from coeval.reports.experiment.level_table import LEVELS_BEST_FIRST, level_table
+from coeval.reports.experiment.run_evidence import RunEvidence
 
 __all__ = ["where_section"]
 
@@ -29,7 +29,7 @@ _MOST_VALUES = 40
 _TOLD = 3
 
 
-class _Part(NamedTuple):
+class _PartScore(NamedTuple):
     """A mean of a student's, with what it is over."""
 
     student: str
@@ -90,31 +90,33 @@ def where_section(evidence: RunEvidence) -> ReportSection:
     )
 
 
-def _factors(tree: Branch, students: Iterable[str], *, several: bool) -> Iterator[_Part]:
+def _factors(tree: Branch, students: Iterable[str], *, several: bool) -> Iterator[_PartScore]:
     for student in students:
         for task, factors in tree[student]["by_task_aspect"].items():
             for factor, score in factors.items():
                 name = f"{task} · {factor}" if several else factor
-                yield _Part(student, name, score, (("student", student), ("task", task), ("factor", factor)))
+                yield _PartScore(
+                    student, name, score, (("student", student), ("task", task), ("factor", factor))
+                )
 
 
-def _values(tree: Branch, students: Iterable[str]) -> Iterator[_Part]:
+def _values(tree: Branch, students: Iterable[str]) -> Iterator[_PartScore]:
     for student in students:
         for value, score in tree[student]["by_attr_value"].items():
-            yield _Part(student, value, score, (("student", student), ("attribute", value)))
+            yield _PartScore(student, value, score, (("student", student), ("attribute", value)))
 
 
-def _by(tree: Branch, students: Iterable[str], key: str, column: str) -> Iterator[_Part]:
+def _by(tree: Branch, students: Iterable[str], key: str, column: str) -> Iterator[_PartScore]:
     for student in students:
         for name, score in tree[student][key].items():
-            yield _Part(student, name, score, (("student", student), (column, name)))
+            yield _PartScore(student, name, score, (("student", student), (column, name)))
 
 
-def _known(parts: Iterable[_Part]) -> dict[tuple[str, str], float]:
+def _known(parts: Iterable[_PartScore]) -> dict[tuple[str, str], float]:
     return {(part.student, part.name): part.score.value for part in parts if part.score.value is not None}
 
 
-def _table(name: str, title: str, parts: list[_Part]) -> ReportTable:
+def _table(name: str, title: str, parts: list[_PartScore]) -> ReportTable:
     """``beyond`` is against the mean over students; ``unexpected`` against the student's own mean too."""
     known = _known(parts)
     means, rest = column_means(known), residuals(known)
@@ -157,7 +159,7 @@ def _picture(table: ReportTable, name: str, title: str, rows: list[str], student
     return Picture(name, title, table.name, heat_map(grid))
 
 
-def _interaction(table: ReportTable, title: str, parts: list[_Part], students: list[str]) -> Picture:
+def _interaction(table: ReportTable, title: str, parts: list[_PartScore], students: list[str]) -> Picture:
     grid = HeatMap(
         table=table.name,
         row="part",
@@ -173,7 +175,7 @@ def _interaction(table: ReportTable, title: str, parts: list[_Part], students: l
     return Picture(f"{table.name}-map", title, table.name, heat_map(grid))
 
 
-def _widest(parts: list[_Part]) -> list[str]:
+def _widest(parts: list[_PartScore]) -> list[str]:
     """The values that a picture has room for, in their order: those in which students differ most."""
     scores: dict[str, list[float]] = {}
     for (_, name), value in _known(parts).items():
@@ -183,7 +185,7 @@ def _widest(parts: list[_Part]) -> list[str]:
     return [name for name in dict.fromkeys(part.name for part in parts) if name in kept]
 
 
-def _unexpected(parts: list[_Part]) -> Iterator[str]:
+def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
     """The cells that differ most from what student and part lead one to expect, by more than chance."""
     scores = {(part.student, part.name): part.score for part in parts}
     found = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coeval.analysis.measures.level_use import LEVEL_NAMES, LevelCounts
+from coeval.analysis.panel.level_use import LEVEL_NAMES, LevelCounts
 from coeval.reports.content.report_content import Cell, ReportColumn, ReportTable
 
 __all__ = ["LEVELS_BEST_FIRST", "level_table"]

@@ -20,7 +20,7 @@ from coeval.reports.content.report_content import (
     ReportTable,
     Sentence,
 )
-from coeval.reports.content.run_evidence import RunEvidence
+from coeval.reports.experiment.run_evidence import RunEvidence
 
 __all__ = ["benchmark_section"]
 

@@ -17,7 +17,7 @@ from coeval.reports.content.report_content import (
     ReportTable,
     Sentence,
 )
-from coeval.reports.content.run_evidence import RunEvidence
+from coeval.reports.experiment.run_evidence import RunEvidence
 
 __all__ = ["leading_section"]
 
