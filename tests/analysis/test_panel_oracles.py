@@ -1,0 +1,118 @@
+"""Agreement, reliability and likeness on random runs with gaps, against other people's code."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import krippendorff
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.metrics import accuracy_score, cohen_kappa_score, pairwise_distances
+
+from coeval.analysis.measures.agreement import LINEAR, kappa, pair_tables
+from coeval.analysis.measures.benchmark.near_duplicates import near_duplicates
+from coeval.analysis.measures.benchmark.surface_bias import surface_bias
+from coeval.analysis.measures.judge_measures import judge_pairs, pair_measures
+from coeval.analysis.measures.panel_measures import panel_measures
+from coeval.analysis.measures.reweighting import Reweighting
+from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.panel.effective_votes import covariances, effective_votes
+from perf.measure_coverage import MIDDLE, World, drawn_grid
+
+HIGH = World("means of 0.9", (1.4, 1.7, 2.0, 2.2))
+CASES = [
+    (seed, world, gaps)
+    for seed, (world, gaps) in enumerate(
+        (world, gaps) for world in (MIDDLE, HIGH) for gaps in (0.0, 0.02, 0.1, 0.3, 0.5)
+    )
+]
+
+
+def gappy(seed: int, world: World, gaps: float) -> tuple[ScoreGrid, Reweighting]:
+    """A run of 40 datapoints in which that share of scores is missing at random."""
+    random = np.random.default_rng(seed)
+    grid = drawn_grid(world, 40, random)
+    levels = np.where(random.random(grid.levels.shape) < gaps, -1, grid.levels).astype(np.int8)
+    return grid._replace(levels=levels), Reweighting(40)
+
+
+def complete(grid: ScoreGrid) -> NDArray[np.int8]:
+    found: NDArray[np.int8] = grid.levels[(grid.levels >= 0).all(axis=1)]
+    return found
+
+
+@pytest.mark.parametrize(("seed", "world", "gaps"), CASES)
+def test_alpha_is_krippendorffs(seed: int, world: World, gaps: float) -> None:
+    """Over the units that all judges scored; of ordinal levels."""
+    grid, reweighting = gappy(seed, world, gaps)
+    levels, found = complete(grid), panel_measures(grid, reweighting)
+    assert found["count"] == len(levels) >= 30
+    expected = krippendorff.alpha(levels.T.astype(float), level_of_measurement="ordinal")
+    assert found["krippendorff_alpha"].value == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(("seed", "world", "gaps"), CASES)
+def test_correlations_are_those_of_an_analysis_of_variance(seed: int, world: World, gaps: float) -> None:
+    grid, reweighting = gappy(seed, world, gaps)
+    levels, found = complete(grid), panel_measures(grid, reweighting)
+    n, k = levels.shape
+    y = levels / 2
+    by_unit, by_judge = y.mean(axis=1, keepdims=True), y.mean(axis=0)
+    rest = y - by_unit - by_judge + y.mean()
+    r, c = k * by_unit.var(ddof=1), n * by_judge.var(ddof=1)
+    e = (rest**2).sum() / ((n - 1) * (k - 1))
+    single, average = (r - e) / (r + (k - 1) * e + k * (c - e) / n), (r - e) / (r + (c - e) / n)
+    assert found["icc_2_1"].value == pytest.approx(single, abs=1e-9)
+    assert found["icc_2_k"].value == pytest.approx(average, abs=1e-9)
+
+
+@pytest.mark.parametrize(("seed", "world", "gaps"), CASES)
+def test_pairs_are_those_of_scikit_learn(seed: int, world: World, gaps: float) -> None:
+    """κ, the share of equal levels, and by way of the linearly weighted κ the weighted share."""
+    grid, reweighting = gappy(seed, world, gaps)
+    found = pair_measures(judge_pairs(grid, reweighting))
+    for one, other in combinations(range(len(grid.judges)), 2):
+        both = (grid.levels[:, [one, other]] >= 0).all(axis=1)
+        first, second = grid.levels[both, one], grid.levels[both, other]
+        measured = found[f"{grid.judges[one]}|{grid.judges[other]}"]
+        assert measured["count"] == len(first)
+        assert measured["spa"].value == pytest.approx(accuracy_score(first, second), abs=1e-9)
+        shares = [np.bincount(levels, minlength=3) / len(levels) for levels in (first, second)]
+        by_chance = float(np.outer(*shares).ravel() @ LINEAR.ravel())
+        weighted = cohen_kappa_score(first, second, labels=[0, 1, 2], weights="linear")
+        assert measured["wpa"].value == pytest.approx(by_chance + weighted * (1 - by_chance), abs=1e-9)
+        assert measured["kappa"].value == pytest.approx(cohen_kappa_score(first, second), abs=1e-9)
+        tables = pair_tables(grid.levels[:, one], grid.levels[:, other], grid.item, 40)
+        assert kappa(tables.sum(axis=0)) == measured["kappa"].value
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_votes_are_what_the_panels_mean_scatters_less(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    cells = random.random((50, 4, 1)) + random.random((50, 4, 3)) * random.random(3)
+    pairs = [cells[:, one] - cells[:, other] for one, other in combinations(range(4), 2)]
+    single = np.mean([pair.var(axis=0, ddof=1).mean() for pair in pairs])
+    panel = np.mean([pair.mean(axis=1).var(ddof=1) for pair in pairs])
+    matrix = covariances([cells])
+    assert matrix is not None
+    assert effective_votes(matrix) == pytest.approx(single / panel, abs=1e-9)
+
+
+def test_likeness_of_prompts_is_scikit_learns() -> None:
+    """Word 3-grams and the Jaccard distance, over all pairs; near duplicates are at most 0.3 apart."""
+    random = np.random.default_rng(2)
+    words = [f"w{n}" for n in range(6)]
+    prompts = [" ".join(random.choice(words, size=12)) for _ in range(60)]
+    for n in (10, 30, 50):
+        prompts[n] = prompts[n - 5] + " more"
+    grams = CountVectorizer(ngram_range=(3, 3), binary=True).fit_transform(prompts).toarray().astype(bool)
+    apart = pairwise_distances(grams, metric="jaccard")
+    above = np.triu_indices(len(prompts), 1)
+    found = surface_bias(prompts)
+    assert found.pairs == len(above[0])
+    assert found.mean == pytest.approx(1 - apart[above].mean(), abs=1e-9)
+    twins = {n for n in range(len(prompts)) if (apart[n, :n] <= 0.3).any()}
+    assert {twin.place for twin in near_duplicates(prompts)} == twins
+    assert {10, 30, 50} <= twins
