@@ -12,7 +12,7 @@ from coeval.analysis.scores import results
 from coeval.core.errors import UsageError
 from coeval.core.records import Datapoint, Evaluation, Response
 from coeval.store.counting_lines import Dropped
-from coeval.store.legacy import convert, is_legacy, read_legacy, target_attrs_file
+from coeval.store.legacy import convert, declared_attributes, is_legacy, read_legacy, target_attrs_file
 from coeval.store.rundir import FOLDERS, RunDir
 
 LEGACY = Path(__file__).parents[2].parent / "shared" / "reference" / "legacy_run"
@@ -166,6 +166,16 @@ def test_failures_stay_failures(older: Path, target: Path) -> None:
     convert(older, target, ["response_collection"])
     [record] = read_all(RunDir(target).responses("t", "s.1"), Response)
     assert (record.status, record.response, record.error.message) == ("failed", None, "timed out")
+
+
+def test_declared_attribute_values_become_text_too(older: Path, tmp_path: Path) -> None:
+    declared = {"lines": [3, 5], "rhymed": [True, False], "form": ["free"]}
+    write(older / "phase1_attributes" / "t.target_attrs.json", json.dumps(declared))
+    expected = {"lines": ["3", "5"], "rhymed": ["true", "false"], "form": ["free"]}
+    assert declared_attributes(RunDir(older), "t") == expected
+    assert declared_attributes(RunDir(older), "nothing") == {}
+    convert(older, tmp_path / "new", ["attribute_mapping"])
+    assert json.loads(RunDir(tmp_path / "new").target_attrs("t").read_text()) == expected
 
 
 def test_attribute_values_become_text(older: Path) -> None:

@@ -62,6 +62,21 @@ def target_attrs_file(run: RunDir, task: str) -> Path:
     return older if older.exists() and not current.exists() else current
 
 
+def declared_attributes(run: RunDir, task: str) -> dict[str, list[str]]:
+    """The attribute space that phase 1 declared for a task; empty where there is no file.
+
+    Raises
+    ------
+    StoreError
+        the file cannot be read, or holds something else.
+    """
+    try:
+        found = read_json(target_attrs_file(run, task), dict[str, list[Any]])
+    except FileNotFoundError:
+        return {}
+    return {name: [_text(value) for value in values] for name, values in found.items()}
+
+
 def is_legacy(folder: Path) -> bool:
     """Whether a run folder holds anything in an older layout. Reads one record per file.
 
@@ -183,6 +198,16 @@ def _current(phase: str, students: dict[str, str], text: bytes) -> Record:
     return record
 
 
+def _with_texts(document: Any) -> Any:
+    """A document of phases 1–2; of attributes, whose values are lists, the values as texts."""
+    if not isinstance(document, dict):
+        return document
+    return {
+        name: [_text(value) for value in values] if isinstance(values, list) else values
+        for name, values in document.items()
+    }
+
+
 def _text(value: Any) -> str:
     """An attribute's value as text: older runs kept the numbers and booleans of their YAML."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -234,7 +259,7 @@ def _convert_documents(source: RunDir, target: RunDir, phase: str) -> int:
             if name.endswith(older):
                 name = name.removesuffix(older) + current
         if name not in done:
-            write_json_atomic(target.folder(phase) / name, read_json(path))
+            write_json_atomic(target.folder(phase) / name, _with_texts(read_json(path)))
             done.add(name)
     return len(done)
 

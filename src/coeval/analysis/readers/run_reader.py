@@ -25,7 +25,7 @@ from coeval.analysis.readers.run_tables import BEYOND, STAGES, VIEWS
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.text import numbered
 from coeval.store.jsonl import read_json
-from coeval.store.legacy import target_attrs_file
+from coeval.store.legacy import declared_attributes
 from coeval.store.rundir import RunDir
 
 
@@ -75,10 +75,7 @@ class RunReader(Reader):
 
     def target_attributes(self, task: str) -> dict[str, list[str]]:
         """The attribute space that phase 1 declared for a task; empty where there is no file."""
-        try:
-            return read_json(target_attrs_file(self.run, task), dict[str, list[str]])
-        except FileNotFoundError:
-            return {}
+        return declared_attributes(self.run, task)
 
     def notes(self) -> tuple[str, ...]:
         notes = super().notes()
