@@ -23,7 +23,7 @@ help:  ## List what can be made
 		printf '  make %-10s %s\n' "$$name" "$$what"; done
 
 demo: $(MADE)/run  ## Run an experiment on simulated models into ./runs: no key, no network
-	$(BIN)/coeval run --config examples/quickstart.yaml --overwrite
+	$(BIN)/coeval run --config examples/quickstart.yaml --overwrite --report
 
 test: $(MADE)/dev  ## Run all tests
 	$(PYTEST)

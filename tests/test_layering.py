@@ -41,6 +41,7 @@ LATE_IMPORTS = {
     "api/run_handle.py": {
         "coeval.analysis": "duckdb, numpy and scipy are loaded when results are asked for",
         "coeval.pipeline.plan.run_reading": "the same",
+        "coeval.reports": "the same, and what draws charts",
     },
     "api/comparing.py": {
         "coeval.analysis": "duckdb, numpy and scipy are loaded when folders are compared",

@@ -11,7 +11,7 @@ from pipeline.experiments import Lab, model, task
 from playwright.sync_api import Browser
 from reports.browser import chromium, draw_all, opened
 
-from coeval.cli.commands.analyze.html_report import write_html
+from coeval.reports.site.report_file import write_report
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     models = [model("ann"), model("ben", skill=0.5), model("cem", skill=0.2)]
     lab = Lab(here, models, [task(total=6), task("second", total=6)])
     assert lab.run().exit_code == 0
-    write_html(lab.path, here / "report")
+    write_report(lab.path, here / "report")
     return here / "report"
 
 
@@ -42,3 +42,10 @@ def test_it_opens_from_disk_without_a_complaint(browser: Browser, written: Path)
     shown = seen.page.locator('table[data-table="students"] tbody tr td:nth-child(1)').all_inner_texts()
     assert shown == measures["ranking"]["order"]
     seen.page.close()
+
+
+def test_a_run_writes_it_at_its_end(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, [model("ann")], [task(total=1)], {"report": True})
+    run = lab.run()
+    assert "story" in (run.path / "report.html").read_text(encoding="utf-8")
+    assert json.loads((run.path / "measures.json").read_text()) == run.measures()

@@ -164,7 +164,10 @@ async def arun(
     event = interrupt or asyncio.Event()
     async with shown(progress, watcher, event) as watching:
         summary = await _arun(loaded, options, keys=found, watcher=watching, interrupt=event)
-    return Run(run_folder(loaded).path, summary)
+    run = Run(run_folder(loaded).path, summary)
+    if loaded.experiment.report and summary.begun:
+        await asyncio.to_thread(run.write_report)
+    return run
 
 
 def _options(continue_run: bool, overwrite: bool, only_models: Sequence[str], changed: str) -> RunOptions:

@@ -132,6 +132,24 @@ class Run:
         with opened(self.path) as (reader, _):
             return plain_measures(selected(measure_tree(reader), "all"))
 
+    def write_report(self, out: str | Path | None = None) -> Path:
+        """Write the run's report as a page that opens without a network, ``report.html``, with
+        ``measures.json`` beside it, into ``out`` (default: the run's own folder). The path of the page.
+
+        Raises
+        ------
+        UsageError
+            the folder is no run.
+        StoreError
+            it cannot be read, or the page not be written.
+        """
+        need_address_space()
+        from coeval.reports.site.report_file import PAGE, write_report
+
+        folder = self.path if out is None else Path(out)
+        write_report(self.path, folder)
+        return folder / PAGE
+
     def table(self, name: str) -> DuckDBPyRelation:
         """What results are made of, as a relation of DuckDB: ``items`` (or ``datapoints``), ``answers`` (or
         ``responses``), ``judgments`` (or ``evaluations``), ``scores`` or ``labels``, with the columns that

@@ -49,6 +49,9 @@ def run(
     phase_barriers: Annotated[
         bool, typer.Option("--phase-barriers", help="Finish each phase before the next begins.")
     ] = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="At the end, write the run's report.html into its folder.")
+    ] = False,
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="End when batch jobs are submitted; --continue collects them.")
     ] = False,
@@ -73,6 +76,7 @@ def run(
     \b
     Examples:
       coeval run --config examples/quickstart.yaml
+      coeval run --config my.yaml --report
       coeval run --config my.yaml --dry-run
       coeval run --config my.yaml --estimate-only --estimate-samples 0
       coeval run --config my.yaml --continue
@@ -93,6 +97,8 @@ def run(
     values: dict[str, Any] = {name: given.value for name, given in wanted.items() if given is not None}
     if estimate_samples is not None:
         values["estimate_samples"] = estimate_samples
+    if report:
+        values["report"] = True
     from coeval.cli.commands.run_report import count_calls, run_and_report
     from coeval.pipeline.config.load_file import read_config
     from coeval.pipeline.start.checks import Start

@@ -124,6 +124,8 @@ def run_and_report(config: Config, how: dict[str, Any], file: Path) -> int:
     with Terminal(messages) as terminal:
         run = run_async(interruptible(lambda event: _run(config, how, terminal, event), terminal.note))
     _report(run, streams.results(), messages, _way_on(file, how))
+    if config.experiment.report and run.summary is not None and run.summary.begun:
+        say(messages, f"Report: {run.path / 'report.html'}")
     return run.exit_code
 
 

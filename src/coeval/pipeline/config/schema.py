@@ -269,6 +269,9 @@ class Experiment(Section):
         float | None, Field(ge=0, description="Most money for the whole run, in US dollars.")
     ] = None
     seed: Annotated[int, Field(description="Seed of requests to models that take one.")] = 0
+    report: Annotated[
+        bool, Field(description="Whether a run ends with its report.html, beside its records.")
+    ] = False
 
     def mode(self, phase: Phase) -> Mode:
         return self.phases.get(phase, "New")

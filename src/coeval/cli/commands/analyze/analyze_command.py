@@ -180,15 +180,15 @@ def analyze(
 def _write_page(folder: Path, name: AnalysisName, out: Path | None, options: RobustOptions) -> None:
     """Write the whole page, and name the section of it that somebody asked for."""
     from coeval.cli import streams
-    from coeval.cli.commands.analyze.html_report import PAGE, write_html
     from coeval.cli.say import say, warn
     from coeval.core.errors import UsageError
+    from coeval.reports.site.report_file import PAGE, write_report
 
     if out is None:
         raise UsageError("a page is written, not shown here; name a folder for it with --out")
     _refuse_file(out)
     messages = streams.messages()
-    for note in write_html(folder, out, options):
+    for note in write_report(folder, out, options):
         warn(messages, note)
     anchor = _SECTIONS[_PARTS.get(name.value, name.value)]
     say(messages, f"written: {out / PAGE}{anchor and '#'}{anchor}, {out / 'measures.json'}")
@@ -275,4 +275,4 @@ def _text_of(wanted: ReportFormat) -> MeasuresText:
         case ReportFormat.MARKDOWN:
             return measures_text.as_markdown
         case ReportFormat.HTML:
-            raise AssertionError("a page is written by write_html")
+            raise AssertionError("a page is written by write_report")
