@@ -23,6 +23,7 @@ from coeval.cli.commands.run_command import run
 from coeval.cli.commands.show import show
 from coeval.cli.commands.simulate import simulate
 from coeval.cli.commands.status import status
+from coeval.cli.commands.view_command import view
 from coeval.cli.ending import run_to_exit
 from coeval.cli.starting import begin
 from coeval.core.options import Face
@@ -49,6 +50,7 @@ app.command()(status)
 app.command()(results)
 app.command()(analyze)
 app.command()(show)
+app.command()(view)
 app.command()(compare)
 app.command()(repair)
 app.command()(simulate)

@@ -8,7 +8,6 @@ from coeval.core.errors import UsageError
 
 INSTEAD = {
     "wizard": "begin with a copy of examples/quickstart.yaml, which explains each key",
-    "view": "coeval results --run RUN and coeval show --run RUN",
     "sweep": "eval-framework once for each checkpoint, each with its own --output-dir",
 }
 """Command → what there is in its place."""

@@ -42,6 +42,16 @@ class ItemBrowser:
         except duckdb.Error as error:
             raise StoreError(f"cannot show the items of {reader.folder}: {error}") from error
 
+    def prepare(self) -> None:
+        """Find the lines of all items, which takes seconds at a million judgments: nobody waits for it then.
+
+        Raises
+        ------
+        StoreError
+            a file cannot be read.
+        """
+        self._items.prepare()
+
     def rows(self, choice: ItemChoice, first: int = 0, most: int = 50) -> RowPage:
         """A page of the items that fit a choice.
 

@@ -77,6 +77,10 @@ class OutputItems:
     def __init__(self, reader: OutputReader) -> None:
         self._reader = reader
 
+    def prepare(self) -> None:
+        """Find where all lines lie; raises as `detail`."""
+        _ = self._tasks
+
     def detail(self, item: str, task: str) -> ItemDetail | None:
         """As `RunItems.detail`."""
         headline = self._reader.rows("SELECT metric FROM headline WHERE task = ?", [task])

@@ -37,6 +37,11 @@ class RunItems:
         self._judges = {(task, name) for kind, task, name in left_out if kind == "judge"}
         self._factors = {(task, name) for kind, task, name in left_out if kind == "factor"}
 
+    def prepare(self) -> None:
+        """Find where all lines lie; raises as `detail`."""
+        if self._older is None:
+            _ = self._lines
+
     def detail(self, item: str, task: str) -> ItemDetail | None:
         """An item with all that was made of it; None where it is not there.
 

@@ -1,0 +1,108 @@
+"""`coeval view`: runs and outputs as pages, served to this machine alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from coeval.core.errors import UsageError
+
+_HERE = "127.0.0.1"
+
+
+def view(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PATH]...",
+            help="Runs, outputs of eval-framework, or folders that hold such.",
+            show_default="./runs, else the current folder",
+        ),
+    ] = None,
+    port: Annotated[
+        int,
+        typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one. Example: --port 8080"),
+    ] = 7575,
+    open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Show runs and outputs as pages: how far they are, what came of them, every item with its answers.
+
+    Pages follow a run that goes on. Items can be searched, filtered, ordered, and read whole with what each
+    judge said; marks and notes on them are kept in marks.jsonl in the folder. Nothing else is written, no
+    lock is taken, and nobody but this machine is answered. Ctrl-C ends it.
+
+    \b
+    Examples:
+      coeval view
+      coeval view ./runs/quickstart --open
+      coeval view ./runs ./outputs --port 0
+    """
+    from coeval.core.process_limits import need_address_space
+
+    need_address_space()
+    # Here, because they load duckdb, numpy and aiohttp.
+    from coeval.cli import streams
+    from coeval.cli.loop import run_async
+    from coeval.cli.say import say
+    from coeval.reports.view.view_app import make_view_app
+    from coeval.reports.view.viewed_places import ViewedPlaces
+    from coeval.simulation.server import serve
+
+    places = ViewedPlaces(paths or [_usual()], _standing)
+    messages = streams.messages()
+
+    def announce(actual_port: int) -> None:
+        address = f"http://{_HERE}:{actual_port}/"
+        typer.echo(address)
+        shown = ", ".join(folder.name for folder in places.folders[:5])
+        more = f" and {len(places.folders) - 5} more" if len(places.folders) > 5 else ""
+        say(messages, f"{shown}{more}; Ctrl-C ends it", "dim")
+        places.watch()
+        if open_it:
+            _open(address)
+
+    try:
+        run_async(serve(make_view_app(places), _HERE, port, announce))
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {_HERE} port {port}: {error.strerror}; "
+            "take another --port, or 0 for a free one"
+        ) from error
+    finally:
+        ended = places.stop()
+    if not ended:
+        _leave()
+
+
+def _usual() -> Path:
+    """Where runs are if nobody says: where ``coeval run`` puts them, or here."""
+    runs = Path("runs")
+    return runs if runs.is_dir() else Path()
+
+
+def _standing(path: Path) -> Any:
+    """What ``coeval status --json`` tells."""
+    from coeval.cli.standing.output_place import OutputPlace
+    from coeval.cli.standing.run_place import RunPlace
+    from coeval.store.rundir import RunDir
+
+    folder = RunDir(path)
+    return RunPlace(folder).standing() if folder.is_run() else OutputPlace(path).standing()
+
+
+def _leave() -> None:
+    """End this process while a thread is reading: to wait for it may take half a minute, and Python does not
+    end cleanly beside it. Nothing is being written."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(0)
+
+
+def _open(address: str) -> None:
+    import webbrowser
+
+    webbrowser.open(address)

@@ -1,0 +1,357 @@
+// The list of items behind a choice, and one of them: `coevalItems.mount(element, source)`.
+//
+// source: {facets, rows(query, first, most) -> {rows, total, beside?, held?}, detail(item, task) -> [{where, detail}],
+// marks?() -> [mark], mark?(mark), others? -> [{number, name}]}. The choice stands in the address after `#items?`.
+
+(() => {
+  "use strict";
+
+  const { make, score, itemView } = window.coevalItems;
+  const PAGE = 50;
+  const KEYS = ["task", "teacher", "student", "judge", "factor"];
+  const LISTS = { task: "tasks", teacher: "teachers", student: "students", judge: "judges", factor: "factors" };
+  const ORDERS = { id: "by id", worst: "worst answer first", disagreement: "judges disagree most", difficulty: "hardest first" };
+  const FLAGS = { all_pass: "everybody passes", all_fail: "nobody passes", reversed: "order reversed", near_duplicate: "near duplicate" };
+
+  const choiceInAddress = () => new URLSearchParams(location.hash.startsWith("#items?") ? location.hash.slice(7) : "");
+
+  class Items {
+    constructor(element, source) {
+      this.source = source;
+      this.first = 0;
+      this.page = { rows: [], total: 0 };
+      this.marks = new Map();
+      this.asked = 0;
+      this.list = make("div", { class: "list" });
+      this.one = make("div", { class: "one", hidden: true });
+      this.element = element;
+      element.classList.add("items");
+      element.replaceChildren(this.list, this.one);
+      window.addEventListener("hashchange", () => this.follow());
+      document.addEventListener("keydown", (event) => this.key(event));
+      this.filters();
+      this.follow();
+    }
+
+    // What the address says is what is shown.
+    async follow() {
+      if (this.query !== undefined && !location.hash.startsWith("#items")) return;
+      const choice = choiceInAddress();
+      const opened = choice.get("open");
+      const task = choice.get("in") ?? "";
+      const single = !opened && choice.getAll("item").length === 1 ? choice.get("item") : null;
+      const first = Number(choice.get("from") ?? 0) || 0;
+      for (const key of ["open", "in", "from"]) choice.delete(key);
+      const query = choice.toString();
+      if (query !== this.query || first !== this.first) {
+        this.query = query;
+        this.first = first;
+        this.drawChips(choice);
+        await this.load();
+      }
+      if (opened || single) await this.open(opened ?? single, task);
+      else this.close();
+    }
+
+    go(choice, more = {}) {
+      const next = new URLSearchParams(choice);
+      for (const [key, value] of Object.entries(more)) if (value !== null && value !== "" && value !== 0) next.set(key, value);
+      const address = `#items?${next.toString()}`;
+      if (location.hash === address) this.follow();
+      else location.hash = address;
+    }
+
+    choice() {
+      return new URLSearchParams(this.query);
+    }
+
+    async load() {
+      const asked = (this.asked += 1);
+      this.status.textContent = "…";
+      try {
+        const [page, marks] = await Promise.all([this.source.rows(this.query, this.first, PAGE), this.source.marks ? this.source.marks() : []]);
+        if (asked !== this.asked) return;
+        this.page = page;
+        this.marks = new Map(marks.map((mark) => [`${mark.task} ${mark.item}`, mark]));
+        this.draw();
+      } catch (error) {
+        if (asked !== this.asked) return;
+        this.page = { rows: [], total: 0 };
+        this.table.replaceChildren();
+        this.status.textContent = error.message;
+      }
+    }
+
+    // --- the list -------------------------------------------------------------------------------
+
+    filters() {
+      const facets = this.source.facets;
+      const words = make("input", { type: "search", name: "q", placeholder: "words in prompts, references, answers", "aria-label": "search" });
+      words.addEventListener("change", () => this.set("q", words.value.trim()));
+      this.search = words;
+      const menus = KEYS.filter((key) => (facets[LISTS[key]] ?? []).length > 1).map((key) => this.menu(key, key, facets[LISTS[key]].map((name) => [name, name])));
+      for (const [name, values] of Object.entries(facets.attributes ?? {})) menus.push(this.menu("attribute", name, values.map((value) => [`${name}=${value}`, value])));
+      if (facets.students.length > 1) {
+        const pairs = facets.students.flatMap((one) => facets.students.filter((other) => other !== one).map((other) => [`${one},${other}`, `${one} lost to ${other}`]));
+        if (pairs.length <= 60) menus.push(this.menu("lost", "lost", pairs, true));
+      }
+      menus.push(this.menu("flag", "flag", Object.entries(FLAGS)));
+      this.order = make("select", { "aria-label": "order" }, Object.entries(ORDERS).map(([value, name]) => make("option", { value }, name)));
+      this.order.addEventListener("change", () => this.set("order", this.order.value === "id" ? "" : this.order.value));
+      this.failed = this.box("failed", "something failed");
+      this.marked = this.source.mark ? this.box("marked", "marked") : null;
+      this.chips = make("ul", { class: "chips", "aria-label": "chosen" });
+      this.status = make("p", { class: "status", role: "status" });
+      this.table = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "items" });
+      this.pages = make("nav", { class: "pages", "aria-label": "pages of items" });
+      this.list.replaceChildren(
+        make("form", { class: "filters", role: "search", submit: (event) => this.submitted(event, words) }, words, menus, make("label", {}, "order ", this.order), this.failed, this.marked),
+        this.chips,
+        this.status,
+        this.table,
+        this.pages,
+      );
+    }
+
+    submitted(event, words) {
+      event.preventDefault();
+      this.set("q", words.value.trim());
+    }
+
+    menu(key, name, values, single = false) {
+      const select = make("select", { "data-key": key }, make("option", { value: "" }, "any"), values.map(([value, text]) => make("option", { value }, text)));
+      select.addEventListener("change", () => {
+        if (!select.value) return;
+        const choice = this.choice();
+        if (single) choice.delete(key);
+        if (!choice.getAll(key).includes(select.value)) choice.append(key, select.value);
+        select.value = "";
+        this.go(choice);
+      });
+      return make("label", {}, make("bdi", {}, name), " ", select);
+    }
+
+    box(key, text) {
+      const input = make("input", { type: "checkbox", "data-key": key });
+      input.addEventListener("change", () => this.set(key, input.checked ? "1" : ""));
+      return make("label", { class: "box" }, input, ` ${text}`);
+    }
+
+    set(key, value) {
+      const choice = this.choice();
+      if ((choice.get(key) ?? "") === value) return;
+      if (value) choice.set(key, value);
+      else choice.delete(key);
+      this.go(choice);
+    }
+
+    drawChips(choice) {
+      this.search.value = choice.get("q") ?? "";
+      this.order.value = choice.get("order") ?? "id";
+      for (const box of this.list.querySelectorAll("input[type=checkbox]")) box.checked = choice.get(box.dataset.key) === "1";
+      const chips = [...choice].filter(([key]) => !["q", "order", "failed", "marked"].includes(key));
+      this.chips.replaceChildren(
+        ...chips.map(([key, value]) => {
+          const rest = new URLSearchParams([...choice].filter(([k, v]) => k !== key || v !== value));
+          const text = key === "lost" ? value.replace(",", " lost to ") : key === "attribute" ? value.replace("=", " = ") : key === "flag" ? (FLAGS[value] ?? value) : `${key} ${value}`;
+          return make("li", {}, make("button", { type: "button", click: () => this.go(rest), "aria-label": `no longer ${text}` }, make("bdi", {}, text), make("span", { "aria-hidden": "true" }, " ×")));
+        }),
+      );
+    }
+
+    draw() {
+      const { rows, total, held } = this.page;
+      const end = this.first + rows.length;
+      const count = total.toLocaleString("en-US");
+      this.status.textContent = !total ? "No item fits." : `${count} ${total === 1 ? "item" : "items"}${total > rows.length ? `, ${(this.first + 1).toLocaleString("en-US")}–${end.toLocaleString("en-US")} shown` : ""}${held ? ` · ${held}` : ""}`;
+      const columns = this.columns(rows);
+      const tasks = new Set(rows.map((row) => row.task)).size > 1 || (this.source.facets.tasks ?? []).length > 1;
+      const spread = rows.some((row) => row.disagreement !== null && row.disagreement !== undefined);
+      const sampled = rows.some((row) => Object.keys(row.attributes ?? {}).length);
+      const names = ["item", ...(tasks ? ["task"] : []), ...(sampled ? ["attributes"] : []), ...columns.map((column) => column.name), ...(spread ? ["disagreement"] : []), "notes"];
+      this.table.replaceChildren(
+        make(
+          "table",
+          { class: "rows" },
+          make("thead", {}, make("tr", {}, names.map((name, at) => make("th", { scope: "col", class: ["item", "task", "attributes", "notes"].includes(name) ? "k-text" : "k-score" }, make("bdi", {}, name))))),
+          make("tbody", {}, rows.map((row) => this.row(row, columns, { tasks, sampled, spread }))),
+        ),
+      );
+      if (!rows.length) this.table.replaceChildren();
+      this.drawPages(total);
+    }
+
+    // A column for each student, also of the folders that are shown beside this one.
+    columns(rows) {
+      const students = [...new Set(rows.flatMap((row) => Object.keys(row.scores)))].sort();
+      const found = students.map((student) => ({ name: student, of: (row) => row.scores[student], has: (row) => student in row.scores }));
+      for (const [number, scores] of Object.entries(this.page.beside ?? {})) {
+        const where = this.source.others?.find((other) => String(other.number) === number)?.name ?? number;
+        const there = [...new Set(Object.values(scores).flatMap((one) => Object.keys(one)))].sort();
+        for (const student of there) {
+          found.push({ name: `${where}: ${student}`, of: (row) => scores[`${row.task} ${row.item}`]?.[student], has: (row) => student in (scores[`${row.task} ${row.item}`] ?? {}) });
+        }
+      }
+      return found;
+    }
+
+    row(row, columns, { tasks, sampled, spread }) {
+      const mark = this.marks.get(`${row.task} ${row.item}`);
+      const notes = [
+        mark?.flag ? make("span", { class: "flag", title: "marked" }, "⚑") : null,
+        mark?.note ? make("span", { class: "noted" }, mark.note.length > 80 ? `${mark.note.slice(0, 80)}…` : mark.note) : null,
+        row.failed ? make("span", { class: "failure" }, `${row.failed} failed`) : null,
+        (row.flags ?? []).map((flag) => make("span", { class: "tag" }, FLAGS[flag] ?? flag)),
+      ];
+      return make(
+        "tr",
+        {},
+        make("td", { class: "k-text" }, make("a", { href: this.address(row) }, make("bdi", {}, tasks ? row.item.replace(`${row.task}__`, "") : row.item))),
+        tasks ? make("td", { class: "k-text" }, make("bdi", {}, row.task)) : null,
+        sampled ? make("td", { class: "k-text faint" }, make("bdi", {}, Object.values(row.attributes ?? {}).join(" · "))) : null,
+        columns.map((column) => make("td", { class: `k-score ${this.tone(column.of(row))}` }, column.has(row) ? score(column.of(row)) : "")),
+        spread ? make("td", { class: "k-score" }, score(row.disagreement)) : null,
+        make("td", { class: "k-text" }, notes),
+      );
+    }
+
+    tone(value) {
+      if (value === null || value === undefined || value < 0 || value > 1) return "";
+      return value >= 2 / 3 ? "good" : value < 1 / 3 ? "poor" : "";
+    }
+
+    address(row) {
+      const choice = this.choice();
+      if (this.first) choice.set("from", this.first);
+      choice.set("open", row.item);
+      choice.set("in", row.task);
+      return `#items?${choice.toString()}`;
+    }
+
+    drawPages(total) {
+      const turn = (first, text, name) => make("button", { type: "button", disabled: first < 0 || first >= total, click: () => this.go(this.choice(), { from: first }), "aria-label": name }, text);
+      const last = Math.floor((total - 1) / PAGE) * PAGE;
+      this.pages.hidden = total <= PAGE;
+      this.pages.replaceChildren(
+        turn(this.first > 0 ? 0 : -1, "⇤", "first page"),
+        turn(this.first > 0 ? Math.max(0, this.first - PAGE) : -1, "← earlier", "page before"),
+        turn(this.first + PAGE, "later →", "next page"),
+        turn(this.first < last ? last : total, "⇥", "last page"),
+      );
+    }
+
+    // --- one item -------------------------------------------------------------------------------
+
+    async open(item, task) {
+      const asked = (this.asked += 1);
+      this.opened = { item, task };
+      let sets;
+      try {
+        sets = await this.source.detail(item, task);
+      } catch (error) {
+        sets = null;
+        this.list.hidden = false;
+        this.status.textContent = error.message;
+      }
+      if (asked !== this.asked) return;
+      if (!sets?.length) {
+        this.one.hidden = true;
+        this.list.hidden = false;
+        if (sets) this.status.textContent = `The item ${item} is not here.`;
+        return;
+      }
+      const [{ detail }] = sets;
+      this.opened = { item: detail.item, task: detail.task };
+      const at = this.place();
+      const where = at < 0 ? "" : `${(this.first + at + 1).toLocaleString("en-US")} of ${this.page.total.toLocaleString("en-US")}`;
+      this.one.replaceChildren(
+        make(
+          "div",
+          { class: "walk" },
+          make("button", { type: "button", click: () => this.back() }, "↑ all items"),
+          make("h3", { tabindex: "-1" }, make("bdi", {}, detail.item)),
+          make("span", { class: "where" }, where),
+          make("button", { type: "button", disabled: at < 0 || this.first + at <= 0, click: () => this.walk(-1), "aria-label": "item before" }, "←"),
+          make("button", { type: "button", disabled: at < 0 || this.first + at + 1 >= this.page.total, click: () => this.walk(1), "aria-label": "next item" }, "→"),
+        ),
+        this.source.mark ? this.markForm(detail) : make("span"),
+        itemView(sets),
+      );
+      const was = this.list.hidden;
+      this.list.hidden = true;
+      this.one.hidden = false;
+      if (!was) this.element.scrollIntoView({ block: "start" });
+      this.one.querySelector("h3").focus({ preventScroll: true });
+    }
+
+    close() {
+      this.opened = null;
+      this.one.hidden = true;
+      this.list.hidden = false;
+    }
+
+    back() {
+      const choice = this.choice();
+      if (choice.getAll("item").length === 1) choice.delete("item");
+      this.go(choice, { from: this.first });
+    }
+
+    place() {
+      return this.page.rows.findIndex((row) => row.item === this.opened.item && row.task === this.opened.task);
+    }
+
+    async walk(step) {
+      let at = this.place() + step;
+      let first = this.first;
+      if (at < 0 || at >= this.page.rows.length) {
+        first += step * PAGE;
+        if (this.place() < 0 || first < 0 || first >= this.page.total) return;
+        this.first = first;
+        await this.load();
+        at = step > 0 ? 0 : this.page.rows.length - 1;
+      }
+      if (this.page.rows[at]) location.hash = this.address(this.page.rows[at]);
+    }
+
+    key(event) {
+      if (!this.opened || event.altKey || event.ctrlKey || event.metaKey || event.target.closest("input, textarea, select, [role=group]")) return;
+      if (event.key === "ArrowLeft") this.walk(-1);
+      else if (event.key === "ArrowRight") this.walk(1);
+      else if (event.key === "Escape") this.back();
+      else return;
+      event.preventDefault();
+    }
+
+    markForm(detail) {
+      const mark = this.marks.get(`${detail.task} ${detail.item}`) ?? { flag: false, note: "" };
+      const flag = make("button", { type: "button", "aria-pressed": String(Boolean(mark.flag)), class: "flag" }, "⚑ mark");
+      const note = make("textarea", { rows: "2", maxlength: "10000", "aria-label": "note", placeholder: "a note on this item" });
+      note.value = mark.note ?? "";
+      const said = make("span", { role: "status", class: "note" });
+      const keep = async () => {
+        const given = { item: detail.item, task: detail.task, flag: flag.getAttribute("aria-pressed") === "true", note: note.value };
+        try {
+          const kept = await this.source.mark(given);
+          this.marks.set(`${detail.task} ${detail.item}`, { ...given, ...kept });
+          said.textContent = "kept";
+          this.stale = true;
+        } catch (error) {
+          said.textContent = error.message;
+        }
+      };
+      flag.addEventListener("click", () => {
+        flag.setAttribute("aria-pressed", String(flag.getAttribute("aria-pressed") !== "true"));
+        keep();
+      });
+      note.addEventListener("change", keep);
+      return make("div", { class: "marking" }, flag, note, said);
+    }
+
+    // Ask again for what is shown: more has been recorded, or other folders are to stand beside this one.
+    async refresh() {
+      await this.load();
+    }
+  }
+
+  window.coevalItems.mount = (element, source) => new Items(element, source);
+})();

@@ -1,0 +1,244 @@
+// The pages of `coeval view`: what a folder holds, live, and its items.
+
+(() => {
+  "use strict";
+
+  const { make, asked, served, score } = window.coevalItems;
+  const EVERY_MS = 2000;
+  const PHASES = { attribute_mapping: "attributes", rubric_mapping: "rubric", data_generation: "items", response_collection: "answers", evaluation: "judgments" };
+  const root = document.documentElement;
+  const place = (id) => document.getElementById(id);
+  const count = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en-US"));
+
+  function dollars(usd) {
+    if (usd >= 0.1 || !usd) return `$${usd.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
+    return usd >= 0.0001 ? `$${usd.toFixed(4)}` : "<$0.0001";
+  }
+
+  function shade() {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+  }
+  place("theme").addEventListener("click", shade);
+
+  // A table; cells are texts or elements, the first column's are names, and so are those of the `texts` after it.
+  function table(label, heads, rows, texts = 0) {
+    return make(
+      "div",
+      { class: "scroll", tabindex: "0", role: "group", "aria-label": label },
+      make(
+        "table",
+        {},
+        make("thead", {}, make("tr", {}, heads.map((head, at) => make("th", { scope: "col", class: at > texts ? "k-score" : "k-text" }, head)))),
+        make("tbody", {}, rows.map((cells) => make("tr", {}, cells.map((cell, at) => (at ? make("td", { class: at > texts ? "k-score" : "k-text" }, cell) : make("th", { scope: "row", class: "k-text" }, cell)))))),
+      ),
+    );
+  }
+
+  // Replace what is shown only where it differs, so that nothing moves under a pointer.
+  const before = new Map();
+  function draw(id, told, parts) {
+    const text = JSON.stringify(told);
+    if (before.get(id) === text) return;
+    before.set(id, text);
+    place(id).replaceChildren(...parts().flat().filter((part) => part !== null));
+  }
+
+  // --- how far it is ----------------------------------------------------------------------------
+
+  function stateOf(told) {
+    const state = told.standing?.state;
+    if (!state) return "";
+    return state.status === "running" && state.pid ? `running (process ${state.pid})` : state.status;
+  }
+
+  function spentOf(standing) {
+    const budget = standing?.budget?.total;
+    if (!budget || (!budget.spent_usd && budget.limit_usd === null && !budget.perhaps_usd)) return "";
+    return `${dollars(budget.spent_usd)} spent${budget.perhaps_usd ? `, perhaps ${dollars(budget.perhaps_usd)} more` : ""}${budget.limit_usd === null ? "" : ` of ${dollars(budget.limit_usd)}`}`;
+  }
+
+  function phases(standing) {
+    const rows = Object.entries(standing.phases).map(([name, phase]) => {
+      const label = PHASES[name] ?? name;
+      const figures = [phase.planned === null ? count(phase.good) : `${count(phase.good)} of ${count(phase.planned)}`, phase.failed ? `${count(phase.failed)} failed` : ""].filter(Boolean).join(", ");
+      const bar = make("progress", { max: "1", "aria-label": label });
+      if (phase.planned) bar.value = Math.min(1, phase.good / phase.planned);
+      else if (phase.owed === 0) bar.value = 1;
+      else bar.value = 0;
+      return [make("bdi", {}, label), bar, make("span", { class: "figures" }, figures)];
+    });
+    return make("div", { class: "bars" }, rows.flat());
+  }
+
+  function standing(told) {
+    const found = told.standing;
+    if (!found) return [make("p", { class: "note" }, told.standing_error ?? "Being read …")];
+    const spend = Object.entries(found.spend);
+    return [
+      make("p", {}, make("span", { class: "state" }, stateOf(told) || "nobody is at work there"), [spentOf(found)].filter(Boolean).map((text) => ` · ${text}`)),
+      phases(found),
+      spend.length
+        ? table(
+            "what models took",
+            ["model", "requests", "input tokens", "output tokens", "cost"],
+            spend.map(([model, of]) => [make("bdi", {}, model), count(of.requests), count(of.input_tokens), count(of.output_tokens), of.cost_usd === null ? "–" : dollars(of.cost_usd)]),
+          )
+        : null,
+      found.batches.length ? make("p", {}, `${count(found.batches.length)} batch ${found.batches.length === 1 ? "job" : "jobs"} on the way`) : null,
+      found.errors.length
+        ? make(
+            "details",
+            { open: found.errors.length < 4 },
+            make("summary", {}, "Last errors ", make("span", { class: "count" }, count(found.errors.length))),
+            make("ul", { class: "errors" }, [...found.errors].reverse().map((error) => make("li", {}, make("span", { class: "when" }, `${error.at} ${error.kind} `), make("bdi", {}, error.id || error.phase || ""), ` ${error.message.length > 400 ? `${error.message.slice(0, 400)}…` : error.message}`))),
+          )
+        : null,
+    ];
+  }
+
+  // --- what came of it --------------------------------------------------------------------------
+
+  // A point with its interval on a scale from 0 to 1.
+  function point(mean, low, high) {
+    if (mean === null) return "";
+    const space = "http://www.w3.org/2000/svg";
+    const picture = document.createElementNS(space, "svg");
+    picture.setAttribute("viewBox", "0 0 100 10");
+    picture.setAttribute("preserveAspectRatio", "none");
+    const line = document.createElementNS(space, "line");
+    for (const [key, value] of Object.entries({ x1: 100 * (low ?? mean), x2: 100 * (high ?? mean), y1: 5, y2: 5, "vector-effect": "non-scaling-stroke" })) line.setAttribute(key, value);
+    const dot = document.createElementNS(space, "ellipse");
+    for (const [key, value] of Object.entries({ cx: 100 * mean, cy: 5, rx: 2, ry: 3.5 })) dot.setAttribute(key, value);
+    dot.style.fill = "var(--link)";
+    picture.append(line, dot);
+    return make("span", { class: "point", "aria-hidden": "true" }, picture);
+  }
+
+  const interval = (low, high) => (low === null || low === undefined ? "" : ` [${score(low)}, ${score(high)}]`);
+
+  function results(told) {
+    const found = told.results;
+    if (!found) return [make("p", { class: "note" }, told.error ?? "Being read …")];
+    const overall = found.students.filter((one) => one.task === null);
+    const parts = [];
+    if (overall.some((one) => one.mean !== null)) {
+      parts.push(
+        table(
+          "students",
+          ["student", "", "score", "items", "failed"],
+          overall.map((one) => [
+            make("a", { href: `#items?student=${encodeURIComponent(one.student)}&order=worst` }, make("bdi", {}, one.student)),
+            point(one.mean, one.low, one.high),
+            one.mean === null ? "–" : `${score(one.mean)}${interval(one.low, one.high)}`,
+            count(one.n),
+            count(one.failed),
+          ]),
+        ),
+      );
+    }
+    if (found.labels.length) {
+      parts.push(table("labels", ["student", "task", "label", "accuracy", "right"], found.labels.map((one) => [make("bdi", {}, one.student), make("bdi", {}, one.task), make("bdi", {}, one.attribute), one.accuracy === null ? "–" : `${score(one.accuracy)}${interval(one.low, one.high)}`, `${count(one.correct)} of ${count(one.n)}`]), 2));
+    }
+    if (found.metrics.length) {
+      parts.push(table("metrics", ["model", "task", "metric", "sample", "value", "n"], found.metrics.map((one) => [make("bdi", {}, one.model), make("bdi", {}, one.task), make("bdi", {}, one.metric), count(one.sample + 1), one.value === null ? "–" : `${score(one.value)}${interval(one.low, one.high)}`, count(one.n)]), 2));
+    }
+    if (!parts.length) parts.push(make("p", { class: "note" }, "Nothing has been scored yet."));
+    else parts.push(make("p", { class: "note" }, `[low, high] is the 95 % interval of a mean over items.${told.standing?.state?.pid ? " The run goes on, and so do these." : ""}`));
+    for (const note of found.notes) parts.push(make("p", { class: "note" }, note));
+    if (told.error) parts.push(make("p", { class: "trouble" }, told.error));
+    return parts;
+  }
+
+  // --- a folder ---------------------------------------------------------------------------------
+
+  const mine = Number(location.pathname.split("/")[2]);
+  let list = null;
+  let source = null;
+  let generation = 0;
+
+  function besideForm(folders) {
+    const others = folders.filter((one) => one.number !== mine).map((one) => ({ number: one.number, name: one.name, base: `/f/${one.number}/api/` }));
+    source.others = others;
+    if (!others.length || others.length > 30) return;
+    const boxes = others.map((other) => {
+      const box = make("input", { type: "checkbox", value: other.number });
+      box.addEventListener("change", () => {
+        source.beside = [...place("beside").querySelectorAll("input:checked")].map((one) => Number(one.value));
+        list.refresh();
+      });
+      return make("label", {}, box, " ", make("bdi", {}, other.name));
+    });
+    place("beside").replaceChildren(make("fieldset", { class: "beside" }, make("legend", {}, "Beside it"), boxes));
+  }
+
+  async function folder(told) {
+    document.title = `${told.name} – coeval view`;
+    draw("title", told.name, () => [make("bdi", {}, told.name)]);
+    draw("facts", [told.path, stateOf(told), spentOf(told.standing), told.facets?.items], () =>
+      [told.kind === "run" ? "run" : "output of eval-framework", told.path, stateOf(told), spentOf(told.standing), told.facets ? `${count(told.facets.items)} items` : ""].filter(Boolean).map((fact) => make("span", {}, make("bdi", {}, fact))),
+    );
+    place("to-report").hidden = told.kind !== "run";
+    place("banner").hidden = !told.results?.simulated;
+    place("banner").textContent = "simulated models: numbers show the tool, not any real model";
+    draw("standing-body", [told.standing, told.standing_error], () => standing(told));
+    draw("results-body", [told.results, told.error], () => results(told));
+    if (!told.generation || told.generation === generation) return;
+    generation = told.generation;
+    if (list === null) {
+      source = served(`/f/${mine}/api/`, told.facets);
+      source.name = told.name;
+      const folders = await asked("/api/folders");
+      place("up").hidden = folders.length < 2;
+      besideForm(folders);
+      list = window.coevalItems.mount(place("items-body"), source);
+    } else {
+      source.facets = told.facets;
+      if (!list.opened) list.refresh();
+    }
+  }
+
+  // --- all of them ------------------------------------------------------------------------------
+
+  function overview(folders) {
+    draw("folders-body", folders.map((one) => [one.number, one.name, one.standing?.phases, stateOf(one), spentOf(one.standing), one.results?.students, one.results?.metrics, one.error]), () => [
+      table(
+        "folders",
+        ["folder", "kind", "state", "best so far", "judged", "cost"],
+        folders.map((one) => {
+          const judged = one.standing?.phases?.evaluation;
+          const best = one.results?.students.find((student) => student.task === null && student.mean !== null);
+          const metric = one.results?.metrics[0];
+          return [
+            make("a", { href: `/f/${one.number}/`, title: one.path }, make("bdi", {}, one.name)),
+            one.kind,
+            one.error ? make("span", { class: "trouble" }, "cannot be read") : stateOf(one) || "…",
+            best ? [make("bdi", {}, best.student), ` ${score(best.mean)}${interval(best.low, best.high)}`] : metric ? [make("bdi", {}, `${metric.task} ${metric.metric}`), ` ${metric.value === null ? "–" : score(metric.value)}`] : "–",
+            judged ? (judged.planned === null ? count(judged.good) : `${count(judged.good)} of ${count(judged.planned)}`) : "",
+            spentOf(one.standing).split(" ")[0],
+          ];
+        }),
+        3,
+      ),
+    ]);
+  }
+
+  // ----------------------------------------------------------------------------------------------
+
+  async function look() {
+    const isFolder = document.body.dataset.page === "folder";
+    try {
+      if (!document.hidden) {
+        if (isFolder) await folder(await asked(`/f/${mine}/api/state`));
+        else overview(await asked("/api/folders"));
+        root.dataset.reached = "yes";
+      }
+    } catch (error) {
+      if (root.dataset.reached !== "no") console.info(`coeval view: ${error.message}`);
+      root.dataset.reached = "no";
+    }
+    setTimeout(look, EVERY_MS);
+  }
+
+  look();
+})();

@@ -1,0 +1,225 @@
+"""A folder as it is shown: what was read of it last, and what is to be read again as it grows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeAlias
+
+from coeval.analysis.scores import results
+from coeval.core.errors import CoevalError
+from coeval.core.plain import plain
+from coeval.pipeline.config.schema import PHASES
+from coeval.pipeline.plan.run_reading import opened
+from coeval.reports.experiment.experiment_report import experiment_report
+from coeval.reports.experiment.run_evidence import run_evidence
+from coeval.reports.items.item_browser import ItemBrowser
+from coeval.reports.site.page import write_page
+from coeval.reports.view.item_marks import MarkedItem, add_mark, read_marks
+from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, output_tasks
+from coeval.store.rundir import RunDir
+
+__all__ = ["Standing", "ViewedFolder"]
+
+Standing: TypeAlias = Callable[[Path], Any]
+"""What a folder holds and lacks, what it spent, who is at work: plain records. May raise a `CoevalError`."""
+
+Stamp: TypeAlias = tuple[tuple[str, int, int], ...]
+
+_SOONEST_S = 2.0
+_READING_SHARE = 0.1
+"""Of the time, at most so much is spent on reading a folder again: a large one is read less often."""
+
+
+class _Read:
+    """What was read of a folder at one time; it is closed when its last user leaves it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.users = 0
+        with ExitStack() as stack:
+            reader, notes = stack.enter_context(opened(folder))
+            self.browser = ItemBrowser(reader)
+            self.results = results(reader, notes).as_dict()
+            self._open = stack.pop_all()
+
+    def close(self) -> None:
+        self._open.close()
+
+
+class _Due:
+    """Whether something that takes a while may be done again."""
+
+    def __init__(self) -> None:
+        self.stamp: object = None
+        self._next = 0.0
+
+    def is_due(self, stamp: object) -> bool:
+        return stamp != self.stamp and time.monotonic() >= self._next
+
+    @contextmanager
+    def doing(self, stamp: object) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.stamp = stamp
+            ended = time.monotonic()
+            self._next = ended + max(_SOONEST_S, (ended - began) / _READING_SHARE)
+
+
+class ViewedFolder:
+    """One run, or one output folder of ``eval-framework``. `look` is called by one thread again and again;
+    the other methods answer any thread, with what was read last."""
+
+    def __init__(self, path: Path, standing: Standing) -> None:
+        self.path = path
+        self.name = plain(path.resolve().name)
+        self.is_run = RunDir(path).is_run()
+        self.wanted = self.report_wanted = False
+        self._standing = standing
+        self._lock = Lock()
+        self._read: _Read | None = None
+        self._generation = 0
+        self._told: dict[str, Any] = {"standing": None, "error": None}
+        self._report: bytes | None = None
+        self._reading, self._asking, self._writing = _Due(), _Due(), _Due()
+
+    def look(self) -> None:
+        """Read again what has changed, if it is time to; what somebody waits for first. What cannot be read
+        is told in `state`."""
+        try:
+            self._look()
+        except (CoevalError, OSError) as error:
+            with self._lock:
+                self._told = {**self._told, "error": plain(str(error))}
+
+    def _look(self) -> None:
+        if self._asking.is_due(now := (self._writer(), self._stamp(records_alone=False))):
+            with self._asking.doing(now):
+                self._take_standing()
+        if self.wanted and self._reading.is_due(stamp := self._stamp(records_alone=True)):
+            with self._reading.doing(stamp):
+                self._take_records()
+        generation = self._generation
+        if (self.report_wanted or self._writer() is None) and generation and self._writing.is_due(generation):
+            with self._writing.doing(generation):
+                self._write_report()
+
+    def state(self) -> dict[str, Any]:
+        """What there is to tell, for JSON: ``generation`` counts how often records were read; 0: not yet."""
+        with self._lock:
+            read = self._read
+            return {
+                "name": self.name,
+                "path": plain(str(self.path)),
+                "kind": "run" if self.is_run else "eval-framework",
+                "generation": self._generation,
+                **self._told,
+                "results": None if read is None else read.results,
+                "facets": None if read is None else read.browser.facets,
+            }
+
+    @contextmanager
+    def browser(self) -> Iterator[ItemBrowser | None]:
+        """The items as they were read last; they stay while this is entered. None: not yet."""
+        with self._lock:
+            read = self._read
+            if read is not None:
+                read.users += 1
+        try:
+            yield None if read is None else read.browser
+        finally:
+            if read is not None:
+                with self._lock:
+                    read.users -= 1
+                    left = read is not self._read and not read.users
+                if left:
+                    read.close()
+
+    @property
+    def report(self) -> bytes | None:
+        """The page of its report as it was written last; None: not yet."""
+        return self._report
+
+    def marks(self) -> dict[tuple[str, str], MarkedItem]:
+        """By task and item; raises as `read_marks`."""
+        return read_marks(self.path)
+
+    def mark(self, mark: MarkedItem) -> MarkedItem:
+        """Keep a mark; raises as `add_mark`."""
+        kept = add_mark(self.path, mark)
+        with self.browser() as browser:
+            if browser is not None:
+                browser.mark(self.marks())
+        return kept
+
+    def close(self) -> None:
+        """Let go of what was read."""
+        self._replace(None)
+
+    def _take_standing(self) -> None:
+        try:
+            told = {"standing": self._standing(self.path)}
+        except CoevalError as error:
+            told = {"standing": None, "standing_error": plain(str(error))}
+        with self._lock:
+            self._told = {"error": self._told["error"], **told}
+
+    def _take_records(self) -> None:
+        read = _Read(self.path)
+        read.browser.mark(self.marks())
+        self._replace(read)
+        with self.browser() as browser:
+            if browser is not None:
+                browser.prepare()
+
+    def _write_report(self) -> None:
+        """Measure a run, which takes longer than to read it, and take over what that says of its items."""
+        if not self.is_run:
+            return
+        with run_evidence(RunDir(self.path)) as evidence:
+            report, told = experiment_report(evidence), evidence.measured.tree["items"]
+        self._report = write_page(report)
+        with self.browser() as browser:
+            if browser is not None:
+                browser.flag(told)
+
+    def _writer(self) -> int | None:
+        """The process that is at work there."""
+        folders = [self.path] if self.is_run else output_tasks(self.path)
+        return next((pid for folder in folders if (pid := RunDir(folder).writer()) is not None), None)
+
+    def _replace(self, read: _Read | None) -> None:
+        with self._lock:
+            before, self._read = self._read, read
+            self._generation += 1
+            self._told = {**self._told, "error": None}
+            left = before is not None and not before.users
+        if before is not None and left:
+            before.close()
+
+    def _stamp(self, *, records_alone: bool) -> Stamp:
+        """What tells whether anything has changed: names, sizes and times of files, those of records alone,
+        or those in which the folder says how it stands too."""
+        run, told = RunDir(self.path), []
+        if self.is_run:
+            files = [file for phase in PHASES[2:] for file in run.files(phase)]
+            files += [run.config, run.inherited]
+        else:
+            files = []
+            for task in output_tasks(self.path):
+                files += [task / RESPONSES, task / SCORES, task / SUMMARY, *sorted(task.glob(JUDGMENTS))]
+        if not records_alone:
+            told = [run.meta, run.usage, run.errors, run.pending_batches]
+        return tuple(_stamp_of(file) for file in (*files, *told))
+
+
+def _stamp_of(file: Path) -> tuple[str, int, int]:
+    try:
+        found = file.stat()
+    except OSError:  # it is not there, or no more: that is told when it is read
+        return str(file), -1, 0
+    return str(file), found.st_size, found.st_mtime_ns

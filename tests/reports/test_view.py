@@ -1,0 +1,226 @@
+"""`coeval view`: what it answers, whom it refuses, and that it leaves what it shows as it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from cli.invoked import Command
+from reports.view_process import JSON, ViewServer, viewing
+from written_run import Run, append
+
+ITEM = "haiku__t.1__00002"
+
+
+def write_run(folder: Path, students: tuple[str, ...] = ("ann", "bob")) -> Run:
+    run = Run(folder)
+    for n in range(1, 4):
+        for place, student in enumerate(students):
+            run.judged(n, student, "j1", {"plot": ("High", "Medium", "Low")[(n + place) % 3]})
+    return run
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """All files of a folder by name, by their hashes."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs and an output below ``runs``, and a file beside them that nobody is to read."""
+    here = tmp_path_factory.mktemp("view")
+    write_run(here / "runs" / "first")
+    write_run(here / "runs" / "second", ("ann", "cem"))
+    task = here / "runs" / "output" / "ifeval"
+    append(task / "responses.jsonl", {"id": "7", "prompt": "No commas.", "response": "a, b", "model": "m"})
+    append(task / "scores.jsonl", {"id": "7", "scores": {"prompt_level_strict_accuracy": 0.0}})
+    metrics = {"prompt_level_strict_accuracy": {"value": 0.0, "n": 1, "unit": "share"}}
+    (task / "summary.json").write_text(json.dumps({"task": "ifeval", "model": "m", "metrics": metrics}))
+    (here / "secret.txt").write_text("nobody's business")
+    return here
+
+
+@pytest.fixture(scope="module")
+def server(place: Path) -> Iterator[ViewServer]:
+    """It was told no path: it shows what lies below ``./runs``."""
+    with viewing(folder=place) as found:
+        for number in range(3):
+            found.ready(number)
+        yield found
+
+
+def test_it_shows_the_runs_and_outputs_below_runs(server: ViewServer) -> None:
+    folders = server.ask("/api/folders").value
+    assert [(each["name"], each["kind"]) for each in folders] == [
+        ("first", "run"), ("output", "eval-framework"), ("second", "run"),
+    ]  # fmt: skip
+    first = folders[0]
+    assert first["standing"]["phases"]["evaluation"]["good"] == 6
+    assert {each["student"] for each in first["results"]["students"]} == {"ann", "bob"}
+    assert folders[1]["results"]["metrics"][0]["metric"] == "prompt_level_strict_accuracy"
+    assert server.ask("/").text.startswith("<!doctype html>")
+    assert "frame-ancestors 'none'" in server.ask("/f/0/").headers["Content-Security-Policy"]
+
+
+def test_it_answers_choices_of_items_beside_those_of_other_folders(server: ViewServer) -> None:
+    page = server.ask("/f/0/api/items?student=ann&order=worst&first=0&most=2&beside=2").value
+    assert page["total"] == 3
+    assert [row["scores"]["ann"] for row in page["rows"]] == [0.0, 0.5]
+    assert page["beside"]["2"][f"haiku {page['rows'][0]['item']}"] == {"ann": 0.0, "cem": 1.0}
+    detail = server.ask(f"/f/0/api/item?item={ITEM}").value
+    assert (detail["prompt"], detail["answers"][1]["student"]) == ("prompt 2", "bob")
+    assert server.ask("/f/1/api/item?item=7&task=ifeval").value["prompt"] == "No commas."
+    for query, said in (
+        ("items?order=best", "order=best: items are ordered by"),
+        ("items?first=-1", "first=-1: write a whole number"),
+        ("items?x=%3Cscript%3E", "x: items are not chosen by this"),
+    ):
+        answer = server.ask(f"/f/0/api/{query}")
+        assert (answer.status, answer.headers["Content-Type"]) == (400, "application/json")
+        assert answer.value["error"].startswith(said)
+    assert server.ask("/f/0/api/item?item=nobody").status == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../secret.txt",
+        "/assets/..%2f..%2fsecret.txt",
+        "/assets/%2e%2e/view_app.py",
+        "/f/../secret.txt",
+        "/f/9/",
+        "/f/0/api/../../../secret.txt",
+        "/f/0/meta.json",
+        "/f/%2e%2e/report",
+        "/f/-1/api/state",
+        "/f/0/api/items?beside=99",
+        f"/f/0/api/item?item={quote('../../secret.txt')}",
+    ],
+)
+def test_it_shows_nothing_beside_the_folders_that_it_was_given(path: str, server: ViewServer) -> None:
+    said = server.ask(path)
+    assert said.status == 404
+    assert "nobody's business" not in said.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("GET", "/", {"Host": "evil.example"}, 403),
+        ("GET", "/f/0/api/state", {"Host": "127.0.0.1.evil.example"}, 403),
+        ("GET", "/f/0/api/state", {"Host": ""}, 403),
+        ("GET", "/f/0/api/state", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
+        ("GET", "/f/0/", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),
+        ("GET", "/f/0/", {"Host": "localhost"}, 200),
+        ("POST", "/f/0/api/mark", {**JSON, "Origin": "http://evil.example"}, 403),
+        ("POST", "/f/0/api/mark", {**JSON, "Origin": "null"}, 403),
+        ("POST", "/f/0/api/mark", {**JSON, "Sec-Fetch-Site": "same-site"}, 403),
+        ("POST", "/f/0/api/mark", {"Content-Type": "text/plain"}, 415),
+        ("OPTIONS", "/f/0/api/mark", {"Origin": "http://evil.example"}, 403),
+        ("DELETE", "/f/0/api/mark", JSON, 405),
+    ],
+)
+def test_it_answers_its_own_pages_only(
+    method: str, path: str, headers: dict[str, str], status: int, server: ViewServer, place: Path
+) -> None:
+    body = json.dumps({"item": ITEM, "task": "haiku", "flag": True}) if method == "POST" else None
+    said = server.ask(path, method, body, headers=headers)
+    assert said.status == status
+    assert "Access-Control-Allow-Origin" not in said.headers
+    assert said.headers["X-Content-Type-Options"] == "nosniff"
+    assert not (place / "runs" / "first" / "marks.jsonl").exists()
+
+
+def test_marks_are_kept_beside_the_run_and_are_none_of_it(
+    server: ViewServer, place: Path, coeval: Command
+) -> None:
+    folder = place / "runs" / "second"
+    shown = [
+        coeval("results", "--run", folder, "--json").out,
+        coeval("repair", "--run", folder, "--dry-run").out,
+    ]
+    before = contents(folder)
+
+    def mark(**fields: object) -> int:
+        given = {"item": ITEM, "task": "haiku", **fields}
+        origin = {"Origin": server.address.rstrip("/"), "Sec-Fetch-Site": "same-origin"}
+        return server.ask("/f/2/api/mark", "POST", json.dumps(given), headers=JSON | origin).status
+
+    note = "</script><img src=x onerror=alert(1)>\u202e"
+    assert mark(flag=True, note="first") == 200
+    assert mark(flag=True, note=note) == 200
+    assert mark(item="nobody") == 404
+    assert mark(note="x" * 10_001) == 400
+    assert mark(note="x" * 200_000) == 413
+    assert mark(more=1) == 400
+    [kept] = server.ask("/f/2/api/marks").value
+    assert (kept["note"], kept["flag"]) == (note, True)
+    assert [row["item"] for row in server.ask("/f/2/api/items?marked=1").value["rows"]] == [ITEM]
+    assert len((folder / "marks.jsonl").read_text().splitlines()) == 2
+    append(folder / "marks.jsonl", '{"item": "torn')
+    assert server.ask("/f/2/api/marks").value == [kept]
+    assert mark(flag=False, note="") == 200
+    assert server.ask("/f/2/api/marks").value == []
+    (folder / "marks.jsonl").unlink()
+    (folder / "marks.jsonl").symlink_to(place / "secret.txt")
+    assert mark(flag=True) == 500
+    assert (place / "secret.txt").read_text() == "nobody's business"
+    (folder / "marks.jsonl").unlink()
+    assert mark(flag=True) == 200
+    assert contents(folder).items() - before.items() == {
+        ("marks.jsonl", contents(folder)["marks.jsonl"])
+    }  # and nothing else was written or locked
+    assert shown == [
+        coeval("results", "--run", folder, "--json").out,
+        coeval("repair", "--run", folder, "--dry-run").out,
+    ]
+
+
+def test_it_ends_quietly_and_says_why_it_does_not_begin(place: Path, coeval: Command) -> None:
+    with viewing("runs/first", folder=place) as server:
+        server.ready()
+        assert server.ask("/").status == 302
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            words = [sys.executable, "-m", "coeval", "view", "runs/first", "--port", str(port)]
+            refused = subprocess.run(words, cwd=place, capture_output=True, text=True, timeout=60)
+        assert refused.returncode == 1
+        assert refused.stderr.startswith(f"cannot listen on 127.0.0.1 port {port}: ")
+        assert "take another --port, or 0 for a free one" in refused.stderr
+        assert server.interrupt() == (0, "first; Ctrl-C ends it\n")
+    for path, said in (
+        (place / "secret.txt", "is a file; name a folder"),
+        (place / "nowhere", "is not there"),
+        (place / "runs" / "first" / "phase4_responses", "nothing to show"),
+    ):
+        ended = coeval("view", path)
+        assert (ended.code, ended.out) == (1, "")
+        assert said in ended.err
+        assert "Traceback" not in ended.err
+
+
+def test_it_follows_what_comes_to_lie_there(place: Path, tmp_path: Path) -> None:
+    """Records that are added, a line that is torn, a run that begins, one that goes away."""
+    run = write_run(tmp_path / "runs" / "one")
+    with viewing("runs", folder=tmp_path) as server:
+        server.ready()
+        run.judged(4, "ann", "j1", {"plot": "High"})
+        append(run.evaluations("j1"), '{"id": "torn')
+        server.wait_for("/f/0/api/items", lambda page: page["total"] == 4)
+        write_run(tmp_path / "runs" / "two")
+        server.wait_for("/api/folders", lambda folders: len(folders) == 2)
+        server.ready(1)
+        (tmp_path / "runs" / "two").rename(tmp_path / "gone")
+        server.wait_for("/f/1/api/state", lambda told: told["error"])
+        assert server.ask("/f/1/api/items").value["total"] == 3  # as it was read last
+        assert server.interrupt()[0] == 0
