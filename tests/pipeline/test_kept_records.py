@@ -12,8 +12,8 @@ import pytest
 from pipeline.experiments import Lab, content, model, quiz, task
 
 from coeval.core.records import Datapoint, Evaluation, Response
-from coeval.pipeline.plan import kept_records
-from coeval.pipeline.plan.kept_records import RunRecords
+from coeval.pipeline.plan.reading import run_records
+from coeval.pipeline.plan.reading.run_records import RunRecords
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.upkeep.quick_look import quick_look
 from coeval.store.record_index import RecordFiles
@@ -25,7 +25,7 @@ KINDS = {"items": Datapoint, "responses": Response, "evaluations": Evaluation}
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where records are kept; here they are of runs of any size."""
-    monkeypatch.setattr(kept_records, "SMALLEST", 0)
+    monkeypatch.setattr(run_records, "SMALLEST", 0)
     monkeypatch.setenv("COEVAL_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "records"
 
@@ -65,7 +65,7 @@ def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(*_: object, **__: object) -> None:
         raise AssertionError("a line was read again")
 
-    monkeypatch.setattr(RecordFiles, "read", read)
+    monkeypatch.setattr(RecordFiles, "lines", read)
 
 
 def test_what_is_kept_is_what_was_read(lab: Lab, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_what_other_code_has_read_is_read_anew(
 ) -> None:
     quick_look(RunDir(lab.path))
     assert cache.exists()
-    monkeypatch.setattr(kept_records, "_code", lambda: "another")
+    monkeypatch.setattr(run_records, "_code", lambda: "another")
     forbid_reading(monkeypatch)
     with pytest.raises(AssertionError, match="read again"):
         found(lab)

@@ -13,7 +13,7 @@ import os
 from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
-from io import BufferedWriter
+from io import BufferedWriter, BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
 
@@ -32,6 +32,8 @@ MOST_KEPT = 1 << 20
 
 _ENCODER = msgspec.json.Encoder()
 _CHUNK = 1 << 20
+_GROUP = 1 << 18
+"""Bytes: lines are taken apart while they are still in the processor's cache."""
 _NEWLINE = 0x0A
 
 
@@ -188,25 +190,31 @@ class Line(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Whole lines that follow each other, blank ones too; ``offset`` is that of the first."""
+    """Whole lines that follow each other, blank ones too; ``offset`` is that of the first, ``data`` all of
+    them together."""
 
     offset: int
     texts: list[bytes]
+    data: bytes
 
 
-def groups_of_lines(path: Path) -> Iterator[Lines]:
-    """The whole lines of a JSONL file, about a megabyte at a time; a torn last line is left out."""
-    offset = 0
+def groups_of_lines(path: Path, offset: int = 0) -> Iterator[Lines]:
+    """The whole lines of a JSONL file from an offset on, about ``_GROUP`` bytes at a time; a torn last one is
+    left out."""
     try:
-        with open_file(path, buffering=_CHUNK) as file:
-            while texts := file.readlines(_CHUNK):
-                torn = texts[-1][-1] != _NEWLINE and is_torn(texts[-1])
-                if torn:
-                    texts.pop()
-                yield Lines(offset, texts)
-                if torn:
+        with open_file(path) as file:
+            if offset:
+                file.seek(offset)
+            while data := file.read(_GROUP):
+                data += file.readline()
+                texts = BytesIO(data).readlines()
+                if data[-1] != _NEWLINE and is_torn(texts[-1]):
+                    torn = texts.pop()
+                    if texts:
+                        yield Lines(offset, texts, data[: -len(torn)])
                     return  # what a writer has added since is the rest of that line
-                offset += sum(map(len, texts))
+                yield Lines(offset, texts, data)
+                offset += len(data)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -215,7 +223,7 @@ def groups_of_lines(path: Path) -> Iterator[Lines]:
 
 def whole_lines(path: Path) -> Iterator[Line]:
     """Every whole line of a JSONL file with its offset; a torn last line and blank ones are left out."""
-    for offset, texts in groups_of_lines(path):
+    for offset, texts, _ in groups_of_lines(path):
         for text in texts:
             if not text.isspace():
                 yield Line(offset, text)

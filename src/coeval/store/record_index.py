@@ -11,17 +11,15 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from coeval.core.errors import Misshapen, StoreError, Undecodable
-from coeval.core.foreign import decode, lines_decoder
+from coeval.core.errors import Misshapen, Undecodable
 from coeval.core.good import is_good
 from coeval.core.ids import item_of
 from coeval.core.records import Kept
-from coeval.store.jsonl import Lines, groups_of_lines, line_at
+from coeval.store.record_files import NOTHING, RecordFiles
 
 
 class RecordPart(msgspec.Struct, frozen=True):
@@ -49,70 +47,6 @@ EntryT = TypeVar("EntryT", bound=Remembered)
 PartT = TypeVar("PartT", bound=RecordPart | Kept)
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
-NOTHING: Mapping[Path, Collection[int]] = MappingProxyType({})
-NO_LINES: Mapping[Path, list[bytes]] = MappingProxyType({})
-
-_AT_ONCE = 4_096
-_OFFSET_BITS = 44
-_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
-
-
-class RecordFiles:
-    """Files whose lines are read, once and again; a position is a file with an offset, as one number.
-
-    ``damaged``: the lines that are no records, by file and offset.
-    """
-
-    def __init__(self) -> None:
-        self.damaged: list[tuple[Path, int]] = []
-        self.paths: list[Path] = []
-
-    def read(
-        self,
-        paths: Iterable[Path],
-        part: type[PartT],
-        note: Callable[[PartT, int], None],
-        without: Mapping[Path, Collection[int]] = NOTHING,
-        instead: Mapping[Path, list[bytes]] = NO_LINES,
-    ) -> None:
-        """Give ``note`` the decoded part of each line, with its position; it raises `Undecodable` where that
-        is no record.
-
-        Of files in ``instead`` the lines given there are taken for theirs; these cannot be loaded. Lines at
-        the offsets that ``without`` names are left out.
-        """
-        read = lines_decoder(part)
-        for path in paths:
-            position = len(self.paths) << _OFFSET_BITS
-            self.paths.append(path)
-            left_out = () if path in instead else without.get(path, ())
-            groups = _groups_of(instead[path]) if path in instead else groups_of_lines(path)
-            for _, texts in groups:
-                for text, record in zip(texts, read(texts), strict=True):  # a million: call nothing needless
-                    try:
-                        if left_out and position & _OFFSET_MASK in left_out:
-                            pass
-                        elif isinstance(record, Undecodable):
-                            raise record
-                        else:
-                            note(record, position)
-                    except Undecodable:
-                        if not text.isspace():
-                            self.damaged.append((path, position & _OFFSET_MASK))
-                    position += len(text)
-
-    def line(self, position: int) -> bytes:
-        """The line there, read again from disk."""
-        return line_at(self.paths[position >> _OFFSET_BITS], position & _OFFSET_MASK)
-
-    def load(self, position: int, key: str, kind: type[RecordT]) -> RecordT:
-        """The whole record ``key``, read again from disk."""
-        try:
-            return decode(self.line(position), kind)
-        except Undecodable as error:
-            path = self.paths[position >> _OFFSET_BITS]
-            raise StoreError(f"{path}: the record {key} is damaged ({error}); see `coeval repair`") from error
-
 
 class RecordColumn(Generic[KeyT, EntryT]):
     """What is remembered of records, by a key of theirs. Of a key's records the one counts that counts in
@@ -126,7 +60,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
     def __init__(self) -> None:
         self.entries: dict[KeyT, EntryT] = {}
         self.positions = array("Q")  # of each key where it stood first, in the order of ``entries``
-        self._places: dict[KeyT, int] = {}  # the same by key, once any is asked for
+        self._places: dict[KeyT, int] = {}  # the same by key, from when any is asked for
         self.moved: dict[KeyT, int] = {}  # where a key stood again
         self.in_vain: dict[KeyT, int] = {}  # askings that failed after a good record of the key
 
@@ -152,12 +86,14 @@ class RecordColumn(Generic[KeyT, EntryT]):
             self.moved[key] = position
         else:
             self.positions.append(position)
+            if self._places:
+                self._places[key] = position
         self.entries[key] = entry
 
     def position(self, key: KeyT) -> int:
         """Where the line of a key's record lies."""
-        if len(self._places) != len(self.entries):
-            self._places = dict(zip(self.entries, self.positions, strict=True))
+        if not self._places:
+            self._places.update(zip(self.entries, self.positions, strict=True))
         return self.moved.get(key, self._places[key])
 
     def asked_in_vain(self, key: KeyT) -> int:
@@ -195,12 +131,12 @@ class Index(Generic[EntryT]):
     ) -> None:
         """Take in files: ``note`` turns the decoded part of each record that counts into its entry."""
         column = self._column
-
-        def take(record: PartT, position: int) -> None:
-            if not column.stays(record.id, record):
-                column.put(record.id, note(record), position)
-
-        self._files.read(paths, part, take, without)
+        for position, record in self._files.lines(paths, part, without):
+            try:
+                if not column.stays(record.id, record):
+                    column.put(record.id, note(record), position)
+            except Undecodable:
+                self._files.damage(position)
 
     def load(self, key: str, kind: type[RecordT]) -> RecordT:
         """The whole record of an id, read again from disk."""
@@ -221,10 +157,10 @@ class ItemRows(dict[str, int]):
 
 class PhaseIndex(Generic[EntryT]):
     """The records of a phase, whose ids have so many ``names`` after the item's id. Phases of a run share
-    their ``rows``."""
+    their ``rows``. ``summed``: see `RecordFiles`."""
 
-    def __init__(self, rows: ItemRows, names: int) -> None:
-        self.files = RecordFiles()
+    def __init__(self, rows: ItemRows, names: int, *, summed: bool = False) -> None:
+        self.files = RecordFiles(summed=summed)
         self.columns: defaultdict[str, RecordColumn[int, EntryT]] = defaultdict(RecordColumn)
         """The records whose ids end alike: by what follows the item's id, each by the item's row."""
         self._rows = rows
@@ -269,12 +205,3 @@ class PhaseIndex(Generic[EntryT]):
         """The whole record of an id, read again from disk."""
         column, row = self.place(key)
         return self.files.load(column.position(row), key, kind)
-
-
-def _groups_of(texts: list[bytes]) -> Iterator[Lines]:
-    """Lines as `groups_of_lines` gives them: what is decoded of a million at once takes a gigabyte."""
-    offset = 0
-    for start in range(0, len(texts), _AT_ONCE):
-        group = texts[start : start + _AT_ONCE]
-        yield Lines(offset, group)
-        offset += sum(map(len, group))

@@ -15,7 +15,7 @@ from coeval.pipeline.phases.proposals import MOST_NAMES
 from coeval.pipeline.phases.supplied import Supply, read_supply, with_found_labels
 from coeval.pipeline.plan.changes import refuse_changed
 from coeval.pipeline.plan.count_plan import PlanCount, count_plan
-from coeval.pipeline.plan.kept_records import RunRecords
+from coeval.pipeline.plan.reading.run_records import RunRecords
 from coeval.pipeline.plan.recorded import Recorded, Stance
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
 from coeval.pipeline.plan.setup_tasks import build_setup
@@ -34,7 +34,8 @@ class Preview:
     Teachers may add nothing to the rubric of such a task, or a great deal. ``plan_count`` (and ``plan``) hold
     the most that may be owed then, ``least`` the least; they are one where every rubric is known.
     ``standing`` is the folder whose records these are: the run's own, or the one it takes over;
-    ``supply`` what benchmark teachers have put there.
+    ``supply`` what benchmark teachers have put there. ``records``: as they were read, where they are those of
+    the run's own folder as it is.
     """
 
     blueprint: Blueprint
@@ -44,6 +45,7 @@ class Preview:
     unsettled: frozenset[str]
     standing: RunDir
     supply: Supply
+    records: RunRecords | None = None
 
     def refuse_changed(self, stance: Stance) -> None:
         """
@@ -105,10 +107,10 @@ def preview_run(config: Config, options: RunOptions) -> Preview:
     plan = make_plan(config, options, most, recorded)
     found = count_plan(plan)
     if whole is not None and not found.total().owed:  # else the files change at once
-        whole.keep(recorded)
+        whole.keep()
     settled = all(small is large for small, large in zip(least, most, strict=True))
     lower = found if settled else count_plan(make_plan(config, options, least, recorded))
-    return Preview(blueprint, plan, found, lower, frozenset(unsettled), source or folder, supply)
+    return Preview(blueprint, plan, found, lower, frozenset(unsettled), source or folder, supply, whole)
 
 
 def _bounds(

@@ -9,7 +9,7 @@ from coeval.core.errors import ConfigError, StoreError
 from coeval.pipeline.config.item_sources import item_files
 from coeval.pipeline.config.schema import PHASES
 from coeval.pipeline.phases.supplied import stored_supply
-from coeval.pipeline.plan.kept_records import RunRecords
+from coeval.pipeline.plan.reading.run_records import RunRecords
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.upkeep.gaps import Gaps
 from coeval.pipeline.upkeep.repair import RepairReport, Wanted, config_of, count_gaps, examine, rubrics
@@ -64,7 +64,7 @@ def quick_look(folder: RunDir) -> QuickLook:
     else:
         report = examine(folder, Wanted(PHASES[:2]), {})
         if not supplied:
-            whole.keep(recorded)
+            whole.keep()
     if isinstance(config, str):
         report.no_plan = config
         return QuickLook(recorded, report)
