@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
-from collections.abc import Callable
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from itertools import count
+from math import inf
 from pathlib import Path
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -12,11 +23,16 @@ import pytest
 from pipeline.experiments import Lab, content, model, quiz, task
 
 from coeval.core.records import Datapoint, Evaluation, Response
+from coeval.pipeline import run as run_module
 from coeval.pipeline.plan.reading import run_records
+from coeval.pipeline.plan.reading.kept_index import KeptIndex
 from coeval.pipeline.plan.reading.run_records import RunRecords
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.upkeep.quick_look import quick_look
-from coeval.store.record_index import RecordFiles
+from coeval.store import jsonl
+from coeval.store import record_files as files_module
+from coeval.store.jsonl import Lines, groups_of_lines
+from coeval.store.record_files import RecordFiles
 from coeval.store.rundir import RunDir
 
 KINDS = {"items": Datapoint, "responses": Response, "evaluations": Evaluation}
@@ -169,12 +185,12 @@ def test_files_in_doubt_are_not_kept(lab: Lab, cache: Path) -> None:
     assert not cache.exists()
 
 
-def test_files_that_changed_while_they_were_read_are_not_kept(lab: Lab, cache: Path) -> None:
+def test_what_came_between_reading_and_keeping_is_read_on(lab: Lab, cache: Path) -> None:
     whole = RunRecords(RunDir(lab.path))
-    recorded = whole.read()
+    whole.read()
     double(next((lab.path / "phase4_responses").glob("*.jsonl")))
-    whole.keep(recorded)
-    assert not cache.exists()
+    whole.keep()
+    assert found(lab) == read(lab)
 
 
 @pytest.mark.parametrize("place", ["file", "~no-such-user/cache"])
@@ -194,3 +210,197 @@ def test_of_small_runs_nothing_is_kept(tmp_path: Path, cache: Path, monkeypatch:
     lab.run()
     quick_look(RunDir(lab.path))
     assert not cache.exists()
+
+
+# --- reading on --------------------------------------------------------------------------------
+
+
+def record_files(lab: Lab) -> list[Path]:
+    return sorted(lab.path.glob("phase[345]*/*.jsonl"))
+
+
+def spy_on_reading(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """From which offset on each file is read from now on; others are not read."""
+    begun: dict[str, int] = {}
+
+    def noted(path: Path, offset: int = 0) -> Iterator[Lines]:
+        begun[path.name] = offset
+        return groups_of_lines(path, offset)
+
+    monkeypatch.setattr(files_module, "groups_of_lines", noted)
+    return begun
+
+
+def test_any_beginning_of_the_files_is_read_on_to_the_same(lab: Lab, cache: Path) -> None:
+    """Whatever part of each file was there at a look: a failed item, its second asking, a redone answer."""
+    lab.run(continue_run=True, changed="redo")
+    lab.models[0]["parameters"]["temperature"] = 0.4  # another recipe: all that it says is made again
+    lab.run(continue_run=True, changed="redo")
+    expected, random = read(lab), Random(7)
+    whole = {path: path.read_bytes() for path in record_files(lab)}
+    kept = 0
+    for _ in range(60):
+        there: set[str] = {"prompts are made from nothing"}
+        for path, data in whole.items():
+            lines = data.splitlines(keepends=True)
+            known = [made_from(line) in there for line in lines]
+            most = known.index(False) if False in known else len(lines)
+            begun = lines[
+                : random.choice([most, most, most, random.randint(0, most), random.randint(0, len(lines))])
+            ]
+            there.update(json.loads(line)["id"] for line in begun)
+            path.write_bytes(b"".join(begun))
+        looked(lab)
+        kept += cache.exists()
+        for path, data in whole.items():
+            path.write_bytes(data)
+        assert found(lab) == expected
+        shutil.rmtree(cache, ignore_errors=True)
+    assert kept > 10, "what follows from none is in doubt, and not kept"
+
+
+def made_from(line: bytes) -> str:
+    record = json.loads(line)
+    source = record.get("response_id") or record.get("datapoint_id")
+    return source or "prompts are made from nothing"
+
+
+def looked(lab: Lab) -> None:
+    records = RunRecords(RunDir(lab.path))
+    records.read()
+    records.keep()
+
+
+@pytest.mark.parametrize("ending", ["", "\n"])
+def test_a_last_line_without_its_end_is_read_on(lab: Lab, cache: Path, ending: str) -> None:
+    path = min((lab.path / "phase5_evaluations").glob("*.jsonl"))
+    *lines, last = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines)[:-1])
+    looked(lab)
+    assert cache.exists()
+    path.write_bytes(b"".join(lines)[:-1] + ending.encode() + last)
+    assert found(lab) == read(lab)
+
+
+def test_the_end_of_a_run_keeps_its_records(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look after it reads nothing, and its next start only what has been added since."""
+    lab = Lab(tmp_path)
+    lab.run()
+    sizes = {path.name: path.stat().st_size for path in record_files(lab)}
+    begun = spy_on_reading(monkeypatch)
+    assert found(lab)["items"]
+    assert begun == {}
+    lab.tasks[0]["sampling"]["total"] = 4
+    lab.run(continue_run=True)
+    assert {name: begun[name] for name in sizes} == sizes, "the start read nothing, and the end what was new"
+    begun.clear()
+    assert found(lab) == read(lab)
+
+
+@pytest.mark.parametrize("within_s", [0.0, 60.0])
+async def test_an_interrupted_run_keeps_what_it_can_read_in_time(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, within_s: float
+) -> None:
+    monkeypatch.setattr(run_module, "AT_INTERRUPTION_S", within_s)
+    lab, interrupt = Lab(tmp_path, tasks=[task(total=30)]), asyncio.Event()
+    run = asyncio.create_task(lab.arun(interrupt=interrupt))
+    while not any(path.stat().st_size for path in record_files(lab)):  # noqa: ASYNC110  files
+        await asyncio.sleep(0.001)
+    interrupt.set()
+    await run
+    expected, begun = read(lab), spy_on_reading(monkeypatch)
+    assert found(lab) == expected
+    assert set(begun.values()) == (set() if within_s else {0})
+
+
+def test_reading_may_end_after_any_line(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, folder, clock = read(lab), RunDir(lab.path), count()
+    monkeypatch.setattr(jsonl, "_GROUP", 1)
+    monkeypatch.setattr(files_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    for lines in range(0, 90, 7):
+        clock = count()
+        recorded = Recorded(goes_on=True)
+        recorded.stop_at(lines)
+        recorded.read(folder)
+        assert len(recorded.items) + len(recorded.responses) + len(recorded.evaluations) <= lines
+        recorded.stop_at(inf)
+        assert told(recorded.read_on(folder)) == expected
+
+
+# --- what may happen to the cache ----------------------------------------------------------------
+
+
+def test_another_runs_records_are_not_taken(lab: Lab, cache: Path, tmp_path: Path) -> None:
+    other = Lab(tmp_path, id="other")
+    other.run()
+    (theirs,) = cache.iterdir()
+    looked(lab)
+    (ours,) = (path for path in cache.iterdir() if path != theirs)
+    shutil.copy(theirs, ours)
+    assert found(lab) == read(lab)
+
+
+@pytest.mark.parametrize("part", ["items", "entries", "verdicts", "attributes"])
+def test_an_index_that_contradicts_itself_is_not_taken(lab: Lab, cache: Path, part: str) -> None:
+    """Its checksum is right, and what it refers to is not there."""
+    looked(lab)
+    (ours,) = cache.iterdir()
+    data, place = msgspec.json.decode(ours.read_bytes()[32:]), KeptIndex.__struct_fields__.index(part)
+    data[place].pop()
+    changed = msgspec.json.encode(data)
+    ours.write_bytes(sha256(changed).digest() + changed)
+    assert found(lab) == read(lab)
+
+
+_WRITING = """
+import sys
+from coeval.pipeline import run as run_module
+from coeval.pipeline.plan.reading import run_records
+from coeval.pipeline.plan.reading.kept_index import KeptIndex
+from coeval.store.rundir import RunDir
+run_records.SMALLEST = 0
+while True:
+    records = run_records.RunRecords(RunDir(sys.argv[1]))
+    records.read()
+    records._place.unlink(missing_ok=True)
+    records._on_disk = None
+    records.keep()
+    print(flush=True)
+"""
+
+
+def test_two_that_keep_at_once_and_are_killed_leave_what_is_right(lab: Lab, cache: Path) -> None:
+    expected = read(lab)
+    command = [sys.executable, "-c", _WRITING, str(lab.path)]
+    writers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    try:
+        for writer in writers:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+        for _ in range(20):
+            assert found(lab) == expected
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.communicate()
+    assert found(lab) == expected
+    looked(lab)
+    assert len(list(cache.iterdir())) == 1, "what the killed ones left is gone"
+
+
+def test_a_full_disk_keeps_what_was_there(lab: Lab, cache: Path) -> None:
+    looked(lab)
+    (ours,) = cache.iterdir()
+    before = ours.read_bytes()
+    double(max((lab.path / "phase5_evaluations").glob("*.jsonl")))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, hard))
+    try:
+        looked(lab)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(cache.iterdir()) == [ours]
+    assert ours.read_bytes() == before
+    assert found(lab) == read(lab)

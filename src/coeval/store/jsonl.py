@@ -32,8 +32,7 @@ MOST_KEPT = 1 << 20
 
 _ENCODER = msgspec.json.Encoder()
 _CHUNK = 1 << 20
-_GROUP = 1 << 18
-"""Bytes: lines are taken apart while they are still in the processor's cache."""
+_GROUP = 1 << 18  # bytes: lines are taken apart while they are still in the processor's cache
 _NEWLINE = 0x0A
 
 
@@ -190,8 +189,7 @@ class Line(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Whole lines that follow each other, blank ones too; ``offset`` is that of the first, ``data`` all of
-    them together."""
+    """Whole lines that follow each other, blank ones too: the first at ``offset``, all of them as ``data``."""
 
     offset: int
     texts: list[bytes]
@@ -199,8 +197,7 @@ class Lines(NamedTuple):
 
 
 def groups_of_lines(path: Path, offset: int = 0) -> Iterator[Lines]:
-    """The whole lines of a JSONL file from an offset on, about ``_GROUP`` bytes at a time; a torn last one is
-    left out."""
+    """The whole lines of a JSONL file from an offset on, some at a time; a torn last one is left out."""
     try:
         with open_file(path) as file:
             if offset:

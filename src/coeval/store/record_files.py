@@ -115,11 +115,15 @@ class RecordFiles:
                 if number == len(self.files):
                     self.files.append(ReadFile(path, summed=self._summed))
                 file = self.files[number]
+                cut = not file.whole
                 groups = _groups_of(instead[path]) if path in instead else groups_of_lines(path, file.end)
                 for offset, texts, data in groups:
                     if time.monotonic() >= self.stop_at:
                         return
-                    _take(file, data, summing)
+                    if cut and not data.startswith(_NEWLINE):
+                        raise Overtaken
+                    cut = False
+                    summing.add(file, data)
                     yield (
                         (number << _OFFSET_BITS) + offset,
                         texts,
@@ -188,19 +192,14 @@ class _Summing:
         self._thread.shutdown()
 
     def add(self, file: ReadFile, data: bytes) -> None:
+        """``data`` has been read of the file."""
+        file.end += len(data)
+        file.whole = data.endswith(_NEWLINE)
         if file.sum is None:
             return
         if self._last is not None:
             self._last.result()  # what waits to be hashed takes memory
         self._last = self._thread.submit(file.sum.update, data)
-
-
-def _take(file: ReadFile, data: bytes, summing: _Summing) -> None:
-    if not file.whole and not data.startswith(_NEWLINE):
-        raise Overtaken
-    file.end += len(data)
-    file.whole = data.endswith(_NEWLINE)
-    summing.add(file, data)
 
 
 def _groups_of(texts: list[bytes]) -> Iterator[Lines]:

@@ -14,7 +14,8 @@ from coeval.core.errors import Undecodable
 from coeval.core.foreign import decoder
 from coeval.core.good import by_id
 from coeval.core.records import Kept
-from coeval.store.record_index import RecordFiles, RecordPart
+from coeval.store.record_files import RecordFiles
+from coeval.store.record_index import RecordPart
 
 __all__ = ["ItemLines"]
 
@@ -40,12 +41,9 @@ class ItemLines:
     def __init__(self, files: Iterable[Path]) -> None:
         self._files = RecordFiles()
         keys, positions = array("q"), array("Q")
-
-        def note(part: _OfItem, position: int) -> None:
+        for position, part in self._files.lines(files, _OfItem):
             keys.append(hash(part.datapoint_id or part.item or part.id))
             positions.append(position)
-
-        self._files.read(files, _OfItem, note)
         of_lines = np.frombuffer(keys, np.int64)
         order = np.argsort(of_lines, kind="stable")
         self._keys, self._positions = of_lines[order], np.frombuffer(positions, np.uint64)[order]
