@@ -189,7 +189,7 @@ class Line(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Whole lines that follow each other, blank ones too: the first at ``offset``, all of them as ``data``."""
+    """Whole lines that follow each other, blank ones too: the first at ``offset``, all as ``data``."""
 
     offset: int
     texts: list[bytes]
