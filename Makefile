@@ -16,7 +16,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8
 UV := uv==0.13.8
 
-.PHONY: help demo test test-fast check fix docs perf lock local assets
+# Where it is set, each of the thousands of processes of the tests compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo test test-fast check fix docs perf lock local assets browser
 
 help:  ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do \
@@ -55,6 +58,12 @@ local: $(MADE)/local  ## Install torch and transformers, so that the tests of lo
 
 assets: $(MADE)/dev  ## Fetch the benchmarks' data for the tests that hold us to it; without a network they skip
 	-$(BIN)/coeval datasets fetch ifeval ifbench writingbench healthbench arena-hard alpaca-eval/baseline alpaca-eval/judge
+
+browser:  ## Install Debian's chromium for the tests of pages, as root; without it they skip
+	@mkdir -p .make
+	@type -P chromium || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -qq chromium; } >.make/browser.log 2>&1 || \
+		echo "chromium cannot be installed here (.make/browser.log says why): tests in a browser are left out"
 
 lock: $(LOCK)/bin/uv  ## Write the lock files anew (UPGRADE=--upgrade takes the newest versions)
 	$(call compile,--group build,requirements.lock)
