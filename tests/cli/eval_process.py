@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SOURCE = Path(__file__).parents[2] / "src"
+from cli.warm_process import EVAL_FRAMEWORK, SOURCE, WarmProcess
+
 NOWHERE = "http://127.0.0.1:9"
 """Where nobody listens: what is not in the cache is not fetched."""
-COMMAND = (sys.executable, "-m", "coeval.cli.eval_framework")
+COMMAND = (sys.executable, "-m", EVAL_FRAMEWORK)
 
 
 class Finished(NamedTuple):
-    code: int | None
+    code: int
     out: str
     err: str
 
@@ -37,16 +36,13 @@ def surroundings(folder: Path) -> dict[str, str]:
     }
 
 
-async def start(folder: Path, *arguments: object) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *COMMAND, *map(str, arguments), cwd=folder, env={**os.environ, **surroundings(folder)},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+async def start(folder: Path, *arguments: object) -> WarmProcess:
+    return WarmProcess(*arguments, module=EVAL_FRAMEWORK, cwd=folder, env=surroundings(folder))
 
 
-async def finish(process: asyncio.subprocess.Process) -> Finished:
-    out, err = await asyncio.wait_for(process.communicate(), 300)
-    return Finished(process.returncode, out.decode(), err.decode())
+async def finish(process: WarmProcess) -> Finished:
+    written = await process.output()
+    return Finished(process.wait(), *written)
 
 
 def write_prompts(path: Path, kind: str, prompts: Sequence[str], **kwargs: Any) -> Path:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 from cli.eval_process import finish, start
+from cli.warm_process import WarmProcess
 from fakes.openai_batches import OpenAiBatchHost, openai_batches
 from fakes.openai_chat import Answer
 from pipeline.batched_lab import KEY, VERDICT, account, lab, sent
@@ -24,28 +23,18 @@ class Said(NamedTuple):
     text: str
 
 
-async def started(*words: object, cwd: Path | None = None, **env: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "coeval",
-        *map(str, words),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        cwd=cwd,
-        env={**os.environ, "OPENAI_API_KEY": KEY, "COLUMNS": "200", **env},
-    )
+def started(*words: object, cwd: Path | None = None, **env: str) -> WarmProcess:
+    environment = {"OPENAI_API_KEY": KEY, "COLUMNS": "200", **env}
+    return WarmProcess(*words, cwd=cwd, env=environment, err_to_out=True)
 
 
-async def ended(process: asyncio.subprocess.Process) -> Said:
-    async with asyncio.timeout(120):
-        text = (await process.communicate())[0].decode()
-    assert process.returncode is not None
-    return Said(process.returncode, text)
+async def ended(process: WarmProcess) -> Said:
+    written = await process.output()
+    return Said(process.wait(), written.out)
 
 
 async def coeval(*words: object, cwd: Path | None = None, **env: str) -> Said:
-    return await ended(await started(*words, cwd=cwd, **env))
+    return await ended(started(*words, cwd=cwd, **env))
 
 
 async def test_status_tells_how_a_mixed_run_stands(tmp_path: Path) -> None:
@@ -105,7 +94,7 @@ async def test_ctrl_c_says_that_jobs_go_on_and_how_to_collect_them(tmp_path: Pat
         host.says = lambda _: Answer(VERDICT)
         host.states = ("in_progress",)
         exp = lab(tmp_path, host)
-        process = await started("run", "--config", exp.file)
+        process = started("run", "--config", exp.file)
         async with asyncio.timeout(60):
             await host.arrived(6)
         await asyncio.sleep(0.3)

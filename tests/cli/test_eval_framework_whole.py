@@ -41,7 +41,7 @@ async def test_killed_and_started_again_nothing_is_lost_or_asked_twice(tmp_path:
             process = await start(tmp_path, *how, "--num-threads", IN_FLIGHT)
             await server.arrived(before + 30)
             process.kill()
-            await process.wait()
+            await process.output()
             lines = responses.read_bytes().splitlines(keepends=True)
             assert kept <= set(lines)
             kept = {line for line in lines if line.endswith(b"\n")}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 from cli.coeval_process import called
 from cli.eval_process import finish, start, surroundings, write_prompts
+from cli.warm_process import WarmProcess
 from fakes import openai_chat
 from pipeline.experiments import Lab, model, task
 
@@ -66,22 +65,15 @@ async def test_output_folders_have_a_standing_too(tmp_path: Path) -> None:
 
 def test_watching_ends_with_the_run_and_shows_its_end(tmp_path: Path) -> None:
     made = Lab(tmp_path, models=[model("ann", latency_s=0.7, max_concurrency=1)], tasks=[task(total=2)])
-    environment = {**os.environ, **surroundings(tmp_path)}
-    running = subprocess.Popen(
-        [*COEVAL, "run", "--config", str(made.file)],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        while not (made.path / "meta.json").exists():
-            assert running.poll() is None, running.communicate()
-            time.sleep(0.05)
-        words = [*COEVAL, "status", "--run", str(made.path), "--watch", "--json"]
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=True)
-    finally:
-        running.communicate(timeout=120)
-    seen = [json.loads(line)["phases"]["evaluation"]["good"] for line in done.stdout.splitlines()]
+    running = WarmProcess("run", "--config", made.file, env=surroundings(tmp_path))
+    while not (made.path / "meta.json").exists():
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.05)
+    watching = WarmProcess("status", "--run", made.path, "--watch", "--json", env=surroundings(tmp_path))
+    shown = watching.communicate()
+    assert watching.returncode == 0, shown.err
+    running.communicate()
+    seen = [json.loads(line)["phases"]["evaluation"]["good"] for line in shown.out.splitlines()]
     assert len(seen) > 1, "it was shown once only"
     assert seen == sorted(seen)
     assert seen[-1] == 2, "its end was not shown"
@@ -90,11 +82,10 @@ def test_watching_ends_with_the_run_and_shows_its_end(tmp_path: Path) -> None:
 def test_watching_what_nobody_works_on_shows_it_once(tmp_path: Path) -> None:
     made = lab(tmp_path)
     assert made.run().exit_code == 0
-    done = subprocess.run(
-        [*COEVAL, "status", "--run", str(made.path), "--watch"],
-        env={**os.environ, **surroundings(tmp_path)}, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert done.stdout.count("data_generation") == 1
+    watching = WarmProcess("status", "--run", made.path, "--watch", env=surroundings(tmp_path))
+    shown = watching.communicate()
+    assert watching.returncode == 0, shown.err
+    assert shown.out.count("data_generation") == 1
 
 
 async def test_a_benchmark_keeps_to_its_budget_over_all_starts(tmp_path: Path) -> None:

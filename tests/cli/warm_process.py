@@ -10,6 +10,7 @@ As a script, this module is the process that forks.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import gc
 import json
 import os
@@ -23,6 +24,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from select import select
 from threading import Lock
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -43,7 +45,7 @@ LOADED_LAST = ("coeval.analysis.scores", "coeval.cli.eval_framework.eval_report"
 """They load duckdb, which complains at the end of a process whose garbage is not collected."""
 EVAL_FRAMEWORK = "coeval.cli.eval_framework"
 LONGEST_REQUEST = 1 << 17
-SOON_S = 120.0
+LONG_S = 120.0
 _STARTING = Lock()
 
 
@@ -65,21 +67,19 @@ class WarmProcess:
     ) -> None:
         """``env``: variables beside those of this process."""
         self.returncode: int | None = None
-        self._out, self._err = (os.fdopen(os.memfd_create(name), "rb") for name in ("out", "err"))
+        self._out, self._err = os.memfd_create("out"), os.memfd_create("err")
         self._waiting = Lock()
-        here, there = socket.socketpair()
-        here.settimeout(SOON_S)
+        self._told, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._told.settimeout(LONG_S)
         asked = {
             "words": [module, *map(str, words)],
             "cwd": str(cwd or Path.cwd()),
             "env": {**os.environ, **env},
         }
-        streams = [self._out.fileno(), (self._out if err_to_out else self._err).fileno()]
+        streams = [self._out, self._out if err_to_out else self._err]
         with there:
             socket.send_fds(_warm(), [json.dumps(asked).encode()], [there.fileno(), *streams])
-        self._told = here.makefile("rb")
-        here.close()
-        self.pid = int(self._told.readline())
+        self.pid = int(self._told.recv(20))
 
     def send_signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
@@ -88,23 +88,38 @@ class WarmProcess:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
-    def wait(self) -> int:
-        """Its exit code; a negative one is the signal that ended it."""
-        with self._waiting:
-            if self.returncode is None:
-                self.returncode = int(self._told.readline())
-                self._told.close()
+    def poll(self) -> int | None:
+        """Its exit code, once it has ended; a negative one is the signal that ended it."""
+        if self.returncode is None and self._waiting.acquire(blocking=False):
+            if select([self._told], [], [], 0)[0]:
+                self._hear()
+            self._waiting.release()
         return self.returncode
 
-    def communicate(self) -> Output:
-        """Wait for its end; once."""
-        self.wait()
-        texts = []
-        for stream in (self._out, self._err):
-            with stream:
-                stream.seek(0)
-                texts.append(stream.read().decode())
-        return Output(*texts)
+    def wait(self, within_s: float = LONG_S) -> int:
+        """Fails with a `TimeoutError` where it takes longer."""
+        with self._waiting:
+            if self.returncode is None:
+                self._told.settimeout(within_s)
+            return self._hear()
+
+    def _hear(self) -> int:
+        if self.returncode is None:
+            self.returncode = int(self._told.recv(20))
+            self._told.close()
+        return self.returncode
+
+    def so_far(self) -> Output:
+        """What it has written."""
+        return Output(*(_content(stream) for stream in (self._out, self._err)))
+
+    def communicate(self, within_s: float = LONG_S) -> Output:
+        """`wait`, and then what it wrote; once."""
+        self.wait(within_s)
+        written = self.so_far()
+        os.close(self._out)
+        os.close(self._err)
+        return written
 
     async def ended(self) -> int:
         """`wait`, beside a host in the same loop."""
@@ -115,23 +130,33 @@ class WarmProcess:
         return await asyncio.to_thread(self.communicate)
 
 
+def _content(stream: int) -> str:
+    return os.pread(stream, os.fstat(stream).st_size, 0).decode()
+
+
 def _warm() -> socket.socket:
     """Where the process that forks is asked: one for all tests of this process, and ends with it."""
     with _STARTING:
-        return _started(os.getpid())
+        return _started()
 
 
 @cache
-def _started(_: int) -> socket.socket:
+def _started() -> socket.socket:
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with there:
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, __file__, str(there.fileno())],
             stdin=subprocess.DEVNULL,
             pass_fds=[there.fileno()],
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": str(SOURCE)},
         )
+
+    def end() -> None:
+        here.close()
+        process.wait()
+
+    atexit.register(end)
     return here
 
 
@@ -152,11 +177,13 @@ def _next_command(requests: socket.socket) -> _Asked:
             break
         for descriptor in (told, *streams):
             os.close(descriptor)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        with suppress(ChildProcessError):  # none is left
+            while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG):
+                pass
     command = os.fork()
     if command:
-        os.write(told, b"%d\n" % command)
-        os.write(told, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(command, 0)[1]))
+        os.write(told, b"%d" % command)
+        os.write(told, b"%d" % os.waitstatus_to_exitcode(os.waitpid(command, 0)[1]))
         os._exit(0)
     for target, stream in enumerate(streams, start=1):
         os.dup2(stream, target)
@@ -173,7 +200,6 @@ def _serve(requests: socket.socket) -> dict[str, Any]:
     gc.freeze()  # a command that ends looks through what it made, not through what was loaded
     for module in LOADED_LAST:
         import_module(module)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     asked = _next_command(requests)
     os.chdir(asked.cwd)
     os.environ.clear()

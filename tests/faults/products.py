@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cli.eval_process import COMMAND, surroundings, write_prompts
+from cli.eval_process import surroundings, write_prompts
+from cli.warm_process import EVAL_FRAMEWORK, WarmProcess
 from ruamel.yaml import YAML
 
 N = 60
@@ -68,17 +66,15 @@ class Product:
         if self.name == "eval-framework":
             how = ["--tasks", "ifeval", "--ifeval-input", str(self.prompts), "--model", "m"]
             how += ["--base-url", self.url, "--api-key", KEY, "--num-threads", "8", "--top-k", "5"]
-            return [*COMMAND, *how, *(["--max-calls", str(max_calls)] if max_calls else [])]
+            return [*how, *(["--max-calls", str(max_calls)] if max_calls else [])]
         self._configure(max_calls)
         again = ["--continue"] if (self.output / "meta.json").exists() else []
-        return [sys.executable, "-m", "coeval", "run", "--config", str(self.folder / "e.yaml"), *again]
+        return ["run", "--config", str(self.folder / "e.yaml"), *again]
 
-    def start(self, *flags: str, max_calls: int | None = None) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*self.words(max_calls), *flags],
-            cwd=self.folder, env={**os.environ, **surroundings(self.folder)},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+    def start(self, *flags: str, max_calls: int | None = None) -> WarmProcess:
+        words = [*self.words(max_calls), *flags]
+        module = EVAL_FRAMEWORK if self.name == "eval-framework" else "coeval"
+        return WarmProcess(*words, module=module, cwd=self.folder, env=surroundings(self.folder))
 
     def run(self, *flags: str, max_calls: int | None = None) -> Ended:
         """``flags`` are those that both programs have."""
@@ -109,13 +105,13 @@ class Product:
         return int(self.used()["requests"])
 
 
-def ended(process: subprocess.Popen[str]) -> Ended:
-    out, err = process.communicate(timeout=120)
+def ended(process: WarmProcess) -> Ended:
+    out, err = process.communicate()
     assert "Traceback" not in err
     assert "internal error" not in err
     assert "Logging error" not in err
     assert KEY not in out + err
-    return Ended(process.returncode, out, err)
+    return Ended(process.wait(), out, err)
 
 
 async def in_thread(call: Callable[..., Ended], *arguments: Any, **named: Any) -> Ended:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -88,11 +87,6 @@ async def run(file: Path, *, hurried: bool = True, **options: Any) -> RunSummary
     http = Http(clock=lambda: time.monotonic() * HURRY, sleep=lambda s: asyncio.sleep(s / HURRY))
     keys = Keys.load(None, env={}, cwd=file.parent, home=file.parent)
     return await arun(load_config(file), RunOptions(**options), keys=keys, http=http if hurried else None)
-
-
-def command(*words: str | Path) -> list[str]:
-    """`coeval …` as a process of its own."""
-    return [sys.executable, "-m", "coeval", *map(str, words)]
 
 
 def folder_of(file: Path) -> RunDir:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from cli.warm_process import WarmProcess
 from flaky_host import Asked, error, hosted
-from small_runs import command, experiment, folder_of, good_lines, run
+from small_runs import experiment, folder_of, good_lines, run
 
 TOTAL = 120
 MODEL = "student-1"
@@ -26,12 +26,9 @@ def ceiling_of(calls: int) -> dict[str, Any]:
     return {"quota": {MODEL: {"max_calls": calls}}, "probe_mode": "full", "probe_on_fail": "warn"}
 
 
-async def start(file: Path) -> asyncio.subprocess.Process:
+def start(file: Path) -> WarmProcess:
     going_on = ["--continue"] if folder_of(file).meta.exists() else []
-    pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(
-        *command("run", "--config", file, *going_on), stdout=pipe, stderr=asyncio.subprocess.STDOUT
-    )
+    return WarmProcess("run", "--config", file, *going_on, err_to_out=True)
 
 
 @pytest.mark.slow
@@ -41,21 +38,21 @@ async def test_kills_and_restarts_never_pass_the_ceiling(tmp_path: Path) -> None
     async with hosted(latency_s=0.002) as host:
         file = experiment(tmp_path, host.url, total=TOTAL, settings=quota)
         for _ in range(KILLS):
-            process = await start(file)
+            process = start(file)
             await host.arrived(len(host.asked) + draw.randint(60, 200))
             process.kill()
-            await process.communicate()
+            await process.output()
             assert host.count(MODEL) <= CEILING
-        process = await start(file)
-        shown = (await process.communicate())[0].decode()
+        process = start(file)
+        shown = (await process.output()).out
         assert process.returncode == 3, shown
         assert f"experiment.quota.{MODEL}.max_calls" in shown
         assert host.count(MODEL) <= CEILING
         assert host.count(MODEL) >= CEILING - KILLS * BLOCK
 
         file = experiment(tmp_path, host.url, total=TOTAL, settings=ceiling_of(10 * CEILING))
-        process = await start(file)
-        shown = (await process.communicate())[0].decode()
+        process = start(file)
+        shown = (await process.output()).out
         assert process.returncode == 0, shown
     assert set(good_lines(folder_of(file)).values()) == {1}
 

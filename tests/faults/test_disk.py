@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from cli.warm_process import WarmProcess
 from flaky_host import Asked, hosted
-from small_runs import PHASES, command, content, errors, experiment, folder_of, good_lines, run
+from small_runs import PHASES, content, errors, experiment, folder_of, good_lines, run
 
 from coeval.store.rundir import RunDir
 
@@ -29,7 +30,9 @@ main()
 
 
 def coeval(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*words), capture_output=True, text=True, check=False)
+    process = WarmProcess(*words)
+    written = process.communicate()
+    return subprocess.CompletedProcess(words, process.wait(), *written)
 
 
 def limited(bytes_per_file: int, *words: str) -> subprocess.CompletedProcess[str]:
@@ -269,16 +272,14 @@ async def test_a_second_process_on_a_run_is_sent_away_by_name(
 
     async with hosted(fault=waits) as host:
         file = experiment(tmp_path, host.url, total=TOTAL)
-        pipe = asyncio.subprocess.PIPE
-        words = command("run", "--config", file)
-        first = await asyncio.create_subprocess_exec(*words, stdout=pipe, stderr=pipe)
+        first = WarmProcess("run", "--config", file)
         await host.arrived(21)
         second = await asyncio.to_thread(coeval, "run", "--config", file, flag)
         released.set()
         assert second.returncode == 1, second.stdout
         assert f"is in use by process {first.pid} on " in second.stderr
-        shown, _ = await first.communicate()
-        assert first.returncode == 0, shown.decode()
+        shown = await first.output()
+        assert first.returncode == 0, shown
         assert len(host.asked) == TOTAL * 7, "the second asked nothing"
     assert not (folder_of(file).path / "replaced").exists()
     assert content(folder_of(file)) == content(folder_of(undisturbed))

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from small_runs import command, experiment, folder_of
+from cli.warm_process import EVAL_FRAMEWORK, WarmProcess
+from small_runs import experiment, folder_of
 
 SOON_S = 25.0
 """A request is sent eight times, which takes twice as long."""
@@ -27,17 +28,14 @@ def host(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
         yield "nowhere.invalid", "the host name cannot be resolved"
 
 
-def ended(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=SOON_S, check=False)
-
-
 def test_coeval_run_tells_it_soon(host: tuple[str, str], tmp_path: Path) -> None:
     where, reason = host
     file = experiment(tmp_path, f"http://{where}/v1", settings={"probe_mode": "full"})
-    done = ended(command("run", "--config", file), tmp_path)
-    assert done.returncode == 2
-    assert "5 of 5 models do not answer" in done.stderr
-    assert f"teacher: POST {where}/v1/chat/completions: {reason}" in done.stderr.replace("\n", " ")
+    process = WarmProcess("run", "--config", file, cwd=tmp_path)
+    err = process.communicate(SOON_S).err
+    assert process.returncode == 2
+    assert "5 of 5 models do not answer" in err
+    assert f"teacher: POST {where}/v1/chat/completions: {reason}" in err.replace("\n", " ")
     assert not folder_of(file).meta.exists()
 
 
@@ -45,11 +43,11 @@ def test_eval_framework_tells_it_soon(host: tuple[str, str], tmp_path: Path) -> 
     where, reason = host
     prompt = {"key": 1, "prompt": "Why?", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
     (tmp_path / "prompts.jsonl").write_text(json.dumps(prompt) + "\n")
-    program = [sys.executable, "-m", "coeval.cli.eval_framework", "--tasks", "ifeval"]
-    program += ["--ifeval-input", "prompts.jsonl", "--model", "m", "--base-url", f"http://{where}/v1"]
-    done = ended([*program, "--output-dir", "out"], tmp_path)
-    assert done.returncode == 2
-    assert f"POST {where}/v1/chat/completions: {reason}" in done.stderr.replace("\n", " ")
+    how = ["--tasks", "ifeval", "--ifeval-input", "prompts.jsonl", "--model", "m", "--output-dir", "out"]
+    process = WarmProcess(*how, "--base-url", f"http://{where}/v1", module=EVAL_FRAMEWORK, cwd=tmp_path)
+    err = process.communicate(SOON_S).err
+    assert process.returncode == 2
+    assert f"POST {where}/v1/chat/completions: {reason}" in err.replace("\n", " ")
 
 
 def test_a_name_service_that_is_away_holds_up_no_program(tmp_path: Path) -> None:
@@ -58,6 +56,7 @@ def test_a_name_service_that_is_away_holds_up_no_program(tmp_path: Path) -> None
         "import socket, sys, time; socket.getaddrinfo = lambda *_, **__: time.sleep(120)\n"
         "from coeval.cli.entry import coeval; coeval()"
     )
-    done = ended([sys.executable, "-c", program, "run", "--config", str(file)], tmp_path)
+    words = [sys.executable, "-c", program, "run", "--config", str(file)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=SOON_S, check=False)
     assert done.returncode == 2
     assert "no answer from the name service" in done.stderr

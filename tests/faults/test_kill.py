@@ -8,8 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from cli.warm_process import WarmProcess
 from flaky_host import PHASE_OF, Host, hosted
-from small_runs import PHASES, command, content, experiment, folder_of, good_lines
+from small_runs import PHASES, content, experiment, folder_of, good_lines
 
 from coeval.store.rundir import RunDir
 
@@ -39,17 +40,15 @@ class Killed:
     def folder(self) -> RunDir:
         return folder_of(self.file)
 
-    async def start(self) -> asyncio.subprocess.Process:
+    def start(self) -> WarmProcess:
         going_on = ["--continue"] if self.folder.meta.exists() else []
-        words = command("run", "--config", self.file, *going_on, *self.flags)
-        pipe = asyncio.subprocess.PIPE
-        return await asyncio.create_subprocess_exec(*words, stdout=pipe, stderr=asyncio.subprocess.STDOUT)
+        return WarmProcess("run", "--config", self.file, *going_on, *self.flags, err_to_out=True)
 
     async def start_and_kill(self, requests: int, instant_s: float) -> None:
         """Kill once so many more requests have come in or, for a start, so much time has passed."""
-        process = await self.start()
+        process = self.start()
         moment = asyncio.ensure_future(self.host.arrived(len(self.host.asked) + requests))
-        end = asyncio.ensure_future(process.wait())
+        end = asyncio.ensure_future(process.ended())
         await asyncio.wait((moment, end), timeout=instant_s, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.sleep(self.draw.uniform(0, LATENCY_S))  # so that answers are under way too
         assert process.returncode is None, f"the run ended by itself: {await output(process)}"
@@ -81,8 +80,8 @@ class Killed:
         assert 0 <= len(self.host.asked) - self.made <= IN_FLIGHT * self.kills
 
 
-async def output(process: asyncio.subprocess.Process) -> str:
-    return (await process.communicate())[0].decode()
+async def output(process: WarmProcess) -> str:
+    return (await process.output()).out
 
 
 @pytest.mark.slow
@@ -92,9 +91,7 @@ async def test_fifty_kills_change_nothing(tmp_path: Path, seed: int, flags: tupl
         (tmp_path / name).mkdir()
     async with hosted(latency_s=LATENCY_S) as host:
         undisturbed = experiment(tmp_path / "undisturbed", host.url, total=TOTAL)
-        process = await asyncio.create_subprocess_exec(
-            *command("run", "--config", undisturbed), stdout=asyncio.subprocess.PIPE
-        )
+        process = WarmProcess("run", "--config", undisturbed, err_to_out=True)
         shown = await output(process)
         assert process.returncode == 0, shown
         assert len(host.asked) == CALLS
@@ -104,7 +101,7 @@ async def test_fifty_kills_change_nothing(tmp_path: Path, seed: int, flags: tupl
         while killed.kills < KILLS:
             await killed.kill()
             killed.check()
-        process = await killed.start()
+        process = killed.start()
         shown = await output(process)
         assert process.returncode == 0, shown
     assert set(killed.phases) >= set(PHASES), killed.phases

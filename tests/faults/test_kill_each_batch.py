@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import shutil
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from typing import Any
 import pytest
 from cli.batched_interfaces import BATCHED, TOTAL, Batched, BatchingFake, forget, requests_of_jobs
 from cli.eval_process import surroundings
+from cli.warm_process import WarmProcess
 from fakes.anthropic_batches import BatchServer
 from fakes.moments import forks
 from fakes.threaded import in_a_thread
@@ -43,19 +42,12 @@ def batched(request: pytest.FixtureRequest) -> Batched:
     return chosen
 
 
-async def _start(folder: Path, batched: Batched, *words: object) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "coeval", *map(str, words)),
-        cwd=folder,
-        env={**os.environ, **surroundings(folder), **batched.env},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
+def _start(folder: Path, batched: Batched, *words: object) -> WarmProcess:
+    return WarmProcess(*words, cwd=folder, env={**surroundings(folder), **batched.env}, err_to_out=True)
 
 
-async def _said(process: asyncio.subprocess.Process) -> str:
-    out, _ = await asyncio.wait_for(process.communicate(), 120)
-    return out.decode()
+async def _said(process: WarmProcess) -> str:
+    return (await process.output()).out
 
 
 async def _killed_at(
@@ -63,12 +55,12 @@ async def _killed_at(
 ) -> None:
     """Run until the provider gets to this moment for the first time; what it answers reaches nobody."""
     reached = asyncio.Event()
-    process = await _start(folder, batched, "run", "--config", file)
+    process = _start(folder, batched, "run", "--config", file)
 
     async def watch(kind: str, done: bool) -> None:
         if (kind, done) == moment and not reached.is_set():
             process.kill()
-            await process.wait()
+            await process.ended()
             reached.set()
 
     host.watch = watch
@@ -111,7 +103,7 @@ async def test_a_kill_neither_loses_nor_repeats(
         file = batched.file(tmp_path, host, batch=True, probe_mode="disable")
         folder = tmp_path / "runs" / "batched"
         await _killed_at(host, tmp_path, batched, moment, file)
-        again = await _start(tmp_path, batched, "run", "--config", file, "--continue")
+        again = _start(tmp_path, batched, "run", "--config", file, "--continue")
         said = await _said(again)
         assert again.returncode == 0, said
         sent = Counter(custom_id for job in requests_of_jobs(host) for custom_id in job)
@@ -152,10 +144,10 @@ async def test_a_batch_that_may_be_ours_is_waited_for(tmp_path: Path) -> None:
         host.polls = None
         file = batched.file(tmp_path, host, batch=True, probe_mode="disable", batch_poll_s=[0.01, 0.02])
         await _killed_at(host, tmp_path, batched, ("create", True), file)
-        again = await _start(tmp_path, batched, "run", "--config", file, "--continue")
+        again = _start(tmp_path, batched, "run", "--config", file, "--continue")
         while len(host.lists) < LONG:
             await asyncio.sleep(0.02)
-            assert again.returncode is None
+            assert again.poll() is None
         assert len(host.bodies) == 1
         host.polls = 1
         host.end("msgbatch_00001")

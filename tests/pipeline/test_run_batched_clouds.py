@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import signal
-import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
@@ -16,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.warm_process import WarmProcess
 from fakes import bedrock, gemini
 from fakes.batch_jobs import LOST, BatchingHost
 from fakes.bedrock_batches import BedrockBatchHost, fake_bedrock_batches
@@ -125,15 +123,9 @@ def asked(host: BatchingHost) -> Counter[str]:
 
 async def command(*words: object, **environment: str) -> tuple[int, str]:
     """``coeval`` as a user calls it: its exit code and what it said."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "coeval", *map(str, words)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env={**os.environ, "COLUMNS": "200", **environment},
-    )
-    said, _ = await asyncio.wait_for(process.communicate(), 240)
-    assert process.returncode is not None
-    return process.returncode, said.decode()
+    process = WarmProcess(*words, env={"COLUMNS": "200", **environment}, err_to_out=True)
+    written = await process.output()
+    return process.wait(), written.out
 
 
 @each
@@ -242,7 +234,7 @@ async def test_a_run_that_is_killed_goes_on_with_the_job_that_it_made(
     cloud: Cloud, kind: str, tmp_path: Path
 ) -> None:
     """When a job has been made and its id is not known yet, and while it is looked at."""
-    processes: list[asyncio.subprocess.Process] = []
+    processes: list[WarmProcess] = []
     async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
 
         async def kill(what: str, carried_out: bool) -> None:
@@ -251,14 +243,14 @@ async def test_a_run_that_is_killed_goes_on_with_the_job_that_it_made(
 
         host.watch = kill
         exp = lab(cloud, host, tmp_path)
-        environment = {**os.environ, **cloud.environment(host, tmp_path)}
-        words = [sys.executable, "-m", "coeval", "run", "--config", str(exp.file)]
-        process = await asyncio.create_subprocess_exec(*words, env=environment)
-        processes.append(process)
-        assert await asyncio.wait_for(process.wait(), 240) == -signal.SIGKILL
+        environment = cloud.environment(host, tmp_path)
+        killed = WarmProcess("run", "--config", exp.file, env=environment)
+        processes.append(killed)
+        await killed.output()
+        assert killed.returncode == -signal.SIGKILL
         host.watch = None
-        process = await asyncio.create_subprocess_exec(*words, "--continue", env=environment)
-        assert await asyncio.wait_for(process.wait(), 240) == 0
+        again = await command("run", "--config", exp.file, "--continue", **environment)
+        assert again[0] == 0, again[1]
     assert len(host.jobs) == 1
     assert set(asked(host).values()) == {1}
     assert len(exp.records("evaluation")) == cloud.least

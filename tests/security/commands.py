@@ -10,6 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from cli.warm_process import WarmProcess
+
 EXPERIMENT = """\
 models: [{name: m, interface: simulated, roles: [teacher, student, judge]}]
 tasks:
@@ -35,20 +37,22 @@ def command(
 ) -> Ended:
     """What comes of a command within 100 seconds; no end of it is a traceback. ``before`` runs in the new
     process."""
-    ended = subprocess.run(
-        [sys.executable, "-m", program, *map(str, words)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        env={**os.environ, "COLUMNS": "200", **environment},
-        preexec_fn=before,
-    )
-    assert "Traceback" not in ended.stderr, ended.stderr
-    assert "internal error" not in ended.stderr, ended.stderr
-    assert "never awaited" not in ended.stderr, ended.stderr
-    return Ended(ended.returncode, ended.stdout, ended.stderr)
+    around = {"COLUMNS": "200", **environment}
+    if before is None:
+        process = WarmProcess(*words, module=program, cwd=folder, env=around)
+        written = process.communicate()
+        ended = Ended(process.wait(), *written)
+    else:
+        started = subprocess.run(
+            [sys.executable, "-m", program, *map(str, words)],
+            cwd=folder, capture_output=True, text=True, timeout=100, check=False,
+            env={**os.environ, **around}, preexec_fn=before,
+        )  # fmt: skip
+        ended = Ended(started.returncode, started.stdout, started.stderr)
+    assert "Traceback" not in ended.err, ended.err
+    assert "internal error" not in ended.err, ended.err
+    assert "never awaited" not in ended.err, ended.err
+    return ended
 
 
 def eval_framework(folder: Path, *words: str | Path, environment: Mapping[str, str] = NOTHING) -> Ended:
