@@ -192,14 +192,19 @@ def _next_command(requests: socket.socket) -> _Asked:
     return _Asked(**json.loads(data))
 
 
-def _serve(requests: socket.socket) -> dict[str, Any]:
-    """Run a command in each process that comes back from `_next_command`."""
-    sys.path.pop(0)
+def load() -> None:
+    """Load what commands load."""
     for module in LOADED:
         import_module(module)
     gc.freeze()  # a command that ends looks through what it made, not through what was loaded
     for module in LOADED_LAST:
         import_module(module)
+
+
+def _serve(requests: socket.socket) -> dict[str, Any]:
+    """Run a command in each process that comes back from `_next_command`."""
+    sys.path.pop(0)
+    load()
     asked = _next_command(requests)
     os.chdir(asked.cwd)
     os.environ.clear()

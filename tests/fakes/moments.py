@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cli.warm_process import load
+
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 TESTS = Path(__file__).parents[1]
 
@@ -125,14 +127,11 @@ def _carry_out(wanted: dict[str, Any], report: int) -> None:
 
 def _serve() -> None:
     """Load what commands load, then fork for each line that asks for one."""
-    import coeval.analysis.scores
     import coeval.benchmarks.assets.index
     import coeval.benchmarks.assets.library
-    import coeval.cli.eval_framework.eval_report
-    import coeval.pipeline.run
-    import coeval.pipeline.upkeep.repair
     from fakes.asset_shelf import MANIFEST
 
+    load()
     if "COEVAL_TEST_SHELF" in os.environ:  # its small assets in place of the published ones, and no pip
         vars(coeval.benchmarks.assets.library)["read_manifest"] = lambda: MANIFEST
         vars(coeval.benchmarks.assets.index)["pip_command"] = lambda: None

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.invoked import Command
+from cli.warm_process import WarmProcess
 from fakes.openai_chat import Answer, Behaviour, Fault, Raw, fake
 from hostile_text import TEXTS, obeyed
 from hypothesis import given
@@ -80,31 +82,20 @@ def poison(folder: Path, evil: Callable[[], str], *, records: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("records", [True, False], ids=["records", "other files"])
 @pytest.mark.parametrize("evil", TEXTS, ids=range(len(TEXTS)))
-def test_no_text_of_a_run_folder_is_obeyed(finished: Path, tmp_path: Path, evil: str, records: bool) -> None:
+def test_no_text_of_a_run_folder_is_obeyed(
+    finished: Path, tmp_path: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch, evil: str, records: bool
+) -> None:
+    monkeypatch.delenv("COLUMNS")
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)
     poison(folder, lambda: f"a{evil}b", records=records)
-    # All commands in one process: what each of them shows is what it prints.
-    program = (
-        "import sys, json\n"
-        "from coeval.cli.main import main\n"
-        "for words in json.loads(sys.argv[1]):\n"
-        "    sys.argv[1:] = words\n"
-        "    try: main()\n"
-        "    except SystemExit as end: print('exit', end.code)\n"
-    )
-    words = [[command, "--run", str(folder), *rest] for command, *rest in COMMANDS]
-    done = subprocess.run(
-        [sys.executable, "-c", program, json.dumps(words)],
-        capture_output=True, cwd=tmp_path, timeout=300, check=False,
-    )  # fmt: skip
-    out, err = done.stdout.decode(), done.stderr.decode()
-    assert not obeyed(out), obeyed(out)[:3]
-    assert not obeyed(err), obeyed(err)[:3]
-    assert out.count("exit ") == len(COMMANDS)
-    assert "internal error" not in err, err
-    assert "Traceback" not in err
-    assert not [line for line in (out + err).splitlines() if line.startswith("Done: 0 failed")]
+    for command, *rest in COMMANDS:
+        _, out, err = coeval(command, "--run", folder, *rest)
+        assert not obeyed(out), (command, rest, obeyed(out)[:3])
+        assert not obeyed(err), (command, rest, obeyed(err)[:3])
+        assert "internal error" not in err, err
+        assert "Traceback" not in err
+        assert not [line for line in (out + err).splitlines() if line.startswith("Done: 0 failed")]
 
 
 HOSTS: dict[str, Callable[[str], Behaviour]] = {
@@ -168,12 +159,9 @@ PLACES: dict[str, Callable[[str], str]] = {
 def test_no_text_of_a_configuration_is_obeyed(tmp_path: Path, place: str) -> None:
     for number, evil in enumerate(TEXTS):
         (tmp_path / "e.yaml").write_bytes(PLACES[place](f"a{evil}b").encode("utf-8", "surrogatepass"))
-        done = subprocess.run(
-            [*COEVAL, "run", "--config", "e.yaml", "--dry-run"],
-            cwd=tmp_path, capture_output=True, timeout=120, check=False,
-        )  # fmt: skip
-        err = done.stderr.decode()
-        assert done.returncode == 1, (place, number)
+        process = WarmProcess("run", "--config", "e.yaml", "--dry-run", cwd=tmp_path)
+        err = process.communicate().err
+        assert process.returncode == 1, (place, number)
         assert not obeyed(err), obeyed(err)[:3]
         assert not [line for line in err.splitlines() if line.startswith("Done")], err
         assert "internal error" not in err, err
