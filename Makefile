@@ -13,7 +13,9 @@ MADE := $(VENV)/made
 LOCK := .make/lock
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8
+# Tests write and sync thousands of runs: in memory, where there is a folder in it that is large enough.
+IN_MEMORY := $(shell { [ "$$(df --output=avail /dev/shm | tail -1)" -gt 6000000 ] && echo TMPDIR=/dev/shm; } 2>&-)
+PYTEST := $(IN_MEMORY) $(BIN)/python -m pytest -n auto --maxprocesses 8
 UV := uv==0.13.8
 
 # Where it is set, each of the thousands of processes of the tests compiles all that it imports.

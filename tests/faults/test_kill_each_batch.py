@@ -60,8 +60,8 @@ async def _killed_at(
     async def watch(kind: str, done: bool) -> None:
         if (kind, done) == moment and not reached.is_set():
             process.kill()
-            await process.ended()
             reached.set()
+            await process.ended()
 
     host.watch = watch
     said = await _said(process)
