@@ -7,6 +7,7 @@ from threading import Lock
 
 import duckdb
 
+from coeval.analysis.measures.run_measures import MeasuredRun
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -19,7 +20,7 @@ from coeval.reports.items.output_items import OutputItems
 from coeval.reports.items.run_items import RunItems
 from coeval.reports.items.search_texts import make_text_table
 
-__all__ = ["ItemBrowser"]
+__all__ = ["ItemBrowser", "flagged_items"]
 
 
 class ItemBrowser:
@@ -102,6 +103,13 @@ class ItemBrowser:
                 "(SELECT unnest(?::VARCHAR[]) AS item, unnest(?::VARCHAR[]) AS flag) f USING (item)",
                 [[item for item, _ in found], [flag for _, flag in found]],
             )
+
+
+def flagged_items(reader: RunReader, measured: MeasuredRun) -> ItemBrowser:
+    """A run's items, with the flags of what was measured; raises as `ItemBrowser`."""
+    browser = ItemBrowser(reader)
+    browser.flag(measured.tree["items"])
+    return browser
 
 
 def _items_of(reader: Reader) -> RunItems | OutputItems:

@@ -27,14 +27,14 @@
       this.element = element;
       element.classList.add("items");
       element.replaceChildren(this.list, this.one);
-      window.addEventListener("hashchange", () => this.follow());
+      window.addEventListener("hashchange", () => this.follow(true));
       document.addEventListener("keydown", (event) => this.key(event));
       this.filters();
-      this.follow();
+      this.follow(location.hash.startsWith("#items?"));
     }
 
     // What the address says is what is shown.
-    async follow() {
+    async follow(moved = false) {
       if (this.query !== undefined && !location.hash.startsWith("#items")) return;
       const choice = choiceInAddress();
       const opened = choice.get("open");
@@ -51,6 +51,8 @@
       }
       if (opened || single) await this.open(opened ?? single, task);
       else this.close();
+      const seen = this.element.getBoundingClientRect();
+      if (moved && (seen.top > window.innerHeight / 2 || seen.bottom < 0)) this.element.scrollIntoView();
     }
 
     go(choice, more = {}) {
@@ -167,14 +169,15 @@
       const columns = this.columns(rows);
       const tasks = new Set(rows.map((row) => row.task)).size > 1 || (this.source.facets.tasks ?? []).length > 1;
       const spread = rows.some((row) => row.disagreement !== null && row.disagreement !== undefined);
+      const noted = rows.some((row) => row.failed || row.flags?.length || this.marks.has(`${row.task} ${row.item}`));
       const sampled = rows.some((row) => Object.keys(row.attributes ?? {}).length);
-      const names = ["item", ...(tasks ? ["task"] : []), ...(sampled ? ["attributes"] : []), ...columns.map((column) => column.name), ...(spread ? ["disagreement"] : []), "notes"];
+      const names = ["item", ...(tasks ? ["task"] : []), ...(sampled ? ["attributes"] : []), ...columns.map((column) => column.name), ...(spread ? ["disagreement"] : []), ...(noted ? ["notes"] : [])];
       this.table.replaceChildren(
         make(
           "table",
           { class: "rows" },
           make("thead", {}, make("tr", {}, names.map((name, at) => make("th", { scope: "col", class: ["item", "task", "attributes", "notes"].includes(name) ? "k-text" : "k-score" }, make("bdi", {}, name))))),
-          make("tbody", {}, rows.map((row) => this.row(row, columns, { tasks, sampled, spread }))),
+          make("tbody", {}, rows.map((row) => this.row(row, columns, { tasks, sampled, spread, noted }))),
         ),
       );
       if (!rows.length) this.table.replaceChildren();
@@ -195,7 +198,7 @@
       return found;
     }
 
-    row(row, columns, { tasks, sampled, spread }) {
+    row(row, columns, { tasks, sampled, spread, noted }) {
       const mark = this.marks.get(`${row.task} ${row.item}`);
       const notes = [
         mark?.flag ? make("span", { class: "flag", title: "marked" }, "⚑") : null,
@@ -211,7 +214,7 @@
         sampled ? make("td", { class: "k-text faint" }, make("bdi", {}, Object.values(row.attributes ?? {}).join(" · "))) : null,
         columns.map((column) => make("td", { class: `k-score ${this.tone(column.of(row))}` }, column.has(row) ? score(column.of(row)) : "")),
         spread ? make("td", { class: "k-score" }, score(row.disagreement)) : null,
-        make("td", { class: "k-text" }, notes),
+        noted ? make("td", { class: "k-text" }, notes) : null,
       );
     }
 

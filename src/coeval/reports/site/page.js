@@ -33,4 +33,36 @@ function openTarget() {
 window.addEventListener("hashchange", openTarget);
 openTarget();
 
+// The items behind the numbers: those that this page holds, or those of the server that it came from.
+const itemsPlace = document.getElementById("items-body");
+let itemsShown = null;
+
+async function itemsSource() {
+  const { served, held, asked } = window.coevalItems;
+  const at = itemsPlace.dataset.servedAt;
+  return at ? served(at, (await asked(`${at}state`)).facets) : held(await jsonBlock("items"));
+}
+
+function showItems() {
+  itemsShown ??= itemsSource().then((source) => window.coevalItems.mount(itemsPlace, source));
+}
+
+function watchItems() {
+  if (itemsPlace === null) return;
+  const watcher = new IntersectionObserver(
+    ([{ isIntersecting }]) => {
+      if (isIntersecting) showItems();
+    },
+    { rootMargin: "300px" },
+  );
+  watcher.observe(itemsPlace);
+  const follow = () => {
+    if (!location.hash.startsWith("#items?")) return;
+    showItems();
+  };
+  window.addEventListener("hashchange", follow);
+  follow();
+}
+
 watchPictures();
+watchItems();

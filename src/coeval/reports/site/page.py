@@ -22,20 +22,41 @@ from coeval import __version__
 from coeval.reports.charts.theme import DARK, LIGHT, theme_config
 from coeval.reports.content.cell_text import row_texts
 from coeval.reports.content.report_content import Report, ReportTable
+from coeval.reports.items.item_selection import ItemSelection
 from coeval.reports.site.data_blocks import DataBlock, json_block, packed_block
 from coeval.reports.site.vega_bundle import vega_script
 
 __all__ = ["write_page"]
 
-_SCRIPTS = ("blocks.js", "cells.js", "pictures.js", "page.js")
-_STYLES = ("page.css",)
+_SITE, _ITEMS = "coeval.reports.site", "coeval.reports.items"
+_SCRIPTS = (
+    (_ITEMS, "answers.js"),
+    (_ITEMS, "items.js"),
+    (_ITEMS, "item_sources.js"),
+    (_SITE, "blocks.js"),
+    (_SITE, "cells.js"),
+    (_SITE, "pictures.js"),
+    (_SITE, "page.js"),
+)
+_STYLES = ((_SITE, "page.css"), (_ITEMS, "items.css"))
 _MOST_ROWS = 60
 """Of a table that stand in the page's text; the others are shown when somebody asks for them."""
 _NUMBER = re.compile(r"(?<![\w.\-])[±$−-]?\d[\d,.]*(?:\s\[[^\]]*\])?(?![\w-])")
 
 
-def write_page(report: Report, blocks: Sequence[DataBlock] = ()) -> bytes:
-    """``blocks``: more data for the scripts that the page holds."""
+def write_page(
+    report: Report,
+    blocks: Sequence[DataBlock] = (),
+    *,
+    items: ItemSelection | None = None,
+    served_at: str = "",
+) -> bytes:
+    """``blocks``: more data for the scripts that the page holds; ``items``: those that can be read in it.
+
+    ``served_at``: where the page asks for items in their place, an address at the server that it came from.
+    """
+    if items is not None:
+        blocks = (*blocks, json_block("items", items))
     script, style = _joined(_SCRIPTS), _joined(_STYLES)
     vega = vega_script()
     policy = "; ".join(
@@ -44,6 +65,7 @@ def write_page(report: Report, blocks: Sequence[DataBlock] = ()) -> bytes:
             f"script-src {_hash(script)} {_hash(gzip.decompress(vega).decode())}",
             f"style-src {_hash(style)}",
             "img-src data: blob:",
+            *(["connect-src 'self'"] if served_at else []),
             "base-uri 'none'",
             "form-action 'none'",
         )
@@ -55,6 +77,8 @@ def write_page(report: Report, blocks: Sequence[DataBlock] = ()) -> bytes:
         script=Markup(script),  # noqa: S704  the same
         blocks=(_report_block(report), packed_block("vega", vega), *blocks),
         version=__version__,
+        has_items=items is not None or bool(served_at),
+        served_at=served_at,
     )
     return page.encode("utf-8", "replace")
 
@@ -89,11 +113,10 @@ def _report_block(report: Report) -> DataBlock:
 
 
 @cache
-def _joined(names: tuple[str, ...]) -> str:
-    """Our files as one text that no parser of HTML ends early."""
-    folder = files("coeval.reports.site")
-    text = "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
-    return f'"use strict";\n(() => {{\n{text}\n}})();' if names[0].endswith(".js") else text
+def _joined(names: tuple[tuple[str, str], ...]) -> str:
+    """Our files, each by its package, as one text that no parser of HTML ends early."""
+    text = "\n".join((files(package) / name).read_text(encoding="utf-8") for package, name in names)
+    return f'"use strict";\n(() => {{\n{text}\n}})();' if names[0][1].endswith(".js") else text
 
 
 def _hash(text: str) -> str:

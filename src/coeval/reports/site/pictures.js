@@ -2,12 +2,14 @@
 
 const drawn = new Map();
 const manyRows = 1500;
+const itemsBehind = "items behind";
 
 async function draw(figure) {
   const report = await jsonBlock("report");
   await scriptBlock("vega");
   const { spec, table } = report.pictures[figure.dataset.picture];
-  const { rows } = report.tables[table];
+  const { rows: plain, links } = report.tables[table];
+  const rows = plain.map((row, at) => (links[at] ? { ...row, [itemsBehind]: links[at] } : row));
   const place = figure.querySelector(".drawing");
   if (spec.usermeta?.width) place.style.maxWidth = `${spec.usermeta.width}px`;
   const result = await window.vegaEmbed(place, spec, {
@@ -22,6 +24,13 @@ async function draw(figure) {
       return vega;
     },
   });
+  if (document.getElementById("items-body")) {
+    result.view.addEventListener("click", (_, mark) => {
+      const query = mark?.datum?.[itemsBehind];
+      if (query) location.hash = `#items?${query}`;
+    });
+    if (Object.keys(links).length) place.classList.add("leads-on");
+  }
   drawn.get(figure)?.finalize();
   drawn.set(figure, result);
   figure.dataset.drawn = isDark() ? "dark" : "light";

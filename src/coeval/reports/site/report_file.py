@@ -11,6 +11,8 @@ from coeval.analysis.measures.run_measures import measure_run, plain_measures, s
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import evidence_of
+from coeval.reports.items.item_browser import flagged_items
+from coeval.reports.items.item_selection import select_items
 from coeval.reports.site.page import write_page
 from coeval.store.jsonl import store_error, write_bytes_atomic
 from coeval.store.rundir import RunDir
@@ -18,6 +20,8 @@ from coeval.store.rundir import RunDir
 __all__ = ["PAGE", "write_report"]
 
 PAGE = "report.html"
+ITEM_BYTES = 600_000
+"""Compressed: so much of a page is items."""
 
 
 def write_report(folder: Path, out: Path, options: RobustOptions | None = None) -> tuple[str, ...]:
@@ -32,7 +36,8 @@ def write_report(folder: Path, out: Path, options: RobustOptions | None = None) 
     """
     with reading(RunDir(folder)) as (reader, notes):
         measured = measure_run(reader, options)
-        page = write_page(experiment_report(evidence_of(reader, measured, notes)))
+        report = experiment_report(evidence_of(reader, measured, notes))
+        page = write_page(report, items=select_items(flagged_items(reader, measured), ITEM_BYTES))
         told = (*reader.notes(), *notes)
     measures = msgspec.json.encode(plain_measures(selected(measured.tree, "all")))
     try:

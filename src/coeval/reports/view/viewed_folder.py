@@ -29,6 +29,8 @@ Standing: TypeAlias = Callable[[Path], Any]
 
 Stamp: TypeAlias = tuple[tuple[str, int, int], ...]
 
+_API = "api/"
+"""Where a folder's page asks for items, from where it lies."""
 _SOONEST_S = 2.0
 _READING_SHARE = 0.1
 """Of the time, at most so much is spent on reading a folder again: a large one is read less often."""
@@ -182,7 +184,7 @@ class ViewedFolder:
             return
         with run_evidence(RunDir(self.path)) as evidence:
             report, told = experiment_report(evidence), evidence.measured.tree["items"]
-        self._report = write_page(report)
+        self._report = write_page(report, served_at=_API)
         with self.browser() as browser:
             if browser is not None:
                 browser.flag(told)
