@@ -17,7 +17,15 @@ from coeval.analysis.measures.measured import Branch, Measured, with_bounds
 from coeval.analysis.measures.reweighting import Ends, Reweighting, at_ends, spread
 from coeval.analysis.measures.score_grid import ScoreGrid
 
-__all__ = ["FEWEST_COMMON", "JudgePair", "judge_measures", "judge_pairs", "pair_measures"]
+__all__ = [
+    "FEWEST_COMMON",
+    "JudgePair",
+    "judge_measures",
+    "judge_pair",
+    "judge_pairs",
+    "measures_of_pair",
+    "pair_measures",
+]
 
 FEWEST_COMMON = 30
 """Units that a judge must have in common with others to be ranked."""
@@ -58,21 +66,33 @@ def judge_pairs(grid: ScoreGrid, reweighting: Reweighting) -> list[JudgePair]:
         tables = pair_tables(grid.levels[:, one], grid.levels[:, other], block, reweighting.blocks)
         shared = np.zeros(len(grid.items.ids), bool)
         shared[grid.item[valid[:, one] & valid[:, other]]] = True
-        flat = tables.reshape(len(tables), -1)
-        ends = _ends(tables.sum(axis=0), int(shared.sum()))
-        kappas = kappa(reweighting.draws(flat, ends).reshape(-1, *tables.shape[1:]))
         judges = (grid.judges[one], grid.judges[other])
         missing = _possible(grid, judges) - int(tables.sum())
-        found = agreement(tables.sum(axis=0))
-        pairs.append(JudgePair(*judges, tables, shared, found, kappas, missing))
+        pairs.append(judge_pair(judges, tables, shared, missing, reweighting))
     return pairs
+
+
+def judge_pair(
+    judges: tuple[str, str],
+    tables: Floats,
+    shared: NDArray[np.bool_],
+    missing: int,
+    reweighting: Reweighting,
+) -> JudgePair:
+    """Of their ``tables``, (blocks, 3, 3)."""
+    flat = tables.reshape(len(tables), -1)
+    ends = _ends(tables.sum(axis=0), int(shared.sum()))
+    kappas = kappa(reweighting.draws(flat, ends).reshape(-1, *tables.shape[1:]))
+    return JudgePair(*judges, tables, shared, agreement(tables.sum(axis=0)), kappas, missing)
 
 
 def pair_measures(pairs: Sequence[JudgePair]) -> dict[str, Branch]:
     """By ``"a|b"``: ``spa``, ``wpa``, ``kappa`` and the ``count`` of common units."""
-    return {
-        pair.name: {**_measures([pair] if pair.count else [], _alike), "count": pair.count} for pair in pairs
-    }
+    return {pair.name: measures_of_pair(pair) for pair in pairs}
+
+
+def measures_of_pair(pair: JudgePair) -> Branch:
+    return {**_measures([pair] if pair.count else [], _alike), "count": pair.count}
 
 
 def judge_measures(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str, Branch]:

@@ -23,7 +23,9 @@ from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
 from coeval.analysis.panel.level_use import levels_by_judge
-from coeval.analysis.panel.panel_reading import biases_of
+from coeval.analysis.panel.output_judges import output_judges
+from coeval.analysis.panel.panel_findings import panel_findings
+from coeval.analysis.panel.panel_reading import biases_of, consistency_of
 from coeval.analysis.panel.panel_worth import panel_worth
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
@@ -80,6 +82,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     pairs = judge_pairs(grid, reweighting)
     judges = judge_measures(grid, pairs)
     biases, worth = biases_of(reader, grid), panel_worth(reader, grid)
+    itself = consistency_of(reader, grid, reweighting)
     students, levels = student_measures(grid), levels_by_judge(grid)
     ranks = ranking(grid, students)
     tree: Branch = {
@@ -91,6 +94,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
                 **judge,
                 "levels": levels[name],
                 "bias": biases[name],
+                "consistency": itself[name],
                 "without": worth.without.get(name),
             }
             for name, judge in judges.items()
@@ -111,7 +115,8 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
 
 def _of_output(reader: OutputReader) -> Branch:
     """``metrics`` of ``eval-framework`` by model and task, in their own units; of a task with several samples
-    of each prompt, over these, with what else is to be known of them in ``samples``."""
+    of each prompt, over these, with what else is to be known of them in ``samples``; and what its judgments
+    say of its judges."""
     sampled = sample_figures(reader)
     found: Branch = {}
     for metric in reader.metrics:
@@ -127,8 +132,10 @@ def _of_output(reader: OutputReader) -> Branch:
                 for name, figure in figures.items()
             }
     [(units,)] = reader.rows("SELECT count(*) FROM scores WHERE value IS NOT NULL")
-    nobody: Branch = {"agreement": {}, "judges": {}, "teachers": {}, "students": {}}
-    return {"units": units, **nobody, "metrics": found, "samples": samples}
+    judged = output_judges(reader)
+    findings = list(panel_findings(judged["judges"]))
+    nobody: Branch = {"teachers": {}, "students": {}}
+    return {"findings": findings, "units": units, **judged, **nobody, "metrics": found, "samples": samples}
 
 
 _OF_SAMPLES = ("unit", "std", "sem", "n_runs", "per_run", "item_se")

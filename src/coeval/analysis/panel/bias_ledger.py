@@ -5,8 +5,7 @@ common with them: the others' mean less its own. ``family`` and ``self`` are how
 of its own family (its own among them), and its own, than the others lead one to expect; ``length`` the same
 for an answer of twice the length, compared with the middle one of the other judges. All are in units of a
 score from 0 to 1. The latter three come of `coeval.analysis.panel.judge_model`, which tells a leaning from
-strictness. ``position`` needs pairs judged in both orders, and ``consistency`` judgments that were repeated:
-a run has neither, and they are null.
+strictness. ``position`` needs pairs (`coeval.analysis.panel.order_bias`): a run has none, and it is null.
 """
 
 from __future__ import annotations
@@ -16,15 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
+from coeval.analysis.comparison.multiplicity import holm
 from coeval.analysis.intervals import LEVEL, Floats
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.judge_model import JudgedRows, JudgeFit, fit_judges
 
-__all__ = ["BIASES", "Bias", "bias_ledger"]
+__all__ = ["BIASES", "UNKNOWN", "Bias", "bias_ledger", "plain_ledger", "severities"]
 
-BIASES = ("severity", "family", "self", "length", "position", "consistency")
+BIASES = ("severity", "family", "self", "length", "position")
 _FAMILY, _SELF, _LENGTH = range(3)
 _MOST_SCORES = 6_000
 """So many show what matters, in a second; of more, whole datapoints are drawn, always the same."""
@@ -33,22 +33,38 @@ _NEARLY = 1e-6
 
 
 class Bias(NamedTuple):
-    """A bias with its 95 % interval; all None where nothing can be told."""
+    """A bias with its 95 % interval and p-value; all None where nothing can be told."""
 
     value: float | None
     low: float | None
     high: float | None
+    p: float | None
 
     @property
     def is_sure(self) -> bool:
         """Whether its interval leaves zero out."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
-    def as_plain(self) -> dict[str, Any]:
-        return {"value": self.value, "ci95": None if self.low is None else [self.low, self.high]}
+
+UNKNOWN = Bias(None, None, None, None)
 
 
-UNKNOWN = Bias(None, None, None)
+def plain_ledger(ledger: Mapping[str, Mapping[str, Bias]]) -> dict[str, dict[str, Any]]:
+    """By judge and bias ``{"value", "ci95", "p_adjusted"}``; the latter is Holm's, over the judges of whom it
+    can be told."""
+    found: dict[str, dict[str, Any]] = {judge: {} for judge in ledger}
+    for name in BIASES:
+        of = {judge: biases[name] for judge, biases in ledger.items()}
+        known = [judge for judge, bias in of.items() if bias.p is not None]
+        adjusted = dict(zip(known, holm([of[judge].p or 0.0 for judge in known]), strict=True))
+        for judge, bias in of.items():
+            bounds = None if bias.low is None else [bias.low, bias.high]
+            found[judge][name] = {
+                "value": bias.value,
+                "ci95": bounds,
+                "p_adjusted": adjusted.get(judge),
+            }
+    return found
 
 
 def bias_ledger(grid: ScoreGrid, lengths: Floats, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
@@ -60,12 +76,9 @@ def bias_ledger(grid: ScoreGrid, lengths: Floats, families: Mapping[str, str]) -
     families : of students and judges
     """
     found = {judge: dict.fromkeys(BIASES, UNKNOWN) for judge in grid.judges}
-    valid = grid.valid
-    several = valid.sum(axis=1) > 1
-    for place, judge in enumerate(grid.judges):
-        rows = several & valid[:, place]
-        found[judge]["severity"] = _severity(grid, place, rows)
-    whole = _drawn(grid, several)
+    for judge, severity in severities(grid).items():
+        found[judge]["severity"] = severity
+    whole = _drawn(grid, grid.valid.sum(axis=1) > 1)
     if len(np.unique(grid.item[whole])) < _FEWEST_ITEMS:
         return found
     rows, deviation = _rows(grid, whole, lengths, families)
@@ -79,6 +92,15 @@ def bias_ledger(grid: ScoreGrid, lengths: Floats, families: Mapping[str, str]) -
         if known[_LENGTH][place]:
             found[judge]["length"] = _of_length(fit, place, known[_LENGTH], deviation)
     return found
+
+
+def severities(grid: ScoreGrid) -> dict[str, Bias]:
+    """By judge."""
+    several = grid.valid.sum(axis=1) > 1
+    return {
+        judge: _severity(grid, place, several & grid.valid[:, place])
+        for place, judge in enumerate(grid.judges)
+    }
 
 
 def _severity(grid: ScoreGrid, place: int, rows: NDArray[np.bool_]) -> Bias:
@@ -97,7 +119,8 @@ def _severity(grid: ScoreGrid, place: int, rows: NDArray[np.bool_]) -> Bias:
 
 def _bias(value: float, error: float, clusters: int) -> Bias:
     half = float(stdtrit(clusters - 1, (1 + LEVEL) / 2)) * error
-    return Bias(value, value - half, value + half)
+    p = 2 * float(stdtr(clusters - 1, -abs(value) / error)) if error > 0 else float(value == 0)
+    return Bias(value, value - half, value + half, p)
 
 
 def _drawn(grid: ScoreGrid, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -170,7 +193,7 @@ def _of_own(rows: JudgedRows, fit: JudgeFit, place: int, *, own_only: bool) -> B
     judges = fit.leanings.shape[1]
     weights, answers = np.zeros(fit.leanings.size), 0
     for leaning in (_SELF,) if own_only else (_FAMILY, _SELF):  # no answer is in both
-        of = rows.leanings[leaning][:, place] > 0
+        of = (rows.leanings[leaning][:, place] > 0) & np.isfinite(fit.slopes[:, place])
         weights[leaning * judges + place] = float(fit.slopes[of, place].sum())
         answers += int(of.sum())
     strangers = rows.leanings[_FAMILY][:, place] + rows.leanings[_SELF][:, place] == 0
@@ -187,7 +210,7 @@ def _of_length(fit: JudgeFit, place: int, known: NDArray[np.bool_], deviation: f
     middle = others[(len(others) - 1) // 2 : len(others) // 2 + 1]
     other = min(middle, key=lambda e: abs(float(lean[e]) - float(lean[place])))
     weights = np.zeros(fit.leanings.size)
-    slope = float(fit.slopes[:, place].mean()) / deviation
+    slope = float(np.nanmean(fit.slopes[:, place])) / deviation
     weights[_LENGTH * judges + place], weights[_LENGTH * judges + other] = slope, -slope
     return _contrast(fit, weights)
 
@@ -195,4 +218,4 @@ def _of_length(fit: JudgeFit, place: int, known: NDArray[np.bool_], deviation: f
 def _contrast(fit: JudgeFit, weights: Floats) -> Bias:
     value = float(weights @ fit.leanings.ravel())
     error = max(float(weights @ fit.covariance @ weights), 0.0) ** 0.5
-    return _bias(value, error, fit.clusters)
+    return _bias(value, error, fit.blocks)

@@ -8,8 +8,9 @@ of its task and student; a judge gives at least Medium, and High, with the proba
     σ(s_j (q + φ_f + Σ_c β_jc x_jc − m_j))  and  σ(s_j (q + φ_f + Σ_c β_jc x_jc − h_j)),
 
 where φ_f is how easy a factor is, and x_jc says what the judge may lean on (the answer is of its family; it
-is long). Qualities are integrated out by quadrature, parameters found by maximum likelihood with scoring
-steps, and their errors are those of a sandwich that is clustered by datapoint (White 1982).
+is long). Qualities are integrated out by quadrature, parameters found by maximum likelihood (BFGS). Errors
+are those of a jackknife over datapoints, by one Newton step each: the small-sample form of a sandwich that is
+clustered by datapoint (CR3; Bell and McCaffrey 2002). White's own (1982) is too small where they are few.
 """
 
 from __future__ import annotations
@@ -18,24 +19,31 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.sparse import csr_array
 from scipy.special import expit
 
 from coeval.analysis.intervals import Floats
 
 __all__ = ["JudgeFit", "JudgedRows", "fit_judges"]
 
-_NODES, _WEIGHTS = hermegauss(9)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_NODES = np.linspace(-4, 4, 27)
+_WEIGHTS = np.exp(-(_NODES**2) / 2) / np.exp(-(_NODES**2) / 2).sum()
+"""Near to each other: where judges see well, an answer's quality is known to a fifth of its standard
+deviation, and between nodes that lie further apart the likelihood would have tops of its own."""
 _RIDGE = 1e-2
 """A weak pull to zero, for what the scores say nothing about; …"""
 _SHAPE_RIDGE = 1.0
 """… and one on how steep a judge is and how far its thresholds lie apart, which a judge without noise would
 drive to infinity."""
-_STEPS = 60
-_ENOUGH = 1e-6
+_STEPS = 300
+_FLAT = 1e-3
+"""The largest slope of the log-likelihood that counts as its top."""
 _SMALL = 1e-4
+_LEAST_CHANCE = 1e-12
+_MOST_BLOCKS = 100
+"""Of datapoints, which the jackknife leaves out one after the other."""
 
 Codes = NDArray[np.integer[Any]]
 
@@ -59,48 +67,60 @@ class JudgedRows(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class JudgeFit:
     """``leanings`` (C, J) in units of quality's standard deviation, ``covariance`` (C·J, C·J) in that order;
-    ``slopes`` (A, J): what a step of one is worth in score, 0 to 1, at each answer; ``clusters``: how many
-    datapoints this rests on."""
+    ``slopes`` (A, J): what a step of one is worth in score, 0 to 1, at each answer, NaN where
+    the judge scored none; ``blocks``: how many parts of the datapoints were left out one by one."""
 
     leanings: Floats
     covariance: Floats
     slopes: Floats
-    clusters: int
+    blocks: int
 
 
 class _ModelState(NamedTuple):
+    """The log-likelihood; its gradient by answer, (A, P); how likely each node is for an answer, (A, Q)."""
+
     likelihood: float
     scores: Floats
-    slopes: Floats
+    posterior: Floats
 
 
 def fit_judges(rows: JudgedRows) -> JudgeFit:
     """Fit the model; rows with scores of one judge only count too, and say little."""
     model = _GradedModel(rows)
-    parameters = model.start()
-    state = model.at(parameters)
-    for _ in range(_STEPS):
-        gradient = state.scores.sum(axis=0) - model.ridge * parameters
-        step = np.linalg.solve(state.scores.T @ state.scores + np.diag(model.ridge), gradient)
-        gain = float(gradient @ step)
-        parameters, state, moved = model.moved(parameters, state, step)
-        if gain < _ENOUGH * max(1.0, abs(state.likelihood)) or not moved:
-            break
-    return model.fitted(parameters, state)
+
+    def falling(parameters: Floats) -> tuple[float, Floats]:
+        state = model.at(parameters)
+        return -state.likelihood, model.ridge * parameters - state.scores.sum(axis=0)
+
+    start = model.start()
+    scores = model.at(start).scores
+    guess = np.linalg.inv(scores.T @ scores + np.diag(model.ridge))
+    options = {"hess_inv0": (guess + guess.T) / 2, "gtol": _FLAT, "maxiter": _STEPS}
+    return model.fitted(minimize(falling, start, jac=True, method="BFGS", options=options).x)
 
 
 class _GradedModel:
+    """Scores stand as E entries in order of their levels, so that each level is one slice."""
+
     def __init__(self, rows: JudgedRows) -> None:
         self._rows = rows
         _, self._judges = rows.levels.shape
-        self._answer = np.repeat(np.arange(len(rows.start)), np.diff(np.append(rows.start, len(rows.levels))))
+        answer = np.repeat(np.arange(len(rows.start)), np.diff(np.append(rows.start, len(rows.levels))))
+        row, judge = np.nonzero(rows.levels >= 0)
+        level = rows.levels[row, judge]
+        order = np.argsort(level, kind="stable")
+        row, self._judge = row[order], judge[order]
+        self._answer, self._factor = answer[row], rows.factor[row]
+        self._low, self._medium, self._high = (
+            slice(*np.searchsorted(level[order], [which, which + 1]).tolist()) for which in range(3)
+        )
+        entries = np.arange(len(row))
+        self._sums = csr_array((np.ones(len(row)), (self._answer, entries)), (len(rows.start), len(row)))
         sizes = [self._judges] * 3 + [int(rows.group.max()) + 1, int(rows.factor.max()) + 1]
         sizes += [self._judges] * len(rows.leanings)
         self._ends = np.cumsum([0, *sizes])
         self.ridge = np.full(int(self._ends[-1]), _RIDGE)
         self.ridge[self._judges : 3 * self._judges] = _SHAPE_RIDGE
-        level = rows.levels[..., None]
-        self._none, self._high, self._medium = level < 0, level == 2, level == 1
 
     def start(self) -> Floats:
         found = np.zeros(int(self._ends[-1]))
@@ -109,70 +129,98 @@ class _GradedModel:
         return found
 
     def at(self, parameters: Floats) -> _ModelState:
-        """Log-likelihood, the answers' scores (its gradient by answer: (A, P)), and slopes."""
-        medium, gap, steep, group, factor, *leanings = np.split(parameters, self._ends[1:-1])
-        rows, width, slope = self._rows, np.exp(gap), np.exp(steep)
-        shift = group[rows.group][:, None] + sum(
-            (x * beta for x, beta in zip(rows.leanings, leanings, strict=True)),
-            np.zeros((len(rows.group), self._judges)),
-        )
-        place = (shift[self._answer] + factor[rows.factor][:, None] - medium)[..., None] + _NODES
-        at_medium = slope[:, None] * place
-        at_high = at_medium - (slope * width)[:, None]
-        p_medium, p_high = expit(at_medium), expit(at_high)
-        chance = np.where(self._high, p_high, np.where(self._medium, p_medium - p_high, 1 - p_medium))
-        chance = np.where(self._none, 1.0, np.maximum(chance, 1e-12))
-        log_chance = np.add.reduceat(np.log(chance).sum(axis=1), rows.start, axis=0)
-        most = log_chance.max(axis=1, keepdims=True)
-        weight = np.exp(log_chance - most) * _WEIGHTS
+        rows, judge, low, medium, high = self._rows, self._judge, self._low, self._medium, self._high
+        at_medium, at_high = self._places(parameters)
+        log_chance, from_medium, from_high = (np.zeros_like(at_medium) for _ in range(3))
+        p_low, p_high = expit(at_medium[low]), expit(at_high[high])
+        log_chance[low] = np.log(np.maximum(1 - p_low, _LEAST_CHANCE))
+        log_chance[high] = np.log(np.maximum(p_high, _LEAST_CHANCE))
+        from_medium[low], from_high[high] = -p_low, 1 - p_high
+        p_medium, p_more = expit(at_medium[medium]), expit(at_high[medium])
+        chance = np.maximum(p_medium - p_more, _LEAST_CHANCE)
+        log_chance[medium] = np.log(chance)
+        from_medium[medium] = p_medium * (1 - p_medium) / chance
+        from_high[medium] = -p_more * (1 - p_more) / chance
+        of_answers = self._sums @ log_chance
+        most = of_answers.max(axis=1, keepdims=True)
+        weight = np.exp(of_answers - most) * _WEIGHTS
         total = weight.sum(axis=1, keepdims=True)
-        posterior = (weight / total)[self._answer][:, None, :]
-        d_medium, d_high = p_medium * (1 - p_medium), p_high * (1 - p_high)
-        from_medium = np.where(self._high, 0, np.where(self._medium, d_medium / chance, -p_medium))
-        from_high = np.where(self._high, 1 - p_high, np.where(self._medium, -d_high / chance, 0))
-        from_medium = np.where(self._none, 0, from_medium) * posterior
-        from_high = np.where(self._none, 0, from_high) * posterior
-        by_place = ((from_medium + from_high) * slope[:, None]).sum(axis=-1)
-        by_answer = np.add.reduceat(by_place, rows.start, axis=0)
-        steepness = (from_medium * at_medium + from_high * at_high).sum(axis=-1)
+        posterior = weight / total
+        expected = posterior[self._answer]
+        from_medium *= expected
+        from_high *= expected
+        by_high = from_high.sum(axis=1)
+        slope, width = self._shape(parameters)
+        by_place = (from_medium.sum(axis=1) + by_high) * slope[judge]
+        steepness = np.einsum("eq,eq->e", from_medium, at_medium) + np.einsum("eq,eq->e", from_high, at_high)
         scores = np.zeros((len(rows.start), len(parameters)))
         parts = np.split(scores, self._ends[1:-1], axis=1)
-        parts[0][:] = -by_answer
-        parts[1][:] = -np.add.reduceat(from_high.sum(axis=-1), rows.start, axis=0) * slope * width
-        parts[2][:] = np.add.reduceat(steepness, rows.start, axis=0)
-        parts[3][np.arange(len(rows.group)), rows.group] = by_answer.sum(axis=1)
-        np.add.at(parts[4], (self._answer, rows.factor), by_place.sum(axis=1))
+        by_judge = self._by_judge(by_place)
+        parts[0][:] = -by_judge
+        parts[1][:] = -self._by_judge(by_high) * slope * width
+        parts[2][:] = self._by_judge(steepness)
+        parts[3][np.arange(len(rows.group)), rows.group] = by_judge.sum(axis=1)
+        np.add.at(parts[4], (self._answer, self._factor), by_place)
         for part, x in zip(parts[5:], rows.leanings, strict=True):
-            part[:] = by_answer * x
-        worth = ((d_medium + d_high) / 2 * slope[:, None] * posterior).sum(axis=-1)
-        counts = np.diff(np.append(rows.start, len(worth)))[:, None]
-        slopes = np.add.reduceat(worth, rows.start, axis=0) / counts
+            part[:] = by_judge * x
         likelihood = float((np.log(total) + most).sum()) - float(self.ridge @ parameters**2) / 2
-        return _ModelState(likelihood, scores, slopes)
+        return _ModelState(likelihood, scores, posterior)
 
-    def moved(self, parameters: Floats, state: _ModelState, step: Floats) -> tuple[Floats, _ModelState, bool]:
-        """As far along the step as the likelihood rises: whole, or half, or …"""
-        for halvings in range(12):
-            tried = parameters + step / 2**halvings
-            found = self.at(tried)
-            if found.likelihood > state.likelihood:
-                return tried, found, True
-        return parameters, state, False
+    def _shape(self, parameters: Floats) -> tuple[Floats, Floats]:
+        """How steep each judge is, and how far its thresholds lie apart: (J,)."""
+        _, gap, steep, *_ = np.split(parameters, self._ends[1:-1])
+        return np.exp(steep), np.exp(gap)
 
-    def fitted(self, parameters: Floats, state: _ModelState) -> JudgeFit:
+    def _places(self, parameters: Floats) -> tuple[Floats, Floats]:
+        """(E, Q): what goes into σ for Medium and for High, at each quality."""
+        medium, _, _, group, factor, *leanings = np.split(parameters, self._ends[1:-1])
+        rows, judge = self._rows, self._judge
+        slope, width = self._shape(parameters)
+        shift = np.repeat(group[rows.group][:, None], self._judges, axis=1)
+        for x, beta in zip(rows.leanings, leanings, strict=True):
+            shift += x * beta
+        place = shift[self._answer, judge] + factor[self._factor] - medium[judge]
+        at_medium = slope[judge][:, None] * (place[:, None] + _NODES)
+        return at_medium, at_medium - (slope * width)[judge][:, None]
+
+    def _by_judge(self, values: Floats) -> Floats:
+        """(A, J): the sums of (E,) by answer and judge."""
+        shape = (len(self._rows.start), self._judges)
+        sums = np.bincount(self._answer * self._judges + self._judge, values, shape[0] * shape[1])
+        return np.asarray(sums.reshape(shape), np.float64)
+
+    def _slopes(self, parameters: Floats, posterior: Floats) -> Floats:
+        """(A, J): what a step of one is worth in score, the mean over the factors that a judge scored."""
+        slope, _ = self._shape(parameters)
+        p_medium, p_high = (expit(places) for places in self._places(parameters))
+        worth = (p_medium * (1 - p_medium) + p_high * (1 - p_high)) / 2 * slope[self._judge][:, None]
+        sums = self._by_judge(np.einsum("eq,eq->e", worth, posterior[self._answer]))
+        counts = self._by_judge(np.ones(len(self._judge)))
+        with np.errstate(invalid="ignore"):
+            return np.where(counts > 0, sums / counts, np.nan)
+
+    def fitted(self, parameters: Floats) -> JudgeFit:
         begin = int(self._ends[5])
-        gradient = state.scores.sum(axis=0)
-        hessian = np.empty((len(parameters), len(parameters)))
+        state = self.at(parameters)
+        clusters = int(self._rows.cluster.max()) + 1
+        blocks = min(clusters, _MOST_BLOCKS)
+        block = np.random.default_rng(0).permutation(np.arange(clusters) % blocks)[self._rows.cluster]
+        scores = _by_block(state.scores, block, blocks)
+        information = np.empty((blocks, len(parameters), len(parameters)))
         for place in range(len(parameters)):
             tried = parameters.copy()
             tried[place] += _SMALL
-            hessian[place] = (gradient - self.at(tried).scores.sum(axis=0)) / _SMALL
-        hessian = (hessian + hessian.T) / 2 + np.diag(self.ridge)
-        clusters = int(self._rows.cluster.max()) + 1
-        by_cluster = np.zeros((clusters, len(parameters)))
-        np.add.at(by_cluster, self._rows.cluster, state.scores)
-        bread = np.linalg.pinv(hessian)
-        covariance = bread @ (by_cluster.T @ by_cluster) @ bread * clusters / max(clusters - 1, 1)
-        return JudgeFit(
-            parameters[begin:].reshape(-1, self._judges), covariance[begin:, begin:], state.slopes, clusters
-        )
+            information[:, place] = (scores - _by_block(self.at(tried).scores, block, blocks)) / _SMALL
+        information = (information + information.transpose(0, 2, 1)) / 2
+        without = information.sum(axis=0) + np.diag(self.ridge) - information
+        moved = (np.linalg.pinv(without, hermitian=True) @ scores[..., None])[:, begin:, 0]
+        moved -= moved.mean(axis=0)
+        covariance = moved.T @ moved * (blocks - 1) / blocks
+        leanings = parameters[begin:].reshape(-1, self._judges)
+        return JudgeFit(leanings, covariance, self._slopes(parameters, state.posterior), blocks)
+
+
+def _by_block(scores: Floats, block: Codes, blocks: int) -> Floats:
+    found = np.zeros((blocks, scores.shape[1]))
+    np.add.at(found, block, scores)
+    return found

@@ -8,7 +8,7 @@ from typing import Any
 from coeval.analysis.measures.measured import Branch
 from coeval.core.text import dollars, listed
 
-__all__ = ["next_purchases", "panel_findings"]
+__all__ = ["is_named", "next_purchases", "panel_findings"]
 
 _LEANINGS = {
     "family": "answers of its own family",
@@ -17,34 +17,56 @@ _LEANINGS = {
 }
 _NOTEWORTHY = 0.05
 """Of a score from 0 to 1: less of severity moves nothing that matters."""
+ALPHA = 0.05
 _AS_SURE = 1.02
 """By what factor a standard error may grow that counts as the same."""
 
 
 def panel_findings(judges: Mapping[str, Branch]) -> Iterator[str]:
-    """Of the measures of a run's judges; nothing where there is nothing to say."""
+    """Of the measures of a folder's judges; nothing where there is nothing to say."""
     yield from _leanings(judges)
+    yield from _places(judges)
     yield from _severities(judges)
     yield from _not_needed(judges)
+
+
+def _places(judges: Mapping[str, Branch]) -> Iterator[str]:
+    for judge, found in judges.items():
+        bias = found["bias"]["position"]
+        if is_named(bias):
+            more = "more" if bias["value"] > 0 else "less"
+            yield f"{judge} gives an answer {_sized(bias)} {more} of a win where it is shown first."
+
+
+def _sized(bias: Mapping[str, Any]) -> str:
+    """``0.12 [0.08, 0.16]``, without a sign."""
+    low, high = sorted(abs(bound) for bound in bias["ci95"])
+    return f"{abs(bias['value']):.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _leanings(judges: Mapping[str, Branch]) -> Iterator[str]:
     for judge, found in judges.items():
         for bias, whose in _LEANINGS.items():
-            value, ci95 = found["bias"][bias]["value"], found["bias"][bias]["ci95"]
-            if value is not None and (ci95[0] > 0 or ci95[1] < 0):
-                more = "higher" if value > 0 else "lower"
-                bounds = sorted(abs(bound) for bound in ci95)
-                shown = f"{abs(value):.2f} [{bounds[0]:.2f}, {bounds[1]:.2f}]"
+            if is_named(found["bias"][bias]):
+                more = "higher" if found["bias"][bias]["value"] > 0 else "lower"
+                shown = _sized(found["bias"][bias])
                 yield f"{judge} scores {whose} {shown} {more} than the other judges lead one to expect."
+
+
+def is_named(bias: Mapping[str, Any]) -> bool:
+    """By Holm's p-value too, where several judges might be named: no honest one is in 95 of 100 runs."""
+    if bias["p_adjusted"] is None or bias["ci95"] is None:
+        return False
+    low, high = bias["ci95"]
+    return bool(bias["p_adjusted"] < ALPHA and (low > 0 or high < 0))
 
 
 def _severities(judges: Mapping[str, Branch]) -> Iterator[str]:
     """Whoever is surely stricter or milder than the others, by an amount that matters."""
     said = []
     for judge, found in judges.items():
-        value, ci95 = found["bias"]["severity"]["value"], found["bias"]["severity"]["ci95"]
-        if value is not None and abs(value) >= _NOTEWORTHY and (ci95[0] > 0 or ci95[1] < 0):
+        value = found["bias"]["severity"]["value"]
+        if is_named(found["bias"]["severity"]) and abs(value) >= _NOTEWORTHY:
             said.append(f"{judge} is {abs(value):.2f} {'stricter' if value > 0 else 'more lenient'}")
     if said:
         yield f"Beside the other judges, {listed(said)}."

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from coeval.analysis.pairwise.arena import VERDICTS
 from coeval.analysis.readers.reader import EMPTY_SQL, Stage
 from coeval.core.good import RESPONSE_SQL, VALUE_SQL, good_sql
+from coeval.core.records import LEVEL_VALUE
 
 _KEY = "md5_number(filename || chr(10) || id) AS key, filename AS file, id"
+
+_JSON = "try_cast(value AS JSON)"
+_PATHS = "['$.verdict', '$.preference', '$.switched', '$.criteria_met']"
+_SAID = f"json_extract_string({_JSON}, {_PATHS})"
+_OF_LEVELS = ", ".join(f"'{level}'" for level in LEVEL_VALUE)
+_LEVELS = (
+    f"map_from_entries([entry FOR entry IN map_entries(try_cast({_JSON} AS MAP(VARCHAR, VARCHAR)))"
+    f" IF entry.value IN ({_OF_LEVELS})])"
+)
+"""Of what a judgment says, what can be held against another's: not its reasons."""
 
 STAGES = (
     Stage(
@@ -33,11 +45,14 @@ STAGES = (
             "item": "VARCHAR",
             "judge": "VARCHAR",
             "recipe": "VARCHAR",
+            "input_hash": "VARCHAR",
             "value": "VARCHAR",
             "status": "VARCHAR",
         },
         "id IS NOT NULL AND item IS NOT NULL",
-        f"{_KEY}, item, judge, recipe, NOT {good_sql(VALUE_SQL)} AS failed",
+        f"""{_KEY}, item, judge, recipe, {_SAID} AS said, {_LEVELS} AS levels,
+            CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
+            NOT {good_sql(VALUE_SQL)} AS failed""",
         {"judge": "term", "recipe": "term"},
     ),
     Stage(
@@ -58,7 +73,10 @@ CREATE OR REPLACE TABLE place AS SELECT
 """
 """Which task and sample each file is of, who answered, and who judged by which recipe, if anybody did."""
 
-VIEWS = """
+_A_WINS = " ".join(f"WHEN '{label}' THEN {wins}" for label, (wins, _) in VERDICTS.items())
+_VALUES = " ".join(f"WHEN '{level}' THEN {2 * value:.0f}" for level, value in LEVEL_VALUE.items())
+
+VIEWS = f"""
 UPDATE place SET model = found.model
     FROM (
         SELECT p.folder, any_value(a.model)::VARCHAR AS model
@@ -96,4 +114,36 @@ CREATE VIEW contents AS
     FROM (SELECT task, id AS item, content FROM answer JOIN place USING (file)) GROUP BY ALL;
 CREATE VIEW methods AS
     SELECT DISTINCT task, model, judge, hash(judged_by) AS method FROM place WHERE judge IS NOT NULL;
+CREATE VIEW said AS
+    SELECT p.task, p.sample, p.model, j.judge::VARCHAR AS judge, j.item, j.content, j.levels,
+           j.recipe::VARCHAR IS NOT DISTINCT FROM coalesce(
+               max(j.recipe::VARCHAR) FILTER (j.recipe::VARCHAR = p.judged_by) OVER same,
+               min(j.recipe::VARCHAR) OVER same
+           ) AS stands,
+           CASE WHEN ends_with(j.id, 'model-first') THEN true
+                WHEN ends_with(j.id, 'baseline-first') THEN false
+                ELSE try_cast(j.said[3] AS BOOLEAN) END AS first,
+           CASE j.said[1] {_A_WINS} END AS a_wins, try_cast(j.said[2] AS DOUBLE) AS preference,
+           try_cast(j.said[4] AS BOOLEAN) AS met
+    FROM judgment j JOIN place p USING (file)
+    WHERE NOT j.failed AND j.judge IS NOT NULL
+    WINDOW same AS (PARTITION BY p.folder, j.judge);
+CREATE VIEW compared AS
+    SELECT * EXCLUDE (levels, a_wins, preference, met),
+           CASE WHEN a_wins IS NULL THEN preference - 1 WHEN first THEN a_wins ELSE 1 - a_wins END AS share
+    FROM said WHERE first IS NOT NULL AND (a_wins IS NOT NULL OR preference BETWEEN 1 AND 2);
+CREATE VIEW graded AS
+    SELECT task, sample, model, judge, item, content, stands, 'verdict' AS factor,
+           (1 + sign(share - 0.5))::TINYINT AS level
+    FROM compared
+    UNION ALL
+    SELECT task, sample, model, judge, item, content, stands, 'criterion', CASE WHEN met THEN 2 ELSE 0 END
+    FROM said WHERE met IS NOT NULL
+    UNION ALL
+    SELECT task, sample, model, judge, item, content, stands, level.key, CASE level.value {_VALUES} END
+    FROM (SELECT *, unnest(map_entries(levels)) AS level FROM said);
+"""  # noqa: S608
+"""``said``: what each good judgment says; ``stands``: of a judge's recipes, this is the one that was scored
+last, or else one of them. ``compared``: the model's share of a win against the baseline; ``first``: it was
+shown first. ``graded``: levels 0 to 2 (a comparison lost, drawn, won; a criterion not met, met; a rubric's).
 """

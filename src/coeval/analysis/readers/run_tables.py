@@ -63,6 +63,8 @@ STAGES = (
             "label_scores": "MAP(VARCHAR, STRUCT(expected VARCHAR, predicted VARCHAR, match BOOLEAN))",
             "missing": "VARCHAR[]",
             "recipe": "VARCHAR",
+            "input_hash": "VARCHAR",
+            "criteria": "VARCHAR",
             "status": "VARCHAR",
         },
         "id = response_id || '__' || judge_model_id AND scores IS NOT NULL AND "
@@ -70,6 +72,8 @@ STAGES = (
         "len([label FOR label IN map_values(label_scores) IF label.match IS NULL]) = 0)",
         f"""md5_number(id) AS key, md5_number(response_id) AS response, judge_model_id AS judge,
             {_FACTORS} AS factors, {_HALVES}::TINYINT[] AS levels, label_scores, hash(recipe) AS method,
+            CASE WHEN recipe <> '' AND input_hash <> '' THEN hash(recipe, input_hash, criteria) END
+                AS question,
             NOT {good_sql(SCORES_SQL)} AS failed""",
         {"judge": "term", "factors": "term[]"},
     ),
@@ -109,7 +113,7 @@ CREATE VIEW scores AS
     ) a ANTI JOIN left_out l ON l.kind = 'factor' AND l.task = a.term AND l.name = a.factor
     WHERE factor IS NOT NULL;
 CREATE VIEW coded_judgments AS
-    SELECT d.place AS item, d.task, r.student, e.judge, e.factors, e.levels, e.failed
+    SELECT d.place AS item, d.task, r.student, e.judge, e.factors, e.levels, e.failed, e.question
     FROM evaluation e JOIN response r ON e.response = r.key JOIN planned d ON r.datapoint = d.key
         ANTI JOIN left_out l ON l.kind = 'judge' AND l.task = d.task AND l.name = e.judge
     WHERE NOT d.failed AND NOT r.failed AND e.judge <> '{EXACT_MATCH}';

@@ -30,7 +30,6 @@ _BIASES = {
     "self": "its own answers",
     "length": "twice the length",
     "position": "the first of two",
-    "consistency": "said twice",
 }
 _MOST_DISPUTED = 12
 

@@ -54,6 +54,10 @@ _SECTIONS = {
 """Analysis → the section of the page that shows it."""
 
 
+_OF_OUTPUTS = (AnalysisName.ALL, AnalysisName.JUDGES, AnalysisName.AGREEMENT)
+"""What can be said of a folder of eval-framework."""
+
+
 class JudgeChoice(StrEnum):
     TOP_HALF = "top_half"
     ALL = "all"
@@ -134,6 +138,7 @@ def analyze(
     """
     from coeval.core.errors import UsageError
     from coeval.core.process_limits import need_address_space
+    from coeval.core.text import listed
     from coeval.pipeline.existing_run import existing_results
     from coeval.store.rundir import RunDir
 
@@ -141,9 +146,9 @@ def analyze(
     if name is AnalysisName.EXPORT_BENCHMARK:
         _export(folder, out, report_format)
         return
-    if name is not AnalysisName.ALL and not RunDir(folder).is_run():
+    if name not in _OF_OUTPUTS and not RunDir(folder).is_run():
         raise UsageError(
-            f"{run} holds results of eval-framework, of which there are metrics alone; leave {name} out"
+            f"{run} holds results of eval-framework, which have no {name}; ask for {listed(_OF_OUTPUTS)}"
         )
     need_address_space()
     # Here, because they load duckdb and numpy.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from coeval.analysis.panel.bias_ledger import BIASES
 from coeval.analysis.run_results import SIMULATED, with_interval
 from coeval.cli.say import say
 from coeval.cli.views.measures.label_view import print_labels
@@ -36,7 +37,9 @@ def print_measures(tree: Branch, console: Console) -> None:
     if agreement := tree.get("agreement"):
         _print_rows("How far judges agree", "judges", agreement, ("spa", "wpa", "kappa"), console)
     if judges := tree.get("judges"):
-        _print_rows("Judges, mean over the others", "judge", judges, _OF_JUDGES, console)
+        if len(judges) > 1:
+            _print_rows("Judges, mean over the others", "judge", judges, _OF_JUDGES, console)
+        _print_ledger(judges, console)
     if teachers := tree.get("teachers"):
         _print_rows("How far teachers' items tell students apart", "teacher", teachers, _OF_TEACHERS, console)
     if robust := tree.get("robust"):
@@ -88,6 +91,25 @@ def _print_robust(robust: Branch, console: Console) -> None:
     print_table(console, title, "student", [Column("score"), Column("n")], rows)
     whose = f"judges {listed(robust['judges'])}; teachers {listed(robust['teachers'])}"
     say(console, f"Where the judges who agree best agree: {whose}.", "dim")
+
+
+def _print_ledger(judges: Branch, console: Console) -> None:
+    """What can be told of any of them."""
+    cells = {
+        name: {bias: _leaning(of) for bias, of in found["bias"].items()}
+        | {"itself": _shown(found["consistency"]["spa"]) if found["consistency"] else _NOTHING}
+        for name, found in judges.items()
+    }
+    known = [what for what in (*BIASES, "itself") if any(of[what] != _NOTHING for of in cells.values())]
+    if known:
+        rows = [NameRow(name, tuple(of[what] for what in known)) for name, of in cells.items()]
+        title = "What judges lean on, and how often they agree with themselves"
+        print_table(console, title, "judge", [*map(Column, known)], rows)
+
+
+def _leaning(bias: Branch) -> str:
+    low, high = bias["ci95"] or (None, None)
+    return with_interval(bias["value"], low, high) or _NOTHING
 
 
 _OF_COVERAGE = ("acr", "rar", "surface_bias", "difficulty", "discrimination")

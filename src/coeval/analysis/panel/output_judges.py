@@ -1,0 +1,163 @@
+"""What the judgments of an output folder of ``eval-framework`` say of its judges.
+
+Judges who were shown the very same words agree or not, as in a run; a level is what a rubric's factor was
+given, whether a criterion is met, or whether the answer lost, drew or won against the baseline. What has no
+such levels (points from 1 to 10) is in no agreement. Where several samples of a prompt were judged, they are
+answers of their own, and the prompt is what they have in common.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures
+from coeval.analysis.measures.measured import Branch
+from coeval.analysis.measures.panel_measures import panel_measures
+from coeval.analysis.measures.reweighting import Reweighting
+from coeval.analysis.measures.score_grid import UNSCORED, Codes, GridItems, ScoreGrid, TaskDesign
+from coeval.analysis.panel.bias_ledger import BIASES, UNKNOWN, Bias, plain_ledger, severities
+from coeval.analysis.panel.consistency import AskedTwice, consistency
+from coeval.analysis.panel.level_use import levels_by_judge
+from coeval.analysis.panel.order_bias import shown_both_ways, shown_one_way
+from coeval.analysis.readers.output_reader import OutputReader
+
+__all__ = ["output_judges"]
+
+
+def output_judges(reader: OutputReader) -> Branch:
+    """``agreement``, ``panel`` and ``judges`` in the shape that those of a run have."""
+    units = _units(reader)
+    grid = _grid(units)
+    reweighting = Reweighting(len(grid.items.ids))
+    pairs = judge_pairs(grid, reweighting)
+    ledger = {judge: dict.fromkeys(BIASES, UNKNOWN) for judge in grid.judges}
+    for judge, severity in severities(grid).items():
+        ledger[judge] |= {"severity": severity, "position": _position(reader, judge)}
+    biases = plain_ledger(ledger)
+    question = units.asked * len(units.judges) + units.judge
+    asked = AskedTwice(units.item, units.judge, question, units.level)
+    itself, levels = consistency(grid.judges, asked, reweighting), levels_by_judge(grid)
+    return {
+        "agreement": pair_measures(pairs),
+        "panel": panel_measures(grid, reweighting) if len(grid.judges) > 1 else {},
+        "judges": {
+            name: {
+                **found,
+                "levels": levels[name],
+                "bias": biases[name],
+                "consistency": itself[name],
+                "without": None,
+            }
+            for name, found in judge_measures(grid, pairs).items()
+        },
+    }
+
+
+class _Units(NamedTuple):
+    """U levels. ``asked`` numbers what was shown, for one factor; ``stands``: it is of the judge's recipe
+    that counts. ``items`` are (task, item), ``students`` (model, sample), all in order."""
+
+    item: Codes
+    student: Codes
+    factor: Codes
+    judge: Codes
+    asked: Codes
+    level: Codes
+    stands: NDArray[np.bool_]
+    items: list[tuple[str, str]]
+    students: list[tuple[str, int]]
+    factors: tuple[str, ...]
+    judges: tuple[str, ...]
+
+
+_UNITS = """
+SELECT task, item, model, sample, factor, judge, level, stands,
+       dense_rank() OVER (ORDER BY task, item) - 1 AS place,
+       dense_rank() OVER (ORDER BY model, sample) - 1 AS student,
+       dense_rank() OVER (ORDER BY content, factor) - 1 AS asked
+FROM graded WHERE content IS NOT NULL AND level IS NOT NULL
+"""
+
+
+def _units(reader: OutputReader) -> _Units:
+    found = {name: np.asarray(column) for name, column in reader.columns(_UNITS).items()}
+    factors, factor = np.unique(found["factor"].astype(str), return_inverse=True)
+    judges, judge = np.unique(found["judge"].astype(str), return_inverse=True)
+    _, items = np.unique(found["place"], return_index=True)
+    _, students = np.unique(found["student"], return_index=True)
+    return _Units(
+        item=found["place"],
+        student=found["student"],
+        factor=factor,
+        judge=judge,
+        asked=found["asked"],
+        level=found["level"],
+        stands=found["stands"].astype(bool),
+        items=[(found["task"][at], found["item"][at]) for at in items],
+        students=[(str(found["model"][at]), int(found["sample"][at])) for at in students],
+        factors=tuple(factors.tolist()),
+        judges=tuple(judges.tolist()),
+    )
+
+
+def _grid(units: _Units) -> ScoreGrid:
+    """A row for each question that was put to judges, a column for each judge."""
+    keys = np.stack([units.item, units.student, units.factor, units.asked], axis=1)[units.stands]
+    rows, row = np.unique(keys, axis=0, return_inverse=True)
+    levels = np.full((len(rows), len(units.judges)), UNSCORED, np.int8)
+    levels[row.reshape(-1), units.judge[units.stands]] = units.level[units.stands]
+    tasks, task = np.unique([task for task, _ in units.items], return_inverse=True)
+    samples = Counter(model for model, _ in units.students)
+    ids = [f"{task}/{item}" for task, item in units.items]
+    of_task = task[units.item]
+    return ScoreGrid(
+        item=rows[:, 0],
+        student=rows[:, 1],
+        factor=rows[:, 2],
+        levels=levels,
+        items=GridItems(ids, task, np.zeros(len(ids), np.int64), {}),
+        students=tuple(
+            f"{model}/run_{sample}" if samples[model] > 1 else model for model, sample in units.students
+        ),
+        judges=units.judges,
+        factors=units.factors,
+        tasks=tuple(tasks.tolist()),
+        teachers=("",),
+        designs=tuple(_design(units, of_task == place) for place in range(len(tasks))),
+    )
+
+
+def _design(units: _Units, here: NDArray[np.bool_]) -> TaskDesign:
+    return TaskDesign(
+        frozenset(units.judges[place] for place in np.unique(units.judge[here])),
+        frozenset(units.factors[place] for place in np.unique(units.factor[here])),
+    )
+
+
+_BOTH = """
+SELECT task, item, avg(share) FILTER (first) AS first, avg(share) FILTER (NOT first) AS second
+FROM compared WHERE stands AND judge = ? GROUP BY ALL ORDER BY task, item
+"""
+
+
+def _position(reader: OutputReader, judge: str) -> Bias:
+    """Of the prompts that it saw in both orders, if there are any; else of the others. The samples of a
+    prompt are one."""
+    found: dict[str, Any] = reader.columns(_BOTH, [judge])
+    first, second = (_filled(found[name]) for name in ("first", "second"))
+    tasks, task = np.unique(found["task"].astype(str), return_inverse=True)
+    both = np.isfinite(first) & np.isfinite(second)
+    if both.any():
+        of_tasks = [both & (task == place) for place in range(len(tasks))]
+        return shown_both_ways([first[of] for of in of_tasks], [second[of] for of in of_tasks])
+    return shown_one_way(first[np.isfinite(first)], second[np.isfinite(second)])
+
+
+def _filled(column: Any) -> Floats:
+    """NaN for NULL."""
+    return np.ma.filled(np.ma.asarray(column, np.float64), np.nan)
