@@ -2,7 +2,8 @@
 
 Colours, fonts and backgrounds come of the theme that it is drawn in (`coeval.reports.charts.theme`), the
 width of whatever it stands in, up to the one in its ``usermeta``. Heights are numbers: Vega-Lite warns of
-steps beside a width that follows.
+steps beside a width that follows. Where ``usermeta`` names a ``row`` and a ``step``, the height is that of
+the values that the column ``row`` has.
 """
 
 from __future__ import annotations

@@ -60,4 +60,6 @@ def heat_map(grid: HeatMap) -> dict[str, Any]:
             .encode(text=alt.value("●"))
         )
     width = _LABELS + _COLUMN * max(len(grid.columns), 1)
-    return chart_spec(alt.layer(*layers), max(len(grid.rows), 1) * _STEP, width)
+    spec = chart_spec(alt.layer(*layers), max(len(grid.rows), 1) * _STEP, width)
+    spec["usermeta"] |= {"row": grid.row, "step": _STEP}
+    return spec

@@ -27,10 +27,15 @@ async function print() {
 document.getElementById("print").addEventListener("click", print);
 
 function openTarget() {
-  const target = document.getElementById(location.hash.slice(1).split("?")[0]);
+  const [anchor, query] = location.hash.slice(1).split("?");
+  const target = document.getElementById(anchor);
   if (target instanceof HTMLDetailsElement) target.open = true;
+  if (target && query !== undefined) target.scrollIntoView();
 }
-window.addEventListener("hashchange", openTarget);
+window.addEventListener("hashchange", () => {
+  openTarget();
+  if (readFilter()) applyFilter();
+});
 openTarget();
 
 // The items behind the numbers: those that this page holds, or those of the server that it came from.
@@ -64,5 +69,14 @@ function watchItems() {
   follow();
 }
 
+// The figures of a choice, for whoever wants them by program: the same that the filters show.
+window.coevalPage = {
+  tables: (query) => filteredTables(Object.fromEntries(
+    DIMENSIONS.map((name) => [name, new Set(new URLSearchParams(query).getAll(name))]),
+  )),
+};
+
 watchPictures();
 watchItems();
+offerAllRows();
+buildFilters();

@@ -11,7 +11,7 @@ import base64
 import gzip
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -22,8 +22,9 @@ from coeval import __version__
 from coeval.reports.charts.theme import DARK, LIGHT, theme_config
 from coeval.reports.content.cell_text import row_texts
 from coeval.reports.content.report_content import Report, ReportTable
+from coeval.reports.experiment.score_blocks import ScoreBlocks
 from coeval.reports.items.item_selection import ItemSelection
-from coeval.reports.site.data_blocks import DataBlock, json_block, packed_block
+from coeval.reports.site.data_blocks import DataBlock, bytes_block, json_block, packed_block
 from coeval.reports.site.vega_bundle import vega_script
 
 __all__ = ["write_page"]
@@ -35,10 +36,18 @@ _SCRIPTS = (
     (_ITEMS, "item_sources.js"),
     (_SITE, "blocks.js"),
     (_SITE, "cells.js"),
+    (_SITE, "distributions.js"),
+    (_SITE, "intervals.js"),
+    (_SITE, "paired.js"),
+    (_SITE, "filtered.js"),
+    (_SITE, "tables.js"),
     (_SITE, "pictures.js"),
+    (_SITE, "filters.js"),
     (_SITE, "page.js"),
 )
 _STYLES = ((_SITE, "page.css"), (_ITEMS, "items.css"))
+_UNFILTERED = frozenset({"judges", "benchmark", "cost"})
+"""Sections whose figures are those of the whole run, whatever is chosen."""
 _MOST_ROWS = 60
 """Of a table that stand in the page's text; the others are shown when somebody asks for them."""
 _NUMBER = re.compile(r"(?<![\w.\-])[±$−-]?\d[\d,.]*(?:\s\[[^\]]*\])?(?![\w-])")
@@ -48,10 +57,12 @@ def write_page(
     report: Report,
     blocks: Sequence[DataBlock] = (),
     *,
+    scores: ScoreBlocks | None = None,
     items: ItemSelection | None = None,
     served_at: str = "",
 ) -> bytes:
-    """``blocks``: more data for the scripts that the page holds; ``items``: those that can be read in it.
+    """``blocks``: more data for the scripts that the page holds; ``scores``: those that its filters compute
+    with; ``items``: those that can be read in it.
 
     ``served_at``: where the page asks for items in their place, an address at the server that it came from.
     """
@@ -75,7 +86,9 @@ def write_page(
         policy=policy,
         style=Markup(style),  # noqa: S704  our own file
         script=Markup(script),  # noqa: S704  the same
-        blocks=(_report_block(report), packed_block("vega", vega), *blocks),
+        blocks=(_report_block(report), packed_block("vega", vega), *_of_scores(scores), *blocks),
+        has_scores=scores is not None,
+        whole=_UNFILTERED,
         version=__version__,
         has_items=items is not None or bool(served_at),
         served_at=served_at,
@@ -83,12 +96,22 @@ def write_page(
     return page.encode("utf-8", "replace")
 
 
+def _of_scores(scores: ScoreBlocks | None) -> Iterator[DataBlock]:
+    if scores is not None:
+        yield json_block("design", scores.design)
+        yield bytes_block("levels", scores.levels)
+        yield bytes_block("teachers", scores.teachers)
+        yield bytes_block("members", scores.members)
+
+
 def _report_block(report: Report) -> DataBlock:
     """What charts and tables are drawn of."""
+    tables = [table for section in report.sections for table in section.tables]
     return json_block(
         "report",
         {
             "title": report.title,
+            "students": [row[0] for table in tables for row in table.rows if table.name == "students"],
             "tables": {
                 table.name: {
                     "title": table.title,
@@ -99,8 +122,7 @@ def _report_block(report: Report) -> DataBlock:
                     "rows": table.records(),
                     "links": {str(place): link for place, link in table.links.items()},
                 }
-                for section in report.sections
-                for table in section.tables
+                for table in tables
             },
             "pictures": {
                 picture.name: {"table": picture.table, "spec": picture.spec}

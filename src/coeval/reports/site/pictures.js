@@ -7,10 +7,17 @@ const itemsBehind = "items behind";
 async function draw(figure) {
   const report = await jsonBlock("report");
   await scriptBlock("vega");
-  const { spec, table } = report.pictures[figure.dataset.picture];
+  const { spec: written, table } = report.pictures[figure.dataset.picture];
   const { rows: plain, links } = report.tables[table];
   const rows = plain.map((row, at) => (links[at] ? { ...row, [itemsBehind]: links[at] } : row));
+  const spec = report.order ? inOrder(written, report.students, report.order) : { ...written };
+  const { row, step } = spec.usermeta ?? {};
+  if (row) spec.height = Math.min(new Set(rows.map((each) => each[row])).size * step, written.height);
   const place = figure.querySelector(".drawing");
+  if (!rows.length) {
+    place.replaceChildren("Nothing is chosen.");
+    return;
+  }
   if (spec.usermeta?.width) place.style.maxWidth = `${spec.usermeta.width}px`;
   const result = await window.vegaEmbed(place, spec, {
     actions: false,
@@ -36,7 +43,23 @@ async function draw(figure) {
   figure.dataset.drawn = isDark() ? "dark" : "light";
 }
 
-const redraw = () => Promise.all([...drawn.keys()].map(draw));
+const redraw = (wanted = () => true) => Promise.all([...drawn.keys()].filter(wanted).map(draw));
+
+// Students stand in the order of the scores that are shown, and the first of them is the leader.
+function inOrder(part, students, order) {
+  if (Array.isArray(part)) {
+    const same = part.length === students.length && part.every((name) => students.includes(name));
+    return same ? order : part.map((each) => inOrder(each, students, order));
+  }
+  if (part === null || typeof part !== "object") return part;
+  const found = {};
+  for (const [name, value] of Object.entries(part)) {
+    if (name === "domain") found[name] = value;
+    else if (name === "equal" && value === students[0]) found[name] = order[0];
+    else found[name] = inOrder(value, students, order);
+  }
+  return found;
+}
 
 function save(name, url) {
   const link = document.createElement("a");

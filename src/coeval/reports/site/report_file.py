@@ -11,6 +11,7 @@ from coeval.analysis.measures.run_measures import measure_run, plain_measures, s
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import evidence_of
+from coeval.reports.experiment.score_blocks import score_blocks
 from coeval.reports.items.item_browser import flagged_items
 from coeval.reports.items.item_selection import select_items
 from coeval.reports.site.page import write_page
@@ -37,7 +38,8 @@ def write_report(folder: Path, out: Path, options: RobustOptions | None = None) 
     with reading(RunDir(folder)) as (reader, notes):
         measured = measure_run(reader, options)
         report = experiment_report(evidence_of(reader, measured, notes))
-        page = write_page(report, items=select_items(flagged_items(reader, measured), ITEM_BYTES))
+        items = select_items(flagged_items(reader, measured), ITEM_BYTES)
+        page = write_page(report, scores=score_blocks(measured.grid), items=items)
         told = (*reader.notes(), *notes)
     measures = msgspec.json.encode(plain_measures(selected(measured.tree, "all")))
     try:

@@ -1,0 +1,83 @@
+// Intervals of means, as coeval.analysis.intervals makes them; docs/intervals.md explains them.
+
+const AT_EACH_END = 0.5;
+const LENT = 4;
+const LEVEL = 0.95;
+
+// ``strata``: [{items, squares}]; a mean of scores from 0 to 1 over strata that count alike.
+function meanBounds(mean, strata) {
+  let freedom = 0;
+  let squares = 0;
+  let inverse = 0;
+  for (const stratum of strata) {
+    freedom += stratum.items - 1;
+    squares += stratum.squares;
+    inverse += 1 / stratum.items;
+  }
+  const common = (squares + mean * (1 - mean)) / (freedom + 1);
+  let variance = 0;
+  for (const stratum of strata) {
+    variance += (stratum.squares + LENT * common) / (stratum.items - 1 + LENT) / stratum.items;
+  }
+  const items = strata.length ** 2 / inverse;
+  return betaBounds(mean, (variance / strata.length ** 2) * items, items);
+}
+
+function betaBounds(mean, variance, items) {
+  const total = items + 2 * AT_EACH_END;
+  const centre = (items * mean + AT_EACH_END) / total;
+  const square = (items * (variance + mean ** 2) + AT_EACH_END) / total;
+  const size = (centre * (1 - centre)) / ((square - centre ** 2) / (total + 1)) - 1;
+  if (size <= 0) return [0, 1];
+  const [a, b] = [centre * size, (1 - centre) * size];
+  const low = betaQuantile((1 - LEVEL) / 2, a, b);
+  const high = betaQuantile((1 + LEVEL) / 2, a, b);
+  return [mean > 0 ? Math.min(low, mean) : 0, mean < 1 ? Math.max(high, mean) : 1];
+}
+
+const NO_MEAN = { value: null, low: null, high: null, n: 0 };
+
+// The mean of the means of arrays of numbers; empty ones are left out.
+function meanOverStrata(arrays) {
+  const strata = arrays.filter((values) => values.length);
+  if (!strata.length) return NO_MEAN;
+  const means = strata.map((values) => values.reduce((sum, x) => sum + x, 0) / values.length);
+  const mean = means.reduce((sum, x) => sum + x, 0) / means.length;
+  const scatter = strata.map((values, at) => ({
+    items: values.length,
+    squares: values.reduce((sum, x) => sum + (x - means[at]) ** 2, 0),
+  }));
+  const [low, high] = meanBounds(mean, scatter);
+  return { value: mean, low, high, n: strata.reduce((sum, values) => sum + values.length, 0) };
+}
+
+// Units of one item depend on each other: sums over items, of which a mean with its interval is made.
+class Clusters {
+  items = 0;
+  units = 0;
+  total = 0;
+  squares = 0;
+  cross = 0;
+  sizes = 0;
+
+  // ``levels``: the sum of an item's levels, of which two make a whole score.
+  add(levels, count) {
+    if (!count) return;
+    const total = levels / 2;
+    this.items += 1;
+    this.units += count;
+    this.total += total;
+    this.squares += total * total;
+    this.cross += total * count;
+    this.sizes += count * count;
+  }
+
+  mean() {
+    if (!this.units) return NO_MEAN;
+    const mean = this.total / this.units;
+    const squares = Math.max(this.squares - 2 * mean * this.cross + mean ** 2 * this.sizes, 0);
+    const scatter = { items: this.items, squares: squares * (this.items / this.units) ** 2 };
+    const [low, high] = meanBounds(Math.min(Math.max(mean, 0), 1), [scatter]);
+    return { value: mean, low, high, n: this.items };
+  }
+}

@@ -1,0 +1,158 @@
+// Paired differences, as coeval.analysis.comparison.paired_difference makes them; docs/compare.md explains them.
+
+const POWER = 0.8;
+const FEWEST_DIFFERING = 5;
+const END = 0.1;
+const FEW_AT_END = 6;
+const ALL_FLIPS = 14;
+const NO_TAIL = 0.05;
+const FINEST = 5040;
+const EQUAL = 1e-9;
+
+const summed = (values) => values.reduce((sum, x) => sum + x, 0);
+const dotted = (a, b) => a.reduce((sum, x, at) => sum + x * b[at], 0);
+
+// ``strata``: [{a: [scores], b: [scores]}], paired by item; b − a.
+function pairedDifference(strata) {
+  const parts = strata.map(({ a, b }) => {
+    const [meanA, meanB] = [summed(a) / a.length, summed(b) / b.length];
+    return { meanA, meanB, items: a.length, fromA: a.map((x) => x - meanA), fromB: b.map((x) => x - meanB) };
+  });
+  const meanA = summed(parts.map((part) => part.meanA)) / parts.length;
+  const meanB = summed(parts.map((part) => part.meanB)) / parts.length;
+  const difference = meanB - meanA;
+  const n = summed(parts.map((part) => part.items));
+  const differing = summed(strata.map(({ a, b }) => a.filter((x, at) => Math.abs(b[at] - x) > EQUAL).length));
+  const binary = strata.length === 1 && [...strata[0].a, ...strata[0].b].every((x) => x === 0 || x === 1);
+  const near = parts.some((part) => {
+    const room = Math.min(part.meanA, 1 - part.meanA, part.meanB, 1 - part.meanB);
+    return room < END && part.items * room < FEW_AT_END;
+  });
+  let spread = spreadOf(parts, near ? meanA * (1 - meanA) + meanB * (1 - meanB) : 0);
+  const scarce = differing < FEWEST_DIFFERING || spread.error === 0;
+  let bounds;
+  if (scarce) {
+    bounds = mover(parts, meanA, meanB);
+    const degrees = Math.max(n - 1, 1);
+    spread = { error: (bounds[1] - bounds[0]) / 2 / tQuantile(degrees, (1 + LEVEL) / 2), degrees };
+  } else {
+    const half = tQuantile(spread.degrees, (1 + LEVEL) / 2) * spread.error;
+    bounds = [Math.max(difference - half, -1), Math.min(difference + half, 1)];
+  }
+  const test = binary ? "exact McNemar" : near || scarce ? "sign flips" : "paired t";
+  const reach = tQuantile(spread.degrees, (1 + LEVEL) / 2) + tQuantile(spread.degrees, POWER);
+  const detectable = reach * spread.error + (binary ? 1 / n : 0);
+  return {
+    difference,
+    low: bounds[0],
+    high: bounds[1],
+    n,
+    p: n > 1 ? pValue(test, strata, difference, spread) : null,
+    detectable: n > 1 ? Math.min(detectable, 1) : null,
+  };
+}
+
+function spreadOf(parts, lent) {
+  const squares = parts.map((part) => summed(part.fromB.map((x, at) => (x - part.fromA[at]) ** 2)));
+  const freedom = parts.map((part) => part.items - 1);
+  const more = lent ? 1 / parts.length : 0;
+  const pooled = (summed(squares) + lent) / (summed(freedom) + (lent ? 1 : 0) || 1);
+  const variances = parts.map((part, at) => {
+    const own = freedom[at] ? (squares[at] + lent * more) / (freedom[at] + more) : pooled;
+    return own / part.items / parts.length ** 2;
+  });
+  const total = summed(variances);
+  if (total <= 0) return { error: 0, degrees: Math.max(summed(freedom), 1) };
+  const spent = summed(variances.map((v, at) => v ** 2 / Math.max(freedom[at], 1)));
+  return { error: Math.sqrt(total), degrees: total ** 2 / spent };
+}
+
+function mover(parts, meanA, meanB) {
+  const scatter = (from) => parts.map((part) => ({ items: part.items, squares: dotted(part[from], part[from]) }));
+  const [lowA, highA] = meanBounds(meanA, scatter("fromA"));
+  const [lowB, highB] = meanBounds(meanB, scatter("fromB"));
+  const over = (take) => summed(parts.map((part) => take(part) / part.items ** 2));
+  const both = over((part) => dotted(part.fromA, part.fromB));
+  const squareA = over((part) => dotted(part.fromA, part.fromA) + 0.25);
+  const squareB = over((part) => dotted(part.fromB, part.fromB) + 0.25);
+  const r = both / Math.sqrt(squareA * squareB);
+  const combined = (one, other) => Math.sqrt(Math.max(one ** 2 + other ** 2 - 2 * r * one * other, 0));
+  return [
+    Math.max(meanB - meanA - combined(meanB - lowB, highA - meanA), -1),
+    Math.min(meanB - meanA + combined(highB - meanB, meanA - lowA), 1),
+  ];
+}
+
+function pValue(test, strata, difference, spread) {
+  if (test === "paired t") return 2 * tBelow(spread.degrees, -Math.abs(difference) / spread.error);
+  if (test === "exact McNemar") {
+    const [{ a, b }] = strata;
+    return mcnemar(a.filter((x, at) => x > b[at]).length, a.filter((x, at) => x < b[at]).length);
+  }
+  const n = summed(strata.map(({ a }) => a.length));
+  return signFlips(strata.flatMap(({ a, b }) => a.map((x, at) => ((b[at] - x) / a.length) * n)));
+}
+
+function mcnemar(onlyA, onlyB) {
+  const discordant = onlyA + onlyB;
+  if (!discordant) return 1;
+  const few = Math.min(onlyA, onlyB);
+  return Math.min(1, 2 * betaShare(0.5, discordant - few, few + 1));
+}
+
+function signFlips(differences) {
+  const d = differences.map(Math.abs).filter((x) => x > EQUAL);
+  const seen = Math.abs(summed(differences));
+  if (d.length <= ALL_FLIPS) {
+    let sums = [0];
+    for (const each of d) sums = [...sums.map((x) => x - each), ...sums.map((x) => x + each)];
+    return sums.filter((x) => Math.abs(x) >= seen * (1 - EQUAL)).length / sums.length;
+  }
+  if (seen >= summed(d) * (1 - EQUAL)) return 2 ** (1 - d.length);
+  const most = d.reduce((a, b) => Math.max(a, b), 0);
+  return Math.min(1, 2 * flipTail(d.map((x) => x / most), Math.max(seen - stepOf(d), 0) / most));
+}
+
+// The largest number that all are multiples of; 0 where it is too small to matter.
+function stepOf(d) {
+  let common = 0;
+  for (const x of d) {
+    const scaled = Math.round(x * FINEST);
+    if (Math.abs(x * FINEST - scaled) > EQUAL * FINEST) return 0;
+    let [a, b] = [common, scaled];
+    while (b) [a, b] = [b, a % b];
+    common = a;
+  }
+  return common / FINEST;
+}
+
+function flipTail(d, total) {
+  const z = total / Math.sqrt(dotted(d, d));
+  if (z < NO_TAIL) return normalBelow(-z);
+  const pull = (s) => summed(d.map((x) => x * Math.tanh(s * x)));
+  let [low, high] = [0, 1];
+  while (pull(high) < total) high *= 2;
+  let s = 0;
+  for (let step = 0; step < 60; step += 1) {
+    s = (low + high) / 2;
+    if (pull(s) < total) low = s;
+    else high = s;
+  }
+  const cumulant = summed(d.map((x) => s * x + Math.log1p(Math.exp(-2 * s * x)) - Math.LN2));
+  const w = Math.sqrt(2 * (s * total - cumulant));
+  const u = s * Math.sqrt(summed(d.map((x) => (x / Math.cosh(Math.min(s * x, 300))) ** 2)));
+  return normalBelow(-w) + (Math.exp(-(w ** 2) / 2) / Math.sqrt(2 * Math.PI)) * (1 / u - 1 / w);
+}
+
+// Adjusted for the number of comparisons (Holm 1979); null stays null.
+function holm(values) {
+  const order = values.map((p, at) => at).filter((at) => values[at] !== null);
+  order.sort((a, b) => values[a] - values[b]);
+  const adjusted = values.map(() => null);
+  let most = 0;
+  order.forEach((at, place) => {
+    most = Math.max(most, values[at] * (order.length - place));
+    adjusted[at] = Math.min(most, 1);
+  });
+  return adjusted;
+}

@@ -1,0 +1,203 @@
+"""Filters in the page: what the browser computes of the scores in it is what Python computes of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+from pipeline.experiments import Lab, model, task
+from playwright.sync_api import Browser, Page
+from reports.browser import chromium, opened
+
+from coeval.analysis.measures.ranking import ranking, ranking_measures
+from coeval.analysis.measures.run_measures import measure_run
+from coeval.analysis.measures.score_grid import ScoreGrid, TaskDesign
+from coeval.analysis.measures.student_measures import student_measures
+from coeval.pipeline.plan.run_reading import reading
+from coeval.reports.site.report_file import write_report
+from coeval.store.rundir import RunDir
+
+pytestmark = pytest.mark.slow
+
+DIMENSIONS = ("task", "teacher", "judge", "factor", "attribute")
+NEAR = 1e-9
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Students near the end of the scale, in the middle and alike, with gaps; a task of other factors."""
+    models = [
+        model("ann", skill=0.97),
+        model("ben", skill=0.95, failure_rate=0.2),
+        model("cem", "student", skill=0.4),
+        model("dot", "student", skill=0.38),
+    ]
+    factors = {"style": "It reads well.", "depth": "It goes deep."}
+    tasks = [task(total=9), task("second", total=5, rubric=factors), task("third", total=2)]
+    settings = {"generation_retries": 0, "probe_on_fail": "warn"}
+    made = Lab(tmp_path_factory.mktemp("filters"), models, tasks, settings)
+    made.run()
+    write_report(made.path, made.path)
+    return made
+
+
+@pytest.fixture(scope="module")
+def grid(lab: Lab) -> ScoreGrid:
+    with reading(RunDir(lab.path)) as (reader, _):
+        return measure_run(reader).grid
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, lab: Lab) -> Iterator[Page]:
+    seen = opened(browser, lab.path / "report.html")
+    yield seen.page
+    assert (seen.complaints, seen.requests) == ([], [])
+    seen.page.close()
+
+
+def chosen(grid: ScoreGrid, choice: dict[str, list[str]]) -> ScoreGrid:
+    """The same scores, as if only those had ever been planned."""
+    keeps = {name: set(choice.get(name, ())) for name in DIMENSIONS}
+    items = np.ones(len(grid.items.ids), bool)
+    for dimension, names, of in (
+        ("task", grid.tasks, grid.items.task),
+        ("teacher", grid.teachers, grid.items.teacher),
+    ):
+        if keeps[dimension]:
+            items &= np.isin(of, [at for at, name in enumerate(names) if name in keeps[dimension]])
+    for attribute in {value.partition("=")[0] for value in keeps["attribute"]}:
+        members = np.zeros(len(items), bool)
+        for value in keeps["attribute"]:
+            if value.startswith(f"{attribute}="):
+                members[grid.items.attributes[value]] = True
+        items &= members
+    found = grid.kept(items)
+    if keeps["judge"]:
+        found = found.judged_by([name for name in grid.judges if name in keeps["judge"]])
+    if keeps["factor"]:
+        rows = np.isin(found.factor, [at for at, name in enumerate(grid.factors) if name in keeps["factor"]])
+        designs = tuple(
+            TaskDesign(design.judges, design.factors & keeps["factor"]) for design in found.designs
+        )
+        found = found._replace(
+            item=found.item[rows],
+            student=found.student[rows],
+            factor=found.factor[rows],
+            levels=found.levels[rows],
+            designs=designs,
+        )
+    return found
+
+
+def unlike(row: dict[str, Any], name: str, value: float | None, ci95: list[float] | None) -> list[str]:
+    """What of a measure in a row of the page is not what is expected."""
+    expected = {name: value, f"{name}_low": ci95 and ci95[0], f"{name}_high": ci95 and ci95[1]}
+    return [
+        f"{row} {key}: {wanted} expected"
+        for key, wanted in expected.items()
+        if (row[key] is None) != (wanted is None) or (wanted is not None and abs(row[key] - wanted) > NEAR)
+    ]
+
+
+def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
+    """Where the page and Python differ."""
+    students = student_measures(grid)
+    ranks = ranking_measures(ranking(grid, students))
+    wrong: list[str] = []
+    tables = found["tables"]
+    if [row["student"] for row in tables["students"] if row["score"] is not None] != ranks["order"]:
+        wrong.append(f"order {ranks['order']}")
+    for row in tables["students"]:
+        for column, measure in (("score", "headline"), ("units", "overall")):
+            one = students[row["student"]][measure]
+            bounds = None if one.low is None or one.high is None else [one.low, one.high]
+            wrong += unlike(row, column, one.value, bounds)
+        low, high = ranks["ranges"].get(row["student"], (None, None))
+        if row["ranks"] != (None if low is None else f"{low}" if low == high else f"{low}–{high}"):
+            wrong.append(f"{row} ranks {low} {high}")
+        if row["missing"] != students[row["student"]]["overall"].missing:
+            wrong.append(f"{row} missing {students[row['student']]['overall'].missing}")
+    if len(tables["differences"]) != len(ranks["differences"]):
+        wrong.append(f"{len(ranks['differences'])} differences")
+    for row in tables["differences"]:
+        first, second = sorted((row["better"], row["other"]))
+        one = ranks["differences"][f"{first}|{second}"]
+        sign = 1 if row["better"] == second else -1
+        value, low, high = (sign * each for each in one["difference"][:3])
+        wrong += unlike(row, "difference", value, sorted([low, high]))
+        for name, wanted in (("p", one["p_adjusted"]), ("could_be_seen", one["minimum_detectable"])):
+            if (row[name] is None) != (wanted is None) or abs((row[name] or 0) - (wanted or 0)) > NEAR:
+                wrong.append(f"{row} {name}: {wanted} expected")
+    for table, measure in (
+        ("values", "by_attr_value"),
+        ("by-judge", "by_judge"),
+        ("by-teacher", "by_teacher"),
+    ):
+        for row in tables[table]:
+            one = students[row["student"]][measure][row["part"]]
+            wrong += unlike(row, "score", one.value, None if one.low is None else [one.low, one.high])
+    for row in tables["parts"]:
+        name, factor = row["part"].split(" · ")
+        one = students[row["student"]]["by_task_aspect"][name][factor]
+        wrong += unlike(row, "score", one.value, None if one.low is None else [one.low, one.high])
+    return wrong
+
+
+def choices(grid: ScoreGrid) -> Iterator[dict[str, list[str]]]:
+    drawn = random.Random(5)
+    names = dict(
+        zip(
+            DIMENSIONS,
+            (grid.tasks, grid.teachers, grid.judges, grid.factors, list(grid.items.attributes)),
+            strict=True,
+        )
+    )
+    yield {}
+    yield {"task": ["third"], "judge": ["ann"], "factor": ["plot"]}
+    for _ in range(40):
+        wanted = drawn.sample(DIMENSIONS, drawn.randint(1, 3))
+        yield {name: drawn.sample(list(names[name]), drawn.randint(1, len(names[name]))) for name in wanted}
+
+
+def test_figures_of_random_filters_are_those_of_python(page: Page, grid: ScoreGrid) -> None:
+    told = 0
+    for choice in choices(grid):
+        query = urlencode(choice, doseq=True)
+        found = page.evaluate("query => window.coevalPage.tables(query)", query)
+        wrong = compared(found, chosen(grid, choice))
+        assert wrong == [], query
+        told += len(found["tables"]["differences"])
+    assert told > 100, "filters left nearly nothing to compare"
+
+
+def test_a_filter_stands_in_the_address_and_holds_for_tables_charts_and_links(page: Page, lab: Lab) -> None:
+    address = (lab.path / "report.html").as_uri()
+    rows = page.locator('table[data-table="students"] tbody tr')
+    before = rows.all_inner_texts()
+    page.goto(f"{address}#leads?task=story&judge=ann")
+    page.locator("#filter-status:not(:empty)").wait_for()
+    found = page.evaluate("window.coevalPage.tables('task=story&judge=ann')")
+    assert [text.split("\t")[0] for text in rows.all_inner_texts()] == found["order"]
+    assert rows.all_inner_texts() != before
+    link = rows.first.locator("a").get_attribute("href") or ""
+    assert {"task=story", "judge=ann", f"student={found['order'][0]}"} <= set(link.split("?")[1].split("&"))
+    assert page.locator("#judges > .whole").is_visible()
+    page.locator('details[data-dimension="factor"] summary').click()
+    page.locator('#filters input[value="plot"]').check()
+    page.wait_for_function("location.hash.includes('factor=plot')")
+    page.reload()
+    page.locator("#filter-status:not(:empty)").wait_for()
+    assert page.locator('details[data-dimension="factor"] summary').inner_text().startswith("factors plot")
+    page.get_by_role("button", name="Clear").click()
+    page.wait_for_function("!document.body.classList.contains('filtered')")
+    assert rows.all_inner_texts() == before, "what JavaScript writes is what Python wrote"
