@@ -34,7 +34,7 @@ async function draw(figure) {
   if (document.getElementById("items-body")) {
     result.view.addEventListener("click", (_, mark) => {
       const query = mark?.datum?.[itemsBehind];
-      if (query) location.hash = `#items?${query}`;
+      if (query) location.hash = itemsAddress(query);
     });
     if (Object.keys(links).length) place.classList.add("leads-on");
   }
