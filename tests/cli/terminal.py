@@ -7,11 +7,12 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import termios
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from cli.warm_process import WarmProcess
 
 _TOKEN = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|[\r\n]|[^\x1b\r\n]+")
 
@@ -35,25 +36,28 @@ def on_terminal(
     out_piped: bool = False,
     **environment: str,
 ) -> Seen:
-    """Run a command with a terminal of so many columns and rows."""
+    """Run ``python -m MODULE …`` with a terminal of so many columns and rows."""
+    _, _, module, *arguments = words
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
-    with subprocess.Popen(
-        [str(word) for word in words],
+    here, there = os.pipe()
+    around = {**dict.fromkeys(("COLUMNS", "LINES", "NO_COLOR")), "TERM": "xterm-256color", **environment}
+    process = WarmProcess(
+        *arguments,
+        module=str(module),
         cwd=cwd,
-        env={**kept, "TERM": "xterm-256color", **environment},
-        stdin=slave,
-        stdout=subprocess.PIPE if out_piped else slave,
-        stderr=slave,
-    ) as process:
-        os.close(slave)
-        drawn = b"".join(iter(lambda: _read(master), b""))
-        piped = process.stdout.read().decode() if process.stdout is not None else ""
-        code = process.wait(timeout=120)
+        env=around,
+        streams=(there if out_piped else slave, slave, slave),
+    )
+    os.close(slave)
+    os.close(there)
+    drawn = b"".join(iter(lambda: _read(master), b""))
     os.close(master)
+    with os.fdopen(here, "rb") as pipe:
+        piped = pipe.read().decode()
+    process.communicate()
     screen, written = _draw(drawn.decode())
-    return Seen(code, screen, written, piped)
+    return Seen(process.wait(), screen, written, piped)
 
 
 def _read(master: int) -> bytes:

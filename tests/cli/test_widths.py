@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 
 import pytest
 from cli.terminal import on_terminal
+from cli.warm_process import WarmProcess
 from pipeline.experiments import Lab, model, quiz, task
 
 COEVAL = [sys.executable, "-m", "coeval"]
@@ -43,16 +42,16 @@ def view(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_pipe_gets_every_name_whole_whatever_columns_says(lab: Lab, name: str) -> None:
-    narrow = {**os.environ, "COLUMNS": "40"}
-    done = subprocess.run(view(name), cwd=lab.folder, env=narrow, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert not re.search(r"[\x1b\r]", done.stdout + done.stderr)
-    assert not re.search(r"[ \t]$", done.stdout, re.MULTILINE), "no blanks at the end of a line"
+    process = WarmProcess(*view(name)[3:], cwd=lab.folder, env={"COLUMNS": "40"})
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert not re.search(r"[\x1b\r]", out + err)
+    assert not re.search(r"[ \t]$", out, re.MULTILINE), "no blanks at the end of a line"
     wide = on_terminal(view(name), 400, cwd=lab.folder, out_piped=True)
-    assert done.stdout == wide.piped, "what the pipe gets does not depend on the terminal beside it"
+    assert out == wide.piped, "what the pipe gets does not depend on the terminal beside it"
     files = {path.name for path in lab.path.glob("phase*/*.jsonl")}
-    assert NAMES[1] in done.stdout
-    assert name != "repair" or files <= set(done.stdout.split())
+    assert NAMES[1] in out
+    assert name != "repair" or files <= set(out.split())
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
@@ -62,7 +61,7 @@ def test_a_terminal_cuts_nothing_and_is_not_overrun(lab: Lab, name: str, columns
     assert seen.code == 0
     copied = [line for line in seen.screen if re.search(r"coeval |\.jsonl|__0", line)]  # in one piece
     assert max(len(line) for line in seen.screen if line not in copied) <= columns
-    piped = subprocess.run(view(name), cwd=lab.folder, capture_output=True, text=True, check=True).stdout
+    piped = WarmProcess(*view(name)[3:], cwd=lab.folder).communicate().out
     figures = re.compile(r"(?<![\w.-])[\d,.]+(?![\w.-])")
     assert "…" not in "\n".join(seen.screen) or "…" in piped
     assert set(figures.findall(piped)) <= set(figures.findall("\n".join(seen.screen)))

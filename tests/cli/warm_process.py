@@ -19,7 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -62,10 +62,12 @@ class WarmProcess:
         *words: object,
         module: str = "coeval",
         cwd: str | Path | None = None,
-        env: Mapping[str, str] = MappingProxyType({}),
+        env: Mapping[str, str | None] = MappingProxyType({}),
         err_to_out: bool = False,
+        streams: Sequence[int] = (),
     ) -> None:
-        """``env``: variables beside those of this process."""
+        """``env``: variables beside those of this process, or None in place of one of them. ``streams``:
+        descriptors to write to, its errors to and, if there is a third, to read from."""
         self.returncode: int | None = None
         self._out, self._err = os.memfd_create("out"), os.memfd_create("err")
         self._waiting = Lock()
@@ -74,9 +76,9 @@ class WarmProcess:
         asked = {
             "words": [module, *map(str, words)],
             "cwd": str(cwd or Path.cwd()),
-            "env": {**os.environ, **env},
+            "env": {name: value for name, value in {**os.environ, **env}.items() if value is not None},
         }
-        streams = [self._out, self._out if err_to_out else self._err]
+        streams = streams or (self._out, self._out if err_to_out else self._err)
         with there:
             socket.send_fds(_warm(), [json.dumps(asked).encode()], [there.fileno(), *streams])
         self.pid = int(self._told.recv(20))
@@ -169,7 +171,7 @@ class _Asked(NamedTuple):
 def _next_command(requests: socket.socket) -> _Asked:
     """Returns in the process of each command that is asked for; here it ends when nobody is left to ask."""
     while True:
-        data, received, _, _ = socket.recv_fds(requests, LONGEST_REQUEST, 3)
+        data, received, _, _ = socket.recv_fds(requests, LONGEST_REQUEST, 4)
         if not received:
             raise SystemExit
         told, *streams = received
@@ -185,11 +187,18 @@ def _next_command(requests: socket.socket) -> _Asked:
         os.write(told, b"%d" % command)
         os.write(told, b"%d" % os.waitstatus_to_exitcode(os.waitpid(command, 0)[1]))
         os._exit(0)
-    for target, stream in enumerate(streams, start=1):
+    for target, stream in zip((1, 2, 0), streams, strict=False):
         os.dup2(stream, target)
     for descriptor in (told, *streams, requests.detach()):
         os.close(descriptor)
     return _Asked(**json.loads(data))
+
+
+def _open_streams() -> None:
+    """As an interpreter that starts does; the old ones remember what they were."""
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115  they end with the process
+    sys.stdout = open(1, "w", buffering=1 if os.isatty(1) else -1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
 
 
 def load() -> None:
@@ -211,6 +220,7 @@ def _serve(requests: socket.socket) -> dict[str, Any]:
     os.environ.update(asked.env)
     sys.path.insert(0, asked.cwd)
     sys.argv = ["-m", *asked.words[1:]]
+    _open_streams()
     return runpy.run_module(asked.words[0], run_name="__main__", alter_sys=True)
 
 
