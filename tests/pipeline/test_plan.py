@@ -15,9 +15,13 @@ from pipeline.experiments import FOLDERS, PHASES, Lab, listen, model, quiz, task
 
 from coeval.api import load_config, run
 from coeval.pipeline.config.schema import Config
+from coeval.pipeline.plan import walk
+from coeval.pipeline.plan.count_plan import PlanCount
 from coeval.pipeline.plan.preview import preview_run
 from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
+from coeval.store.rundir import RunDir
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +142,26 @@ def test_looking_ahead_changes_nothing(whole: Lab, stance: Stance) -> None:
     before = {path: path.read_bytes() for path in whole.path.rglob("*") if path.is_file()}
     preview_run(load_config(whole.file), RunOptions(continue_run=True, stance=stance))
     assert {path: path.read_bytes() for path in whole.path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("changed", ["keep", "redo"])
+def test_what_stands_whole_is_counted_as_item_by_item(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    """Items that stand with all that follows from them are counted in one; the figures are the same."""
+    lab = Lab(tmp_path, [model("ann", failure_rate=0.1), model("ben")], [task(total=8), quiz(total=8)])
+    lab.run()
+    lab.lose("response_collection", "story__ann__00002__ben")
+    lab.lose("evaluation", "quiz__ben__00003__ann__exact_match")
+    lab.tasks[0]["sampling"]["total"] = 9
+    lab.models[1]["parameters"]["temperature"] = 0.3
+    config = load_config(lab.file)
+    options = RunOptions(continue_run=True, stance=Stance(changed))
+
+    def counted() -> tuple[PlanCount, Gaps]:
+        plan = preview_run(config, options)
+        return plan.plan_count, find_gaps(RunDir(lab.path), config, plan.plan.recorded)
+
+    quickly = counted()
+    monkeypatch.setattr(walk, "rows_that_stand", lambda *_: set())
+    assert counted() == quickly

@@ -23,9 +23,9 @@ from coeval.pipeline.phases.items import ItemWork
 from coeval.pipeline.phases.prepared_item import PreparedItem, prepared_item
 from coeval.pipeline.phases.responses import ResponseWork
 from coeval.pipeline.plan.recorded import MadeFrom, Recorded, made_from, outdated, tried_before
-from coeval.pipeline.plan.run_plan import FLOWING, Plan, Slot
+from coeval.pipeline.plan.run_plan import FLOWING, Node, Plan, Slot, Spared
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.plan.walk import Anew, Node, Spared, Walk, always, spared_of
+from coeval.pipeline.plan.walk import Anew, Walk, always, spared_of
 from coeval.pipeline.sampling.nuance import KnownNuance
 from coeval.pipeline.sampling.samples import Sample, Samples
 from coeval.store.record_parts import EvaluationPart, ResponsePart

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from coeval.engine.work_counts import WorkCounts
 from coeval.pipeline.plan.record_status import Changed
-from coeval.pipeline.plan.run_plan import Plan
-from coeval.pipeline.plan.walk import Node, Spared, Walk
+from coeval.pipeline.plan.run_plan import Node, Plan, Spared
+from coeval.pipeline.plan.walk import Walk
 
 
 @dataclass(slots=True)

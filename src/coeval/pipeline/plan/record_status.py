@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from coeval.engine.role_model import RoleModel
 from coeval.pipeline.config.schema import Phase
@@ -57,6 +58,9 @@ class RecordStatuses(dict[Entry | None, RecordStatus]):
         self[entry] = SETTLED if status == SETTLED else status
         return self[entry]
 
+    def settles(self, entry: Entry | None) -> bool:
+        return self[entry] is SETTLED
+
     def _stand(self, entry: Entry | None) -> RecordStatus:
         if entry is None or not entry.good:
             return RecordStatus(owed=True)
@@ -89,3 +93,20 @@ class EvaluationStatuses(RecordStatuses):
         noted = [] if self._accepts else old
         changed = tuple(Changed("evaluation", task, judge, "recipe", factor=factor) for factor in noted)
         return RecordStatus(bool(owed), changed, owed)
+
+
+def rows_that_stand(
+    rows: Iterable[int], columns: Iterable[tuple[Mapping[int, Entry], Callable[[Any], bool]]]
+) -> set[int]:
+    """Those of the ``rows`` of which the record in every column stands, or (None) is not wanted.
+
+    Each column comes with how to tell that. Records that are alike share an entry, which is asked about once.
+    """
+    left = set(rows)
+    for entries, stands in columns:
+        kinds = set(entries.values())
+        if fallen := {entry for entry in kinds if not stands(entry)}:
+            left.difference_update([row for row, entry in entries.items() if entry in fallen])
+        if not stands(None):
+            left.intersection_update(entries)
+    return left

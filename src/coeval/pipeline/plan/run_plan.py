@@ -9,7 +9,7 @@ from coeval.core.ids import id_fields, item_id, item_prefix
 from coeval.engine.role_model import RoleModel
 from coeval.pipeline.config.schema import Mode, Phase
 from coeval.pipeline.plan.record_entry import Entry, EvaluationEntry
-from coeval.pipeline.plan.record_status import EvaluationStatuses, RecordStatuses
+from coeval.pipeline.plan.record_status import EvaluationStatuses, RecordStatus, RecordStatuses
 from coeval.pipeline.plan.recorded import Recorded, Stance
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.store.record_index import PhaseIndex
@@ -31,6 +31,37 @@ class Slot(NamedTuple):
     n: int
     teacher: RoleModel | None
     teacher_name: str
+
+
+class Node(NamedTuple):
+    """A planned record, or (``key`` is empty) so many ``records`` that are alike.
+
+    ``name`` is its model's, and ``maker`` that model in its role; None where nobody is asked: for items as
+    they lie, and comparisons of labels. ``calls`` are those of each owed record. ``waits``: it is made from
+    a record that is itself owed. ``entry``: the evaluation on record that it is held against.
+    """
+
+    phase: Phase
+    key: str
+    teacher: str
+    name: str
+    maker: RoleModel | None
+    status: RecordStatus
+    owed: bool
+    calls: int = 0
+    waits: bool = False
+    records: int = 1
+    entry: EvaluationEntry | None = None
+
+
+class Spared(NamedTuple):
+    """What is among the owed and is there already: it stays if what it was made from comes again the same."""
+
+    phase: Phase
+    teacher: str
+    name: str
+    records: int
+    calls: int
 
 
 class Grain:

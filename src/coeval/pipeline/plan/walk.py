@@ -8,17 +8,17 @@ that are alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from coeval.core.ids import SEPARATOR, evaluation_id, item_of
 from coeval.core.records import EXACT_MATCH
 from coeval.engine.role_model import RoleModel
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.plan.recipes import label_recipe
-from coeval.pipeline.plan.record_entry import EvaluationEntry
-from coeval.pipeline.plan.record_status import SETTLED, RecordStatus, RecordStatuses
-from coeval.pipeline.plan.run_plan import Plan, Slot
+from coeval.pipeline.plan.record_entry import Entry, EvaluationEntry
+from coeval.pipeline.plan.record_status import SETTLED, RecordStatus, RecordStatuses, rows_that_stand
+from coeval.pipeline.plan.run_plan import Node, Plan, Slot, Spared
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.store.record_index import NO_ROW
 
@@ -34,37 +34,6 @@ def always(_: Phase, __: str) -> bool:
 def never(_: Phase, __: str) -> bool:
     """What it is made from is there, or comes again the same."""
     return False
-
-
-class Node(NamedTuple):
-    """A planned record, or (``key`` is empty) so many ``records`` that are alike.
-
-    ``name`` is its model's, and ``maker`` that model in its role; None where nobody is asked: for items as
-    they lie, and comparisons of labels. ``calls`` are those of each owed record. ``waits``: it is made from
-    a record that is itself owed. ``entry``: the evaluation on record that it is held against.
-    """
-
-    phase: Phase
-    key: str
-    teacher: str
-    name: str
-    maker: RoleModel | None
-    status: RecordStatus
-    owed: bool
-    calls: int = 0
-    waits: bool = False
-    records: int = 1
-    entry: EvaluationEntry | None = None
-
-
-class Spared(NamedTuple):
-    """What is among the owed and is there already: it stays if what it was made from comes again the same."""
-
-    phase: Phase
-    teacher: str
-    name: str
-    records: int
-    calls: int
 
 
 _OWED = RecordStatus(owed=True)
@@ -91,10 +60,11 @@ class _Maker(NamedTuple):
 
 
 class _Alike:
-    """Of a teacher's items and what follows from them: how many records stand, and how many are made anew."""
+    """Of a teacher's items and what follows from them: how many records stand, and how many are made anew;
+    ``whole``: the items that stand with all that follows from them."""
 
     def __init__(self, students: int, judges: int) -> None:
-        self.items = self.labels = self.fresh_items = self.fresh_answers = 0
+        self.whole = self.items = self.labels = self.fresh_items = self.fresh_answers = 0
         self.answers, self.verdicts = [0] * students, [0] * judges
 
 
@@ -122,13 +92,17 @@ class Walk:
         }
         self._alike: dict[str, _Alike] = {}
         self._spared: dict[tuple[Phase, str, str], Spared] = {}
+        self._item = self._recorded.items.entry_getter("")
+        by_row = not (each or plan.selective or plan.renewed)
+        self._whole = rows_that_stand(self._recorded.rows.values(), self._columns()) if by_row else set[int]()
         self._any_follows = bool(self._recorded.responses) or bool(self._recorded.evaluations)
 
     # --- items -------------------------------------------------------------------------------
 
     def of_slot(self, slot: Slot) -> Iterator[Node]:
         """What is owed, or to be told, of an item and of what follows from it; the rest is in `alike`."""
-        entry, teacher = self._recorded.items.get(slot.id), slot.teacher_name
+        row = self._recorded.rows.get(slot.id, NO_ROW)
+        entry, teacher = self._item(row), slot.teacher_name
         status = SETTLED if slot.teacher is None else self._teachers[teacher].statuses[entry]
         owed = status.owed and self._left("data_generation", slot.id, teacher)
         good = (entry is not None and entry.good) or slot.id in self._recorded.assumed
@@ -139,6 +113,9 @@ class Walk:
             alike = self._alike[teacher] = _Alike(len(self._students), len(self._judges))
         if owed or status is not SETTLED:
             yield Node("data_generation", slot.id, teacher, teacher, slot.teacher, status, owed, int(owed))
+        elif row in self._whole:
+            alike.whole += 1
+            return
         else:
             alike.items += 1
         if not owed:
@@ -151,6 +128,19 @@ class Walk:
             alike.fresh_items += 1
         else:
             yield from self.below_item(slot.id, teacher, always, waits=True)
+
+    def _columns(self) -> Iterator[tuple[Mapping[int, Entry], Callable[[Any], bool]]]:
+        """What may follow from items: records by the item's row, and how to tell whether one stands."""
+        answers, verdicts = self._recorded.responses.columns, self._recorded.evaluations.columns
+        for student in self._students:
+            yield answers[student.suffix].entries, student.statuses.settles
+            for judge in self._judges:
+                yield verdicts[student.suffix + judge.suffix].entries, judge.statuses.settles
+            if self._label_recipe:
+                yield verdicts[evaluation_id(student.suffix)].entries, self._has_labels
+
+    def _has_labels(self, entry: EvaluationEntry | None) -> bool:
+        return not self._plan.owes_labels(entry, self._label_recipe)
 
     # --- responses and evaluations -----------------------------------------------------------
 
@@ -228,7 +218,7 @@ class Walk:
             stale = renewed and key not in plan.renewed
             if known is not None and (stale or anew("evaluation", key)):
                 entry = None
-            owed = plan.owes_labels(entry, self._label_recipe)
+            owed = not self._has_labels(entry)
             if owed and self._left("evaluation", key, *names, EXACT_MATCH):
                 yield Node("evaluation", key, teacher, EXACT_MATCH, None, _OWED, owed, waits=waits)
             elif alike is not None and known is not None:
@@ -262,12 +252,14 @@ class Walk:
 
     def _counted(self) -> Iterator[Node]:
         for teacher, counts in self._alike.items():
-            yield self._all("data_generation", teacher, None, SETTLED, counts.items)
+            answers = counts.whole * len(self._students)
+            labels = counts.labels + (answers if self._label_recipe else 0)
+            yield self._all("data_generation", teacher, None, SETTLED, counts.items + counts.whole)
             for student, count in zip(self._students, counts.answers, strict=True):
-                yield self._all("response_collection", teacher, student, SETTLED, count)
+                yield self._all("response_collection", teacher, student, SETTLED, count + counts.whole)
             for judge, count in zip(self._judges, counts.verdicts, strict=True):
-                yield self._all("evaluation", teacher, judge, SETTLED, count)
-            yield self._all("evaluation", teacher, None, SETTLED, counts.labels, EXACT_MATCH)
+                yield self._all("evaluation", teacher, judge, SETTLED, count + answers)
+            yield self._all("evaluation", teacher, None, SETTLED, labels, EXACT_MATCH)
             yield from self._fresh(teacher, counts.fresh_items, counts.fresh_answers)
 
     def _fresh(self, teacher: str, items: int, answers: int) -> Iterator[Node]:

@@ -31,7 +31,7 @@ from coeval.pipeline.config.schema import PHASES
 from coeval.pipeline.plan.reading.kept_index import KeptFile, KeptIndex, kept_files, restored, to_keep
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.store.cache_folder import cache_folder
-from coeval.store.jsonl import write_bytes_atomic
+from coeval.store.jsonl import replaced_whole
 from coeval.store.record_files import Overtaken, ReadFile
 from coeval.store.rundir import RunDir
 
@@ -87,7 +87,9 @@ class RunRecords:
             return
         try:
             payload = msgspec.json.encode(to_keep(recorded, recorded.contents, self._folder, _code()))
-            write_bytes_atomic(self._place, hashlib.sha256(payload).digest() + payload)
+            with replaced_whole(self._place) as file:
+                file.write(hashlib.sha256(payload).digest())
+                file.write(payload)
             _forget_old(self._place.parent)
         except (StoreError, OSError) as error:
             log.info("what was read of %s is not kept: %s", self._folder.path, error)
