@@ -23,11 +23,20 @@ PROSE = {"import", "puts"}
 OTHERS = {
     "--check": "python -m coeval.pipeline.config.json_schema",
     "--dest": "pip download",
+    "--disable-dev-shm-usage": "chromium",
+    "--disable-extensions": "chromium",
+    "--disable-gpu": "chromium",
+    "--headless": "chromium",
     "--no-deps": "pip download",
+    "--no-first-run": "chromium",
     "--no-input": "pip download",
+    "--no-pdf-header-footer": "chromium",
+    "--no-sandbox": "chromium",
     "--only-binary": "pip download",
+    "--print-to-pdf": "chromium",
     "--progress-bar": "pip download",
     "--served-model-name": "vllm serve",
+    "--user-data-dir": "chromium",
 }
 """Options of other programs, and whose they are."""
 

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import duckdb
 
-from coeval.analysis.readers.long_lines import without_long_lines
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.readers.reader import Reader, Stage, literally, source
+from coeval.analysis.readers.reader import Reader, Stage
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError
-from coeval.core.good import PROMPT_SQL, RESPONSE_SQL, counting_sql, good_sql
+from coeval.core.good import PROMPT_SQL, RESPONSE_SQL, good_sql
+from coeval.reports.items.record_tables import make_record_table
 from coeval.store.output_folder import RESPONSES
 
 __all__ = ["make_text_table"]
@@ -58,41 +57,26 @@ def make_text_table(reader: Reader) -> None:
     StoreError
         a file cannot be read.
     """
-    with TemporaryDirectory(prefix="coeval-") as copies:
-        try:
-            reader.rows("CREATE OR REPLACE TABLE item_text (no INTEGER, text VARCHAR)")
-            match reader:
-                case RunReader():
-                    for stage in (_ITEMS, _ANSWERS):
-                        _take(reader, stage, reader.run.files(stage.files), Path(copies) / stage.table)
-                case OutputReader():
-                    places = reader.rows("SELECT DISTINCT folder, task FROM place")
-                    for number, (folder, task) in enumerate(places):
-                        files = [path for path in [Path(folder) / RESPONSES] if path.is_file()]
-                        _take(reader, _OUTPUT, files, Path(copies) / str(number), task)
-        except duckdb.Error as error:
-            raise StoreError(f"cannot search the records of {reader.folder}: {error}") from error
-
-
-def _take(reader: Reader, stage: Stage, paths: Sequence[Path], copies: Path, task: str = "") -> None:
-    """Add the texts of some files; ``task``: what all of them are of."""
     try:
-        _read(reader, stage, paths)
-    except duckdb.InvalidInputException:  # a line is too long
-        _read(reader, stage, [without_long_lines(path, stage.columns, copies) for path in paths])
+        reader.rows("CREATE OR REPLACE TABLE item_text (no INTEGER, text VARCHAR)")
+        match reader:
+            case RunReader():
+                for stage in (_ITEMS, _ANSWERS):
+                    _take(reader, stage, reader.run.files(stage.files))
+            case OutputReader():
+                for folder, task in reader.rows("SELECT DISTINCT folder, task FROM place"):
+                    files = [path for path in [Path(folder) / RESPONSES] if path.is_file()]
+                    _take(reader, _OUTPUT, files, task)
+    except duckdb.Error as error:
+        raise StoreError(f"cannot search the records of {reader.folder}: {error}") from error
+
+
+def _take(reader: Reader, stage: Stage, paths: Sequence[Path], task: str = "") -> None:
+    """Add the texts of some files; ``task``: what all of them are of."""
+    make_record_table(reader, stage, paths)
     reader.rows(
         f"INSERT INTO item_text SELECT v.no, w.text FROM {stage.table} w JOIN viewed v USING (item) "  # noqa: S608
         "WHERE w.text IS NOT NULL AND (? = '' OR v.task = ?)",
         [task, task],
     )
     reader.rows(f"DROP TABLE {stage.table}")
-
-
-def _read(reader: Reader, stage: Stage, paths: Sequence[Path]) -> None:
-    files = [literally(path) for path in paths]
-    reader.rows(
-        f"CREATE OR REPLACE TABLE {stage.table} AS SELECT {stage.select} FROM {source(stage, files)} "  # noqa: S608
-        f"WHERE {stage.required}",
-        [files] if files else [],
-    )
-    reader.rows(f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})")  # noqa: S608

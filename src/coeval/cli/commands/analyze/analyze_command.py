@@ -8,54 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coeval.cli.commands.analyze.analysis_names import (
+    OF_OUTPUTS,
+    PARTS,
+    AnalysisName,
+    ReportFormat,
+    usual_format,
+)
+
 if TYPE_CHECKING:
     from coeval.analysis.measures.measured import Branch
     from coeval.analysis.measures.robust_set import RobustOptions
     from coeval.cli.views.measures.measures_text import MeasuresText
 
 GAPS = 3
-
-
-class AnalysisName(StrEnum):
-    ALL = "all"
-    STUDENTS = "students"
-    TEACHERS = "teachers"
-    JUDGES = "judges"
-    AGREEMENT = "agreement"
-    ROBUST = "robust"
-    LABELS = "labels"
-    COVERAGE = "coverage"
-    ITEMS = "items"
-    EXPORT_BENCHMARK = "export-benchmark"
-    STUDENT_REPORT = "student-report"
-    TEACHER_REPORT = "teacher-report"
-    JUDGE_REPORT = "judge-report"
-    COVERAGE_REPORT = "coverage-report"
-
-
-_PARTS = {
-    "student-report": "students",
-    "teacher-report": "teachers",
-    "judge-report": "judges",
-    "coverage-report": "coverage",
-}
-"""A report → the analysis whose numbers it shows."""
-
-_SECTIONS = {
-    "all": "",
-    "students": "leads",
-    "robust": "leads",
-    "judges": "judges",
-    "agreement": "judges",
-    "teachers": "benchmark",
-    "coverage": "benchmark",
-    "items": "benchmark",
-}
-"""Analysis → the section of the page that shows it."""
-
-
-_OF_OUTPUTS = (AnalysisName.ALL, AnalysisName.JUDGES, AnalysisName.AGREEMENT)
-"""What can be said of a folder of eval-framework."""
 
 
 class JudgeChoice(StrEnum):
@@ -75,13 +41,6 @@ class FormulaChoice(StrEnum):
     R3 = "r3"
 
 
-class ReportFormat(StrEnum):
-    JSON = "json"
-    CSV = "csv"
-    MARKDOWN = "markdown"
-    HTML = "html"
-
-
 def analyze(
     run: Annotated[Path, typer.Option("--run", help="The run folder. Example: --run ./runs/quickstart")],
     name: Annotated[
@@ -90,16 +49,22 @@ def analyze(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="Write NAME.json, .csv or .md, or report.html, into this folder, and measures.json."
+            "--out",
+            help="Write NAME.json, .csv, .md, .xlsx or .pdf, or report.html, into this folder, and "
+            "measures.json.",
         ),
     ] = None,
     report_format: Annotated[
         ReportFormat | None,
         typer.Option(
             "--format",
-            help="In place of the table of the terminal; html is a page for a browser.",
-            show_default="with --out, html of a …-report, else json",
+            help="In place of the table of the terminal; html is a page for a browser, excel a workbook.",
+            show_default="with --out, excel of complete-report, html of another …-report, else json",
         ),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option("--figures", help="Write every picture of the report into this folder: PNG and SVG."),
     ] = None,
     partial_ok: Annotated[
         bool, typer.Option("--partial-ok", help="End with 0 where records are missing, instead of with 3.")
@@ -134,6 +99,8 @@ def analyze(
       coeval analyze students --run ./runs/quickstart --format markdown --out ./report
       coeval analyze --run ./runs/quickstart --format html --out ./report
       coeval analyze judge-report --run ./runs/quickstart --out ./report
+      coeval analyze complete-report --run ./runs/quickstart --out ./report
+      coeval analyze --run ./runs/quickstart --figures ./figures
       coeval analyze export-benchmark --run ./runs/quickstart --out ./my-benchmark
     """
     from coeval.core.errors import UsageError
@@ -144,23 +111,21 @@ def analyze(
 
     folder = existing_results(run)
     if name is AnalysisName.EXPORT_BENCHMARK:
-        _export(folder, out, report_format)
+        from coeval.cli.commands.analyze.exported_items import export_items
+
+        export_items(folder, out, report_format)
         return
-    if name not in _OF_OUTPUTS and not RunDir(folder).is_run():
+    if name not in OF_OUTPUTS and not RunDir(folder).is_run():
         raise UsageError(
-            f"{run} holds results of eval-framework, which have no {name}; ask for {listed(_OF_OUTPUTS)}"
+            f"{run} holds results of eval-framework, which have no {name}; ask for {listed(OF_OUTPUTS)}"
         )
     need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.analysis.measures.robust_set import RobustOptions
-    from coeval.analysis.measures.run_measures import measure_tree, selected
     from coeval.cli import streams
-    from coeval.cli.say import warn
     from coeval.cli.views.gaps_view import tell_missing
-    from coeval.pipeline.plan.run_reading import opened
     from coeval.pipeline.upkeep.quick_look import Missing, look_for_gaps
 
-    messages = streams.messages()
     options = RobustOptions(
         judge_selection.value,
         agreement_metric.value,
@@ -168,72 +133,39 @@ def analyze(
         teacher_score_formula.value,
         score_tolerance,
     )
-    if report_format is ReportFormat.HTML or (report_format is None and name.value in _PARTS):
-        _write_page(folder, name, out, options)
-    else:
-        with opened(folder) as (reader, notes):
-            tree = measure_tree(reader, options)
-            for note in (*reader.notes(), *notes):
-                warn(messages, note)
-        _report(selected(tree, _PARTS.get(name.value, name.value)), tree, name, report_format, out)
+    _show(folder, name, report_format, (out, figures), options)
     missing = look_for_gaps(RunDir(folder)) if RunDir(folder).is_run() else Missing(None, ())
-    tell_missing(missing, messages)
+    tell_missing(missing, streams.messages())
     if missing.sentences and not partial_ok:
         raise typer.Exit(GAPS)
 
 
-def _write_page(folder: Path, name: AnalysisName, out: Path | None, options: RobustOptions) -> None:
-    """Write the whole page, and name the section of it that somebody asked for."""
+def _show(
+    folder: Path,
+    name: AnalysisName,
+    given: ReportFormat | None,
+    places: tuple[Path | None, Path | None],
+    options: RobustOptions,
+) -> None:
+    """Show an analysis, or write it; ``places`` are those of reports and of pictures."""
+    from coeval.analysis.measures.run_measures import measure_tree, selected
     from coeval.cli import streams
-    from coeval.cli.say import say, warn
-    from coeval.core.errors import UsageError
-    from coeval.reports.site.report_file import PAGE, write_report
+    from coeval.cli.commands.analyze.report_files import tell_files, tell_page
+    from coeval.cli.say import warn
+    from coeval.pipeline.plan.run_reading import opened
 
-    if out is None:
-        raise UsageError("a page is written, not shown here; name a folder for it with --out")
-    _refuse_file(out)
-    messages = streams.messages()
-    for note in write_report(folder, out, options):
-        warn(messages, note)
-    anchor = _SECTIONS[_PARTS.get(name.value, name.value)]
-    say(messages, f"written: {out / PAGE}{anchor and '#'}{anchor}, {out / 'measures.json'}")
-
-
-def _refuse_file(out: Path) -> None:
-    from coeval.core.errors import UsageError
-
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"--out {out} is a file; name a folder, in which the report is written")
-
-
-def _export(folder: Path, out: Path | None, wanted: ReportFormat | None) -> None:
-    """Write a run's datapoints as a data set."""
-    from coeval.core.errors import UsageError
-    from coeval.core.process_limits import need_address_space
-    from coeval.pipeline.existing_run import existing_run
-
-    run = existing_run(folder)
-    if out is None:
-        raise UsageError("export-benchmark writes a data set; name a new folder for it with --out")
-    if wanted is not None:
-        raise UsageError("export-benchmark writes JSON lines and Parquet, and takes no --format")
-    need_address_space()
-    from coeval.analysis.measures.benchmark.benchmark_export import export_benchmark
-    from coeval.analysis.measures.benchmark.benchmark_measures import benchmark_measures
-    from coeval.analysis.measures.score_grid import score_grid
-    from coeval.cli import streams
-    from coeval.cli.say import say, warn
-    from coeval.core.text import numbered
-    from coeval.pipeline.plan.run_reading import reading
-
-    messages = streams.messages()
-    with reading(run) as (reader, notes):
-        for note in (*reader.notes(), *notes):
-            warn(messages, note)
-        items = benchmark_measures(reader, score_grid(reader))["items"]
-        found = export_benchmark(reader, items, out)
-    rows = sum(file.rows for file in found.files if file.path.endswith(".jsonl"))
-    say(messages, f"written: {numbered(rows, 'datapoint')} to {out}, with README.md and provenance.json")
+    out, figures = places
+    wanted = given or usual_format(name)
+    if wanted in (ReportFormat.EXCEL, ReportFormat.PDF) or figures is not None:
+        tell_files(folder, name, wanted, out, figures, options)
+    if wanted is ReportFormat.HTML:
+        tell_page(folder, name, out, options)
+    elif wanted not in (ReportFormat.EXCEL, ReportFormat.PDF) and (wanted or out or figures is None):
+        with opened(folder) as (reader, notes):
+            tree = measure_tree(reader, options)
+            for note in (*reader.notes(), *notes):
+                warn(streams.messages(), note)
+        _report(selected(tree, PARTS.get(name.value, name.value)), tree, name, given, out)
 
 
 def _report(
@@ -253,11 +185,12 @@ def _report(
 def _write(shown: Branch, tree: Branch, out: Path, name: str, wanted: ReportFormat) -> None:
     from coeval.analysis.measures.run_measures import plain_measures, selected
     from coeval.cli import streams
+    from coeval.cli.commands.analyze.report_files import refuse_file
     from coeval.cli.say import say
     from coeval.cli.views.measures.measures_text import json_of
     from coeval.store.jsonl import store_error, write_bytes_atomic
 
-    _refuse_file(out)
+    refuse_file(out)
     suffix = "md" if wanted is ReportFormat.MARKDOWN else wanted.value
     report, measures = out / f"{name}.{suffix}", out / "measures.json"
     try:
@@ -279,5 +212,5 @@ def _text_of(wanted: ReportFormat) -> MeasuresText:
             return measures_text.as_csv
         case ReportFormat.MARKDOWN:
             return measures_text.as_markdown
-        case ReportFormat.HTML:
-            raise AssertionError("a page is written by write_report")
+        case ReportFormat.HTML | ReportFormat.EXCEL | ReportFormat.PDF:
+            raise AssertionError(f"{wanted} is no text")

@@ -1,0 +1,38 @@
+"""Foreign text as a cell of a workbook holds it: text, whatever it begins with, and no more than fits."""
+
+from __future__ import annotations
+
+import unicodedata
+
+__all__ = ["LONGEST", "looks_like_formula", "sheet_text"]
+
+LONGEST = 32_767
+"""UTF-16 units of a cell, beyond which Excel calls a file damaged."""
+_TURNING = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\ufffe\uffff"
+)
+
+
+def sheet_text(text: str) -> str:
+    """Without control characters and what turns lines around, and cut, with a mark that says so; line breaks
+    and tabs stay."""
+    shown = text if text.isprintable() else "".join(filter(_kept, text.replace("\r\n", "\n")))
+    if len(shown) * 2 <= LONGEST:  # whatever the characters are
+        return shown
+    units = shown.encode("utf-16-le", "replace")
+    if len(units) // 2 <= LONGEST:
+        return shown
+    mark = f" … [cut: {len(text):,} characters in all]"
+    kept = units[: 2 * (LONGEST - len(mark))].decode("utf-16-le", "ignore")
+    return kept + mark
+
+
+def looks_like_formula(text: str) -> bool:
+    """Whether a program might take it for one when a person edits it."""
+    return text.lstrip()[:1] in ("=", "+", "-", "@") and bool(text.strip())
+
+
+def _kept(character: str) -> bool:
+    if character in "\n\t":
+        return True
+    return character not in _TURNING and unicodedata.category(character) not in ("Cc", "Cs")

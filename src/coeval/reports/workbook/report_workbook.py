@@ -1,0 +1,127 @@
+"""A report as a workbook: a summary, then a sheet for each table, with charts that Excel draws."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from xlsxwriter.worksheet import Worksheet
+
+from coeval.reports.charts.theme import LIGHT
+from coeval.reports.content.report_content import Report, ReportSection, ReportTable
+from coeval.reports.workbook.sheet_charts import add_chart
+from coeval.reports.workbook.workbook_file import SheetTable, WorkbookFile, workbook_file
+
+__all__ = ["write_workbook"]
+
+SUMMARY = "Summary"
+_FIRST: Mapping[str, str] = {
+    "students": "Students",
+    "teachers": "Teachers",
+    "panel": "Judges",
+    "tasks": "Coverage",
+}
+"""Tables that stand before all others, each by the name of its sheet."""
+_TEXT = 110
+"""Characters' width of the summary."""
+
+
+def write_workbook(
+    path: Path, report: Report, more: Iterable[SheetTable] = (), *, without: Collection[str] = ()
+) -> None:
+    """Write a report; ``more`` sheets stand after the first tables, and ``without`` names tables that have no
+    sheet.
+
+    Raises
+    ------
+    StoreError
+        the file cannot be written.
+    """
+    with workbook_file(path, report.title) as book:
+        summary = book.sheet(SUMMARY)
+        sheets = dict(_tables(book, report, more, without))
+        _summarise(book, summary, report, sheets)
+
+
+def _tables(
+    book: WorkbookFile, report: Report, more: Iterable[SheetTable], without: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Make a sheet for each table; its name by that of the table."""
+    tables = {
+        table.name: (table, LIGHT.categories[place % len(LIGHT.categories)])
+        for place, section in enumerate(report.sections)
+        for table in section.tables
+        if table.name not in without
+    }
+    described = report.kind == "description"
+    first = [] if described else [name for name in _FIRST if name in tables]
+    for name in first:
+        yield name, _sheet(book, _FIRST[name], *tables[name])
+    for table in more:
+        yield table.name, book.table(table).name
+    for name, (found, colour) in tables.items():
+        if name not in first:
+            yield name, _sheet(book, found.title.partition(":")[0], found, colour)
+
+
+def _sheet(book: WorkbookFile, name: str, table: ReportTable, colour: str) -> str:
+    written = book.table(SheetTable(name, table.columns, table.rows, table.rows, colour))
+    if table.note:
+        book.text(written.sheet, written.rows + 2, 0, table.note, italic=True)
+    add_chart(book, written, table)
+    return written.name
+
+
+def _summarise(book: WorkbookFile, sheet: Worksheet, report: Report, sheets: Mapping[str, str]) -> None:
+    """The sentences of the report, and the way to the sheets."""
+    lines = _SummaryLines(book, sheet)
+    lines.write(report.title, bold=True, font_size=16)
+    for fact in report.facts:
+        lines.write(fact, font_color=LIGHT.faint)
+    if report.banner:
+        lines.write(report.banner, bold=True, bg_color=LIGHT.against)
+    lines.skip()
+    for sentence in report.lead:
+        lines.write(sentence.text)
+    for section in report.sections:
+        lines.skip()
+        lines.write(section.question, bold=True, font_size=13)
+        for sentence in section.sentences:
+            lines.write(sentence.text)
+        for title, name in _linked(section, sheets):
+            lines.link(title, name)
+    others = [name for name in sheets if name not in {t.name for s in report.sections for t in s.tables}]
+    if others:
+        lines.skip()
+        lines.write("More sheets", bold=True, font_size=13)
+        for name in others:
+            lines.link(name, sheets[name])
+    sheet.set_column(0, 0, _TEXT)
+    sheet.hide_gridlines(2)
+    sheet.activate()
+
+
+def _linked(section: ReportSection, sheets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for table in section.tables:
+        if table.name in sheets:
+            yield table.title, sheets[table.name]
+
+
+class _SummaryLines:
+    """Lines of text below each other."""
+
+    def __init__(self, book: WorkbookFile, sheet: Worksheet) -> None:
+        self._book, self._sheet, self._row = book, sheet, 0
+
+    def write(self, text: str, **properties: object) -> None:
+        self._book.text(self._sheet, self._row, 0, text, text_wrap=True, **properties)
+        self._row += 1
+
+    def link(self, title: str, name: str) -> None:
+        place = "'" + name.replace("'", "''") + "'"
+        style = self._book.format(font_color=LIGHT.categories[0], underline=1, indent=1)
+        self._sheet.write_url(self._row, 0, f"internal:{place}!A1", style, f"→ {title}")
+        self._row += 1
+
+    def skip(self) -> None:
+        self._row += 1

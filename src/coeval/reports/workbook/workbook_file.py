@@ -1,0 +1,222 @@
+"""A workbook, sheet by sheet, written as it is filled: rows go to disk in their order, so a large run takes
+no more memory than a small one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import xlsxwriter
+from xlsxwriter.format import Format
+from xlsxwriter.worksheet import Worksheet
+
+from coeval import __version__
+from coeval.reports.charts.theme import LIGHT
+from coeval.reports.content.report_content import Cell, ReportColumn
+from coeval.reports.workbook.cell_texts import looks_like_formula, sheet_text
+from coeval.reports.workbook.sheet_columns import (
+    SheetColumn,
+    Simple,
+    number_format,
+    sheet_columns,
+    simple_cell,
+)
+from coeval.store.jsonl import replaced_whole
+
+__all__ = ["MOST_ROWS", "SheetTable", "WorkbookFile", "workbook_file"]
+
+MOST_ROWS = 1_048_575
+"""Of a sheet, below its headings."""
+_NARROWEST, _WIDEST = 8, 60
+_SEEN = 500
+"""Rows that a column's width is made for."""
+_NAME = 31
+
+
+@dataclass(slots=True)
+class SheetTable:
+    """A table for a sheet of its own, whose tab has a ``colour``. ``rows`` are asked for once; those in
+    ``sample`` tell which columns hold measures."""
+
+    name: str
+    columns: Sequence[ReportColumn]
+    rows: Iterable[Sequence[Cell]]
+    sample: Sequence[Sequence[Cell]] = ()
+    colour: str | None = None
+
+
+@dataclass(slots=True)
+class WrittenSheet:
+    """Where a table came to stand: ``rows`` below the one with the headings, which is the first."""
+
+    name: str
+    sheet: Worksheet
+    columns: list[SheetColumn]
+    rows: int
+
+    def place(self, name: str) -> int:
+        """The number of a column."""
+        return next(place for place, column in enumerate(self.columns) if column.name == name)
+
+    def reference(self, name: str) -> list[Any]:
+        """The cells of a column, as charts take them."""
+        place = self.place(name)
+        return [self.name, 1, place, max(self.rows, 1), place]
+
+
+@dataclass(slots=True)
+class _Widths:
+    """The widest text of each column among the rows seen first."""
+
+    widths: list[int]
+    seen: int = 0
+
+    def see(self, row: Sequence[Simple]) -> None:
+        if self.seen < _SEEN:
+            self.seen += 1
+            for place, cell in enumerate(row):
+                self.widths[place] = max(self.widths[place], _width(cell))
+
+
+@dataclass(slots=True)
+class WorkbookFile:
+    """Sheets are made in the order in which they are to stand."""
+
+    book: xlsxwriter.Workbook
+    _formats: dict[tuple[tuple[str, object], ...], Format] = field(default_factory=dict)
+    _names: set[str] = field(default_factory=set)
+
+    def format(self, **properties: object) -> Format:
+        """One format for all cells that look alike."""
+        key = tuple(sorted(properties.items()))
+        if key not in self._formats:
+            self._formats[key] = self.book.add_format({"valign": "top", **properties})
+        return self._formats[key]
+
+    def sheet(self, name: str) -> Worksheet:
+        """A new sheet by a name that Excel takes; of a name that is there already, another one."""
+        made: Worksheet = self.book.add_worksheet(self._free(name))
+        return made
+
+    def text(self, sheet: Worksheet, row: int, column: int, text: str, **properties: object) -> None:
+        """Write text as text; what looks like a formula stays none when somebody edits it."""
+        shown = sheet_text(text)
+        quoted = {"quote_prefix": True} if looks_like_formula(shown) else {}
+        if shown:
+            sheet.write_string(row, column, shown, self.format(**properties, **quoted))
+
+    def table(self, table: SheetTable) -> WrittenSheet:
+        """A sheet with a frozen head, filters, widths and colours."""
+        sheet = self.sheet(table.name)
+        columns = sheet_columns(table.columns, table.sample)
+        widths = _Widths([min(_width(column.title) + 3, 24) for column in columns])
+        for place, column in enumerate(columns):
+            self.text(
+                sheet, 0, place, column.title, bold=True, bottom=1, text_wrap=True, bg_color=LIGHT.least
+            )
+            if column.meaning:
+                sheet.write_comment(0, place, column.meaning, {"x_scale": 2})
+        written = 0
+        for row in table.rows:
+            if written == MOST_ROWS:
+                break
+            written += 1
+            cells = [simple_cell(row[column.place], column.part) for column in columns]
+            widths.see(cells)
+            for place, (column, cell) in enumerate(zip(columns, cells, strict=True)):
+                self._cell(sheet, (written, place), cell, column)
+        if not written:
+            self.text(sheet, 1, 0, "nothing", italic=True)
+        for place, wide in enumerate(widths.widths):
+            sheet.set_column(place, place, max(_NARROWEST, min(_WIDEST, wide + 2)))
+        sheet.freeze_panes(1, 1)
+        sheet.autofilter(0, 0, max(written, 1), len(columns) - 1)
+        if table.colour is not None:
+            sheet.set_tab_color(table.colour)
+        found = WrittenSheet(sheet.get_name(), sheet, columns, written)
+        self._shade(found)
+        return found
+
+    def _cell(self, sheet: Worksheet, at: tuple[int, int], cell: Simple, column: SheetColumn) -> None:
+        row, place = at
+        match cell:
+            case bool():
+                self.text(sheet, row, place, "yes" if cell else "no")
+            case str():
+                self.text(sheet, row, place, cell)
+            case int() | float() if math.isfinite(cell):
+                sheet.write_number(row, place, cell, self.format(num_format=number_format(column.kind)))
+            case _:
+                if column.part == "value":  # missing: neither zero nor empty by chance
+                    sheet.write_blank(row, place, None, self.format(bg_color="#f0f0f0"))
+
+    def _shade(self, found: WrittenSheet) -> None:
+        """Colours by value: scores and shares by size, failures and what is missing where there are any."""
+        for place, column in enumerate(found.columns):
+            area = (1, place, max(found.rows, 1), place)
+            if column.part != "value":
+                continue
+            if column.kind in ("score", "share"):
+                scale = {"type": "2_color_scale", "min_color": LIGHT.least, "max_color": LIGHT.most}
+                found.sheet.conditional_format(*area, scale)
+            elif column.name in ("failed", "missing"):
+                alarm = self.format(bg_color=LIGHT.against)
+                rule = {"type": "cell", "criteria": ">", "value": 0, "format": alarm}
+                found.sheet.conditional_format(*area, rule)
+            elif column.kind in ("usd", "seconds"):
+                found.sheet.conditional_format(*area, {"type": "data_bar", "bar_color": LIGHT.most})
+
+    def _free(self, name: str) -> str:
+        clean = "".join(" " if sign in "[]:*?/\\" else sign for sign in sheet_text(name)).strip(" '")
+        base = shown = (clean or "sheet")[:_NAME].strip(" '")
+        number = 2
+        while shown.casefold() in self._names or shown.casefold() == "history":  # Excel keeps that name
+            end = f" {number}"
+            shown, number = base[: _NAME - len(end)] + end, number + 1
+        self._names.add(shown.casefold())
+        return shown
+
+
+@contextmanager
+def workbook_file(path: Path, title: str) -> Iterator[WorkbookFile]:
+    """A workbook that takes the place of ``path`` when it is left.
+
+    Raises
+    ------
+    StoreError
+        it cannot be written.
+    """
+    with replaced_whole(path) as file:
+        book = _book(file)
+        book.set_properties({"title": sheet_text(title)[:255], "comments": f"coeval {__version__}"})
+        yield WorkbookFile(book)
+        book.close()
+
+
+def _book(file: BinaryIO) -> xlsxwriter.Workbook:
+    """No text becomes a formula, a number or a link by itself."""
+    return xlsxwriter.Workbook(
+        file,
+        {
+            "constant_memory": True,
+            "strings_to_formulas": False,
+            "strings_to_numbers": False,
+            "strings_to_urls": False,
+        },
+    )
+
+
+def _width(cell: Simple) -> int:
+    match cell:
+        case str():
+            return max(map(len, cell[:400].split("\n")))
+        case float():
+            return 8
+        case None:
+            return 0
+        case _:
+            return len(f"{cell:,}")

@@ -1,0 +1,201 @@
+"""The workbook of a run, read back: its numbers are those of the measures, its texts are texts."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+from openpyxl.workbook import Workbook
+from openpyxl.worksheet.worksheet import Worksheet
+from pipeline.experiments import Lab, model, quiz, task
+
+import coeval as api
+from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.run_measures import measure_run
+from coeval.cli.commands.analyze.report_files import ReportFiles, write_files
+from coeval.pipeline.plan.run_reading import reading
+from coeval.reports.content.report_content import Cell, Report, ReportColumn, ReportSection, ReportTable
+from coeval.reports.workbook.cell_texts import LONGEST, sheet_text
+from coeval.reports.workbook.report_workbook import write_workbook
+from coeval.store.rundir import RunDir
+
+EVIL = '=HYPERLINK("http://evil","x")\x00\x1b[31m\u202e</t>]]>&<c><f>1+1</f>'
+LONG = "long \U0001f600" * 200_000
+
+
+def same(numbers: Any) -> Any:
+    """As a workbook holds them: with 16 digits."""
+    return None if numbers is None else pytest.approx(numbers, rel=1e-15, abs=0)
+
+
+def rows(sheet: Worksheet) -> list[dict[str, Any]]:
+    head, *others = sheet.iter_rows(values_only=True)
+    return [dict(zip(map(str, head), row, strict=True)) for row in others]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    models = [model("ann"), model("ben", skill=0.5, failure_rate=0.3), model("cem", "student", skill=0.2)]
+    settings = {"generation_retries": 0, "probe_on_fail": "warn"}
+    made = Lab(tmp_path_factory.mktemp("workbook"), models, [task(total=6), quiz(total=4)], settings)
+    made.run()
+    good = [key for key, record in made.records("response_collection").items() if "status" not in record]
+    made.edit("response_collection", good[0], response=EVIL)
+    made.edit("response_collection", good[1], response=LONG)
+    made.edit(
+        "data_generation",
+        next(iter(made.records("data_generation"))),
+        prompt="-1+1|cmd",
+        reference_response="@x",
+    )
+    return made
+
+
+@pytest.fixture(scope="module")
+def written(lab: Lab) -> Path:
+    out = lab.folder / "report"
+    write_files(lab.path, ReportFiles("complete-report", "", out, excel=True, pdf=False, figures=None))
+    return out / "complete-report.xlsx"
+
+
+@pytest.fixture(scope="module")
+def book(written: Path) -> Workbook:
+    return openpyxl.load_workbook(written)
+
+
+@pytest.fixture(scope="module")
+def measures(lab: Lab) -> dict[str, Any]:
+    return api.open_run(lab.path).measures()
+
+
+def test_every_sheet_has_a_frozen_head_filters_and_widths(book: Workbook) -> None:
+    wanted = ["Summary", "Students", "Teachers", "Judges", "Coverage", "Items", "Answers", "Failures"]
+    assert book.sheetnames[: len(wanted)] == wanted
+    for sheet in book.worksheets[1:]:
+        assert sheet.freeze_panes == "B2", sheet.title
+        assert sheet.auto_filter.ref.startswith("A1:"), sheet.title
+        assert all(8 <= width.width <= 62 for width in sheet.column_dimensions.values())
+    assert book["Students"]["C2"].number_format == "0.000"
+    assert len(book["Students"]._charts) == 1
+    assert book["Students"].conditional_formatting
+    chart = book["Students"]._charts[0]
+    [series] = chart.series
+    assert series.val.numRef.f == "Students!$C$2:$C$4"
+    assert len(series.errBars.plus.numLit.pt) == 3
+
+
+def test_its_numbers_are_those_of_the_measures(
+    book: Workbook, written: Path, measures: dict[str, Any]
+) -> None:
+    assert json.loads((written.parent / "measures.json").read_text()) == measures
+    for row in rows(book["Students"]):
+        student = measures["students"][row["Student"]]
+        assert (row["Score"], row["Over units"]) == same((student["headline"], student["overall"]))
+        assert [row["Score, from"], row["Score, to"]] == same(student["ci95"]["headline"])
+        assert (row["Items"], row["Missing"]) == (student["n"]["headline"], student["missing"]["overall"])
+    for row in rows(book["Every two judges"]):
+        found = measures["agreement"][f"{row['Judge']}|{row['and']}"]
+        assert (row["κ"], row["Weighted"], row["Equal"]) == same((found["kappa"], found["wpa"], found["spa"]))
+    for row in rows(book["Teachers"]):
+        assert row["Variance"] == same(measures["teachers"][row["Teacher"]]["v1"])
+    lines = [cell.value for (cell,) in book["Summary"].iter_rows() if cell.value]
+    assert set(measures["findings"]) <= set(lines)
+    assert any("simulated" in line for line in lines)
+
+
+def test_all_items_answers_and_failures_are_there(book: Workbook, lab: Lab) -> None:
+    items = {row["Item"]: row for row in rows(book["Items"])}
+    assert items.keys() == lab.records("data_generation").keys()
+    with reading(RunDir(lab.path)) as (reader, _):
+        measured = measure_run(reader).tree["items"]
+    for name, found in measured.items():
+        assert items[name]["Difficulty"] == same(found["difficulty"])
+        assert items[name]["Discrimination"] == same(found["discrimination"])
+    answers = rows(book["Answers"])
+    good = {k for k, r in lab.records("data_generation").items() if r.get("status") != "failed"}
+    kept = [r for r in lab.records("response_collection").values() if r["datapoint_id"] in good]
+    assert len(answers) == len(kept)
+    failed = {
+        key: record
+        for phase in ("data_generation", "response_collection", "evaluation")
+        for key, record in lab.records(phase).items()
+        if record.get("status") == "failed"
+    }
+    told = {row["Record"]: row for row in rows(book["Failures"])}
+    assert told.keys() == failed.keys() != set()
+    assert all(told[key]["Reason"] == record["error"]["kind"] for key, record in failed.items())
+
+
+def test_what_models_said_is_text_and_nothing_else(book: Workbook, written: Path) -> None:
+    for sheet in book.worksheets:
+        for line in sheet.iter_rows():
+            assert all(cell.data_type != "f" for cell in line)
+    with zipfile.ZipFile(written) as archive:
+        for name in archive.namelist():
+            if name.startswith("xl/worksheets/sheet"):
+                assert b"<f>" not in archive.read(name)
+    answers = [cell for cell in book["Answers"]["I"] if str(cell.value).startswith("=")]
+    [evil] = answers
+    assert evil.value == EVIL.replace("\x00", "").replace("\x1b", "").replace("\u202e", "")
+    assert (evil.data_type, evil.quotePrefix) == ("s", True)
+    [long] = [cell for cell in book["Answers"]["I"] if str(cell.value).startswith("long ")]
+    assert long.value.endswith(f"… [cut: {len(LONG):,} characters in all]")
+    assert len(long.value.encode("utf-16-le")) // 2 <= LONGEST
+    first = rows(book["Items"])[0]
+    assert (first["Prompt"], first["Reference answer"]) == ("-1+1|cmd", "@x")
+
+
+def test_one_section_alone_is_a_workbook_too(lab: Lab, tmp_path: Path) -> None:
+    write_files(lab.path, ReportFiles("judges", "judges", tmp_path, excel=True, pdf=False, figures=None))
+    book = openpyxl.load_workbook(tmp_path / "judges.xlsx")
+    assert book.sheetnames[:2] == ["Summary", "Judges"]
+    assert not {"Students", "Items", "Failures"} & set(book.sheetnames)
+
+
+ODD_CELLS: tuple[Cell, ...] = (
+    "+1",
+    " @SUM(A1)",
+    "a\r\nb\tc",
+    "\ud800lone",
+    "_x0041_",
+    float("inf"),
+    float("nan"),
+    Measured(None, None, None, 0, 3),
+    Measured(0.5, 0.25, 0.75, 4, 0),
+    None,
+    True,
+    "",
+    7,
+)
+READ_BACK = ("+1", " @SUM(A1)", "a\nb\tc", "lone", "_x0041_", None, None, None, 0.5, None, "yes", None, 7)
+
+
+def test_odd_cells_and_names_make_a_book_that_can_be_read(tmp_path: Path) -> None:
+    columns = (ReportColumn("name", "=Name"), ReportColumn("value", "Value", "score", "What it means"))
+    table = ReportTable(
+        "t", "A/B: [x]?*'", columns, tuple((str(n), cell) for n, cell in enumerate(ODD_CELLS))
+    )
+    again = ReportTable("u", "a b  x", columns, ())
+    empty = ReportTable("v", "History" * 9, columns, ())
+    section = ReportSection("s", "=Q?", (), (), (table, again, empty))
+    write_workbook(tmp_path / "odd.xlsx", Report("comparison", "'T\x07", ("=f",), (), (section,)))
+    book = openpyxl.load_workbook(tmp_path / "odd.xlsx")
+    sheet = book.worksheets[1]
+    assert [cell.value for cell in sheet["B"][1:]] == [
+        value if value != "_x0041_" else "_x005F_x0041_"
+        for value in READ_BACK  # as openpyxl shows it
+    ]
+    assert [cell.value for cell in sheet[10]] == ["8", 0.5, 0.25, 0.75, 4]
+    assert all(len(name) <= 31 for name in book.sheetnames)
+    assert book["Summary"]["A1"].value == "'T"
+
+
+def test_no_text_is_longer_than_a_cell_takes() -> None:
+    for text in ("x" * LONGEST, "x" * (LONGEST + 1), "\U0001f600" * 20_000, "\U0001f600" * 16_383):
+        units = len(sheet_text(text).encode("utf-16-le")) // 2
+        assert units <= LONGEST
+        assert ("[cut: " in sheet_text(text)) == (len(text.encode("utf-16-le")) // 2 > LONGEST)
