@@ -97,6 +97,7 @@ def test_the_page_on_python_names_every_field_of_the_results() -> None:
     assert unnamed == set()
 
 
+@pytest.mark.slow
 def test_the_table_of_the_readme_is_what_the_demo_prints(workplace: Path) -> None:
     demo = [sys.executable, "-m", "coeval", "run", "--config", "examples/quickstart.yaml"]
     shown = [line for line in on_terminal(demo, 80, cwd=workplace).screen if line]
@@ -114,6 +115,7 @@ def written_by_commands() -> set[str]:
     return {words[words.index("--new") + 1] for words in command_lines() if "--new" in words}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workplace")
 def test_a_thousand_reviews_become_a_table_in_three_commands() -> None:
     [start] = [at for at, words in enumerate(command_lines()) if words[:2] == ["coeval", "ingest"]]

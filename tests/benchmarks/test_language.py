@@ -51,6 +51,7 @@ def oracle_splitter(model: PunktModel) -> Any:
     return punkt.PunktSentenceTokenizer(parameters)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(TEXTS)
 def test_sentences_are_those_of_nltk_with_the_same_model(text: str) -> None:
@@ -117,6 +118,7 @@ def test_a_closing_quote_goes_with_its_sentence() -> None:
     assert plain_sentences('"Go." (She went.) Done.') == ['"Go."', "(She went.)", "Done."]
 
 
+@pytest.mark.slow
 def test_first_tags_are_those_of_nltk() -> None:
     perceptron = pytest.importorskip("nltk.tag.perceptron")
     folder = official_data.nltk_folder() / TAGGER

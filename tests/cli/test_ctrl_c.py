@@ -92,6 +92,7 @@ def ended_with_a_sentence(ended: Ended) -> bool:
     return (ended.code, ended.out) == (130, "") and told in ([NOTHING_BEGUN], [ALL_SAVED])
 
 
+@pytest.mark.slow
 @both_commands
 def test_ctrl_c_while_a_command_is_loaded(start: tuple[list[str], list[str]], here: Path) -> None:
     command, counted = start
@@ -128,6 +129,7 @@ def test_ctrl_c_at_any_moment_of_the_first_second(slow_lab: Lab, here: Path) -> 
     assert "Interrupted" in stages, "no interruption came early enough"
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_the_results_are_shown(here: Path) -> None:
     words = ["coeval", "run", "--overwrite", "--config", str(Lab(here, [model("ann")]).file)]
     events = int(at_an_event(0, words).err.split()[-2])

@@ -24,6 +24,7 @@ def said(*texts: str) -> str:
     return " ".join(" ".join(texts).split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "cause"),
     [

@@ -295,6 +295,7 @@ def test_from_prompts_to_a_table(
     assert found["coeval_version"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_bars_go_to_the_terminal_and_only_figures_into_a_pipe(
     host: str, prompts: Path, tmp_path: Path, columns: int

@@ -82,6 +82,7 @@ def test_what_a_run_in_an_older_layout_gave_is_told_in_words(here: Path, coeval:
     assert "warning: 1 line is no record and was left out, the first at byte" in told
 
 
+@pytest.mark.slow
 def test_a_full_device_is_no_bug_of_ours(lab: Lab) -> None:
     lab.run()
     with Path("/dev/full").open("w") as full:

@@ -63,6 +63,7 @@ def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not (tmp_path / "~").exists()
 
 
+@pytest.mark.slow
 def test_a_terminal_without_these_characters_and_one_that_is_not_there(tmp_path: Path) -> None:
     write(tmp_path, "runs")
     narrow = {**os.environ, "PYTHONIOENCODING": "ascii"}
@@ -72,6 +73,7 @@ def test_a_terminal_without_these_characters_and_one_that_is_not_there(tmp_path:
     assert subprocess.run(closed, cwd=tmp_path, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_start_replaces_nothing(tmp_path: Path) -> None:
     path = write(tmp_path, "runs")
     assert subprocess.run(PROGRAM, cwd=tmp_path, capture_output=True, check=False).returncode == 0

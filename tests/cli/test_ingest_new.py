@@ -116,6 +116,7 @@ CLASSES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "beside"])
 def test_class_labels_of_hugging_face_are_their_names(kind: str, here: Path, coeval: Command) -> None:
     pyarrow = pytest.importorskip("pyarrow")

@@ -28,6 +28,7 @@ def lab(here: Path) -> Lab:
     return Lab(here, models, tasks, {"probe_mode": "disable", "generation_retries": 0})
 
 
+@pytest.mark.slow
 def test_no_command_speaks_python(lab: Lab, coeval: Command) -> None:
     said = []
 

@@ -41,6 +41,7 @@ def score(lab: Lab, student: str, task: str | None = None) -> StudentScore:
     return found
 
 
+@pytest.mark.slow
 def test_a_removed_student_judge_and_factor(lab: Lab, coeval: Command) -> None:
     first = coeval("run", "--config", lab.file)
     assert first.code == 0
@@ -72,6 +73,7 @@ def test_a_removed_student_judge_and_factor(lab: Lab, coeval: Command) -> None:
     assert results(lab).left_out == (LeftOut("judge", "story", "jud"), LeftOut("factor", "story", "style"))
 
 
+@pytest.mark.slow
 def test_a_removed_task_and_label(lab: Lab, coeval: Command) -> None:
     lab.tasks.append(task("poem"))
     assert coeval("run", "--config", lab.file).code == 0
@@ -88,6 +90,7 @@ def test_a_removed_task_and_label(lab: Lab, coeval: Command) -> None:
     assert score(lab, "ann").n == 12 + 4
 
 
+@pytest.mark.slow
 def test_a_removed_teacher_takes_its_items_along(lab: Lab, coeval: Command) -> None:
     lab.models.append(model("tom", "teacher"))
     assert coeval("run", "--config", lab.file).code == 0
@@ -142,6 +145,7 @@ def test_an_heir_that_goes_on_without_a_factor_leaves_it_out(lab: Lab) -> None:
     assert score(heir, "ann", "story").units == 12 * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["Model", "Extend"])
 def test_what_was_taken_over_counts_and_what_the_heir_itself_removes_is_marked(lab: Lab, mode: str) -> None:
     lab.run()
@@ -211,6 +215,7 @@ def test_what_counts_stays_when_the_source_is_gone(lab: Lab) -> None:
     assert results(heir) == started
 
 
+@pytest.mark.slow
 def test_items_beyond_a_lowered_total_count_nowhere_until_it_is_raised_again(
     lab: Lab, coeval: Command
 ) -> None:

@@ -52,6 +52,7 @@ def test_a_dry_run_shows_counts_reasons_and_examples_within_the_terminal(lab: La
     assert not (lab.path / "repaired").exists()
 
 
+@pytest.mark.slow
 def test_repairing_says_where_the_records_went_and_how_to_go_on(lab: Lab) -> None:
     shown = repair(lab)
     [aside] = (lab.path / "repaired").iterdir()

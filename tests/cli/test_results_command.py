@@ -49,6 +49,7 @@ def test_csv_has_a_line_for_each_score_and_each_accuracy(lab: Lab, coeval: Comma
     assert rows[-1]["mean"] == str(found.labels[-1].accuracy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by", "names"),
     [
@@ -158,6 +159,7 @@ def test_a_run_without_any_score_says_so(here: Path, coeval: Command) -> None:
         assert re.search("no answer has been judged", shown.err if flags else shown.out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["attribute", "teacher", "factor", "judge"])
 def test_labels_are_taken_apart_too_or_it_is_said_why_not(here: Path, coeval: Command, by: str) -> None:
     attributes = {"colour": ["red", "blue"], "size": ["big", "small"]}

@@ -148,6 +148,7 @@ def test_failures_are_shown_by_status(lab: Lab, coeval: Command) -> None:
     assert "story__tea__00001__ann" in status.out
 
 
+@pytest.mark.slow
 def test_a_changed_configuration_needs_a_word(lab: Lab, coeval: Command) -> None:
     assert coeval("run", "--config", lab.file).code == 0
     lab.models[1]["role_parameters"] = {"judge": {"temperature": 0.1}}
@@ -254,6 +255,7 @@ def own_items(here: Path, *items: str) -> Lab:
     return lab
 
 
+@pytest.mark.slow
 def test_items_of_ones_own_are_counted_read_and_what_lacks_is_told(here: Path, coeval: Command) -> None:
     lab = own_items(here, '{"id": 1, "prompt": "One?"}', "", '{"id": 2, "prompt": "Two?", "answer": "2"}')
     counted = coeval("run", "--config", lab.file, "--dry-run")

@@ -138,6 +138,7 @@ def test_nothing_that_judges_differ_about_is_no_error(here: Path, coeval: Comman
     assert "no two judges differ" in ended.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_text_is_folded_on_a_terminal_and_stays_in_one_piece_in_a_pipe(lab: Lab, columns: int) -> None:
     words = [sys.executable, "-m", "coeval", "show", "--run", "runs/exp", "--worst", "2"]
@@ -153,6 +154,7 @@ def test_text_is_folded_on_a_terminal_and_stays_in_one_piece_in_a_pipe(lab: Lab,
     assert len(answers) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -74,6 +74,7 @@ def test_lines_that_are_no_records_are_counted_with_the_way_to_look_at_them(lab:
     assert "2 invalid records; see coeval repair --run" in " ".join(status(lab))
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_is_not_called_running(lab: Lab) -> None:
     folder = RunDir(lab.path)
     meta = folder.read_meta()

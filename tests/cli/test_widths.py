@@ -40,6 +40,7 @@ def view(name: str) -> list[str]:
     return [*COEVAL, command, "--run", "runs/exp", *flags]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_pipe_gets_every_name_whole_whatever_columns_says(lab: Lab, name: str) -> None:
     process = WarmProcess(*view(name)[3:], cwd=lab.folder, env={"COLUMNS": "40"})
@@ -54,7 +55,7 @@ def test_a_pipe_gets_every_name_whole_whatever_columns_says(lab: Lab, name: str)
     assert name != "repair" or files <= set(out.split())
 
 
-@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("columns", [60, *(pytest.param(wide, marks=pytest.mark.slow) for wide in (80, 200))])
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_terminal_cuts_nothing_and_is_not_overrun(lab: Lab, name: str, columns: int) -> None:
     seen = on_terminal(view(name), columns, cwd=lab.folder)

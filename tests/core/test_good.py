@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -98,6 +99,7 @@ def chosen(folder: RunDir, phase: str, kind: type[Kept]) -> list[bool]:
     return [is_good(record) for record in by_id(records).values()]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(ITEM, ANSWER, VERDICT)
 def test_everybody_says_the_same(items: list[Line], answers: list[Line], verdicts: list[Line]) -> None:

@@ -27,6 +27,7 @@ def of(answers: int) -> tuple[int, int]:
     return answers * TOLD[0], answers * TOLD[1]
 
 
+@pytest.mark.slow
 async def test_every_answer_is_booked_the_probes_too(product: str, tmp_path: Path) -> None:
     async with fake(reply=lambda _: Answer("one"), extra_fields=["top_k"]) as server:
         program = Product(product, tmp_path, server.url)

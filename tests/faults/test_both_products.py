@@ -44,6 +44,7 @@ async def test_a_key_that_is_refused_stops_it_before_anything_is_asked(product: 
     assert program.answers() == {}
 
 
+@pytest.mark.slow
 async def test_a_key_that_is_refused_on_the_way_stops_that_model(product: str, tmp_path: Path) -> None:
     """What was answered stays; the failures are listed; with the key mended the same command goes on."""
     broken, asked = True, 0
@@ -68,6 +69,7 @@ async def test_a_key_that_is_refused_on_the_way_stops_that_model(product: str, t
     assert (again.code, len(program.answers())) == (0, N)
 
 
+@pytest.mark.slow
 async def test_a_ceiling_is_never_passed_and_is_told(product: str, tmp_path: Path) -> None:
     async with fake(reply=good, extra_fields=["top_k"]) as server:
         program = Product(product, tmp_path, server.url)
@@ -83,6 +85,7 @@ async def test_a_ceiling_is_never_passed_and_is_told(product: str, tmp_path: Pat
         assert (last.code, len(program.answers())) == (0, N)
 
 
+@pytest.mark.slow
 async def test_ctrl_c_keeps_what_is_finished(product: str, tmp_path: Path) -> None:
     def reply(_: list[dict[str, Any]]) -> Behaviour:
         time.sleep(0.02)

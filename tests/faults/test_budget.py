@@ -191,6 +191,7 @@ async def test_what_nobody_can_know_of_stays_spent_and_is_told(priced: Path) -> 
     assert account.uncertain_usd > 0
 
 
+@pytest.mark.slow
 async def test_what_a_killed_process_had_set_aside_is_told_alike_by_all(priced: Path) -> None:
     """Every refusal to go on, and `status`: spent for sure, and perhaps."""
     async with hosted() as host:

@@ -104,6 +104,7 @@ async def ask(url: str, calls: int, **parameters: float) -> Counter[str]:
         return Counter(await asyncio.gather(*(one() for _ in range(calls))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("manner", ["resets", "refuses"])
 @pytest.mark.parametrize("start", [16, 256])
 async def test_a_host_that_keeps_eight_connections_answers_every_call_in_the_end(

@@ -40,6 +40,7 @@ def test_normalise(text: str, expected: str) -> None:
     assert normalise(text) == expected
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_normalising_twice_changes_nothing(text: str) -> None:
     assert normalise(normalise(text)) == normalise(text)

@@ -147,6 +147,7 @@ def test_the_right_value_counts_though_it_is_not_declared() -> None:
     assert (score.predicted, score.match) == ("sarcastic", True)
 
 
+@pytest.mark.slow
 def test_a_long_answer_is_compared_as_well() -> None:
     assert said("positive " * 30_000, SENTIMENTS) == "positive"
     long = "x" * 300

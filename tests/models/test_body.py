@@ -127,6 +127,7 @@ def test_a_bomb_costs_no_more_than_the_largest_body() -> None:
     assert peak_bytes([twice], "gzip, deflate") < 2 * LARGEST_BODY
 
 
+@pytest.mark.slow
 def test_a_million_pieces_cost_what_one_costs() -> None:
     tracemalloc.start()
     try:

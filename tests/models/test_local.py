@@ -94,6 +94,7 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
+@pytest.mark.slow
 async def test_requests_that_wait_are_answered_together(folder: Path, batches: list[int]) -> None:
     requests = [asking("Hello " * (number % 4), seed=number) for number in range(40)]
     async with opened(folder) as model:
@@ -106,12 +107,14 @@ async def test_requests_that_wait_are_answered_together(folder: Path, batches: l
     assert {one.usage.input_tokens for one in together} == {18, 24, 30, 36}
 
 
+@pytest.mark.slow
 async def test_a_batch_is_as_large_as_the_model_may_have_requests(folder: Path, batches: list[int]) -> None:
     async with opened(folder, max_concurrency=8) as model:
         await asyncio.gather(*(model.complete(asking("x", seed=number)) for number in range(20)))
     assert max(batches) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [{"temperature": 0}, {"top_k": 1}, {"top_p": 1e-6}])
 async def test_the_likeliest_tokens_are_those_of_transformers(folder: Path, sampling: dict[str, Any]) -> None:
     bare = Bare(folder)
@@ -121,6 +124,7 @@ async def test_the_likeliest_tokens_are_those_of_transformers(folder: Path, samp
     assert [one.text for one in answers] == [bare.greedy(text, 24) for text in ("a", "Hello", "Why so long?")]
 
 
+@pytest.mark.slow
 async def test_tokens_are_drawn_as_often_as_they_are_likely(folder: Path) -> None:
     import torch
 
@@ -157,6 +161,7 @@ async def test_log_probabilities_are_those_of_the_model(folder: Path) -> None:
     assert [token.top for token in bare_told.logprobs] == [{}] * len(told.logprobs)
 
 
+@pytest.mark.slow
 async def test_an_answer_ends_at_its_limit_at_a_stop_or_by_itself(folder: Path) -> None:
     async with opened(folder) as model:
         tries = [model.complete(asking("Hello", max_tokens=40, seed=seed)) for seed in range(8)]
@@ -219,6 +224,7 @@ def test_which_rows_have_ended_is_told_on_the_models_device() -> None:
     assert ended(tokens, None).device.type == "meta"
 
 
+@pytest.mark.slow
 async def test_a_device_without_enough_memory_takes_fewer_at_once(folder: Path) -> None:
     import torch
 
@@ -263,6 +269,7 @@ NO_SYSTEM = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("template", "tokens"), [(None, 13), (NO_SYSTEM, 13), ("{{ raise_exception('no') }}", None)]
 )
@@ -281,6 +288,7 @@ async def test_prompts_are_written_whatever_the_template(
             assert (await model.complete(request)).usage.input_tokens == tokens
 
 
+@pytest.mark.slow
 async def test_weights_in_four_bits_take_less_room_and_answer(tmp_path: Path) -> None:
     pytest.importorskip(
         "bitsandbytes", reason="bitsandbytes is not installed: pip install 'coeval[quantized]'"

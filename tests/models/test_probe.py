@@ -304,6 +304,7 @@ async def test_a_model_that_may_not_be_asked_is_not_looked_for(tmp_path: Path) -
     assert result.error.kind == "quota"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_a_host_that_was_reached_leaves_no_socket_behind(
     loop: Callable[[], asyncio.AbstractEventLoop],

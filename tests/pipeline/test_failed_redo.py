@@ -52,6 +52,7 @@ def read_back(lab: Lab) -> tuple[Results, list[Any]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tea", "ann", "jud"])
 def test_it_hides_nothing_in_any_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     lab = finished(tmp_path)

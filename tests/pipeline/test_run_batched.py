@@ -79,6 +79,7 @@ async def test_a_teacher_a_student_and_a_judge_by_batches_take_turns(tmp_path: P
     assert len(host.jobs) == 3
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_read_is_asked_again_live(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.script.extend([Answer("I would rather not."), *[Answer(VERDICT)] * 6])

@@ -183,6 +183,7 @@ async def test_a_job_whose_answer_was_lost_is_found_and_not_made_again(
     assert set(asked(host).values()) == {1}
 
 
+@pytest.mark.slow
 @each
 async def test_what_a_job_left_out_is_owed_and_asked_again(
     cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -31,6 +31,7 @@ def exactly(*calls: int) -> list[tuple[int, int]]:
     return [(count, count) for count in calls]
 
 
+@pytest.mark.slow
 async def test_five_models_in_all_roles(tmp_path: Path) -> None:
     """The shape of the medium benchmark, with 2 datapoints in place of 20: a tenth of 12,400 calls."""
     lab = Lab(tmp_path, FIVE, [task(name, total=2) for name in ("one", "two", "three", "four")])
@@ -45,6 +46,7 @@ async def test_five_models_in_all_roles(tmp_path: Path) -> None:
     assert len(lab.lines("data_generation")) == teachers * 4 * 2
 
 
+@pytest.mark.slow
 def test_many_models_are_counted_without_a_walk_over_what_they_will_make(tmp_path: Path) -> None:
     """54 million evaluations would take a minute one by one."""
     many = 300

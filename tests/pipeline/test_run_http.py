@@ -27,6 +27,7 @@ def experiment(folder: Path, name: str, *, structured: bool) -> Lab:
     return Lab(folder, [entry | {"structured_output": structured} for entry in models], tasks, id=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structured", [True, False])
 async def test_the_same_seeds_make_the_same_records_over_http(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, structured: bool

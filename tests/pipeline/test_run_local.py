@@ -41,6 +41,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return loaded
 
 
+@pytest.mark.slow
 def test_weights_are_loaded_once(tmp_path: Path, loads: list[str]) -> None:
     weights = tiny_model(tmp_path / "tiny")
     run = lab(tmp_path, weights).run()

@@ -227,6 +227,7 @@ def test_an_index_that_repeats_its_password_in_links_is_not_quoted(
     assert left_of(password, str(failed.value)) == []
 
 
+@pytest.mark.slow
 def test_a_key_given_in_the_place_of_a_name_or_a_file_is_not_repeated(tmp_path: Path) -> None:
     key = KEYS["of a known host"]
     said = [

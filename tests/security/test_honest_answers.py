@@ -71,6 +71,7 @@ def _texts(value: Any) -> Iterator[str]:
                 yield from _texts(item)
 
 
+@pytest.mark.slow
 async def test_a_key_that_is_a_plain_word_changes_no_record_and_no_score(tmp_path: Path) -> None:
     """The words stand in prompts, labels and verdicts, and one run has each of them for a key."""
     models = [model("ann"), model("ben")]

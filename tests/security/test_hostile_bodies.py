@@ -143,6 +143,7 @@ async def test_a_passing_refusal_is_tried_again_whatever_its_body(status: int, b
     assert (answer.text, answer.attempts) == ("fine", 2)
 
 
+@pytest.mark.slow
 async def test_random_damage_of_bodies_never_ends_in_anything_else() -> None:
     """600 answers and errors with bytes changed, cut, repeated or put in; each is asked for at most twice."""
     draw = random.Random(9)

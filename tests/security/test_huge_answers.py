@@ -69,6 +69,7 @@ def test_what_is_cut_is_a_beginning_as_long_as_fits(text: str, most: int) -> Non
     assert cut == text or len(text[: len(cut) + 1].encode()) > most
 
 
+@pytest.mark.slow
 async def test_a_run_whose_student_never_ends_is_scored_and_says_that_it_was_cut(tmp_path: Path) -> None:
     async with fake(reply=lambda _: Answer("word " * (HUGE // 5))) as host:
         student = model("pupil", "student")
@@ -92,6 +93,7 @@ LINES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LINES)
 def test_long_lines_of_older_files_cost_no_other_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str

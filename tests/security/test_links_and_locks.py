@@ -72,6 +72,7 @@ DELETIONS: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", DELETIONS)
 def test_deleting_the_lock_admits_no_second_writer(held: Path, what: str) -> None:
     DELETIONS[what](held)
@@ -90,6 +91,7 @@ def claim(run: Path, pid: int, begun: str | None) -> None:
     (run / ".lock.holder.json").write_text(json.dumps(who | ({"started": begun} if begun else {})))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begun", ["1", None])
 def test_another_process_of_the_same_number_is_not_the_writer(place: Path, begun: str | None) -> None:
     run = place / "runs" / "e"
@@ -132,6 +134,7 @@ def content(path: Path) -> dict[Path, bytes]:
     return {file: file.read_bytes() for file in files if file.is_file()}
 
 
+@pytest.mark.slow
 def test_a_link_out_of_the_folder_stops_every_command(place: Path) -> None:
     target = moved_out(place / "runs" / "e", "phase4_responses/t.m.responses.jsonl")
     before = content(target)
@@ -152,6 +155,7 @@ def test_a_link_out_of_the_folder_stops_every_command(place: Path) -> None:
     assert content(target) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

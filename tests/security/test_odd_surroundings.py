@@ -130,6 +130,7 @@ def limited(which: int, most: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(which, (most, most))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", [8, 12, 20, 31])
 def test_few_open_files_are_an_error_that_names_the_limit(place: Path, files: int) -> None:
     before = limited(resource.RLIMIT_NOFILE, files)
@@ -147,6 +148,7 @@ def test_a_low_limit_of_open_files_is_raised_where_it_may_be(place: Path) -> Non
     assert command(place, "run", "--config", "e.yaml", "--overwrite", before=lowered).code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mebibytes", [400, 700, 1_000])
 def test_little_address_space_ends_with_a_message_and_no_signal(place: Path, mebibytes: int) -> None:
     before = limited(resource.RLIMIT_AS, mebibytes << 20)

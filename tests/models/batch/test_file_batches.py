@@ -378,6 +378,7 @@ async def test_a_job_that_never_came_is_not_found(files: Files, host: FileBatchH
     assert len(host.jobs) == 1
 
 
+@pytest.mark.slow
 async def test_a_lost_job_is_found_on_a_later_page(files: Files, host: FileBatchHost, tmp_path: Path) -> None:
     async with files.at(host) as api:
         job = job_of(api, tmp_path, files.bodies(host, "one"))

@@ -167,6 +167,7 @@ async def test_our_own_items_are_answered_as_before() -> None:
     assert "," in await told(student(1), item)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(20)
 async def test_hostile_prompts_do_not_hang_a_student() -> None:
     hostile = (

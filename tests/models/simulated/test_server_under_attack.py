@@ -185,6 +185,7 @@ async def test_1500_mutated_requests_are_answered_or_refused(served: Served) -> 
     await still_serves(served)
 
 
+@pytest.mark.slow
 async def test_a_huge_prompt_is_refused_and_stalls_nobody(served: Served) -> None:
     loop = asyncio.get_running_loop()
     huge = json.dumps(
@@ -214,6 +215,7 @@ async def test_a_huge_prompt_is_refused_and_stalls_nobody(served: Served) -> Non
     await still_serves(served)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [60, 400, 5000])
 async def test_deep_schemas_are_refused(served: Served, depth: int) -> None:
     for nest in (
@@ -245,6 +247,7 @@ async def test_a_client_that_leaves_in_the_middle_of_a_stream_is_not_mourned(ser
     await still_serves(served)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("host", "status"),
     [
