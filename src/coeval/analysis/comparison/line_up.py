@@ -29,10 +29,12 @@ def line_up(readers: Sequence[Reader], named: Sequence[str] = ()) -> list[list[S
     models = [models_of(reader) for reader in readers]
     if len(readers) == 1:
         [reader], [there] = readers, models
+        if not there:
+            raise UsageError(f"{reader.folder} holds no answers yet: there is nobody to compare")
         chosen = [_known(name, reader, there) for name in named] or list(there)
         if len(set(chosen)) < 2:
             raise UsageError(
-                f"{reader.folder} holds answers of {listed(there) or 'nobody'}: name two students of it with "
+                f"{reader.folder} holds answers of {listed(there)}: name two students of it with "
                 f"{STUDENTS}, or a second folder"
             )
         return [[read_side(reader, model, model) for model in dict.fromkeys(chosen)]]

@@ -62,7 +62,7 @@ def _leader(students: Mapping[str, Branch], ranks: Ranking) -> Iterator[str]:
         return
     gap = abs(told.found.difference)
     half = (told.found.high - told.found.low) / 2
-    paired = f"{told.found.n:,} paired datapoints"
+    paired = numbered(told.found.n, "paired datapoint")
     if told.sure and told.p_adjusted is not None:
         chance = "p < 0.001" if told.p_adjusted < 0.001 else f"p = {told.p_adjusted:.3f}"
         by = f"{gap:.3f} ± {half:.3f} ({paired}, {chance})"
@@ -127,7 +127,8 @@ def _labels(labels: Mapping[str, Branch]) -> Iterator[str]:
             continue
         sure = told["p_adjusted"] is not None and told["p_adjusted"] < ALPHA
         gap = told["difference"]
-        by = f"by {abs(gap.value):.3f} ± {(gap.high - gap.low) / 2:.3f} ({gap.n:,} paired datapoints)"
+        paired = numbered(gap.n, "paired datapoint")
+        by = f"by {abs(gap.value):.3f} ± {(gap.high - gap.low) / 2:.3f} ({paired})"
         yield f"{said}: {'' if sure else 'not surely '}better than {order[1]}, the next, {by}."
     if (more := len(places) - _MOST_LABELS) > 0:
         yield f"Of {numbered(more, 'more label')} tells coeval analyze labels."

@@ -73,7 +73,7 @@ def macro_f1_bounds(table: Floats, found: float) -> Bounds | None:
     1981): weights for the answers, and so for the cells they fall in.
 
     As in `coeval.analysis.measures.reweighting`, half an answer stands at either end: one that is right, and
-    one whose label is stated by chance.
+    one that is wrong.
     """
     n = int(table.sum())
     if not n:
@@ -94,7 +94,7 @@ def macro_f1_bounds(table: Floats, found: float) -> Bounds | None:
         columns = weights @ np.eye(labels + 1)[stated]
         right = (weights * (expected == stated)) @ np.eye(labels)[expected]
         draws[some] = _mean_f1(
-            right[:, occurs] + best[some] * of_expected + worst[some] * of_expected * of_stated[:-1],
+            right[:, occurs] + best[some] * of_expected,
             rows[:, occurs] + (best[some] + worst[some]) * of_expected,
             columns[:, :-1][:, occurs] + best[some] * of_expected + worst[some] * of_stated[:-1],
         )

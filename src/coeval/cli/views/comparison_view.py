@@ -29,9 +29,7 @@ def print_comparisons(compared: ComparisonReport, console: Console) -> None:
     for (a, b), found in by_pair(compared.comparisons):
         headings = [_heading(a, "a"), _heading(b, "b"), "b − a", "p", "n", "least"]
         rows = [NameRow(one.place if whole else _name(one), shown_comparison(one)) for one in found]
-        print_table(
-            console, f"a: {plain(a)}  b: {plain(b)}", "task", [Column(each) for each in headings], rows
-        )
+        print_table(console, f"a: {a}  b: {b}", "task", [Column(each) for each in headings], rows)
     say(console, LEGEND, "dim")
     for said in (*compared.missing, *compared.notes):
         warn(console, said)

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from coeval.cli.views.folding import folded
+from coeval.cli.views.folding import folded, folded_name
 from coeval.core.plain import plain
 
 _GAP = "  "
@@ -37,10 +37,10 @@ def print_table(
     console: Console, title: str, heading: str, columns: Sequence[Column], rows: Sequence[NameRow]
 ) -> None:
     """Print a title if there is one, headings and rows. What stands in them is foreign, and obeys nothing."""
-    table = [NameRow(heading, [column.heading for column in columns], "bold")]
+    table = [NameRow(plain(heading), [plain(column.heading) for column in columns], "bold")]
     table += [NameRow(plain(row.name), [*map(plain, row.cells)], row.style) for row in rows]
-    if title:
-        console.print(Text(title, style="italic"))
+    for line in folded(plain(title), console.width) if title else ():
+        console.print(Text(line, style="italic"), soft_wrap=True)
     layout = _layout(columns, table, console.width)
     for row in table:
         for line in _lines(row, columns, layout):
@@ -48,10 +48,11 @@ def print_table(
 
 
 class _Layout(NamedTuple):
-    """Cells of each column; of the names too, or None where the figures stand below them."""
+    """Cells of each column; of the names too, or None where the figures stand below them; and of all."""
 
     widths: Sequence[int]
     names: int | None
+    whole: int
 
 
 def _layout(columns: Sequence[Column], table: Sequence[NameRow], width: int) -> _Layout:
@@ -64,16 +65,16 @@ def _layout(columns: Sequence[Column], table: Sequence[NameRow], width: int) -> 
         taken = start + sum(len(_GAP) + wide for wide in (widths[:-1] if free else widths))
         room = width - taken - len(_GAP)
         if free and room >= min(_NARROWEST_WORDS, widths[-1]):
-            return _Layout([*widths[:-1], min(room, widths[-1])], names if start == names else None)
+            return _Layout([*widths[:-1], min(room, widths[-1])], names if start == names else None, width)
         if not free and taken <= width:
-            return _Layout(widths, names if start == names else None)
-    return _Layout([*widths[:-1], _NARROWEST_WORDS] if free else widths, None)
+            return _Layout(widths, names if start == names else None, width)
+    return _Layout([*widths[:-1], _NARROWEST_WORDS] if free else widths, None, width)
 
 
 def _lines(row: NameRow, columns: Sequence[Column], layout: _Layout) -> Iterator[str]:
     """A row's lines; what is folded goes on where its column begins."""
     if layout.names is None:
-        yield row.name
+        yield from folded_name(row.name, layout.whole).split("\n")
         begin = _BELOW
     else:
         begin = _padded(row.name, layout.names, words=True) + _GAP

@@ -25,35 +25,44 @@ _NOTHING = "–"
 
 
 def print_measures(tree: Branch, console: Console) -> None:
-    """A table for each part that there is."""
+    """A table for each part that there is anything of."""
     if tree.get("simulated"):
         console.print(Text(SIMULATED, style="bold yellow"))
-    for finding in tree.get("findings", ()):
+    findings = tree.get("findings", ())
+    for finding in findings:
         say(console, finding)
+    if _print_parts(tree, console):
+        say(console, "[low, high]: 95 % interval, clustered by datapoint (n). docs/measures.md", "dim")
+    elif not findings:
+        say(console, "There is nothing to show yet.")
+
+
+def _print_parts(tree: Branch, console: Console) -> bool:
+    """Whether there was anything to print."""
+    printed = False
     if students := tree.get("students"):
-        _print_students(students, tree["ranking"]["ranges"], console)
+        printed |= _print_students(students, tree["ranking"]["ranges"], console)
     if labels := tree.get("labels"):
         print_labels(labels, console, whole="students" not in tree)
-    if agreement := tree.get("agreement"):
-        _print_rows("How far judges agree", "judges", agreement, ("spa", "wpa", "kappa"), console)
-    if judges := tree.get("judges"):
-        if len(judges) > 1:
-            _print_rows("Judges, mean over the others", "judge", judges, _OF_JUDGES, console)
-        _print_ledger(judges, console)
-    if teachers := tree.get("teachers"):
-        _print_rows("How far teachers' items tell students apart", "teacher", teachers, _OF_TEACHERS, console)
-    if robust := tree.get("robust"):
+        printed = True
+    for part, title, heading, names in _PLAIN_PARTS:
+        printed |= _print_rows(title, heading, tree.get(part, {}), names, console)
+        if part == "judges":
+            printed |= _print_ledger(tree.get(part, {}), console)
+    if (robust := tree.get("robust")) and (tree["units"] or "students" not in tree):
         _print_robust(robust, console)
+        printed |= robust["applicable"]
     if coverage := tree.get("coverage"):
         _print_coverage(coverage, console)
+        printed = True
     if items := tree.get("items"):
-        _print_items(items, console)
+        printed |= _print_items(items, console)
     for model, tasks in tree.get("metrics", {}).items():
         for task, metrics in tasks.items():
-            _print_metrics(
-                f"{model} in {task}", metrics, tree["samples"].get(model, {}).get(task, {}), console
-            )
-    say(console, "[low, high]: 95 % interval, clustered by datapoint (n). docs/measures.md", "dim")
+            samples = tree["samples"].get(model, {}).get(task, {})
+            _print_metrics(f"{model} in {task}", metrics, samples, console)
+            printed = True
+    return printed
 
 
 def _print_metrics(title: str, metrics: Branch, samples: Branch, console: Console) -> None:
@@ -93,7 +102,7 @@ def _print_robust(robust: Branch, console: Console) -> None:
     say(console, f"Where the judges who agree best agree: {whose}.", "dim")
 
 
-def _print_ledger(judges: Branch, console: Console) -> None:
+def _print_ledger(judges: Branch, console: Console) -> bool:
     """What can be told of any of them."""
     cells = {
         name: {bias: _leaning(of) for bias, of in found["bias"].items()}
@@ -105,6 +114,7 @@ def _print_ledger(judges: Branch, console: Console) -> None:
         rows = [NameRow(name, tuple(of[what] for what in known)) for name, of in cells.items()]
         title = "What judges lean on, and how often they agree with themselves"
         print_table(console, title, "judge", [*map(Column, known)], rows)
+    return bool(known)
 
 
 def _leaning(bias: Branch) -> str:
@@ -139,7 +149,7 @@ def _print_coverage(coverage: Branch, console: Console) -> None:
 _MOST_ITEMS = 20
 
 
-def _print_items(items: Branch, console: Console) -> None:
+def _print_items(items: Branch, console: Console) -> bool:
     """Those that tell least of students, or the opposite: worst discrimination first."""
     known = sorted(
         (one["discrimination"], name) for name, one in items.items() if one["discrimination"] is not None
@@ -151,17 +161,27 @@ def _print_items(items: Branch, console: Console) -> None:
     if rows:
         columns = [Column("difficulty"), Column("discrimination"), Column("students")]
         print_table(console, "Datapoints that tell students apart least", "item", columns, rows)
+    return bool(rows)
 
 
 def _plain(value: float | None) -> str:
     return _NOTHING if value is None else f"{value:.2f}"
 
 
-_OF_JUDGES = ("spa_mean", "wpa_mean", "kappa_mean")
-_OF_TEACHERS = ("v1", "s2", "r3")
+_PLAIN_PARTS = (
+    ("agreement", "How far judges agree", "judges", ("spa", "wpa", "kappa")),
+    ("judges", "Judges, mean over the others", "judge", ("spa_mean", "wpa_mean", "kappa_mean")),
+    ("teachers", "How far teachers' items tell students apart", "teacher", ("v1", "s2", "r3")),
+)
+"""Of the measures, what each row of their table is called, and its figures."""
 
 
-def _print_students(students: Branch, ranges: Mapping[str, Sequence[int]], console: Console) -> None:
+def _print_students(students: Branch, ranges: Mapping[str, Sequence[int]], console: Console) -> bool:
+    """Nothing where nobody has a score, and none is known to be missing."""
+    if not any(
+        found["headline"].value is not None or found["overall"].missing for found in students.values()
+    ):
+        return False
     ranked = sorted(students.items(), key=lambda entry: _best_first(entry[0], entry[1]["headline"]))
     rows = [
         NameRow(
@@ -178,6 +198,7 @@ def _print_students(students: Branch, ranges: Mapping[str, Sequence[int]], conso
     ]
     columns = [Column("rank"), Column("score"), Column("over units"), Column("n"), Column("missing")]
     print_table(console, "Students", "student", columns, rows)
+    return True
 
 
 def _rank(found: Sequence[int] | None) -> str:
@@ -185,13 +206,17 @@ def _rank(found: Sequence[int] | None) -> str:
     return "–".join(str(rank) for rank in dict.fromkeys(found or ())) or _NOTHING
 
 
-def _print_rows(title: str, heading: str, part: Branch, names: tuple[str, ...], console: Console) -> None:
+def _print_rows(title: str, heading: str, part: Branch, names: tuple[str, ...], console: Console) -> bool:
+    """Nothing where no row has a figure."""
+    if all(found[measure].value is None for found in part.values() for measure in names):
+        return False
     columns = [*(Column(name.removesuffix("_mean")) for name in names), Column("n")]
     rows = [
         NameRow(name, (*(_shown(found[measure]) for measure in names), f"{found[names[0]].n:,}"))
         for name, found in part.items()
     ]
     print_table(console, title, heading, columns, rows)
+    return True
 
 
 def _shown(found: Measured) -> str:
