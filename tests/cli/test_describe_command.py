@@ -61,3 +61,28 @@ def test_records_of_another_configuration_are_told(here: Path, coeval: Command) 
     shown = coeval("describe", "--config", lab.file)
     assert shown.code == 0, shown.err
     assert "--redo-changed" in shown.out
+
+
+def test_the_page_holds_all_of_it_and_runs_nothing_foreign(here: Path, coeval: Command) -> None:
+    evil = "Tell <script>alert(1)</script> \u202e&amp;"
+    lab = Lab(here, [model("ann")], [task(description=evil, total=2)])
+    ended = coeval("describe", "--config", lab.file, "--out", here / "page.html")
+    assert ended.code == 0, ended.err
+    page = (here / "page.html").read_text()
+    assert "<script>alert" not in page
+    for told in ("Tell &lt;script&gt;", "<mark>the prompt that ann will write</mark>", "What will it take?"):
+        assert told in page
+    assert not lab.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "told"), [("page.txt", "end its name in .html"), ("folder.html", "name a new file")]
+)
+def test_a_page_takes_the_place_of_nothing_else(place: str, told: str, here: Path, coeval: Command) -> None:
+    lab = Lab(here)
+    (here / "folder.html").mkdir()
+    for words in (("describe", "--out"), ("generate", "--out", here / "new.yaml", "--report")):
+        ended = coeval(words[0], "--config", lab.file, *words[1:], here / place)
+        assert (ended.code, ended.out) == (1, "")
+        assert told in ended.err
+    assert not lab.path.exists()

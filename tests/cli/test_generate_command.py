@@ -108,10 +108,12 @@ def test_proposals_take_their_places_and_every_other_line_stays(here: Path, coev
 
 def test_the_page_of_what_was_proposed_is_printed(here: Path, coeval: Command) -> None:
     lab = Lab(here, tasks=[task(rubric="auto", total=9)])
-    ended = coeval("generate", "--config", lab.file, "--out", here / "out.yaml")
+    page = here / "page.html"
+    ended = coeval("generate", "--config", lab.file, "--out", here / "out.yaml", "--report", page)
     assert ended.code == 0, ended.err
     for factor in load_config(here / "out.yaml").tasks[0].rubric:
         assert f"story  {factor}" in ended.out
+        assert factor in page.read_text()
     assert "every declared value (4)" in ended.out
 
 

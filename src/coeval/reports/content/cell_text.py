@@ -41,7 +41,7 @@ def cell_text(cell: Cell, column: ReportColumn, digits: int = 2) -> str:
         case None:
             return MISSING
         case Measured():
-            return _measured(cell, digits)
+            return _measured(cell, column, digits)
         case bool():
             return "yes" if cell else "no"
         case str():
@@ -50,14 +50,21 @@ def cell_text(cell: Cell, column: ReportColumn, digits: int = 2) -> str:
             return _number(cell, column, digits)
 
 
-def _measured(cell: Measured, digits: int) -> str:
+def _measured(cell: Measured, column: ReportColumn, digits: int) -> str:
     if cell.value is None:
         return MISSING
-    value = _signless_zero(f"{cell.value:.{digits}f}")
+    value = _figure(cell.value, column, digits)
     if cell.low is None or cell.high is None:
         return value
-    low, high = (_signless_zero(f"{bound:.{digits}f}") for bound in (cell.low, cell.high))
+    low, high = (_figure(bound, column, digits) for bound in (cell.low, cell.high))
     return f"{value} [{low}, {high}]"
+
+
+def _figure(number: float, column: ReportColumn, digits: int) -> str:
+    """Of a measure: calls and dollars as such, all else with the digits of its column."""
+    if column.kind in ("count", "usd"):
+        return _number(number, column, digits)
+    return _signless_zero(f"{number:.{digits}f}")
 
 
 def _number(cell: float, column: ReportColumn, digits: int) -> str:

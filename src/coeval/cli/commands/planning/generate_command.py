@@ -28,6 +28,10 @@ NOT_PROPOSED = ("models", "tasks", "phases", "prompts", "values")
 def generate(
     config: ExperimentFile,
     out: Annotated[Path, typer.Option("--out", help="The file to write. Example: --out designed.yaml")],
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Also write a page of what comes of it. Example: --report my.html"),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out.")] = False,
     ask_again: Annotated[
         bool, typer.Option("--ask-again", help="Ask for what teachers have proposed already, too.")
@@ -46,6 +50,7 @@ def generate(
     \b
     Examples:
       coeval generate --config draft.yaml --out designed.yaml
+      coeval generate --config draft.yaml --out designed.yaml --report designed.html
       coeval generate --config draft.yaml --out designed.yaml --overwrite --ask-again
       coeval run --config designed.yaml
 
@@ -55,12 +60,15 @@ def generate(
     """
     from coeval.api import find_keys
     from coeval.cli import streams
+    from coeval.cli.commands.planning.description_file import refuse_place
     from coeval.cli.commands.run_command import overridden
     from coeval.core.errors import Draining, UsageError
     from coeval.pipeline.config.load_file import read_config
     from coeval.pipeline.start.design.settled_file import refuse_credentials, settled_file
     from coeval.store.jsonl import write_bytes_atomic
 
+    if report is not None:
+        refuse_place(report, config)
     if out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file in it")
     if out.exists() and (not overwrite or out.samefile(config)):
@@ -85,7 +93,7 @@ def generate(
         raise typer.Exit(INTERRUPTED if proposed.summary.interrupted else GAPS)
     settled = settled_file(config, loaded, proposed.parts)
     write_bytes_atomic(out, settled.text.encode())
-    _show(settled, proposed, out, found)
+    _show(settled, proposed, out, report, found)
     raise typer.Exit(GAPS if proposed.summary.notes else 0)
 
 
@@ -130,12 +138,13 @@ def _tell(proposed: Proposed, config: Path, out: Path, messages: Console) -> Non
         say(messages, f"  coeval generate --config {quote(str(config))} --out {quote(str(out))}{replaced}")
 
 
-def _show(settled: SettledFile, proposed: Proposed, out: Path, keys: Keys) -> None:
+def _show(settled: SettledFile, proposed: Proposed, out: Path, page: Path | None, keys: Keys) -> None:
     """What was proposed as ``results``; where it stands and what comes next as ``messages``."""
     from shlex import quote
 
     from coeval.cli import streams
     from coeval.cli.commands.planning.described import described_experiment
+    from coeval.cli.commands.planning.description_file import write_description
     from coeval.cli.say import say, warn
     from coeval.cli.views.report_view import print_report
     from coeval.reports.description.description_report import description_report
@@ -155,6 +164,9 @@ def _show(settled: SettledFile, proposed: Proposed, out: Path, keys: Keys) -> No
             "the file has resume_from: what that run has of phases 1 and 2 is taken over in place of what "
             "you edit, unless phases has attribute_mapping: New and rubric_mapping: New",
         )
+    if page is not None:
+        write_description(report, page)
+        say(messages, f"Written: {page}.")
     say(messages, f"Written: {out}. Edit it, look at it and run it:")
     for command in ("describe", "run"):
         say(messages, f"  coeval {command} --config {quote(str(out))}")
