@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.ranking import ALPHA, Ranking
-from coeval.analysis.panel.panel_findings import next_purchases, panel_findings
+from coeval.analysis.panel.panel_findings import is_named, next_purchases, panel_findings, sized
 from coeval.core.text import listed, numbered
 
 __all__ = ["Conclusion", "Topic", "conclusions"]
@@ -37,6 +37,7 @@ def conclusions(tree: Branch, ranks: Ranking) -> tuple[Conclusion, ...]:
         ("leads", _leader(students, ranks) if ranks.order or not tree["labels"] else iter(())),
         ("leads", _places(ranks)),
         ("where", _where(students, ranks)),
+        ("where", _leaks(tree["leak"]["families"])),
         ("leads", _labels(tree["labels"])),
         ("judges", _judges(tree) if ranks.order else iter(())),
         ("judges", panel_findings(tree["judges"])),
@@ -132,6 +133,13 @@ def _labels(labels: Mapping[str, Branch]) -> Iterator[str]:
         yield f"{said}: {'' if sure else 'not surely '}better than {order[1]}, the next, {by}."
     if (more := len(places) - _MOST_LABELS) > 0:
         yield f"Of {numbered(more, 'more label')} tells coeval analyze labels."
+
+
+def _leaks(families: Mapping[str, Branch]) -> Iterator[str]:
+    for family, found in families.items():
+        if is_named(found):
+            verb = "gain" if found["value"] > 0 else "lose"
+            yield f"Students of family {family} {verb} {sized(found)} on items that its own teachers wrote."
 
 
 def _judges(tree: Branch) -> Iterator[str]:

@@ -41,7 +41,7 @@ _PARTS: dict[str, tuple[str, ...]] = {
     "agreement": ("agreement", "panel"),
     "robust": ("robust",),
     "labels": ("labels",),
-    "coverage": ("coverage",),
+    "coverage": ("coverage", "leak"),
     "items": ("coverage", "items"),
 }
 """What of the measures each analysis shows."""

@@ -22,7 +22,7 @@ from coeval.analysis.intervals import LEVEL, Floats
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.judge_model import JudgedRows, JudgeFit, fit_judges
 
-__all__ = ["BIASES", "UNKNOWN", "Bias", "bias_ledger", "plain_ledger", "severities"]
+__all__ = ["BIASES", "UNKNOWN", "Bias", "bias_ledger", "bias_of", "plain_ledger", "severities"]
 
 BIASES = ("severity", "family", "self", "length", "position")
 _FAMILY, _SELF, _LENGTH = range(3)
@@ -114,12 +114,13 @@ def _severity(grid: ScoreGrid, place: int, rows: NDArray[np.bool_]) -> Bias:
     value = float((others - own).mean())
     distances = np.bincount(at, others - own - value)
     error = float(np.sqrt((distances @ distances) * len(clusters) / (len(clusters) - 1))) / len(at)
-    return _bias(value, error, len(clusters))
+    return bias_of(value, error, len(clusters) - 1)
 
 
-def _bias(value: float, error: float, clusters: int) -> Bias:
-    half = float(stdtrit(clusters - 1, (1 + LEVEL) / 2)) * error
-    p = 2 * float(stdtr(clusters - 1, -abs(value) / error)) if error > 0 else float(value == 0)
+def bias_of(value: float, error: float, degrees: float) -> Bias:
+    """With t's interval and p-value."""
+    half = float(stdtrit(degrees, (1 + LEVEL) / 2)) * error
+    p = 2 * float(stdtr(degrees, -abs(value) / error)) if error > 0 else float(value == 0)
     return Bias(value, value - half, value + half, p)
 
 
@@ -218,4 +219,4 @@ def _of_length(fit: JudgeFit, place: int, known: NDArray[np.bool_], deviation: f
 def _contrast(fit: JudgeFit, weights: Floats) -> Bias:
     value = float(weights @ fit.leanings.ravel())
     error = max(float(weights @ fit.covariance @ weights), 0.0) ** 0.5
-    return _bias(value, error, fit.blocks)
+    return bias_of(value, error, fit.blocks - 1)

@@ -8,7 +8,7 @@ from typing import Any
 from coeval.analysis.measures.measured import Branch
 from coeval.core.text import dollars, listed
 
-__all__ = ["is_named", "next_purchases", "panel_findings"]
+__all__ = ["is_named", "next_purchases", "panel_findings", "sized"]
 
 _LEANINGS = {
     "family": "answers of its own family",
@@ -35,10 +35,10 @@ def _places(judges: Mapping[str, Branch]) -> Iterator[str]:
         bias = found["bias"]["position"]
         if is_named(bias):
             more = "more" if bias["value"] > 0 else "less"
-            yield f"{judge} gives an answer {_sized(bias)} {more} of a win where it is shown first."
+            yield f"{judge} gives an answer {sized(bias)} {more} of a win where it is shown first."
 
 
-def _sized(bias: Mapping[str, Any]) -> str:
+def sized(bias: Mapping[str, Any]) -> str:
     """``0.12 [0.08, 0.16]``, without a sign."""
     low, high = sorted(abs(bound) for bound in bias["ci95"])
     return f"{abs(bias['value']):.2f} [{low:.2f}, {high:.2f}]"
@@ -49,7 +49,7 @@ def _leanings(judges: Mapping[str, Branch]) -> Iterator[str]:
         for bias, whose in _LEANINGS.items():
             if is_named(found["bias"][bias]):
                 more = "higher" if found["bias"][bias]["value"] > 0 else "lower"
-                shown = _sized(found["bias"][bias])
+                shown = sized(found["bias"][bias])
                 yield f"{judge} scores {whose} {shown} {more} than the other judges lead one to expect."
 
 

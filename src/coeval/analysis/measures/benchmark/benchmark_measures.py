@@ -14,16 +14,18 @@ from coeval.analysis.measures.benchmark.item_quality import ItemQuality, item_qu
 from coeval.analysis.measures.benchmark.item_texts import item_texts
 from coeval.analysis.measures.benchmark.near_duplicates import NearDuplicate, near_duplicates
 from coeval.analysis.measures.benchmark.surface_bias import surface_bias
+from coeval.analysis.measures.benchmark.teacher_leak import teacher_leak
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import item_scores
+from coeval.analysis.panel.model_families import model_families
 from coeval.analysis.readers.run_reader import RunReader
 
 __all__ = ["benchmark_measures"]
 
 
 def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> Branch:
-    """``coverage`` by task, ``items`` by datapoint: see docs/measures.md for the keys."""
+    """``coverage`` by task, ``items`` by datapoint, and ``leak``: see docs/measures.md for the keys."""
     texts = item_texts(reader, grid.items.ids)
     prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
     scores = item_scores(grid).mean
@@ -40,7 +42,9 @@ def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> Branch:
             **_summary(quality, twins),
         }
         items |= _items(grid, mine, quality, twins)
-    return {"coverage": coverage, "items": items}
+    told = reader.planned.families if reader.planned is not None else {}
+    families = model_families((*grid.students, *grid.teachers), told)
+    return {"coverage": coverage, "leak": teacher_leak(grid, scores, families), "items": items}
 
 
 def _coverage(reader: RunReader, grid: ScoreGrid, task: str, mine: NDArray[np.int64]) -> Branch:

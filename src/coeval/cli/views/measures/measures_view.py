@@ -55,6 +55,8 @@ def _print_parts(tree: Branch, console: Console) -> bool:
     if coverage := tree.get("coverage"):
         _print_coverage(coverage, console)
         printed = True
+    if (leak := tree.get("leak")) and leak["students"]:
+        _print_leak(leak["students"], console)
     if items := tree.get("items"):
         printed |= _print_items(items, console)
     for model, tasks in tree.get("metrics", {}).items():
@@ -115,6 +117,12 @@ def _print_ledger(judges: Branch, console: Console) -> bool:
         title = "What judges lean on, and how often they agree with themselves"
         print_table(console, title, "judge", [*map(Column, known)], rows)
     return bool(known)
+
+
+def _print_leak(students: Branch, console: Console) -> None:
+    rows = [NameRow(name, (_leaning(found), f"{found['items']:,}")) for name, found in students.items()]
+    title = "What students gain on items that teachers of their own family wrote"
+    print_table(console, title, "student", [Column("gain"), Column("items")], rows)
 
 
 def _leaning(bias: Branch) -> str:
