@@ -39,12 +39,12 @@ _FEWEST_ITEMS = 6
 
 class _Cells(NamedTuple):
     """C cells of (student, part), a part being a teacher's items in a task: their mean scores and numbers of
-    items; ``own``: teacher and student are kin. ``design`` is (C, P) without λ."""
+    answers; ``own``: teacher and student are kin. ``design`` is (C, P) without λ."""
 
     student: NDArray[np.int64]
     part: NDArray[np.int64]
     mean: Floats
-    count: Floats
+    answers: Floats
     own: NDArray[np.bool_]
     design: Floats
 
@@ -63,7 +63,7 @@ def teacher_leak(grid: ScoreGrid, scores: Floats, families: Mapping[str, str]) -
     part = grid.items.task.astype(np.int64) * len(grid.teachers) + grid.items.teacher
     cells = _cells(grid, scores, part, kin)
     shared = [name for name in dict.fromkeys(of_students) if kin[of_students.index(name)].any()]
-    alone = [name for name, has in zip(grid.students, kin.any(axis=1), strict=True) if has]
+    alone = [name for name, of in zip(grid.students, kin, strict=True) if of.any()]
     of_family = np.array([shared.index(name) if name in shared else -1 for name in of_students], np.int64)
     of_student = np.array([alone.index(name) if name in alone else -1 for name in grid.students], np.int64)
     return {
@@ -128,8 +128,10 @@ class _Fit:
 
         def falling(beta: Floats) -> tuple[float, Floats]:
             margin = design @ beta
-            loss = cells.count @ (np.logaddexp(0.0, margin) - cells.mean * margin) + _RIDGE / 2 * beta @ beta
-            return float(loss), design.T @ (cells.count * (expit(margin) - cells.mean)) + _RIDGE * beta
+            loss = (
+                cells.answers @ (np.logaddexp(0.0, margin) - cells.mean * margin) + _RIDGE / 2 * beta @ beta
+            )
+            return float(loss), design.T @ (cells.answers * (expit(margin) - cells.mean)) + _RIDGE * beta
 
         start = np.zeros(design.shape[1])
         beta = minimize(falling, start, jac=True, hess=self._bent, method="trust-exact").x
@@ -138,13 +140,13 @@ class _Fit:
 
     def _bent(self, beta: Floats) -> Floats:
         chance = expit(self._design @ beta)
-        weight = self._cells.count * chance * (1 - chance)
+        weight = self._cells.answers * chance * (1 - chance)
         return np.asarray((self._design.T * weight) @ self._design + _RIDGE * np.eye(len(beta)), np.float64)
 
     def gain(self, scores: Floats, part: NDArray[np.int64], column: int) -> Bias:
         """What the coefficient of a column is worth in score, on average over the items where that is 1."""
         cells, own = self._cells, self._design[:, column] > 0
-        share = cells.count[own] / cells.count[own].sum()
+        share = cells.answers[own] / cells.answers[own].sum()
         without = expit(self._design[own] @ self._beta - self._beta[column])
         value = float(share @ (self._chance[own] - without))
         less = self._design[own].copy()
@@ -165,7 +167,7 @@ class _Fit:
         influence = (table[0][:, of_item] * distance).sum(axis=0)
         squares = np.bincount(of_item, influence**2, len(parts))
         items = np.bincount(of_item, minlength=len(parts))
-        mean = (cells.mean * cells.count + 0.5) / (cells.count + 1)
+        mean = (cells.mean * cells.answers + 0.5) / (cells.answers + 1)
         lent = np.bincount(at, pull**2 * mean * (1 - mean), len(parts))
         variance = squares + lent
         if items.sum() < _FEWEST_ITEMS or not variance.any():
