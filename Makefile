@@ -15,7 +15,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 # Tests write and sync thousands of runs: in memory, where there is a folder in it that is large enough.
 IN_MEMORY := $(shell { [ "$$(df --output=avail /dev/shm | tail -1)" -gt 6000000 ] && echo TMPDIR=/dev/shm; } 2>&-)
-PYTEST := $(IN_MEMORY) $(BIN)/python -m pytest -n auto --maxprocesses 8
+# A worker keeps to neighbouring tests, so that what a module sets up is set up once, until others run out.
+PYTEST := $(IN_MEMORY) $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 UV := uv==0.13.8
 
 # Where it is set, each of the thousands of processes of the tests compiles all that it imports.

@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -175,7 +176,9 @@ def _next_command(requests: socket.socket) -> _Asked:
         if not received:
             raise SystemExit
         told, *streams = received
-        if not os.fork():
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+            forked = os.fork()  # numpy's threads are at rest, and it looks after them
+        if not forked:
             break
         for descriptor in (told, *streams):
             os.close(descriptor)
