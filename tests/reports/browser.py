@@ -1,4 +1,4 @@
-"""A real browser without a network, for pages that lie on disk."""
+"""A real browser without a network, for pages that lie on disk or are served to this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -36,22 +36,32 @@ class Opened:
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
+    def dismiss(self, dialog: Dialog) -> None:
+        """None is ours."""
+        self.complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
-def opened(browser: Browser, file: Path, fragment: str = "", **settings: Any) -> Opened:
-    """``settings`` are playwright's of a page: ``viewport``, ``color_scheme`` and others."""
+
+def opened(browser: Browser, file: Path | str, fragment: str = "", **settings: Any) -> Opened:
+    """``file``: or the address of a server of ours, with its slash.
+
+    ``settings`` are playwright's of a page: ``viewport``, ``color_scheme`` and others.
+    """
+    own = file.as_uri() if isinstance(file, Path) else file
     page = browser.new_page(**{"viewport": {"width": 1200, "height": 900}, **settings})
     found = Opened(page)
     page.on("console", lambda message: found.complaints.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: found.complaints.append(str(error)))
+    page.on("dialog", found.dismiss)
     page.on(
         "request",
         lambda request: (
             found.requests.append(request.url)
-            if not request.url.startswith((file.as_uri(), "data:", "blob:"))
+            if not request.url.startswith((own, "data:", "blob:"))
             else None
         ),
     )
-    page.goto(f"{file.as_uri()}{fragment}")
+    page.goto(f"{own}{fragment}")
     return found
 
 

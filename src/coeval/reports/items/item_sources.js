@@ -12,11 +12,12 @@
     return told;
   }
 
-  // `base` is the address of a folder's api, with a slash; `others` are folders that can stand beside it.
-  function served(base, facets, others = []) {
+  // `base` is the address of a folder's api, with a slash. `others`, {number, name, base}, are folders that can
+  // stand beside it, `beside` the numbers of those that do.
+  function served(base, facets) {
     const source = {
       facets,
-      others,
+      others: [],
       beside: [],
       rows(query, first, most) {
         const page = new URLSearchParams({ first, most });
@@ -26,15 +27,13 @@
       async detail(item, task) {
         const wanted = new URLSearchParams({ item, task });
         const own = await asked(`${base}item?${wanted}`);
+        if (own === null) return [];
         const sets = [{ where: source.name ?? "here", detail: own }];
         for (const number of source.beside) {
-          const there = others.find((other) => other.number === number);
-          try {
-            const query = new URLSearchParams({ item: own.item, task: own.task });
-            sets.push({ where: there.name, detail: await asked(`${there.base}item?${query}`) });
-          } catch {
-            continue; // it has no such item, or has not been read yet
-          }
+          const there = source.others.find((other) => other.number === number);
+          const query = new URLSearchParams({ item: own.item, task: own.task });
+          const found = await asked(`${there.base}item?${query}`);
+          if (found) sets.push({ where: there.name, detail: found });
         }
         return sets;
       },

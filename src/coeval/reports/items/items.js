@@ -291,6 +291,8 @@
       this.opened = null;
       this.one.hidden = true;
       this.list.hidden = false;
+      if (this.stale) this.load();
+      this.stale = false;
     }
 
     back() {

@@ -132,9 +132,9 @@ class _ViewDesk:
         return json_answer({"rows": page.rows, "total": page.total, "beside": beside})
 
     async def item(self, request: web.Request) -> web.Response:
+        """An item whole; null: there is no such item."""
         item, task = request.query.get("item", ""), request.query.get("task", "")
-        found = await _asked(self._wanted(request), lambda browser: browser.detail(item, task))
-        return json_answer(found) if found is not None else refused(404, f"there is no item {item}")
+        return json_answer(await _asked(self._wanted(request), lambda browser: browser.detail(item, task)))
 
     async def marks(self, request: web.Request) -> web.Response:
         marks = await asyncio.to_thread(self._wanted(request).marks)
