@@ -28,7 +28,7 @@ NO_LINES: Mapping[Path, list[bytes]] = MappingProxyType({})
 _AT_ONCE = 4_096
 _OFFSET_BITS = 44
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 _NEWLINE = b"\n"
 
 
@@ -56,11 +56,12 @@ class ReadFile:
         OSError
             the file cannot be read.
         """
+        data = memoryview(bytearray(_CHUNK))
         with open_file(self.path, buffering=0) as file:
-            while self.end < end and (data := file.read(min(_CHUNK, end - self.end))):
+            while self.end < end and (size := file.readinto(data[: end - self.end])):
                 if self.sum is not None:
-                    self.sum.update(data)
-                self.end += len(data)
+                    self.sum.update(data[:size])
+                self.end += size
         self.whole = whole
 
 

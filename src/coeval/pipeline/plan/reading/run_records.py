@@ -132,7 +132,8 @@ class RunRecords:
             data = file_bytes(self._place) if self._place is not None else b""
             if hashlib.sha256(memoryview(data)[_SUM:]).digest() != data[:_SUM]:
                 return None
-            kept = decode(data[_SUM:], KeptIndex)
+            kept = decode(msgspec.Raw(memoryview(data)[_SUM:]), KeptIndex)
+            del data
             files = [file for phase in kept.phases for file in phase.files]
             if kept.code != _code() or not {self._folder.path / file.name for file in files} <= there:
                 return None
