@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 
 from coeval.core.errors import BatchLost, Pending, StoreError, Undecodable
@@ -19,6 +20,7 @@ _FREE, _WAITING, _LOST, _ANSWERED = range(4)
 _KIND_BITS = 2
 _OFFSET_BITS = 44
 _LIVE = "live"
+_BREATH = 4_096
 _OURS = (".ids", ".jsonl", ".tmp")
 
 
@@ -101,23 +103,36 @@ class BatchDesk:
         for key in self._ids(tag):
             self._table.set(key, _WAITING)
 
-    def release(self, tag: str) -> None:
+    async def release(self, tag: str) -> None:
         """Those requests of a job that still wait may be asked anew."""
-        self._mark(tag, _FREE)
+        await self._mark(tag, _FREE)
 
-    def lose(self, tag: str, reason: str) -> None:
-        """Those requests of a job that still wait will not be answered in this run."""
-        self._reasons.append(reason)
-        self._mark(tag, len(self._reasons) - 1 << _KIND_BITS | _LOST)
-
-    def waiting_of(self, tag: str) -> set[str]:
-        """The ids of a job's requests that wait, as its provider knows them."""
-        return {key.hex() for key in self._ids(tag) if self._table.get(key) == _WAITING}
-
-    def _mark(self, tag: str, number: int) -> None:
+    def release_now(self, tag: str) -> None:
+        """`release` where few requests wait, or nobody else does."""
         for key in self._ids(tag):
             if self._table.get(key) == _WAITING:
-                self._table.set(key, number)
+                self._table.set(key, _FREE)
+
+    async def lose(self, tag: str, reason: str) -> None:
+        """Those requests of a job that still wait will not be answered in this run."""
+        self._reasons.append(reason)
+        await self._mark(tag, len(self._reasons) - 1 << _KIND_BITS | _LOST)
+
+    async def waiting_of(self, tag: str) -> set[str]:
+        """The ids of a job's requests that wait, as its provider knows them."""
+        return {key.hex() async for key in self._waiting(tag)}
+
+    async def _mark(self, tag: str, number: int) -> None:
+        async for key in self._waiting(tag):
+            self._table.set(key, number)
+
+    async def _waiting(self, tag: str) -> AsyncIterator[bytes]:
+        """A job's requests that wait: of a million, others have their turn between some and the next."""
+        for count, key in enumerate(self._ids(tag), 1):
+            if not count % _BREATH:
+                await asyncio.sleep(0)
+            if self._table.get(key) == _WAITING:
+                yield key
 
     def take_in(self, tag: str) -> Iterator[BatchOutcome]:
         """Know the collected results of a job from now on; yields each."""

@@ -107,7 +107,7 @@ class BatchQueue:
     def ask_live(self, file: ParkedFile) -> None:
         """Let the requests of a closed file be asked live in the next round."""
         self.live_left = LIVE_AGAIN + file.requests
-        self.desk.release(file.tag)
+        self.desk.release_now(file.tag)
         self._unpark(file)
 
     def drop(self) -> None:

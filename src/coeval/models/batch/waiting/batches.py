@@ -81,7 +81,7 @@ class Batches:
                 continue
             # the account may not have it: then nothing was sent
             if job.tag not in queue.source.meter.open_jobs() and job.id is None:
-                self.desk.release(job.tag)
+                self.desk.release_now(job.tag)
                 self.desk.forget(job.tag)
                 continue
             self._carry(queue, job, fresh=False)

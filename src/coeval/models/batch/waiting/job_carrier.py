@@ -87,7 +87,7 @@ class JobCarrier:
                 if self.job.id is None and (ended := await self._submit(look=look)) is not None:
                     return ended
                 if self._mode is BatchMode.CANCEL and not await self._cancelled():
-                    return self._release()
+                    return await self._release()
                 progress = await self._wait()
                 if progress.state != "failed":
                     await self._collect()
@@ -110,7 +110,7 @@ class JobCarrier:
             if look and (job_id := await self._found()) is not None:
                 break
             if not self._mode.asks:
-                return self._unsubmitted()
+                return await self._unsubmitted()
             try:
                 job_id = await self._api.create(self._as_submitted())
                 break
@@ -137,11 +137,11 @@ class JobCarrier:
         self._tell(f"{self._what} is submitted")
         return None
 
-    def _unsubmitted(self) -> Carried:
+    async def _unsubmitted(self) -> Carried:
         """It was never made, and nobody wants it made now."""
         if self._mode is BatchMode.CANCEL:
             self._tell(f"{self._what} was never submitted, and will not be")
-            return self._release()
+            return await self._release()
         self.looked = True
         return Carried.LEFT
 
@@ -255,9 +255,9 @@ class JobCarrier:
         if lacking := job.requests - count:
             job.note = f"{numbered(lacking, 'request')} not carried out ({job.shown})"
             if fresh:
-                self._desk.lose(job.tag, f"{self._what} ended {job.shown} with {job.note}")
+                await self._desk.lose(job.tag, f"{self._what} ended {job.shown} with {job.note}")
             else:
-                self._desk.release(job.tag)
+                await self._desk.release(job.tag)
         job.state = "collected"
         self._desk.jobs.put(job)
         self._tell(f"{self._what}: {count:,} collected" + (f", {job.note}" if lacking else ""))
@@ -277,7 +277,7 @@ class JobCarrier:
             requests=min(limits.requests, max(1, (job.requests + 1) // 2)),
         )
         self._tell(f"{self._what} is too large for its host; it is split ({error})")
-        return self._release()
+        return await self._release()
 
     async def _failed(self, error: ModelError | None) -> Carried:
         """The provider refused it whole: nothing of it is paid."""
@@ -285,15 +285,15 @@ class JobCarrier:
         if isinstance(error, RateLimited) and self.job.requests > 1:  # it is too much by itself
             return await self._too_large(error)
         message = f"{self._what} was refused: {said}"
-        self._desk.lose(self.job.tag, message)
+        await self._desk.lose(self.job.tag, message)
         if isinstance(error, AccessDenied | NotFound):
             self.queue.refusal = BatchLost(f"model {self.job.name} is put into no more batch jobs: {said}")
         self._end()
         self._tell(message)
         return Carried.LOST
 
-    def _release(self) -> Carried:
-        self._desk.release(self.job.tag)
+    async def _release(self) -> Carried:
+        await self._desk.release(self.job.tag)
         self._end()
         return Carried.RELEASED
 

@@ -42,7 +42,7 @@ class JobResults:
         into = folder / f"{job.tag}.part"
         shutil.rmtree(into, ignore_errors=True)
         into.mkdir()
-        left, count = self._desk.waiting_of(job.tag), 0
+        left, count = await self._desk.waiting_of(job.tag), 0
         try:
             with replaced_whole(results_file(folder, job.tag)) as file:
                 async for reply in self._source.api.collect(job.id or "", into):
