@@ -62,9 +62,11 @@ async def test_a_host_tells_its_models_with_what_is_known_of_them(tmp_path: Path
 
 async def seen(folder: Path, *words: object, **env: str) -> Seen:
     """What stands on a terminal of 80 columns, which nothing overruns but a path that cannot be folded."""
-    around = [f"{name}={value}" for name, value in {**surroundings(folder), **env}.items()]
-    command = ("env", *around, sys.executable, "-m", "coeval", *words)
-    shown = await asyncio.to_thread(on_terminal, command, 80, cwd=folder)
+    command = (sys.executable, "-m", "coeval", *words)
+    around = {**surroundings(folder), **env}
+    shown = await asyncio.to_thread(
+        lambda: on_terminal(command, 80, cwd=folder, rows=50, out_piped=False, **around)
+    )
     assert [line for line in shown.written if len(line) > 80 and str(folder) not in line] == []
     return shown
 
