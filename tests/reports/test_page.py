@@ -1,4 +1,5 @@
-"""The page of a run in a real browser: it opens from disk, asks no network, and complains of nothing."""
+"""Pages in a real browser: they open from disk, ask no network, complain of nothing, and show hostile texts
+as the texts they are."""
 
 from __future__ import annotations
 
@@ -7,13 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from cli.invoked import Command
 from pipeline.experiments import Lab, model, task
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 from reports.browser import chromium, draw_all, opened
 
 from coeval.reports.site.report_file import write_report
 
 pytestmark = pytest.mark.slow
+
+SCRIPT = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>"
+FACTOR = "<b onclick=alert(1)>bold</b>"
+HOSTILE = (SCRIPT, "\u202egnp.exe", "\x1b[31mred\x1b[0m", "=1+1", "${alert(1)} {{ 7 * 7 }}")
+LONG = "long " * 200_000
 
 
 @pytest.fixture(scope="module")
@@ -23,24 +31,159 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with a page of three students, three judges and two tasks."""
-    here = tmp_path_factory.mktemp("page")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Three students and judges; names of values and factors, and answers, are hostile."""
     models = [model("ann"), model("ben", skill=0.5), model("cem", skill=0.2)]
-    lab = Lab(here, models, [task(total=6), task("second", total=6)])
-    assert lab.run().exit_code == 0
-    write_report(lab.path, here / "report")
-    return here / "report"
+    rubric = {"plot": "Things happen.", FACTOR: SCRIPT}
+    attributes = {"mood": [*HOSTILE, "glad"], "length": ["short", "long"]}
+    tasks = [task(total=6, target_attributes=attributes, rubric=rubric), task("second", total=6)]
+    made = Lab(tmp_path_factory.mktemp("page"), models, tasks)
+    assert made.run().exit_code == 0
+    [answers] = made.path.glob("phase4_responses/story.ann.*")
+    first, second, *rest = [json.loads(line) for line in answers.read_text().splitlines()]
+    lines = [{**first, "response": "\n".join(HOSTILE)}, {**second, "response": LONG}, *rest]
+    answers.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_report(made.path, made.folder / "report")
+    return made
 
 
-def test_it_opens_from_disk_without_a_complaint(browser: Browser, written: Path) -> None:
-    seen = opened(browser, written / "report.html")
+@pytest.fixture(scope="module")
+def written(lab: Lab) -> Path:
+    return lab.folder / "report" / "report.html"
+
+
+def nothing_serious(page: Page) -> None:
+    found = Axe().run(page).response["violations"]
+    serious = [
+        (rule["id"], [node["html"][:200] for node in rule["nodes"][:3]])
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+
+
+def test_it_opens_from_disk_without_a_complaint_and_shows_hostile_texts(
+    browser: Browser, lab: Lab, written: Path
+) -> None:
+    seen = opened(browser, written)
     draw_all(seen.page)
-    measures = json.loads((written / "measures.json").read_text())
-    assert (seen.complaints, seen.requests) == ([], [])
+    measures = json.loads((written.parent / "measures.json").read_text())
     assert seen.page.locator(".lead").inner_text().startswith(measures["findings"][0])
     shown = seen.page.locator('table[data-table="students"] tbody tr td:nth-child(1)').all_inner_texts()
     assert shown == measures["ranking"]["order"]
+    assert FACTOR in (seen.page.locator('table[data-table="parts"]').text_content() or "")
+    assert "\\u202egnp.exe" in (seen.page.locator('table[data-table="values"]').text_content() or "")
+    assert "\u202e" not in seen.page.locator("body").inner_text()
+    [answers] = lab.path.glob("phase4_responses/story.ann.*")
+    item = json.loads(answers.read_text().splitlines()[0])["datapoint_id"]
+    seen.page.goto(f"{written.as_uri()}#items?item={item}")
+    seen.page.locator("#items-body").get_by_text("window.hacked").locator("visible=true").first.wait_for()
+    assert seen.page.evaluate("window.hacked") is None
+    assert written.stat().st_size < 2_000_000
+    nothing_serious(seen.page)
+    assert (seen.complaints, seen.requests) == ([], [])
+    seen.page.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1600, "light")])
+def test_nothing_overflows_and_everything_can_be_reached(
+    browser: Browser, written: Path, width: int, scheme: str
+) -> None:
+    touched = {"has_touch": True, "is_mobile": True} if width < 500 else {}
+    seen = opened(
+        browser, written, "#where", viewport={"width": width, "height": 800}, color_scheme=scheme, **touched
+    )
+    page = seen.page
+    draw_all(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") is (scheme == "dark")
+    drawn = page.locator("figure[data-picture]").evaluate_all("all => all.map(one => one.dataset.drawn)")
+    assert set(drawn) == {scheme}
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.get_by_role("button", name="light or dark").click()
+    page.wait_for_function("before => getComputedStyle(document.body).backgroundColor !== before", arg=ground)
+    nothing_serious(page)
+    assert (seen.complaints, seen.requests) == ([], [])
+    page.close()
+
+
+def test_charts_are_saved_tables_opened_and_links_followed_by_keyboard(
+    browser: Browser, written: Path, tmp_path: Path
+) -> None:
+    seen = opened(browser, written)
+    page = seen.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    starts = {"SVG": b"<svg", "PNG": b"\x89PNG", "CSV": b"student,ranks,"}
+    for kind, start in starts.items():
+        with page.expect_download() as waiting:
+            page.locator("#forest .saves").get_by_role("button", name=kind).press("Enter")
+        saved = tmp_path / waiting.value.suggested_filename
+        waiting.value.save_as(saved)
+        assert saved.suffix == f".{kind.lower()}"
+        assert saved.read_bytes().startswith(start)
+    summary = page.locator("#differences > summary")
+    summary.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#differences").evaluate("one => one.open")
+    page.goto(f"{written.as_uri()}#disputed")
+    assert page.locator("#disputed").evaluate("one => one.open"), "a deep link opens what it leads to"
+    first = page.locator('table[data-table="students"] tbody a').first
+    first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("location.hash.startsWith('#items?student=')")
+    assert (seen.complaints, seen.requests) == ([], [])
+    page.close()
+
+
+def test_it_prints_on_paper(browser: Browser, written: Path) -> None:
+    seen = opened(browser, written, color_scheme="dark")
+    seen.page.evaluate("window.print = () => { window.printed = document.documentElement.dataset.theme; }")
+    seen.page.get_by_role("button", name="Print").click()
+    seen.page.wait_for_function("window.printed === 'light'")
+    seen.page.emulate_media(media="print")
+    paper = seen.page.pdf(format="A4")
+    assert paper.startswith(b"%PDF")
+    assert seen.page.locator("nav ul").is_hidden()
+    assert seen.complaints == []
+    seen.page.close()
+
+
+def test_outputs_of_eval_framework_and_comparisons_have_pages(
+    browser: Browser, lab: Lab, tmp_path: Path, coeval: Command
+) -> None:
+    folder = tmp_path / "output" / "ifeval"
+    folder.mkdir(parents=True)
+    answer = {"id": "q1", "prompt": SCRIPT, "response": SCRIPT, "model": "m"}
+    (folder / "responses.jsonl").write_text(json.dumps(answer) + "\n")
+    score = {"id": "q1", "scores": {"prompt_level_strict_accuracy": 1.0}}
+    (folder / "scores.jsonl").write_text(json.dumps(score) + "\n")
+    for reading in ("strict", "loose"):
+        line = {"key": "q1", "instruction_id_list": ["a:b"], "follow_instruction_list": [True]}
+        (folder / f"eval_results_{reading}.jsonl").write_text(json.dumps(line) + "\n")
+    figure = {"value": 1.0, "n": 1, "unit": "share", "ci95": [0.2, 1.0]}
+    summary = {"task": "ifeval", "model": "m", "metrics": {"prompt_level_strict_accuracy": figure}}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    ended = coeval("analyze", "--run", tmp_path / "output", "--format", "html", "--out", tmp_path / "page")
+    assert ended.code == 0, ended.err
+    seen = opened(browser, tmp_path / "page" / "report.html")
+    draw_all(seen.page)
+    assert "m in ifeval: prompt_level_strict_accuracy 1 [0.2, 1]" in seen.page.locator(".lead").inner_text()
+    seen.page.goto(f"{(tmp_path / 'page' / 'report.html').as_uri()}#items?item=q1")
+    seen.page.locator("#items-body").get_by_text("window.hacked").locator("visible=true").first.wait_for()
+    assert (seen.page.evaluate("window.hacked"), seen.complaints, seen.requests) == (None, [], [])
+    seen.page.close()
+
+    ended = coeval("compare", lab.path, "--students", "ann,ben", "--html", tmp_path / "both.html", "--json")
+    assert ended.code == 0, ended.err
+    compared = json.loads(ended.out)["comparisons"]
+    seen = opened(browser, tmp_path / "both.html")
+    draw_all(seen.page)
+    assert compared[0]["sentence"] in seen.page.locator(".lead").inner_text()
+    parts = seen.page.locator("table[data-table$='-comparisons'] tbody tr").count()
+    assert parts == len(compared)
+    assert (seen.page.evaluate("window.hacked"), seen.complaints, seen.requests) == (None, [], [])
+    nothing_serious(seen.page)
     seen.page.close()
 
 

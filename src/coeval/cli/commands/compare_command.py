@@ -36,12 +36,18 @@ def compare(
     ] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="For a pull request.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write it as a page too. Example: --html comparison.html"
+        ),
+    ] = None,
 ) -> None:
     """Compare two on the same items: the difference, how sure it is, what could have been found.
 
     Items are paired by what was asked, whatever their ids, and scored by the judges that both have. Nobody is
-    asked, and nothing is written. The p-values are paired tests', adjusted for the number of comparisons.
-    docs/compare.md explains the figures.
+    asked, and nothing is written but what --html names. The p-values are paired tests', adjusted for the
+    number of comparisons. docs/compare.md explains the figures.
 
     Exit codes: 0 compared, 1 wrong request, 4 worse by more than --fail-if-worse allows.
 
@@ -49,6 +55,7 @@ def compare(
     Examples:
       coeval compare ./outputs/base ./outputs/tuned
       coeval compare ./runs/quickstart --students sim-large,sim-medium
+      coeval compare ./outputs/base ./outputs/tuned --html comparison.html
       coeval compare ./runs/monday ./runs/tuesday --json > comparison.json
       coeval compare ./outputs/base ./outputs/tuned --fail-if-worse 2% --markdown
     """
@@ -66,7 +73,7 @@ def compare(
     from coeval.api.comparing import compare as compare_folders
     from coeval.cli import streams
     from coeval.cli.exit_codes import WORSE
-    from coeval.cli.say import warn
+    from coeval.cli.say import say, warn
 
     names = [name.strip() for name in (students or "").split(",") if name.strip()]
     compared = compare_folders(*folders, students=names)
@@ -74,6 +81,13 @@ def compare(
     from coeval.cli.views.comparison_view import markdown, print_comparisons
     from coeval.cli.views.json_text import json_text
 
+    if html is not None:
+        from coeval.reports.site.report_file import write_comparison
+
+        if html.is_dir():
+            raise UsageError(f"--html {html} is a folder; name a file")
+        write_comparison(compared, html)
+        say(streams.messages(), f"written: {html}")
     if as_json:
         sys.stdout.write(json_text(compared, indent=2) + "\n")
     elif as_markdown:

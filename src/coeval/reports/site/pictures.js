@@ -31,6 +31,8 @@ async function draw(figure) {
       return vega;
     },
   });
+  // The drawing is named by its caption, and its table has the numbers: a mark by itself says little.
+  place.querySelector("svg")?.setAttribute("aria-hidden", "true");
   if (document.getElementById("items-body")) {
     result.view.addEventListener("click", (_, mark) => {
       const query = mark?.datum?.[itemsBehind];

@@ -1,24 +1,30 @@
-"""A folder's report, written as a page beside the measures that it shows."""
+"""A folder's report, written as a page beside the measures that it shows; and the page of a comparison."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from coeval.analysis.comparison.comparison_report import ComparisonReport
 from coeval.analysis.measures.robust_set import RobustOptions
-from coeval.analysis.measures.run_measures import measure_run, plain_measures, selected
-from coeval.pipeline.plan.run_reading import reading
+from coeval.analysis.measures.run_measures import measure_run, measure_tree, plain_measures, selected
+from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.readers.reader import Reader
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import evidence_of
 from coeval.reports.experiment.score_blocks import score_blocks
-from coeval.reports.items.item_browser import flagged_items
+from coeval.reports.items.item_browser import ItemBrowser, flagged_items
 from coeval.reports.items.item_selection import select_items
+from coeval.reports.outcomes.comparison_page import comparison_page
+from coeval.reports.outcomes.evaluation_report import evaluation_report
 from coeval.reports.site.page import write_page
 from coeval.store.jsonl import store_error, write_bytes_atomic
-from coeval.store.rundir import RunDir
 
-__all__ = ["PAGE", "write_report"]
+__all__ = ["PAGE", "write_comparison", "write_report"]
 
 PAGE = "report.html"
 ITEM_BYTES = 600_000
@@ -26,22 +32,20 @@ ITEM_BYTES = 600_000
 
 
 def write_report(folder: Path, out: Path, options: RobustOptions | None = None) -> tuple[str, ...]:
-    """Write ``report.html`` and ``measures.json`` of a run into ``out``; the notes of whoever read it.
+    """Write ``report.html`` and ``measures.json`` of a run, or of what ``eval-framework`` filled, into
+    ``out``; the notes of whoever read it.
 
     Raises
     ------
     UsageError
-        there is no run.
+        the folder is none of ours.
     StoreError
-        the run cannot be read, or the files not be written.
+        it cannot be read, or the files not be written.
     """
-    with reading(RunDir(folder)) as (reader, notes):
-        measured = measure_run(reader, options)
-        report = experiment_report(evidence_of(reader, measured, notes))
-        items = select_items(flagged_items(reader, measured), ITEM_BYTES)
-        page = write_page(report, scores=score_blocks(measured.grid), items=items)
+    with opened(folder) as (reader, notes):
+        page, tree = _page(reader, notes, options)
         told = (*reader.notes(), *notes)
-    measures = msgspec.json.encode(plain_measures(selected(measured.tree, "all")))
+    measures = msgspec.json.encode(plain_measures(selected(tree, "all")))
     try:
         out.mkdir(parents=True, exist_ok=True)
         write_bytes_atomic(out / "measures.json", msgspec.json.format(measures, indent=2) + b"\n")
@@ -49,3 +53,35 @@ def write_report(folder: Path, out: Path, options: RobustOptions | None = None) 
     except OSError as error:
         raise store_error("write", out, error) from error
     return told
+
+
+def _page(
+    reader: Reader, notes: tuple[str, ...], options: RobustOptions | None
+) -> tuple[bytes, dict[str, Any]]:
+    """The page, and the measures that it shows."""
+    match reader:
+        case RunReader():
+            measured = measure_run(reader, options)
+            report = experiment_report(evidence_of(reader, measured, notes))
+            items = select_items(flagged_items(reader, measured), ITEM_BYTES)
+            return write_page(report, scores=score_blocks(measured.grid), items=items), measured.tree
+        case OutputReader():
+            items = select_items(ItemBrowser(reader), ITEM_BYTES)
+            return write_page(evaluation_report(reader, notes), items=items), measure_tree(reader)
+        case _:
+            raise TypeError(f"there is no report of what a {type(reader).__name__} reads")
+
+
+def write_comparison(compared: ComparisonReport, file: Path) -> None:
+    """
+    Raises
+    ------
+    StoreError
+        the file cannot be written.
+    """
+    page = write_page(comparison_page(compared))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes_atomic(file, page)
+    except OSError as error:
+        raise store_error("write", file, error) from error

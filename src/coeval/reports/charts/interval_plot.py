@@ -1,0 +1,44 @@
+"""Numbers with their intervals, a row for each, beside a line that they may lie on either side of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from coeval.reports.charts.chart_spec import chart_spec, named, names_axis
+
+__all__ = ["interval_plot"]
+
+_STEP = 28
+
+
+def interval_plot(table: str, rows: Sequence[str], title: str, *, zero: bool = False) -> dict[str, Any]:
+    """Of the columns ``row``, ``shown`` (a measure) and ``sure``, which fills the mark; ``title`` is that of
+    the axis. ``zero``: with a line at 0."""
+    base = alt.Chart(named(table)).transform_filter("isValid(datum.shown)")
+    y = alt.Y("row:N", sort=list(rows), title=None, axis=names_axis(labelLimit=280))
+    scale = alt.Scale(zero=zero, nice=True, padding=6)
+    told = [
+        alt.Tooltip("row:N", title="of"),
+        alt.Tooltip("shown:Q", title="value", format=".4f"),
+        alt.Tooltip("shown_low:Q", title="from", format=".4f"),
+        alt.Tooltip("shown_high:Q", title="to", format=".4f"),
+        alt.Tooltip("shown_n:Q", title="n"),
+    ]
+    axis = alt.Axis(tickCount=8)
+    line = base.mark_rule(strokeWidth=3, strokeCap="round").encode(
+        y=y,
+        x=alt.X("shown_low:Q", scale=scale, title=title, axis=axis),
+        x2="shown_high:Q",
+        tooltip=told,
+    )
+    hollow = base.mark_point(size=100, strokeWidth=2).encode(y=y, x="shown:Q", tooltip=told)
+    filled = base.mark_point(filled=True, size=100).encode(
+        y=y, x="shown:Q", opacity=alt.condition("datum.sure", alt.value(1), alt.value(0)), tooltip=told
+    )
+    layers: list[alt.Chart] = [line, hollow, filled]
+    if zero:
+        layers.insert(0, alt.Chart(named(table)).mark_rule(strokeDash=[3, 3]).encode(x=alt.datum(0)))
+    return chart_spec(alt.layer(*layers), max(len(rows), 1) * _STEP)

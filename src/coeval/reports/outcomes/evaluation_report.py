@@ -1,0 +1,138 @@
+"""What the report of an output folder of ``eval-framework`` says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlencode
+
+from coeval.analysis.costs import bill
+from coeval.analysis.measures.measured import Measured
+from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.run_results import MetricScore, Results
+from coeval.analysis.scores import results
+from coeval.core.plain import plain
+from coeval.core.text import listed, numbered
+from coeval.reports.charts.interval_plot import interval_plot
+from coeval.reports.content.report_content import (
+    Cell,
+    Picture,
+    Report,
+    ReportColumn,
+    ReportSection,
+    ReportTable,
+    Sentence,
+)
+
+__all__ = ["evaluation_report"]
+
+_SCALES = {"share": 1.0, "percent": 100.0}
+"""Units that are parts of a whole, and how much the whole is."""
+
+
+def evaluation_report(reader: OutputReader, notes: Sequence[str] = ()) -> Report:
+    found = results(reader, notes)
+    models = list(dict.fromkeys(metric.model for metric in found.metrics))
+    tasks = list(dict.fromkeys(metric.task for metric in found.metrics))
+    lead = tuple(Sentence(text, "scores") for text in _headlines(found.metrics))
+    return Report(
+        kind="evaluation",
+        title=plain(listed(models) or reader.folder.resolve().name),
+        facts=tuple(_facts(found, tasks, reader)),
+        lead=lead or (Sentence("Nothing is scored yet."),),
+        sections=(_scores(found.metrics, lead), _spent(found)),
+    )
+
+
+def _facts(found: Results, tasks: Sequence[str], reader: OutputReader) -> Iterator[str]:
+    yield numbered(len(tasks), "task")
+    [(answers, failed)] = reader.rows("SELECT count(*), count(*) FILTER (failed) FROM answers")
+    yield numbered(answers, "answer") + (f", {failed:,} failed" if failed else "")
+    [(judgments, lost)] = reader.rows("SELECT count(*), count(*) FILTER (failed) FROM judgments")
+    if judgments:
+        yield numbered(judgments, "judgment") + (f", {lost:,} failed" if lost else "")
+    if told := bill(found.costs):
+        yield str(told)
+    yield plain(reader.folder.resolve().name)
+
+
+def _headlines(metrics: Sequence[MetricScore]) -> Iterator[str]:
+    """The first metric of each task and sample."""
+    seen = set()
+    for metric in metrics:
+        place = (metric.model, metric.task, metric.sample)
+        if place in seen or metric.value is None:
+            continue
+        seen.add(place)
+        bounds = "" if metric.low is None else f" [{metric.low:.3g}, {metric.high:.3g}]"
+        of = f"{metric.model} in {_name(metric, metrics)}"
+        yield f"{of}: {metric.metric} {metric.value:.3g}{bounds} over {metric.n:,} prompts."
+
+
+def _name(metric: MetricScore, metrics: Sequence[MetricScore]) -> str:
+    sampled = any(other.sample and other.task == metric.task for other in metrics)
+    return f"{metric.task}, sample {metric.sample}" if sampled else metric.task
+
+
+def _scores(metrics: Sequence[MetricScore], lead: tuple[Sentence, ...]) -> ReportSection:
+    several = len({metric.model for metric in metrics}) > 1
+    rows: list[tuple[Cell, ...]] = []
+    for metric in metrics:
+        whole = _SCALES.get(metric.unit)
+        parts = (metric.value, metric.low, metric.high)
+        shown = [None if part is None or whole is None else part / whole for part in parts]
+        task = _name(metric, metrics)
+        row = f"{metric.model} · {task} · {metric.metric}" if several else f"{task} · {metric.metric}"
+        value = Measured(*parts, metric.n, metric.failed)
+        measure = Measured(shown[0], shown[1], shown[2], metric.n, metric.failed)
+        counts = (metric.n, metric.expected, metric.failed)
+        rows.append((row, metric.model, task, metric.metric, value, metric.unit, *counts, measure, True))
+    table = ReportTable(
+        "metrics",
+        "Metrics",
+        (
+            ReportColumn("row", "Of"),
+            ReportColumn("model", "Model"),
+            ReportColumn("task", "Task"),
+            ReportColumn("metric", "Metric"),
+            ReportColumn("value", "Value", "score", "With its 95 % interval, in its own unit"),
+            ReportColumn("unit", "Unit"),
+            ReportColumn("n", "n", "count"),
+            ReportColumn("expected", "Expected", "count", "Prompts, judgments or scores that it is made of"),
+            ReportColumn("failed", "Failed", "count"),
+            ReportColumn("shown", "Of the whole", "share"),
+            ReportColumn("sure", "Known"),
+        ),
+        tuple(rows),
+        links={place: urlencode({"task": metric.task}) for place, metric in enumerate(metrics)},
+    )
+    shares = [str(row[0]) for row, metric in zip(rows, metrics, strict=True) if metric.unit in _SCALES]
+    picture = Picture(
+        "metrics-plot",
+        "Metrics with their 95 % intervals. Those that are shares of a whole.",
+        table.name,
+        interval_plot(table.name, shares, "share"),
+    )
+    return ReportSection("scores", "What did it score?", lead, (picture,) if shares else (), (table,))
+
+
+def _spent(found: Results) -> ReportSection:
+    rows: list[tuple[Cell, ...]] = [
+        (cost.model, cost.requests, cost.input_tokens, cost.output_tokens, cost.cost_usd)
+        for cost in found.costs
+    ]
+    table = ReportTable(
+        "models",
+        "By model",
+        (
+            ReportColumn("model", "Model"),
+            ReportColumn("requests", "Requests", "count"),
+            ReportColumn("input", "Tokens in", "count"),
+            ReportColumn("output", "Tokens out", "count"),
+            ReportColumn("cost", "Cost", "usd"),
+        ),
+        tuple(rows),
+    )
+    said = [*found.notes] or ["Nothing is missing, and nothing stands in the way of comparing it."]
+    sentences = tuple(Sentence(plain(text)) for text in said)
+    question = "What is to be known of it, and what did it cost?"
+    return ReportSection("cost", question, sentences, (), (table,) if rows else ())
