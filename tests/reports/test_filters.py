@@ -191,7 +191,7 @@ def test_a_filter_stands_in_the_address_and_holds_for_tables_charts_and_links(pa
     assert rows.all_inner_texts() != before
     link = rows.first.locator("a").get_attribute("href") or ""
     assert {"task=story", "judge=ann", f"student={found['order'][0]}"} <= set(link.split("?")[1].split("&"))
-    assert page.locator("#judges > .whole").is_visible()
+    assert page.locator("#judges > .of-whole-run").is_visible()
     page.locator('details[data-dimension="factor"] summary').click()
     page.locator('#filters input[value="plot"]').check()
     page.wait_for_function("location.hash.includes('factor=plot')")
