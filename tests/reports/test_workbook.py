@@ -149,6 +149,17 @@ def test_what_models_said_is_text_and_nothing_else(book: Workbook, written: Path
     assert (first["Prompt"], first["Reference answer"]) == ("-1+1|cmd", "@x")
 
 
+def test_what_is_left_out_is_told(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coeval.reports.workbook.run_sheets.MOST_ANSWERS", 5)
+    files = ReportFiles("complete-report", "", tmp_path, excel=True, pdf=False, figures=None)
+    write_files(lab.path, files)
+    book = openpyxl.load_workbook(tmp_path / "complete-report.xlsx")
+    texts = [cell.value for cell in book["Answers"]["A"]]
+    assert len(texts) == 1 + 5 + 2
+    assert texts[-1].startswith("the first 5 of ")
+    assert any(str(cell.value).startswith("→ Answers: the first 5 of ") for cell in book["Summary"]["A"])
+
+
 def test_one_section_alone_is_a_workbook_too(lab: Lab, tmp_path: Path) -> None:
     write_files(lab.path, ReportFiles("judges", "judges", tmp_path, excel=True, pdf=False, figures=None))
     book = openpyxl.load_workbook(tmp_path / "judges.xlsx")

@@ -46,7 +46,7 @@ def write_workbook(
 def _tables(
     book: WorkbookFile, report: Report, more: Iterable[SheetTable], without: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Make a sheet for each table; its name by that of the table."""
+    """Make a sheet for each table; its name by that of the table, or by what is to be told of it."""
     tables = {
         table.name: (table, LIGHT.categories[place % len(LIGHT.categories)])
         for place, section in enumerate(report.sections)
@@ -58,16 +58,15 @@ def _tables(
     for name in first:
         yield name, _sheet(book, _FIRST[name], *tables[name])
     for table in more:
-        yield table.name, book.table(table).name
+        told = f"{table.name}: {table.note}" if table.note else table.name
+        yield told, book.table(table).name
     for name, (found, colour) in tables.items():
         if name not in first:
             yield name, _sheet(book, found.title.partition(":")[0], found, colour)
 
 
 def _sheet(book: WorkbookFile, name: str, table: ReportTable, colour: str) -> str:
-    written = book.table(SheetTable(name, table.columns, table.rows, table.rows, colour))
-    if table.note:
-        book.text(written.sheet, written.rows + 2, 0, table.note, italic=True)
+    written = book.table(SheetTable(name, table.columns, table.rows, table.rows, colour, table.note))
     add_chart(book, written, table)
     return written.name
 

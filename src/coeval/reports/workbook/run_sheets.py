@@ -17,7 +17,7 @@ from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_choice import ItemChoice
 from coeval.reports.items.record_tables import make_record_table
 from coeval.reports.workbook.cell_texts import LONGEST
-from coeval.reports.workbook.workbook_file import SheetTable
+from coeval.reports.workbook.workbook_file import MOST_ROWS, SheetTable
 
 __all__ = ["MOST_ANSWERS", "run_sheets"]
 
@@ -163,7 +163,7 @@ def _items(reader: RunReader, browser: ItemBrowser, measures: Branch) -> SheetTa
                     *text,
                 )
 
-    return SheetTable("Items", columns, rows())
+    return SheetTable("Items", columns, rows(), note=_cut_at(facets.items, MOST_ROWS))
 
 
 def _measured(measures: Branch, item: str) -> tuple[float | None, float | None]:
@@ -192,7 +192,7 @@ def _answers(reader: RunReader) -> SheetTable:
         ReportColumn("length", "Characters", "count"),
         ReportColumn("answer", "Answer"),
     )
-    return SheetTable("Answers", columns, _in_pages(reader, _ANSWERS, MOST_ANSWERS))
+    return _sheet_of(reader, "Answers", columns, _ANSWERS)
 
 
 _ANSWERS = """
@@ -218,14 +218,24 @@ def _failures(reader: RunReader) -> SheetTable:
         for place, (what, stage) in enumerate(zip(_WHAT, _TEXTS, strict=True))
     )
     sql = f"SELECT * EXCLUDE (place) FROM ({' UNION ALL '.join(parts)}) ORDER BY place, id"  # noqa: S608
-    return SheetTable("Failures", columns, _in_pages(reader, sql, MOST_ANSWERS))
+    return _sheet_of(reader, "Failures", columns, sql)
 
 
-def _in_pages(reader: RunReader, sql: str, most: int) -> Iterator[Sequence[Cell]]:
+def _sheet_of(reader: RunReader, name: str, columns: Sequence[ReportColumn], sql: str) -> SheetTable:
     """The rows of a query, some thousands at a time."""
-    reader.rows(f"CREATE OR REPLACE TEMP TABLE sheet_rows AS {sql} LIMIT {most:d}")
-    [(count,)] = reader.rows("SELECT count(*) FROM sheet_rows")
-    for first in range(0, count, _PAGE):
-        yield from reader.rows(
-            "SELECT * FROM sheet_rows WHERE rowid >= ? AND rowid < ? ORDER BY rowid", [first, first + _PAGE]
-        )
+    [(count,)] = reader.rows(f"SELECT count(*) FROM ({sql})")  # noqa: S608 - queries of ours
+
+    def rows() -> Iterator[Sequence[Cell]]:
+        reader.rows(f"CREATE OR REPLACE TEMP TABLE sheet_rows AS {sql} LIMIT {MOST_ANSWERS:d}")
+        for first in range(0, min(count, MOST_ANSWERS), _PAGE):
+            yield from reader.rows(
+                "SELECT * FROM sheet_rows WHERE rowid >= ? AND rowid < ? ORDER BY rowid",
+                [first, first + _PAGE],
+            )
+
+    return SheetTable(name, columns, rows(), note=_cut_at(count, MOST_ANSWERS))
+
+
+def _cut_at(count: int, most: int) -> str:
+    """What is not there, where a sheet takes no more; `coeval view` has all."""
+    return f"the first {most:,} of {count:,}; coeval view RUN shows all" if count > most else ""

@@ -40,13 +40,14 @@ _NAME = 31
 @dataclass(slots=True)
 class SheetTable:
     """A table for a sheet of its own, whose tab has a ``colour``. ``rows`` are asked for once; those in
-    ``sample`` tell which columns hold measures."""
+    ``sample`` tell which columns hold measures. The ``note`` stands below them."""
 
     name: str
     columns: Sequence[ReportColumn]
     rows: Iterable[Sequence[Cell]]
     sample: Sequence[Sequence[Cell]] = ()
     colour: str | None = None
+    note: str = ""
 
 
 @dataclass(slots=True)
@@ -131,6 +132,8 @@ class WorkbookFile:
                 self._cell(sheet, (written, place), cell, column)
         if not written:
             self.text(sheet, 1, 0, "nothing", italic=True)
+        if table.note:
+            self.text(sheet, min(written + 2, MOST_ROWS), 0, table.note, italic=True)
         for place, wide in enumerate(widths.widths):
             sheet.set_column(place, place, max(_NARROWEST, min(_WIDEST, wide + 2)))
         sheet.freeze_panes(1, 1)
