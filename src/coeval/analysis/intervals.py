@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, ndtri
+from scipy.special import betaincinv, ndtri, stdtrit
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -28,6 +28,8 @@ _AT_EACH_END = 0.5
 """Of an observation, before any is made: Jeffreys' prior."""
 _LENT = 4
 """How many items' worth of evidence a stratum takes of its scatter from all strata together."""
+_UNSEEN = 1 / 3
+"""Of an observation of the largest variance: what the squares that were seen come to at least."""
 _ROUNDING = 1e-9
 
 
@@ -67,37 +69,80 @@ class Scatter(NamedTuple):
     squares: float
 
 
+class Prior(NamedTuple):
+    """What is added to items before their mean is judged: so much of an observation at each end of the scale;
+    ``stretch`` multiplies the standard error."""
+
+    at_each_end: float
+    stretch: float
+
+
+JEFFREYS = Prior(_AT_EACH_END, 1.0)
+
+
 def mean_bounds(mean: float, strata: Sequence[Scatter], level: float = LEVEL) -> Bounds:
     """The interval of a mean of scores from 0 to 1 over strata that count alike; often there is only one.
 
     The variance of the mean is ``v = Σ s_t²/n_t / T²``, and it rests on ``n = T² / Σ 1/n_t`` items. Strata
-    with few items say little of their scatter, so each is lent some of what all of them have: with
-    ``s² = (Σ SS_t + m(1 − m)) / (Σ (n_t − 1) + 1)``, one observation of the largest variance possible among
-    them, ``s_t² = (SS_t + 4 s²) / (n_t − 1 + 4)``. See `beta_bounds` for the rest.
+    with few items say little of their scatter, so each is lent four items' worth of what all of them have,
+    ``s_t² = (SS_t + 4 s₀²) / (n_t − 1 + 4)`` with ``s₀² = Σ SS_t / N`` over ``N = Σ (n_t − 1)``. The sum of
+    squares is at least a third of ``m(1 − m)``, the largest variance possible: items that are all alike may
+    have others beside them that were not drawn.
+
+    The share of the largest variance, ``φ = s² / m(1 − m)``, is one item's worth in independent yes-or-no
+    items (the effective sample size is n/φ), so what is added at the ends is half an observation of that
+    size (see `beta_bounds`): ``h = φ₀/2`` with ``φ₀ = (Σ SS_t + r⁴) / (N m(1 − m) + r⁴)``, r being how far
+    the farther end is. In the middle r⁴ is little beside what was seen; at the end it is a whole item, since
+    a failure that was not drawn costs the whole scale.
+
+    Where s² is an estimate, t takes the place of the normal quantile, with ``N / (1 − φ)`` degrees of
+    freedom, times the square of how much has been added to the squares that were seen (Satterthwaite 1946):
+    of yes-or-no items, φ = 1, the mean says the variance.
 
     Parameters
     ----------
     mean : of the strata's means, 0 to 1
     strata : T ≥ 1 of them, each with at least one item; squares in the unit of the scores
     """
+    count = len(strata)
+    largest = mean * (1 - mean)
     freedom = sum(stratum.items - 1 for stratum in strata)
-    common = (sum(stratum.squares for stratum in strata) + mean * (1 - mean)) / (freedom + 1)
+    seen = sum(stratum.squares for stratum in strata)
+    squares = max(seen, largest * _UNSEEN)
+    common = squares / freedom if freedom else largest
     variance = sum(
-        (stratum.squares + _LENT * common) / (stratum.items - 1 + _LENT) / stratum.items for stratum in strata
+        (stratum.squares + (squares - seen) / count + _LENT * common)
+        / (stratum.items - 1 + _LENT)
+        / stratum.items
+        for stratum in strata
     )
-    items = len(strata) ** 2 / sum(1 / stratum.items for stratum in strata)
-    return beta_bounds(mean, variance / len(strata) ** 2 * items, items, level)
+    items = count**2 / sum(1 / stratum.items for stratum in strata)
+    raw = sum(stratum.squares / stratum.items**2 for stratum in strata)
+    most = max(largest, items * raw / count**2)  # clusters of unequal size may scatter more than scores can
+    variance = min(items * variance / count**2, most)
+    far = max(mean, 1 - mean) ** 4
+    ends = _AT_EACH_END * min((seen + far) / (freedom * largest + far), 1.0)
+    share = min(variance / largest, 1.0) if largest > 0 else 1.0
+    stretch = 1.0
+    if seen > 0 and share < 1:
+        more = (squares + ends * (mean**2 + (1 - mean) ** 2)) / seen
+        degrees = max(freedom, 1) / (1 - share) * more**2
+        probability = (1 + level) / 2
+        stretch = float(stdtrit(degrees, probability) / ndtri(probability))
+    return beta_bounds(mean, variance, items, Prior(ends, stretch), level)
 
 
-def beta_bounds(mean: float, variance: float, items: float, level: float = LEVEL) -> Bounds:
+def beta_bounds(
+    mean: float, variance: float, items: float, prior: Prior = JEFFREYS, level: float = LEVEL
+) -> Bounds:
     """Jeffreys' interval, for scores anywhere between 0 and 1.
 
-    To the items, half an observation is added at either end of the scale. The mean's distribution is that of
-    the Bayesian bootstrap (Rubin 1981) on all of them, with mean ``M = (nm + ½)/(n + 1)`` and variance
-    ``V = ((n(s² + m²) + ½)/(n + 1) − M²)/(n + 2)``, as the beta distribution with these two moments; its
-    quantiles are the bounds. Where all scores are 0 or 1 this is Jeffreys' interval of a binomial share
-    (Brown, Cai and DasGupta 2001). As there, an end of the scale that the mean has reached is a bound, and
-    the mean itself always lies within.
+    To the items, h of an observation is added at either end of the scale. The mean's distribution is that of
+    the Bayesian bootstrap (Rubin 1981) on all of them, with mean ``M = (nm + h)/(n + 2h)`` and variance
+    ``V = ((n(s² + m²) + h)/(n + 2h) − M²)/(n + 2h + 1)``, stretched where that rests on few items, as the
+    beta distribution with these two moments; its quantiles are the bounds. Where all scores are 0 or 1 and h
+    is a half this is Jeffreys' interval of a binomial share (Brown, Cai and DasGupta 2001). As there, an end
+    of the scale that the mean has reached is a bound, and the mean itself always lies within.
 
     Parameters
     ----------
@@ -105,10 +150,10 @@ def beta_bounds(mean: float, variance: float, items: float, level: float = LEVEL
     variance : s² of one item's score
     items : how many there are; not always whole
     """
-    total = items + 2 * _AT_EACH_END
-    centre = (items * mean + _AT_EACH_END) / total
-    square = (items * (variance + mean**2) + _AT_EACH_END) / total
-    size = centre * (1 - centre) / ((square - centre**2) / (total + 1)) - 1
+    total = items + 2 * prior.at_each_end
+    centre = (items * mean + prior.at_each_end) / total
+    square = (items * (variance + mean**2) + prior.at_each_end) / total
+    size = centre * (1 - centre) / ((square - centre**2) / (total + 1) * prior.stretch**2) - 1
     if size <= 0:  # more scatter than scores between 0 and 1 can have: nothing is known
         return Bounds(0.0, 1.0)
     tails = np.array([1 - level, 1 + level]) / 2
