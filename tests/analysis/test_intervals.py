@@ -55,8 +55,8 @@ def test_it_is_the_bayesian_bootstrap_with_half_an_observation_at_either_end() -
 
 def test_one_stratum_by_hand() -> None:
     """SS 0.125 (a third of m(1 − m) is less), s² = (0.125 + 4 · 0.125) / 5; φ = 0.125 / 0.1875;
-    r⁴ = 0.75⁴, φ₀ = (0.125 + r⁴) / (0.1875 + r⁴) = 0.875969, h = 0.437984; 0.398740 squares for 0.125 seen, so
-    1 / (1 − φ) · 3.189922² degrees of freedom; M = 1.937984 / 2.875969."""
+    r⁴ = 0.75⁴, φ₀ = (0.125 + r⁴) / (0.1875 + r⁴) = 0.875969, h = 0.437984; 0.398740 squares for 0.125 seen,
+    so 1 / (1 − φ) · 3.189922² degrees of freedom; M = 1.937984 / 2.875969."""
     stats = pytest.importorskip("scipy.stats")
     stretch = stats.t.ppf(0.975, 3 * 3.1899225**2) / stats.norm.ppf(0.975)
     centre = 1.9379845 / 2.875969
@@ -69,9 +69,9 @@ def test_one_stratum_by_hand() -> None:
 def test_two_strata_by_hand() -> None:
     """Means 1 and ½, m = ¾; SS 0 and 0.5 over 1 + 2 degrees of freedom, s₀² = 0.16666667.
 
-    s² = 4 · 0.16666667 / 5 = 0.13333333 and (0.5 + 0.66666667) / 6 = 0.19444444; v = (0.06666667 + 0.06481481)
-    / 4; n = 4 / (1/2 + 1/3) = 4.8; s² = 0.15777778, φ = 0.84148148; φ₀ = (0.5 + 0.31640625) / (0.5625 +
-    0.31640625) = 0.92888889, h = 0.46444444; 0.79027778 squares for 0.5.
+    s² = 4 · 0.16666667 / 5 = 0.13333333 and (0.5 + 0.66666667) / 6 = 0.19444444; v = (0.06666667 +
+    0.06481481) / 4; n = 4 / (1/2 + 1/3) = 4.8; s² = 0.15777778, φ = 0.84148148; φ₀ = (0.5 + 0.31640625) /
+    (0.5625 + 0.31640625) = 0.92888889, h = 0.46444444; 0.79027778 squares for 0.5.
     """
     stats = pytest.importorskip("scipy.stats")
     degrees = 3 / (1 - 0.84148148) * (0.79027778 / 0.5) ** 2

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.panel.effective_votes import covariances, effective_votes, without_each
 from coeval.analysis.panel.variance_budget import Prices, purchases, variance_parts
+from perf.planted import PARTS, planted_scores
+
+FREE = {"items": 0.2, "students_items": 0.0, "judges": 0.1, "residual": 0.2}
+"""Judges whose views of a student's answers are their noise alone."""
 
 
 def planted(
-    seed: int, *, items: int = 200, students: int = 5, judges: int = 4, parts: tuple[float, ...] = ()
+    seed: int, *, items: int = 200, students: int = 5, judges: int = 4, parts: Mapping[str, float] = PARTS
 ) -> Floats:
-    """Standard deviations are those of items, students × items, judges (in their sample), residual."""
-    of_item, of_both, of_judge, of_rest = parts or (0.15, 0.1, 0.08, 0.12)
-    generator = np.random.default_rng(seed)
-    judge = generator.normal(size=judges)
-    judge = (judge - judge.mean()) / judge.std(ddof=1) * of_judge
-    return np.asarray(
-        np.linspace(0.3, 0.7, students)[:, None]
-        + generator.normal(0, of_item, (items, 1, 1))
-        + generator.normal(0, of_both, (items, students, 1))
-        + judge
-        + generator.normal(0, of_rest, (items, students, judges))
-    )
-
-
-def test_the_shares_of_variance_are_those_planted() -> None:
-    deviations = np.array([0.15, 0.1, 0.08, 0.12])
-    expected = deviations**2 / (deviations**2).sum()
-    found = []
-    for seed in range(40):
-        parts = variance_parts(planted(seed))
-        assert parts is not None
-        found.append([share or 0.0 for share in parts.shares.values()])
-    assert np.abs(np.array(found) - expected).max() < 0.1
-    assert np.mean(found, axis=0) == pytest.approx(expected, abs=0.01)
+    drawn = np.random.default_rng(seed)
+    return planted_scores(drawn, items=items, students=students, judges=judges, parts=parts)
 
 
 def test_they_are_those_of_an_analysis_of_variance() -> None:
@@ -85,10 +69,10 @@ def test_what_has_no_known_price_has_none() -> None:
 
 
 def test_judges_that_err_by_themselves_are_as_many_votes() -> None:
-    free = covariances([planted(1, items=4000, parts=(0.2, 0.0, 0.1, 0.2))])
+    free = covariances([planted(1, items=4000, parts=FREE)])
     assert free is not None
     assert effective_votes(free) == pytest.approx(4, rel=0.05)
-    y = planted(1, items=2000, parts=(0.2, 0.0, 0.1, 0.2))
+    y = planted(1, items=2000, parts=FREE)
     y[:, :, 3] = y[:, :, 2]
     copied = covariances([y])
     assert copied is not None

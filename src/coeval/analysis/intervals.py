@@ -91,9 +91,7 @@ def mean_bounds(mean: float, strata: Sequence[Scatter], level: float = LEVEL) ->
 
     The share of the largest variance, ``φ = s² / m(1 − m)``, is one item's worth in independent yes-or-no
     items (the effective sample size is n/φ), so what is added at the ends is half an observation of that
-    size (see `beta_bounds`): ``h = φ₀/2`` with ``φ₀ = (Σ SS_t + r⁴) / (N m(1 − m) + r⁴)``, r being how far
-    the farther end is. In the middle r⁴ is little beside what was seen; at the end it is a whole item, since
-    a failure that was not drawn costs the whole scale.
+    size (see `beta_bounds`): ``h = φ₀/2`` with φ₀ of `unseen_share`.
 
     Where s² is an estimate, t takes the place of the normal quantile, with ``N / (1 − φ)`` degrees of
     freedom, times the square of how much has been added to the squares that were seen (Satterthwaite 1946):
@@ -120,8 +118,7 @@ def mean_bounds(mean: float, strata: Sequence[Scatter], level: float = LEVEL) ->
     raw = sum(stratum.squares / stratum.items**2 for stratum in strata)
     most = max(largest, items * raw / count**2)  # clusters of unequal size may scatter more than scores can
     variance = min(items * variance / count**2, most)
-    far = max(mean, 1 - mean) ** 4
-    ends = _AT_EACH_END * min((seen + far) / (freedom * largest + far), 1.0)
+    ends = _AT_EACH_END * unseen_share(mean, strata)
     share = min(variance / largest, 1.0) if largest > 0 else 1.0
     stretch = 1.0
     if seen > 0 and share < 1:
@@ -130,6 +127,19 @@ def mean_bounds(mean: float, strata: Sequence[Scatter], level: float = LEVEL) ->
         probability = (1 + level) / 2
         stretch = float(stdtrit(degrees, probability) / ndtri(probability))
     return beta_bounds(mean, variance, items, Prior(ends, stretch), level)
+
+
+def unseen_share(mean: float, strata: Sequence[Scatter]) -> float:
+    """What share of the largest variance possible items may have that were not drawn: ``φ₀ = (Σ SS_t + r⁴) /
+    (N m(1 − m) + r⁴)``, r being how far the farther end of the scale is.
+
+    In the middle r⁴ is little beside what was seen; at the end it is a whole item, since a failure that was
+    not drawn costs the whole scale.
+    """
+    far = max(mean, 1 - mean) ** 4
+    seen = sum(stratum.squares for stratum in strata)
+    freedom = sum(stratum.items - 1 for stratum in strata)
+    return min((seen + far) / (freedom * mean * (1 - mean) + far), 1.0)
 
 
 def beta_bounds(

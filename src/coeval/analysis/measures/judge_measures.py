@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 from coeval.analysis.intervals import Bounds, Floats, Scatter, mean_bounds
 from coeval.analysis.measures.agreement import LINEAR, STRICT, Agreement, agreement, kappa, pair_tables
 from coeval.analysis.measures.measured import Branch, Measured, with_bounds
-from coeval.analysis.measures.reweighting import Ends, Reweighting, at_ends, spread
+from coeval.analysis.measures.reweighting import (
+    Drawn,
+    Ends,
+    Reweighting,
+    at_ends,
+    spread,
+    unseen_agreement,
+    weight_at_ends,
+)
 from coeval.analysis.measures.score_grid import ScoreGrid
 
 __all__ = [
@@ -46,7 +54,7 @@ class JudgePair:
     tables: Floats
     shared: NDArray[np.bool_]
     found: Agreement
-    kappas: Floats
+    kappas: Drawn
     missing: int
 
     @property
@@ -80,9 +88,7 @@ def judge_pair(
     reweighting: Reweighting,
 ) -> JudgePair:
     """Of their ``tables``, (blocks, 3, 3)."""
-    flat = tables.reshape(len(tables), -1)
-    ends = _ends(tables.sum(axis=0), int(shared.sum()))
-    kappas = kappa(reweighting.draws(flat, ends).reshape(-1, *tables.shape[1:]))
+    kappas = _kappas(tables, int(shared.sum()), reweighting)
     return JudgePair(*judges, tables, shared, agreement(tables.sum(axis=0)), kappas, missing)
 
 
@@ -112,11 +118,19 @@ def judge_measures(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str, Bra
     return found
 
 
+def _kappas(tables: Floats, items: int, reweighting: Reweighting) -> Drawn:
+    alone = reweighting.draws(tables.reshape(len(tables), -1))
+    if not items:
+        return Drawn(*[np.full(len(alone), np.nan)] * 3)
+    weight = weight_at_ends(unseen_agreement(tables, items))
+    with_ends = reweighting.with_ends(alone, _ends(tables.sum(axis=0), items), weight, weight)
+    of_alone, of_both = (kappa(flat.reshape(-1, *tables.shape[1:])) for flat in (alone, with_ends))
+    return Drawn(of_alone, of_both, of_both)
+
+
 def _ends(table: Floats, items: int) -> Ends:
     """Of a datapoint with as many units as others have: all scored alike, or each by its judge's habit."""
     units = table.sum()
-    if not units:
-        return Ends(np.zeros(table.size), np.zeros(table.size))
     first, second = at_ends(table.sum(axis=1) / units), at_ends(table.sum(axis=0) / units)
     each = units / items
     return Ends((np.diag((first + second) / 2) * each).ravel(), (np.outer(first, second) * each).ravel())
@@ -144,8 +158,8 @@ def _measures(pairs: Sequence[JudgePair], weigh: Weighing) -> Branch:
         return {**shares, "kappa": with_bounds(math.nan, None, items, missing)}
     weights = weigh(defined)
     value = float(weights @ [float(pair.found.kappa) for pair in defined])
-    draws = weights @ np.stack([pair.kappas for pair in defined])
-    return {**shares, "kappa": with_bounds(value, spread(draws, value, items), items, missing)}
+    drawn = Drawn(*(weights @ np.stack(of) for of in zip(*(pair.kappas for pair in defined), strict=True)))
+    return {**shares, "kappa": with_bounds(value, spread(drawn, value, items), items, missing)}
 
 
 def _mean_share(pairs: Sequence[JudgePair], weights: Floats, agreeing: Floats) -> tuple[float, Bounds]:

@@ -17,7 +17,7 @@ from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Bounds, Floats, wilson
 from coeval.analysis.measures.measured import Branch, Measured, with_bounds
 from coeval.analysis.measures.ranking import Ranking, ranked, ranking_measures
-from coeval.analysis.measures.reweighting import DRAWS, at_ends, spread
+from coeval.analysis.measures.reweighting import DRAWS, at_ends, percentiles
 from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.run_reader import RunReader
 
@@ -98,7 +98,7 @@ def macro_f1_bounds(table: Floats, found: float) -> Bounds | None:
             rows[:, occurs] + (best[some] + worst[some]) * of_expected,
             columns[:, :-1][:, occurs] + best[some] * of_expected + worst[some] * of_stated[:-1],
         )
-    return spread(draws, found, n)
+    return percentiles(draws, found, n)
 
 
 def _mean_f1(right: Floats, expected: Floats, stated: Floats) -> Floats:

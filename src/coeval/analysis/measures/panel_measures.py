@@ -13,7 +13,15 @@ from coeval.analysis.measures.agreement import LEVELS
 from coeval.analysis.measures.judge_measures import FEWEST_COMMON
 from coeval.analysis.measures.measured import Branch, with_bounds
 from coeval.analysis.measures.reliability import PanelSums, correlations, krippendorff_alpha, panel_sums
-from coeval.analysis.measures.reweighting import Ends, Reweighting, at_ends, spread
+from coeval.analysis.measures.reweighting import (
+    Drawn,
+    Ends,
+    Reweighting,
+    at_ends,
+    spread,
+    unseen_agreement,
+    weight_at_ends,
+)
 from coeval.analysis.measures.score_grid import ScoreGrid
 
 __all__ = ["panel_measures"]
@@ -34,9 +42,9 @@ def panel_measures(grid: ScoreGrid, reweighting: Reweighting) -> Branch:
     found: Branch = {name: with_bounds(math.nan, None, items, missing) for name in _MEASURES}
     if len(judges) >= 2 and count >= FEWEST_COMMON:
         flat = _by_block(levels[whole], reweighting.block[grid.item[whole]], reweighting.blocks)
-        draws = _values(reweighting.draws(flat, _ends(levels[whole], count / items)), len(judges))
+        drawn = _drawn(flat, _ends(levels[whole], count / items), items, reweighting)
         values = _values(flat.sum(axis=0), len(judges))
-        for name, value, of_draws in zip(_MEASURES, values, draws, strict=True):
+        for name, value, of_draws in zip(_MEASURES, values, drawn, strict=True):
             found[name] = with_bounds(float(value), spread(of_draws, float(value), items), items, missing)
     return {**found, "judges": [grid.judges[place] for place in judges], "count": count}
 
@@ -59,6 +67,28 @@ def _values(flat: Floats, judges: int) -> _Values:
     units, squares, rows = (flat[..., LEVELS**2 + at] for at in range(3))
     sums = PanelSums(tables, units, squares, rows, flat[..., -judges:])
     return _Values(krippendorff_alpha(tables), *correlations(sums))
+
+
+def _drawn(flat: Floats, ends: Ends, items: int, reweighting: Reweighting) -> tuple[Drawn, Drawn, Drawn]:
+    """In the order of `_MEASURES`.
+
+    α takes its distances between levels from how often these occur, so a datapoint at one end would hide what
+    one at the other might do. The less has been seen, the more its lower bound knows the worse end alone (and
+    up to a quarter as much again of it, found by simulation), the upper one the better.
+    """
+    judges = flat.shape[-1] - LEVELS**2 - 3
+    unseen = unseen_agreement(flat[:, : LEVELS**2].reshape(-1, LEVELS, LEVELS), items)
+    weight, seen = weight_at_ends(unseen), 1 - unseen
+    plain = reweighting.draws(flat)
+    alone, both, worse, better = (
+        _values(reweighting.with_ends(plain, ends, best * weight, worst * weight), judges)
+        for best, worst in ((0.0, 0.0), (1.0, 1.0), (seen, 1 + unseen / 4), (1.0, seen))
+    )
+    return (
+        Drawn(alone.alpha, worse.alpha, better.alpha),
+        Drawn(alone.single, both.single, both.single),
+        Drawn(alone.average, both.average, both.average),
+    )
 
 
 def _by_block(levels: NDArray[np.int8], block: NDArray[np.int64], blocks: int) -> Floats:

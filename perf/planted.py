@@ -1,0 +1,115 @@
+"""What is planted is found: the true order of students, the shares of variance.
+
+`perf.measure_coverage` runs it and shows the figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.ranking import Ranking, ranking
+from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.panel.variance_budget import variance_parts
+
+
+class Ranked(NamedTuple):
+    """Of so many runs: the share in which every range of ranks holds the true ones, in which the order shown
+    is a true one, and in which the ranges are the true ranks; ranks in a range on average."""
+
+    held: float
+    order: float
+    decided: float
+    ranks: float
+
+
+def true_ranks(abilities: tuple[float, ...]) -> list[tuple[int, int]]:
+    """Those that each student may have: students who are alike share theirs."""
+    return [
+        (
+            1 + sum(other > own for other in abilities),
+            len(abilities) - sum(other < own for other in abilities),
+        )
+        for own in abilities
+    ]
+
+
+def ranked(abilities: tuple[float, ...], grids: Iterator[ScoreGrid]) -> Ranked:
+    """Over runs of students of these abilities."""
+    true = true_ranks(abilities)
+    found = [_of_run(true, grid.students, ranking(grid, student_measures(grid))) for grid in grids]
+    return Ranked(*np.mean(found, axis=0).tolist())
+
+
+def _of_run(true: list[tuple[int, int]], students: tuple[str, ...], found: Ranking) -> Ranked:
+    ranges = [found.range_of(name) for name in students]
+    held = all(low <= first and last <= high for (first, last), (low, high) in zip(true, ranges, strict=True))
+    places = [1 + found.order.index(name) for name in students]
+    order = all(first <= place <= last for (first, last), place in zip(true, places, strict=True))
+    width = float(np.mean([high - low + 1 for low, high in ranges]))
+    return Ranked(held, order, ranges == true, width)
+
+
+PARTS = {"items": 0.15, "students_items": 0.1, "judges": 0.08, "residual": 0.12}
+"""Standard deviations; that of judges is the one in their sample."""
+
+
+def planted_scores(
+    generator: np.random.Generator,
+    *,
+    items: int = 200,
+    students: int = 5,
+    judges: int = 4,
+    parts: Mapping[str, float] = PARTS,
+) -> Floats:
+    """(items, students, judges), normal: of the standard deviations ``parts``."""
+    of_item, of_both, of_judge, of_rest = (parts[name] for name in PARTS)
+    judge = generator.normal(size=judges)
+    judge = (judge - judge.mean()) / judge.std(ddof=1) * of_judge
+    return np.asarray(
+        np.linspace(0.3, 0.7, students)[:, None]
+        + generator.normal(0, of_item, (items, 1, 1))
+        + generator.normal(0, of_both, (items, students, 1))
+        + judge
+        + generator.normal(0, of_rest, (items, students, judges))
+    )
+
+
+class FoundShare(NamedTuple):
+    """Of one part: the planted share of the variance, the mean of those found, the middle 95 % of them, and
+    in what share of the runs it is within 0.1 of the planted one, and within a tenth of it."""
+
+    part: str
+    planted: float
+    mean: float
+    low: float
+    high: float
+    within_points: float
+    within_tenth: float
+
+
+def found_shares(repeats: int, items: int = 200, seed: int = 1) -> Iterator[FoundShare]:
+    generator = np.random.default_rng(seed)
+    variances = np.array(list(PARTS.values())) ** 2
+    planted = variances / variances.sum()
+    found = np.empty((repeats, len(PARTS)))
+    for run in range(repeats):
+        parts = variance_parts(planted_scores(generator, items=items))
+        assert parts is not None
+        found[run] = [parts.shares[name] for name in PARTS]
+    for name, true, shares in zip(PARTS, planted.tolist(), found.T, strict=True):
+        off = np.abs(shares - true)
+        low, high = np.quantile(shares, [0.025, 0.975]).tolist()
+        yield FoundShare(
+            name,
+            true,
+            float(shares.mean()),
+            low,
+            high,
+            float((off <= 0.1).mean()),
+            float((off <= 0.1 * true).mean()),
+        )
