@@ -123,9 +123,9 @@ def coverage(world: World, items: int, repeats: int, seed: int = 1) -> Iterator[
                 held[name].append((inside, found.high - found.low, found.value))
     for name in truth:
         of = held[name]
-        inside, width, value = np.array(of or [(np.nan,) * 3], np.float64).T
-        figures = (float(inside.mean()), float(width.mean()), float(3.92 * value.std()))
-        yield Covered(name, len(of), *figures, none[name])
+        columns = np.array(of, np.float64).T if of else np.full((3, 1), np.nan)
+        share, width, scatter = float(columns[0].mean()), float(columns[1].mean()), float(columns[2].std())
+        yield Covered(name, len(of), share, width, 3.92 * scatter, none[name])
 
 
 RANKED = (

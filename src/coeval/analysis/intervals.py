@@ -85,9 +85,9 @@ def mean_bounds(mean: float, strata: Sequence[Scatter], level: float = LEVEL) ->
 
     The variance of the mean is ``v = Σ s_t²/n_t / T²``, and it rests on ``n = T² / Σ 1/n_t`` items. Strata
     with few items say little of their scatter, so each is lent four items' worth of what all of them have,
-    ``s_t² = (SS_t + 4 s₀²) / (n_t − 1 + 4)`` with ``s₀² = Σ SS_t / N`` over ``N = Σ (n_t − 1)``. The sum of
-    squares is at least a third of ``m(1 − m)``, the largest variance possible: items that are all alike may
-    have others beside them that were not drawn.
+    ``s_t² = (SS_t + 4 s₀²) / (n_t − 1 + 4)`` with ``s₀² = Σ SS_t / N`` over ``N = Σ (n_t − 1)``, or m(1 − m)
+    where there are no two of one stratum. The sum of squares is at least a third of ``m(1 − m)``, the largest
+    variance possible: items that are all alike may have others beside them that were not drawn.
 
     The share of the largest variance, ``φ = s² / m(1 − m)``, is one item's worth in independent yes-or-no
     items (the effective sample size is n/φ), so what is added at the ends is half an observation of that
