@@ -220,8 +220,8 @@ TESTS = """\
 In a hundred experiments: how often two models of equal skill are called different at 5 %, how often after
 Holm any of five tasks is, and how often models are found that differ by `minimum_detectable` (*promised*; it
 says 80). Of 1,000 experiments, chance leaves ± 1.4 of a figure near 5 and ± 2.5 of one near 80; the last line
-is the mean of all. McNemar's exact test keeps below 5 by its nature, most where few items differ: below 3 at 50
-items of mean 0.8."""
+is the mean of all. McNemar's exact test keeps below 5 by its nature, most where few items differ: below 3
+at 50 items of mean 0.8."""
 
 
 def main() -> None:
