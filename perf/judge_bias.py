@@ -16,15 +16,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
-from coeval.analysis.panel.bias_ledger import bias_ledger, plain_ledger
+from coeval.analysis.panel.bias_ledger import BIASES, bias_ledger, plain_ledger
 from coeval.analysis.panel.model_families import model_families, model_family
+from coeval.analysis.panel.order_bias import shown_both_ways, shown_one_way
 from coeval.analysis.panel.panel_findings import is_named
 
 REPEATS = 1000
 FACTORS = 2
+TIE, STEEP = 0.06, 8.0
+"""Pairwise judges: what difference is a tie, and how steep a preference is."""
 
 
 class Planted(NamedTuple):
@@ -167,6 +171,40 @@ def named(world: World, items: int, repeats: int) -> dict[str, Named]:
     }
 
 
+def places_named(planted: float, items: int, repeats: int, *, both: bool) -> float:
+    """How often a pairwise judge that adds ``planted`` to the answer shown first is named for that: of
+    verdicts in both orders, or of preferences in one that is drawn. It errs by 0.1 on each answer."""
+    random = np.random.default_rng(1)
+    found = []
+    for _ in range(repeats):
+        gap = random.normal(0.1, 0.2, items)
+        first, second = (gap + sign * planted + random.normal(0, 0.14, items) for sign in (1, -1))
+        if both:
+            bias = shown_both_ways([_verdicts(first)], [_verdicts(second)])
+        else:
+            is_first = random.random(items) < 0.5
+            bias = shown_one_way(expit(STEEP * first[is_first]), expit(STEEP * second[~is_first]))
+        plain = plain_ledger({"judge": dict.fromkeys(BIASES, bias)})
+        found.append(is_named(plain["judge"]["position"]))
+    return float(np.mean(found))
+
+
+def _verdicts(seen: Floats) -> Floats:
+    """A win, or a tie where hardly a difference is seen."""
+    return np.where(np.abs(seen) < TIE, 0.5, (seen > 0).astype(np.float64))
+
+
+PLACES = ((True, 0.0, 100), (True, 0.1, 100), (False, 0.0, 250), (False, 0.1, 250))
+
+
+def places_table(repeats: int) -> Iterator[str]:
+    yield "| orders | added to the first | prompts | named |"
+    yield "| --- | ---: | ---: | ---: |"
+    for both, planted, items in PLACES:
+        share = places_named(planted, items, repeats, both=both)
+        yield f"| {'both' if both else 'one'} | {planted} | {items} | {share:.1%} |"
+
+
 def table(repeats: int, worlds: Iterable[World]) -> Iterator[str]:
     heads = ("bias", "planted", "datapoints", "who leans is named", "an honest judge is sure", "any is named")
     yield f"| {' | '.join(heads)} |"
@@ -182,7 +220,12 @@ def table(repeats: int, worlds: Iterable[World]) -> Iterator[str]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=REPEATS)
-    parser.add_argument("--world", choices=WORLDS, action="append", help="only this one; may be repeated")
+    names = (*WORLDS, "position")
+    parser.add_argument("--world", choices=names, action="append", help="only this one; may be repeated")
     arguments = parser.parse_args()
-    for line in table(arguments.repeats, [WORLDS[name] for name in arguments.world or WORLDS]):
+    wanted = arguments.world or names
+    worlds = [WORLDS[name] for name in wanted if name in WORLDS]
+    for line in table(arguments.repeats, worlds) if worlds else ():
+        print(line, flush=True)
+    for line in places_table(arguments.repeats) if "position" in wanted else ():
         print(line, flush=True)

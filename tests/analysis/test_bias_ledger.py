@@ -7,7 +7,7 @@ import pytest
 
 from coeval.analysis.panel.bias_ledger import Bias, bias_ledger, plain_ledger
 from coeval.analysis.panel.model_families import model_families, model_family
-from perf.judge_bias import HONEST, KIND, LONG, STRICT, VAIN, Planted, World, named, simulate
+from perf.judge_bias import HONEST, KIND, LONG, STRICT, VAIN, Planted, World, named, places_named, simulate
 
 REPEATS = 12
 """Few: docs/judges.md has the shares of a thousand."""
@@ -56,6 +56,14 @@ def test_p_values_are_adjusted_for_the_judges_of_whom_a_bias_can_be_told() -> No
     assert found["a"]["length"] == {"value": 0.1, "ci95": [0.01, 0.19], "p_adjusted": 0.06}
     assert found["b"]["length"]["p_adjusted"] == 0.8
     assert found["c"]["length"] == {"value": None, "ci95": None, "p_adjusted": None}
+
+
+@pytest.mark.parametrize(("both", "items"), [(True, 100), (False, 250)])
+def test_a_judge_that_likes_what_stands_first_is_named_and_an_honest_one_is_not(
+    both: bool, items: int
+) -> None:
+    assert places_named(0.1, items, 100, both=both) >= 0.9
+    assert places_named(0.0, items, 100, both=both) <= 0.1
 
 
 def test_severity_is_what_the_others_give_more() -> None:
