@@ -207,7 +207,9 @@ def test_of_small_runs_nothing_is_kept(tmp_path: Path, cache: Path, monkeypatch:
     lab = Lab(tmp_path)
     monkeypatch.undo()
     monkeypatch.setenv("COEVAL_CACHE", str(cache.parent))
+    begun = spy_on_reading(monkeypatch)
     lab.run()
+    assert not {path.name for path in record_files(lab)} & begun.keys(), "nor is it read for that"
     quick_look(RunDir(lab.path))
     assert not cache.exists()
 

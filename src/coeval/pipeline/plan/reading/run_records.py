@@ -98,6 +98,8 @@ class RunRecords:
 
     async def keep_at_end(self, within_s: float) -> None:
         """Keep what the run has recorded too, or as much of that as can be read in so many seconds."""
+        if sum(self._sizes().values()) < SMALLEST:
+            return
         self._stop_at = time.monotonic() + within_s
         try:
             await asyncio.to_thread(self._keep_on)
