@@ -239,7 +239,7 @@ def test_a_page_takes_the_most_telling_items_that_fit(written: Run) -> None:
     assert [row.item[-1] for row in all_of_them.rows] == ["1", "2", "3", "4"]
     assert [detail.item for detail in all_of_them.details] == [row.item for row in all_of_them.rows]
     shortened = all_of_them.details[2].answers[0].text or ""
-    assert shortened.endswith("230,000 more characters; coeval view shows them")
+    assert shortened.endswith("230,100 more characters; coeval view shows them")
     assert "3" in [row.item[-1] for row in few.rows]
     assert (len(few.rows) < 4, few.total) == (True, 4)
     assert (none.rows, none.total) == ([], 4)

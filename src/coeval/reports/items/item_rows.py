@@ -9,6 +9,7 @@ import msgspec
 
 from coeval.analysis.readers.reader import Reader
 from coeval.reports.items.item_choice import ItemChoice, ItemOrder, LostTo
+from coeval.reports.items.item_table import SPREAD
 
 __all__ = ["ItemFacets", "ItemRow", "RowPage", "find_rows", "item_facets"]
 
@@ -161,25 +162,23 @@ def _answers(choice: ItemChoice, page: list[int] | None = None) -> tuple[str, li
     if not choice.judges and not choice.factors:
         return f"SELECT * FROM answered WHERE {found.where}", found.values  # noqa: S608 - names of ours
     found.coded("judge", choice.judges)
-    if choice.factors:
-        found.coded("factor", choice.factors)
+    found.coded("factor", choice.factors)
+    told = "no, student, sum(total) / nullif(sum(n), 0) AS score, sum(failed) AS failed"
+    if not choice.judges:
+        sql = f"SELECT {told}, avg(spread) AS disagreement FROM by_factor"  # noqa: S608
+    elif page is None and not choice.factors and choice.order != "disagreement":
+        sql = f"SELECT {told}, NULL::DOUBLE AS disagreement FROM by_judge"  # noqa: S608
     else:
-        found.add("shown")
-    if page is None and choice.order != "disagreement":
-        sql = (
-            "SELECT no, student, avg(value) AS score, NULL::DOUBLE AS disagreement, "  # noqa: S608
-            f"count(*) - count(value) AS failed FROM cell WHERE {found.where} GROUP BY no, student"
+        if not choice.factors:
+            found.add("shown")
+        one = (
+            "SELECT no, student, factor, sum(value) AS total, count(value) AS n, "  # noqa: S608
+            f"count(*) - count(value) AS failed, {SPREAD} AS spread "
+            f"FROM cell WHERE {found.where} GROUP BY no, student, factor"
         )
+        sql = f"SELECT {told}, avg(spread) AS disagreement FROM ({one}) GROUP BY no, student"  # noqa: S608
         return sql, found.values
-    sql = (
-        "SELECT no, student, sum(total) / nullif(sum(n), 0) AS score, "  # noqa: S608
-        "avg(high - low) FILTER (several) AS disagreement, sum(failed) AS failed FROM ("
-        "SELECT no, student, factor, sum(value) AS total, count(value) AS n, "
-        "count(*) - count(value) AS failed, max(value) AS high, min(value) AS low, "
-        "min(judge) <> max(judge) AS several "
-        f"FROM cell WHERE {found.where} GROUP BY no, student, factor) GROUP BY no, student"
-    )
-    return sql, found.values
+    return f"{sql} WHERE {found.where} GROUP BY no, student", found.values
 
 
 def _both(lost: LostTo) -> tuple[str, str]:

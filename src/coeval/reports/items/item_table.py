@@ -1,8 +1,8 @@
 """A folder's items and scores as tables that answer in tens of milliseconds at a million judgments.
 
 They are made once, beside the views of `coeval.analysis.load`, and hold no text: items by number, names as
-codes of an ENUM. ``cell`` holds every score, ``answered`` what each student came to on each item, so that
-only a choice of judges or factors has to sum anything up.
+codes of an ENUM. ``cell`` holds every score; ``answered`` what each student came to on each item,
+``by_judge`` and ``by_factor`` the same by judge and by factor, so that no choice has to sum up all scores.
 
 ``shown`` marks the scores that an item's mean is made of where no factor is chosen: the rubric's, where a
 task has any, else its labels' (1 right, 0 wrong); of a benchmark those of its headline metric.
@@ -15,7 +15,7 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.core.records import EXACT_MATCH
 
-__all__ = ["make_item_tables"]
+__all__ = ["SPREAD", "make_item_tables"]
 
 _ITEMS = """
 CREATE TABLE viewed AS
@@ -50,7 +50,13 @@ INSERT INTO cell
         LEFT JOIN (SELECT DISTINCT task FROM scores WHERE value IS NOT NULL) t ON t.task = l.task
 """  # noqa: S608
 
-_ANSWERED = """
+SPREAD = (
+    "CASE WHEN min(judge) FILTER (value IS NOT NULL) <> max(judge) FILTER (value IS NOT NULL) "
+    "THEN max(value) - min(value) END"
+)
+"""Of scores in one factor: how far judges are apart; NULL with fewer than two."""
+
+_ANSWERED = f"""
 CREATE TABLE failures AS
     SELECT no, student, sum(failed)::INTEGER AS failed, sum(answers)::INTEGER AS answers FROM (
         SELECT v.no, a.model::item_name AS student, a.failed::INTEGER AS failed, 1 AS answers
@@ -74,10 +80,19 @@ CREATE TABLE answered AS
         GROUP BY no, student
     ) d USING (no, student);
 DROP TABLE failures;
+CREATE TABLE by_judge AS
+    SELECT no, student, judge, sum(value) AS total, count(value)::INTEGER AS n,
+           (count(*) - count(value))::INTEGER AS failed
+    FROM cell WHERE shown GROUP BY no, student, judge;
+CREATE TABLE by_factor AS
+    SELECT no, student, factor, sum(value) AS total, count(value)::INTEGER AS n,
+           (count(*) - count(value))::INTEGER AS failed,
+           {SPREAD} AS spread
+    FROM cell GROUP BY no, student, factor;
 CREATE TABLE flagged (no INTEGER, flag VARCHAR);
 CREATE TABLE marked (no INTEGER);
 CREATE TABLE scale AS SELECT coalesce(bool_and(value BETWEEN 0 AND 1), true) AS shares FROM cell WHERE shown
-"""
+"""  # noqa: S608
 
 
 def make_item_tables(reader: Reader) -> None:
