@@ -2,7 +2,7 @@
 
 Most of what a small command takes is the interpreter's start and loading modules. A `WarmProcess` has its own
 id, environment, folder and streams, takes signals, and ends as ``python -m`` does. What is about the start
-itself (a terminal, a locale, a limit, Ctrl-C while modules load) starts an interpreter with `subprocess`.
+itself (a locale, a limit, a closed stream, Ctrl-C while modules load) starts one with `subprocess`.
 
 As a script, this module is the process that forks.
 """
