@@ -22,11 +22,11 @@ UV := uv==0.13.8
 # Where it is set, each of the thousands of processes of the tests compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast check fix docs perf lock local assets browser
+.PHONY: help demo test test-fast check fix docs perf lock local assets browser screenshots
 
 help:  ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do \
-		printf '  make %-10s %s\n' "$$name" "$$what"; done
+		printf '  make %-11s %s\n' "$$name" "$$what"; done
 
 demo: $(MADE)/run  ## Run an experiment on simulated models into ./runs: no key, no network
 	$(BIN)/coeval run --config examples/quickstart.yaml --overwrite --report
@@ -53,6 +53,9 @@ docs: $(MADE)/dev  ## Write the generated files and the documentation as a site 
 	$(BIN)/python -m coeval.pipeline.config.json_schema
 	$(BIN)/python docs/write_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+
+screenshots: $(MADE)/dev  ## Take the pictures of docs/gallery.md anew (needs chromium: make browser)
+	$(BIN)/python docs/make_screenshots.py
 
 perf: $(MADE)/run  ## Measure speed and memory, with the ideal beside them
 	$(BIN)/python -m perf.run
