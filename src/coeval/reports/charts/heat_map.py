@@ -18,8 +18,8 @@ _LABELS = 220
 
 class HeatMap(NamedTuple):
     """``rows`` and ``columns`` are the values of the columns ``row`` and ``column`` of the table, in order.
-    ``value`` is written, ``shade`` gives the colour (around 0, where ``middle``); where the column ``dot`` is
-    true, a dot stands before the number. ``format`` is d3's."""
+    ``value`` is written, ``shade`` gives the colour: around 0, where ``middle`` says how far from it colours
+    are strongest. Where the column ``dot`` is true, a dot stands before the number. ``format`` is d3's."""
 
     table: str
     row: str
@@ -29,9 +29,15 @@ class HeatMap(NamedTuple):
     rows: Sequence[str]
     columns: Sequence[str]
     format: str = ".2f"
-    middle: bool = False
+    middle: float = 0.0
     dot: str = ""
     tooltip: Sequence[str] = ()
+
+
+def _ends(grid: HeatMap) -> dict[str, Any]:
+    if not grid.middle:
+        return {"zero": False}
+    return {"domain": [-grid.middle, 0, grid.middle], "range": "diverging", "clamp": True}
 
 
 def heat_map(grid: HeatMap) -> dict[str, Any]:
@@ -40,7 +46,7 @@ def heat_map(grid: HeatMap) -> dict[str, Any]:
     slant = -35 if len(grid.columns) > 4 else 0
     axis = names_axis(orient="top", labelAngle=slant, labelLimit=160 if slant else 105)
     column = alt.X(f"{grid.column}:N", sort=list(grid.columns), title=None, axis=axis)
-    scale = alt.Scale(interpolate="rgb", **({"domainMid": 0} if grid.middle else {"zero": False}))
+    scale = alt.Scale(interpolate="rgb", **_ends(grid))
     told = [
         alt.Tooltip(f"{grid.row}:N"),
         alt.Tooltip(f"{grid.column}:N"),

@@ -218,19 +218,20 @@ def _item_table(name: str, title: str, items: Branch, names: list[str], note: st
 
 
 def _strata(coverage: Branch, grid: ScoreGrid) -> ReportTable:
-    """Items by ``attribute=value`` and teacher; declared values that occur nowhere stand there with 0."""
-    rows: list[tuple[Cell, ...]] = []
+    """Items by ``attribute=value`` and teacher; declared values that occur nowhere stand first, with 0."""
+    absent = dict.fromkeys(value for found in coverage.values() for value in found["absent"])
+    rows: list[tuple[Cell, ...]] = [
+        (value, teacher, 0)
+        for value in absent
+        if value not in grid.items.attributes
+        for teacher in grid.teachers
+    ]
     links: dict[int, str] = {}
     for value, items in grid.items.attributes.items():
         counts = np.bincount(grid.items.teacher[items], minlength=len(grid.teachers))
         for teacher, count in zip(grid.teachers, counts.tolist(), strict=True):
             links[len(rows)] = urlencode({"attribute": value, "teacher": teacher})
             rows.append((value, teacher, count))
-    absent = dict.fromkeys(value for found in coverage.values() for value in found["absent"])
-    for value in absent:
-        if value not in grid.items.attributes:
-            rows += [(value, teacher, 0) for teacher in grid.teachers]
-    rows.sort(key=lambda row: str(row[0]) not in absent) if absent else None
     return ReportTable(
         "strata",
         "Values of attributes",
@@ -240,5 +241,5 @@ def _strata(coverage: Branch, grid: ScoreGrid) -> ReportTable:
             ReportColumn("items", "Items", "count"),
         ),
         tuple(rows),
-        links={} if absent else links,
+        links=links,
     )

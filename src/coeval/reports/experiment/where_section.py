@@ -27,6 +27,7 @@ __all__ = ["where_section"]
 _MOST_VALUES = 40
 """Of attributes in a picture: those whose scores differ most among students."""
 _TOLD = 3
+_NOTEWORTHY = 0.1
 
 
 class _PartScore(NamedTuple):
@@ -152,11 +153,17 @@ def _picture(table: ReportTable, name: str, title: str, rows: list[str], student
         shade="beyond",
         rows=rows,
         columns=students,
-        middle=True,
+        middle=_reach(table, 3),
         tooltip=("score_low", "score_high", "score_n", "beyond", "unexpected"),
     )
     title = f"{title}. Colour: above or below the mean of all students in that row."
     return Picture(name, title, table.name, heat_map(grid))
+
+
+def _reach(table: ReportTable, column: int) -> float:
+    """The largest of a column's numbers, and so much at least that what does not matter has no strong colour."""
+    cells = (row[column] for row in table.rows)
+    return max([_NOTEWORTHY, *(abs(cell) for cell in cells if isinstance(cell, float))])
 
 
 def _interaction(table: ReportTable, title: str, parts: list[_PartScore], students: list[str]) -> Picture:
@@ -169,7 +176,7 @@ def _interaction(table: ReportTable, title: str, parts: list[_PartScore], studen
         rows=list(dict.fromkeys(part.name for part in parts)),
         columns=students,
         format="+.2f",
-        middle=True,
+        middle=_reach(table, 4),
         tooltip=("score", "score_low", "score_high", "score_n"),
     )
     return Picture(f"{table.name}-map", title, table.name, heat_map(grid))

@@ -101,8 +101,7 @@ function filterSentence({ kept, items, tables }) {
   const some = `${kept.toLocaleString("en-US")} of ${items.toLocaleString("en-US")} items`;
   const [first, second] = tables.students.filter((row) => row.score !== null);
   if (!first) return `${some}: nobody has a score there.`;
-  const digits = 2;
-  const score = cellText(first, { name: "score", kind: "score" }, digits);
+  const score = cellText(first, { name: "score", kind: "score" }, 2);
   if (!second) return `${some}: ${first.student} is the only student, with ${score}.`;
   const pair = tables.differences.find((row) => row.better === first.student && row.other === second.student);
   if (!pair) return `${some}: ${first.student} has the highest score, ${score}.`;
