@@ -35,7 +35,12 @@ def share_bars(
         .mark_bar(cornerRadius=2)
         .encode(
             y=alt.Y(f"{name}:N", sort=list(names), title=None, axis=names_axis()),
-            x=alt.X("share:Q", title=None, axis=alt.Axis(format=".0%", tickCount=5)).stack("zero"),
+            x=alt.X(
+                "share:Q",
+                title=None,
+                scale=alt.Scale(domainMax=1, clamp=True),
+                axis=alt.Axis(format=".0%", tickCount=5),
+            ).stack("zero"),
             order="order:Q",
             tooltip=[
                 alt.Tooltip(f"{name}:N"),

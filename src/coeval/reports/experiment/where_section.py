@@ -161,7 +161,7 @@ def _picture(table: ReportTable, name: str, title: str, rows: list[str], student
 
 
 def _reach(table: ReportTable, column: int) -> float:
-    """The largest of a column's numbers, and so much at least that what does not matter has no strong colour."""
+    """The largest of a column's numbers, or so much that what does not matter has no strong colour."""
     cells = (row[column] for row in table.rows)
     return max([_NOTEWORTHY, *(abs(cell) for cell in cells if isinstance(cell, float))])
 

@@ -77,6 +77,7 @@ window.coevalPage = {
 };
 
 watchPictures();
+openTarget();
 watchItems();
 offerAllRows();
 buildFilters();

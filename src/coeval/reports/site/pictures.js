@@ -99,6 +99,8 @@ function watchPictures() {
     { rootMargin: "300px" },
   );
   for (const figure of document.querySelectorAll("figure[data-picture]")) {
+    const place = figure.querySelector(".drawing");
+    place.style.minHeight = `${Number(place.dataset.height) + 50}px`; // so that nothing moves when it is drawn
     const saves = document.createElement("div");
     saves.className = "saves";
     for (const kind of ["SVG", "PNG", "CSV"]) {
