@@ -59,7 +59,9 @@ def teacher_leak(grid: ScoreGrid, scores: Floats, families: Mapping[str, str]) -
     families : of students and teachers
     """
     of_students = [families.get(name, name) for name in grid.students]
-    kin = np.array([[one == families.get(name, name) for name in grid.teachers] for one in of_students], bool)
+    kin = np.zeros((len(grid.students), len(grid.teachers)), bool)
+    for student, own in enumerate(of_students):
+        kin[student] = [own == families.get(name, name) for name in grid.teachers]
     part = grid.items.task.astype(np.int64) * len(grid.teachers) + grid.items.teacher
     cells = _cells(grid, scores, part, kin)
     shared = [name for name in dict.fromkeys(of_students) if kin[of_students.index(name)].any()]
