@@ -107,7 +107,7 @@
       this.table = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "items" });
       this.pages = make("nav", { class: "pages", "aria-label": "pages of items" });
       this.list.replaceChildren(
-        make("form", { class: "filters", role: "search", submit: (event) => this.submitted(event, words) }, words, menus, make("label", {}, "order ", this.order), this.failed, this.marked),
+        make("form", { class: "choosing", role: "search", submit: (event) => this.submitted(event, words) }, words, menus, make("label", {}, "order ", this.order), this.failed, this.marked),
         this.chips,
         this.status,
         this.table,

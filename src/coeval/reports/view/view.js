@@ -66,7 +66,7 @@
       if (phase.planned) bar.value = Math.min(1, phase.good / phase.planned);
       else if (phase.owed === 0) bar.value = 1;
       else bar.value = 0;
-      return [make("bdi", {}, label), bar, make("span", { class: "figures" }, figures)];
+      return [make("bdi", {}, label), bar, make("span", { class: "counted" }, figures)];
     });
     return make("div", { class: "bars" }, rows.flat());
   }
