@@ -72,17 +72,37 @@ function betaQuantile(p, a, b) {
   return x;
 }
 
-// Student's t: the quantile of p, and the share below t.
+// Student's t: the quantile of p, and the share below t. Of many degrees, by the expansion around the normal
+// quantile (Cornish and Fisher 1938), whose error falls with their fourth power.
 function tQuantile(degrees, p) {
-  if (p === 0.5) return 0;
   if (p < 0.5) return -tQuantile(degrees, 1 - p);
-  const y = betaQuantile(2 * (1 - p), degrees / 2, 0.5);
-  return Math.sqrt((degrees * (1 - y)) / y);
+  if (degrees > 1e4) {
+    const z = normalQuantile(p);
+    const terms = [
+      (z ** 3 + z) / 4,
+      (5 * z ** 5 + 16 * z ** 3 + 3 * z) / 96,
+      (3 * z ** 7 + 19 * z ** 5 + 17 * z ** 3 - 15 * z) / 384,
+    ];
+    return z + terms[0] / degrees + terms[1] / degrees ** 2 + terms[2] / degrees ** 3;
+  }
+  const y = betaQuantile(2 * p - 1, 0.5, degrees / 2);
+  return Math.sqrt((degrees * y) / (1 - y));
 }
 
 function tBelow(degrees, t) {
   const half = betaShare(degrees / (degrees + t * t), degrees / 2, 0.5) / 2;
   return t < 0 ? half : 1 - half;
+}
+
+function normalQuantile(p) {
+  let z = 0;
+  for (let step = 0; step < 100; step += 1) {
+    const density = Math.exp((-z * z) / 2) / Math.sqrt(2 * Math.PI);
+    const next = z - Math.max(-1, Math.min(1, (normalBelow(z) - p) / density));
+    if (Math.abs(next - z) < 1e-15) return next;
+    z = next;
+  }
+  return z;
 }
 
 // The normal distribution's share below z: a series near 0, a continued fraction in the tails.

@@ -2,32 +2,43 @@
 
 const AT_EACH_END = 0.5;
 const LENT = 4;
+const UNSEEN = 1 / 3;
 const LEVEL = 0.95;
 
 // ``strata``: [{items, squares}]; a mean of scores from 0 to 1 over strata that count alike.
 function meanBounds(mean, strata) {
-  let freedom = 0;
-  let squares = 0;
-  let inverse = 0;
-  for (const stratum of strata) {
-    freedom += stratum.items - 1;
-    squares += stratum.squares;
-    inverse += 1 / stratum.items;
+  const over = (take) => strata.reduce((sum, stratum) => sum + take(stratum), 0);
+  const count = strata.length;
+  const largest = mean * (1 - mean);
+  const freedom = over((stratum) => stratum.items - 1);
+  const seen = over((stratum) => stratum.squares);
+  const squares = Math.max(seen, largest * UNSEEN);
+  const common = freedom ? squares / freedom : largest;
+  const items = count ** 2 / over((stratum) => 1 / stratum.items);
+  const raw = over((stratum) => stratum.squares / stratum.items ** 2);
+  const most = Math.max(largest, (items * raw) / count ** 2);
+  const lent = over(
+    (stratum) =>
+      (stratum.squares + (squares - seen) / count + LENT * common) / (stratum.items - 1 + LENT) / stratum.items,
+  );
+  const variance = Math.min((items * lent) / count ** 2, most);
+  const far = Math.max(mean, 1 - mean) ** 4;
+  const ends = AT_EACH_END * Math.min((seen + far) / (freedom * largest + far), 1);
+  const share = largest > 0 ? Math.min(variance / largest, 1) : 1;
+  let stretch = 1;
+  if (seen > 0 && share < 1) {
+    const more = (squares + ends * (mean ** 2 + (1 - mean) ** 2)) / seen;
+    const degrees = (Math.max(freedom, 1) / (1 - share)) * more ** 2;
+    stretch = tQuantile(degrees, (1 + LEVEL) / 2) / normalQuantile((1 + LEVEL) / 2);
   }
-  const common = (squares + mean * (1 - mean)) / (freedom + 1);
-  let variance = 0;
-  for (const stratum of strata) {
-    variance += (stratum.squares + LENT * common) / (stratum.items - 1 + LENT) / stratum.items;
-  }
-  const items = strata.length ** 2 / inverse;
-  return betaBounds(mean, (variance / strata.length ** 2) * items, items);
+  return betaBounds(mean, variance, items, ends, stretch);
 }
 
-function betaBounds(mean, variance, items) {
-  const total = items + 2 * AT_EACH_END;
-  const centre = (items * mean + AT_EACH_END) / total;
-  const square = (items * (variance + mean ** 2) + AT_EACH_END) / total;
-  const size = (centre * (1 - centre)) / ((square - centre ** 2) / (total + 1)) - 1;
+function betaBounds(mean, variance, items, ends, stretch) {
+  const total = items + 2 * ends;
+  const centre = (items * mean + ends) / total;
+  const square = (items * (variance + mean ** 2) + ends) / total;
+  const size = (centre * (1 - centre)) / (((square - centre ** 2) / (total + 1)) * stretch ** 2) - 1;
   if (size <= 0) return [0, 1];
   const [a, b] = [centre * size, (1 - centre) * size];
   const low = betaQuantile((1 - LEVEL) / 2, a, b);
