@@ -22,6 +22,7 @@
       this.page = { rows: [], total: 0 };
       this.marks = new Map();
       this.asked = 0;
+      this.keeping = Promise.resolve();
       this.list = make("div", { class: "list" });
       this.one = make("div", { class: "one", hidden: true });
       this.element = element;
@@ -291,7 +292,7 @@
       this.opened = null;
       this.one.hidden = true;
       this.list.hidden = false;
-      if (this.stale) this.load();
+      if (this.stale) this.keeping.then(() => this.load());
       this.stale = false;
     }
 
@@ -333,16 +334,20 @@
       const note = make("textarea", { rows: "2", maxlength: "10000", "aria-label": "note", placeholder: "a note on this item" });
       note.value = mark.note ?? "";
       const said = make("span", { role: "status", class: "note" });
-      const keep = async () => {
+      const send = async () => {
         const given = { item: detail.item, task: detail.task, flag: flag.getAttribute("aria-pressed") === "true", note: note.value };
         try {
           const kept = await this.source.mark(given);
           this.marks.set(`${detail.task} ${detail.item}`, { ...given, ...kept });
           said.textContent = "kept";
-          this.stale = true;
         } catch (error) {
           said.textContent = error.message;
         }
+      };
+      // One after the other: of an item's marks the last one counts.
+      const keep = () => {
+        this.stale = true;
+        this.keeping = this.keeping.then(send);
       };
       flag.addEventListener("click", () => {
         flag.setAttribute("aria-pressed", String(flag.getAttribute("aria-pressed") !== "true"));
