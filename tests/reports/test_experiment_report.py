@@ -118,3 +118,52 @@ def test_a_run_that_has_hardly_begun_has_a_report(tmp_path: Path) -> None:
         "benchmark",
         "cost",
     ]
+
+
+def test_a_leaning_is_sure_on_the_page_as_it_is_among_the_findings(
+    report: Report, measures: dict[str, Any]
+) -> None:
+    told = {"strictness": "severity", "twice the length": "length"}
+    checked = 0
+    for row in rows(report, "biases"):
+        if row["bias"] not in told:
+            continue
+        bias = measures["judges"][row["judge"]]["bias"][told[row["bias"]]]
+        assert [row["value_low"], row["value_high"]] == bias["ci95"]
+        assert row["sure"] == (bias["p_adjusted"] < 0.05)
+        checked += row["value_low"] > 0 or row["value_high"] < 0
+    assert checked, "one whose interval leaves zero out, and which Holm's p-value does not call sure"
+    assert not any(row["sure"] for row in rows(report, "biases"))
+
+
+def test_what_students_gain_of_their_own_family_has_its_interval(
+    report: Report, measures: dict[str, Any]
+) -> None:
+    leak = measures["leak"]
+    expected = [
+        (name, found["value"], found["ci95"], found["p_adjusted"] < 0.05, found["items"])
+        for kind in ("families", "students")
+        for name, found in leak[kind].items()
+        if found["value"] is not None
+    ]
+    found = rows(report, "leak")
+    assert found
+    assert expected == [
+        (row["name"], row["gain"], [row["gain_low"], row["gain_high"]], row["sure"], row["items"])
+        for row in found
+    ]
+    assert "itself" not in {table.name for section in report.sections for table in section.tables}
+
+
+def test_judges_who_were_asked_the_very_same_are_held_to_themselves(tmp_path: Path) -> None:
+    twice = [model(name, "judge", model="same") for name in ("ben", "bob")]
+    made = Lab(tmp_path, [model("ann"), *twice], [task(total=6)])
+    made.run()
+    report, measures = report_of(made.path), api.open_run(made.path).measures()
+    assert measures["judges"]["ann"]["consistency"] is None
+    assert [row["judge"] for row in rows(report, "itself")] == ["ben", "bob"]
+    for row in rows(report, "itself"):
+        judge = measures["judges"][row["judge"]]
+        assert (row["spa"], row["count"]) == (judge["consistency"]["spa"], judge["consistency"]["count"])
+        assert [row["spa_low"], row["spa_high"]] == judge["ci95"]["consistency"]["spa"]
+    assert "leak" not in {table.name for section in report.sections for table in section.tables}

@@ -1,4 +1,4 @@
-"""What each judge leans on: a point with its interval around zero, hollow where zero lies within."""
+"""What each judge leans on: a point with its interval around zero, hollow where it is not sure."""
 
 from __future__ import annotations
 

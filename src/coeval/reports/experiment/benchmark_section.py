@@ -7,8 +7,9 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from coeval.analysis.measures.measured import Branch
+from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.panel.panel_findings import is_named
 from coeval.core.text import listed, numbered
 from coeval.reports.charts.heat_map import HeatMap, heat_map
 from coeval.reports.charts.item_dots import item_dots
@@ -78,12 +79,13 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
                 heat_map(columns),
             )
         )
+    tables = (tasks, teachers, _leak(tree["leak"]), _dubious(tree["items"]), items, strata)
     return ReportSection(
         "benchmark",
         "Is the benchmark any good?",
         tuple(Sentence(text, "tasks") for text in _said(tree["coverage"])),
         tuple(pictures),
-        tuple(table for table in (tasks, teachers, _dubious(tree["items"]), items, strata) if table.rows),
+        tuple(table for table in tables if table.rows),
     )
 
 
@@ -158,6 +160,34 @@ def _teachers(teachers: Branch) -> ReportTable:
             (name, found["v1"], found["s2"], found["r3"], found["v1"].n) for name, found in teachers.items()
         ),
         links={place: urlencode({"teacher": name}) for place, name in enumerate(teachers)},
+    )
+
+
+def _leak(leak: Branch) -> ReportTable:
+    """Of whom it can be told, families first."""
+    rows: list[tuple[Cell, ...]] = []
+    links: dict[int, str] = {}
+    for kind, whose in (("families", "family"), ("students", "student")):
+        for name, found in leak[kind].items():
+            if found["value"] is None or found["ci95"] is None:
+                continue
+            if kind == "students":
+                links[len(rows)] = urlencode({"student": name})
+            low, high = found["ci95"]
+            gain = Measured(found["value"], low, high, found["items"], None)
+            rows.append((name, whose, gain, is_named(found), found["items"]))
+    return ReportTable(
+        "leak",
+        "What students gain on items that teachers of their own family wrote",
+        (
+            ReportColumn("name", "Who"),
+            ReportColumn("kind", "A student, or all of a family"),
+            ReportColumn("gain", "Gain", "score", "Of a score from 0 to 1; below zero they lose"),
+            ReportColumn("sure", "Sure", "text", "Below 5 % by Holm's p-value, over all of that kind"),
+            ReportColumn("items", "Items", "count", "Those that their own family's teachers wrote"),
+        ),
+        tuple(rows),
+        links=links,
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.panel.panel_findings import is_named
 from coeval.reports.charts.bias_plot import bias_plot
 from coeval.reports.charts.heat_map import HeatMap, heat_map
 from coeval.reports.charts.share_bars import share_bars
@@ -32,6 +33,11 @@ _BIASES = {
     "position": "the first of two",
 }
 _MOST_DISPUTED = 12
+_AGREEMENT = (
+    ReportColumn("kappa", "κ", "score", "Agreement beyond chance (Cohen 1960)"),
+    ReportColumn("wpa", "Weighted", "score", "1 where equal, half where adjacent"),
+    ReportColumn("spa", "Equal", "score", "Share of equal levels"),
+)
 
 
 def judges_section(evidence: RunEvidence) -> ReportSection:
@@ -54,7 +60,7 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
             Picture(
                 "leanings",
                 "What each judge leans on. Beside the other judges of the same answers; right of zero is "
-                "stricter, or kinder to what is named. Filled: its 95 % interval leaves zero out.",
+                "stricter, or kinder to what is named. Filled: sure, though several judges were looked at.",
                 biases.name,
                 bias_plot(biases.name, told, judges, evidence.models),
             )
@@ -68,7 +74,8 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
                 share_bars(levels.name, ("name", "level"), judges, LEVELS_BEST_FIRST, ranked=True),
             )
         )
-    tables = (_judges(tree["judges"]), agreement, biases, levels, _disputed(grid))
+    itself = _itself(tree["judges"])
+    tables = (_judges(tree["judges"]), agreement, itself, biases, levels, _disputed(grid))
     return ReportSection(
         "judges",
         "Can the judges be trusted?",
@@ -138,10 +145,26 @@ def _agreement(agreement: Branch) -> ReportTable:
         (
             ReportColumn("judge", "Judge"),
             ReportColumn("other", "and"),
-            ReportColumn("kappa", "κ", "score", "Agreement beyond chance (Cohen 1960)"),
-            ReportColumn("wpa", "Weighted", "score", "1 where equal, half where adjacent"),
-            ReportColumn("spa", "Equal", "score", "Share of equal levels"),
+            *_AGREEMENT,
             ReportColumn("count", "Common scores", "count"),
+        ),
+        tuple(rows),
+    )
+
+
+def _itself(judges: Branch) -> ReportTable:
+    """How far those agree with themselves who were asked the very same more than once."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, judge in judges.items():
+        if (found := judge["consistency"]) is not None:
+            rows.append((name, found["kappa"], found["wpa"], found["spa"], found["count"]))
+    return ReportTable(
+        "itself",
+        "Each judge with itself, asked the very same again",
+        (
+            ReportColumn("judge", "Judge"),
+            *_AGREEMENT,
+            ReportColumn("count", "Pairs of scores", "count"),
         ),
         tuple(rows),
     )
@@ -152,10 +175,10 @@ def _biases(judges: Branch) -> ReportTable:
     links: dict[int, str] = {}
     for name, found in judges.items():
         for bias, words in _BIASES.items():
-            value = _bias(found["bias"][bias], found["count"])
-            if value is not None and value.low is not None and value.high is not None:
+            told = found["bias"][bias]
+            if (value := _bias(told, found["count"])) is not None:
                 links[len(rows)] = urlencode({"judge": name})
-                rows.append((name, words, value, value.low > 0 or value.high < 0))
+                rows.append((name, words, value, is_named(told)))
     return ReportTable(
         "biases",
         "What judges lean on",
@@ -163,7 +186,7 @@ def _biases(judges: Branch) -> ReportTable:
             ReportColumn("judge", "Judge"),
             ReportColumn("bias", "Leaning"),
             ReportColumn("value", "By", "score", "In units of a score from 0 to 1"),
-            ReportColumn("sure", "Sure", "text", "The 95 % interval leaves zero out"),
+            ReportColumn("sure", "Sure", "text", "Below 5 % by Holm's p-value, over all judges"),
         ),
         tuple(rows),
         links=links,
