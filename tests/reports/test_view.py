@@ -67,6 +67,9 @@ def test_it_shows_the_runs_and_outputs_below_runs(server: ViewServer) -> None:
     assert {each["student"] for each in first["results"]["students"]} == {"ann", "bob"}
     assert folders[1]["results"]["metrics"][0]["metric"] == "prompt_level_strict_accuracy"
     assert server.ask("/").text.startswith("<!doctype html>")
+    for number in (0, 1):
+        server.ask(f"/f/{number}/report")
+        server.wait_for_text(f"/f/{number}/report", 'data-served-at="api/"')
     assert "frame-ancestors 'none'" in server.ask("/f/0/").headers["Content-Security-Policy"]
 
 

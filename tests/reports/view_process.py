@@ -66,6 +66,13 @@ class ViewServer:
             time.sleep(0.1)
         raise AssertionError(f"{path} still says {said.text[:2000]}")
 
+    def wait_for_text(self, path: str, text: str) -> None:
+        """Until a page holds a text."""
+        end = time.monotonic() + _LONGEST_S
+        while text not in (said := self.ask(path)).text:
+            assert time.monotonic() < end, said.text[:2000]
+            time.sleep(0.1)
+
     def ready(self, number: int = 0) -> None:
         self.wait_for(f"/f/{number}/api/state", lambda told: told["generation"])
 

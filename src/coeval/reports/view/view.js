@@ -178,7 +178,6 @@
     draw("facts", [told.path, stateOf(told), spentOf(told.standing), told.facets?.items], () =>
       [told.kind === "run" ? "run" : "output of eval-framework", told.path, stateOf(told), spentOf(told.standing), told.facets ? `${count(told.facets.items)} items` : ""].filter(Boolean).map((fact) => make("span", {}, make("bdi", {}, fact))),
     );
-    place("to-report").hidden = told.kind !== "run";
     place("banner").hidden = !told.results?.simulated;
     place("banner").textContent = "simulated models: numbers show the tool, not any real model";
     draw("standing-body", [told.standing, told.standing_error], () => standing(told));

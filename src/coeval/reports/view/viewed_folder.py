@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias
 
+from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.scores import results
 from coeval.core.errors import CoevalError
 from coeval.core.plain import plain
@@ -17,6 +18,7 @@ from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import run_evidence
 from coeval.reports.items.item_browser import ItemBrowser
+from coeval.reports.outcomes.evaluation_report import evaluation_report
 from coeval.reports.site.page import write_page
 from coeval.reports.view.item_marks import MarkedItem, add_mark, read_marks
 from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, output_tasks
@@ -181,6 +183,9 @@ class ViewedFolder:
     def _write_report(self) -> None:
         """Measure a run, which takes longer than to read it, and take over what that says of its items."""
         if not self.is_run:
+            with opened(self.path) as (reader, notes):
+                if isinstance(reader, OutputReader):
+                    self._report = write_page(evaluation_report(reader, notes), served_at=_API)
             return
         with run_evidence(RunDir(self.path)) as evidence:
             report, told = experiment_report(evidence), evidence.measured.tree["items"]
