@@ -89,6 +89,18 @@ def test_nothing_is_asked_without_samples(
     assert lab.run().exit_code == 0  # a folder that holds only an estimate is not a run
 
 
+def test_it_says_what_so_few_items_cannot_cover(here: Path, coeval: Command) -> None:
+    """Of all values two items are enough, of all pairs of values four."""
+    pairs = {"target": [2, 2], "total": 3}
+    lab = Lab(here, [model("ann"), model("ben", "student")], [task(sampling=pairs), task("more", total=60)])
+    said = "story: 3 items cannot hold all 4 pairs of values of the target attributes; that takes at least 4."
+    assert plan(coeval, lab.file)["notes"] == [said]
+    shown = coeval("plan", "--config", lab.file, "--estimate-samples", "0").out
+    assert said in " ".join(shown.split())
+    lab.tasks[0]["sampling"]["total"] = 4
+    assert plan(coeval, lab.file)["notes"] == []
+
+
 def test_a_model_without_a_price_is_named_and_none_is_invented(here: Path, coeval: Command) -> None:
     served = model("own", "judge") | {"interface": "openai", "parameters": {"model": "nobody-knows-it"}}
     lab = Lab(here, [model("ann", "teacher", "student"), served], [task()])

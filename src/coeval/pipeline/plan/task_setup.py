@@ -12,7 +12,7 @@ from coeval.engine.role_model import Recipe, RoleModel, own_seed, recipe
 from coeval.pipeline.config.schema import ModelConfig, TaskConfig
 from coeval.pipeline.plan.recipes import task_fields, template_parts
 from coeval.pipeline.prompts import evaluation_schema, find_template, render_rubric
-from coeval.pipeline.sampling.samples import ItemSpace, clipping
+from coeval.pipeline.sampling.samples import ItemSpace, clipping, coverage_shortfall
 
 
 def role_model(
@@ -97,6 +97,13 @@ class TaskSetup:
         for kind, (declared, asked, there) in proposed.items():
             if isinstance(declared, str) and asked is not None and there and asked[1] > len(there):
                 yield f"tasks.{task.name}.sampling.{kind} {clipping(asked, there)}"
+
+    def shortfalls(self) -> Iterator[str]:
+        """What of the target attributes the items of one teacher cannot cover, a sentence each."""
+        total = self.task.sampling.most
+        if self.teachers and total is not None and self.space.target:
+            each = "of each teacher alone: " if len(self.teachers) > 1 else ""
+            yield from (f"{each}{sentence}" for sentence in coverage_shortfall(self.space, total))
 
     @property
     def response_weight(self) -> int:

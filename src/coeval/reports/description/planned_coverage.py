@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import combinations
 from typing import NamedTuple
 
 from coeval.core.text import listed
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.sampling.samples import Samples, coverage_shortfall
+from coeval.pipeline.sampling.samples import Samples
 
 __all__ = ["MOST_DRAWN", "PlannedCoverage", "planned_coverage"]
 
@@ -77,7 +77,7 @@ def planned_coverage(setup: TaskSetup, preview: Preview) -> PlannedCoverage:
         nuance=nuance,
         pairs=sum(one * other for one, other in combinations(sizes, 2)),
         held=held_pairs,
-        shortfalls=tuple(_shortfalls(setup)),
+        shortfalls=tuple(setup.shortfalls()),
     )
 
 
@@ -105,10 +105,3 @@ def _drawn(setup: TaskSetup, preview: Preview) -> Counter[_Alike]:
             sample = samples.item(n)
             found[tuple(sample.target.items()), tuple(sample.nuance.items())] += 1
     return found
-
-
-def _shortfalls(setup: TaskSetup) -> Iterator[str]:
-    total = setup.task.sampling.most
-    if setup.teachers and total is not None and setup.space.target:
-        each = "of each teacher alone: " if len(setup.teachers) > 1 else ""
-        yield from (f"{each}{sentence}" for sentence in coverage_shortfall(setup.space, total))

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 from coeval.api import find_keys
@@ -66,6 +67,7 @@ def estimate_and_report(config: Config, how: dict[str, Any], *, as_json: bool = 
     assumed = Assumed(prices, evidence, options.phase_barriers)
     estimate = estimate_run(start.config, start.preview, assumed)
     estimate = with_savings(estimate, start.config, start.preview, options, assumed)
+    estimate = msgspec.structs.replace(estimate, notes=tuple(_shortfalls(start)))
     written = run_folder(config).cost_estimate
     write_json_atomic(written, estimate.as_json())
     if as_json:
@@ -80,6 +82,12 @@ def estimate_and_report(config: Config, how: dict[str, Any], *, as_json: bool = 
         say(messages, said)
     say(messages, f"Written: {written}", "dim")
     return 0
+
+
+def _shortfalls(start: EstimatedStart) -> Iterator[str]:
+    """What the items of each task cannot cover, though it is declared."""
+    for setup in start.preview.plan.setups:
+        yield from (f"{setup.task.name}: {sentence}" for sentence in setup.shortfalls())
 
 
 def _in_jobs(config: Config) -> str:
