@@ -81,7 +81,8 @@ def test_phase_1_files_of_the_older_layout_are_found() -> None:
 
 
 def test_levels_become_values_and_nothing_else_does(run: Run) -> None:
-    run.judged(1, "s", "j", {"a": "High", "b": "Medium", "c": "Low", "d": "high", "e": "Good", "f": None})
+    levels = {"a": "High", "b": "Medium", "c": "Low", "d": "HİGH", "e": "Good", "f": None}
+    run.judged(1, "s", "j", levels)
     assert units(run) == [("s", "j", "a", 1.0), ("s", "j", "b", 0.5), ("s", "j", "c", 0.0)]
     with RunReader(run.folder) as reader:
         assert reader.rows("SELECT metric FROM scores WHERE failed ORDER BY ALL") == [
@@ -89,6 +90,17 @@ def test_levels_become_values_and_nothing_else_does(run: Run) -> None:
             ("e",),
             ("f",),
         ]
+
+
+def test_a_level_counts_however_it_is_spelled(run: Run) -> None:
+    run.judged(1, "s", "j", {"a": "HIGH", "b": " medium\n", "c": "low"})
+    run.judged(2, "s", "j", {"a": "lOW"})
+    assert units(run) == [
+        ("s", "j", "a", 0.0),
+        ("s", "j", "a", 1.0),
+        ("s", "j", "b", 0.5),
+        ("s", "j", "c", 0.0),
+    ]
 
 
 def test_the_last_record_of_an_id_wins_within_and_across_files(run: Run) -> None:

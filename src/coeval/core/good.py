@@ -11,11 +11,15 @@ The SQL beside the Python says the same of the columns of a line; random records
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from coeval.core.records import LEVELS, Kept, Level
+
+_LEVEL_BY_WORD: dict[str, Level] = {word: level for level in LEVELS for word in (level, level.lower())}
+_BLANKS = " \t\n\r"
 
 KeptT = TypeVar("KeptT", bound=Kept)
 
@@ -33,9 +37,17 @@ def is_good(record: Valued) -> bool:
     return record.status == "ok" and record.value is not None
 
 
+def level_of(word: object) -> Level | None:
+    """The level that a word is, in upper or lower case and with blanks around it; None where it is none."""
+    if not isinstance(word, str):
+        return None
+    return _LEVEL_BY_WORD.get(word) or _LEVEL_BY_WORD.get(word.strip(_BLANKS).lower())
+
+
 def valid_levels(scores: Mapping[str, Any]) -> dict[str, Level]:
     """The scores that are levels, by factor; any other counts as missing."""
-    return {factor: level for factor, level in scores.items() if level in LEVELS}
+    found = {factor: level_of(word) for factor, word in scores.items()}
+    return {factor: level for factor, level in found.items() if level is not None}
 
 
 def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
@@ -54,10 +66,24 @@ def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
     return standing
 
 
-_LEVELS = ", ".join(f"'{level}'" for level in LEVELS)
+def level_sql(word: str, then: Mapping[Level, str]) -> str:
+    """What `level_of` a word is turned into, NULL where that is None. Almost all are spelled as we spell
+    them: only others are looked at twice."""
+    spelled = " ".join(f"WHEN '{level}' THEN {value}" for level, value in then.items())
+    blanks = " || ".join(f"chr({ord(blank)})" for blank in _BLANKS)
+    otherwise = " ".join(f"WHEN '{level.lower()}' THEN {value}" for level, value in then.items())
+    return f"CASE {word} {spelled} ELSE CASE {_lower(f'trim({word}, {blanks})')} {otherwise} END END"
+
+
+def _lower(word: str) -> str:
+    """In ASCII alone: DuckDB makes other letters into these."""
+    return f"translate({word}, '{ascii_uppercase}', '{ascii_lowercase}')"
+
+
+_ARE_LEVELS = f"[{level_sql('word', dict.fromkeys(LEVELS, 'true'))} FOR word IN map_values(scores)]"
 PROMPT_SQL = "prompt IS NOT NULL"
 RESPONSE_SQL = "response IS NOT NULL"
-SCORES_SQL = f"(label_scores IS NOT NULL OR list_has_any(map_values(scores), [{_LEVELS}]))"
+SCORES_SQL = f"(label_scores IS NOT NULL OR list_contains({_ARE_LEVELS}, true))"
 VALUE_SQL = "value IS NOT NULL"
 """Whether a line's columns hold the value of an item, an answer, an evaluation, a benchmark's judgment."""
 

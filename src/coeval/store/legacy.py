@@ -22,8 +22,9 @@ import msgspec
 from coeval.core.errors import Misshapen, StoreError, Undecodable, UsageError
 from coeval.core.foreign import convert as converted
 from coeval.core.foreign import decode, decoder
+from coeval.core.good import valid_levels
 from coeval.core.options import OVERWRITE
-from coeval.core.records import LEVELS, Datapoint, Evaluation, Record, Response
+from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.store.counting_lines import Dropped, all_lines, lines_that_count
 from coeval.store.jsonl import (
     Appender,
@@ -40,7 +41,6 @@ _KINDS: dict[str, type[Datapoint] | type[Response] | type[Evaluation]] = {
 }
 _RENAMED = {".target_attrs.json": "_target_attrs.json", ".nuanced_attrs.json": "_nuanced_attrs.json"}
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
-_LEVEL_BY_WORD = {level.lower(): level for level in LEVELS}
 
 
 class Converted(msgspec.Struct, frozen=True):
@@ -218,10 +218,8 @@ def _keep_valid_scores(fields: dict[str, Any]) -> None:
     scores = fields.get("scores")
     if not isinstance(scores, dict):
         return
-    valid = {factor: _LEVEL_BY_WORD.get(str(word).strip().lower()) for factor, word in scores.items()}
-    fields["scores"] = {factor: level for factor, level in valid.items() if level}
-    lost = [factor for factor, level in valid.items() if level is None]
-    if lost:
+    fields["scores"] = valid = valid_levels(scores)
+    if lost := [factor for factor in scores if factor not in valid]:
         fields["missing"] = [*fields.get("missing", []), *lost]
 
 

@@ -7,10 +7,10 @@ millions: datapoints by their row, names as codes of the ENUM.
 from __future__ import annotations
 
 from coeval.analysis.readers.reader import EMPTY_SQL, Stage
-from coeval.core.good import PROMPT_SQL, RESPONSE_SQL, SCORES_SQL, good_sql
-from coeval.core.records import EXACT_MATCH
+from coeval.core.good import PROMPT_SQL, RESPONSE_SQL, SCORES_SQL, good_sql, level_sql
+from coeval.core.records import EXACT_MATCH, LEVEL_VALUE
 
-_VALUE = "CASE level WHEN 'High' THEN 2 WHEN 'Medium' THEN 1 WHEN 'Low' THEN 0 END"
+_VALUE = level_sql("level", {level: f"{2 * value:.0f}" for level, value in LEVEL_VALUE.items()})
 _HALVES = f"[{_VALUE} FOR level IN map_values(scores)]"
 _FACTORS = "list_concat(map_keys(scores), [factor FOR factor IN missing IF factor IS NOT NULL])"
 """Those that were asked for and did not come stand last, and have no level."""

@@ -187,12 +187,13 @@ class RecordNotes:
         )
 
     def _evaluation_entry(self, part: EvaluationPart, *, outdated: bool, fresh: bool) -> EvaluationEntry:
-        """Where a level is none, all factors are scored anew: what repair takes out cannot be completed."""
+        """Where a level is none of ours, all factors are scored anew: what repair takes out cannot be
+        completed."""
         good = self._judge(part) and not outdated
         criteria, scores = _mapping(part.criteria), _mapping(part.scores)
         self._indexes.scored.update((part.task_id, factor) for factor in scores)
         levels = valid_levels(scores)
-        if len(levels) < len(scores):
+        if levels != scores:
             levels, self._indexes.doubtful = {}, True
         scored = tuple((factor, criteria.get(factor, "")) for factor in levels)
         return EvaluationEntry(good, part.recipe, part.attempts, fresh, scored=scored)
