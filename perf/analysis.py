@@ -11,6 +11,7 @@ import random
 import sys
 from pathlib import Path
 
+from coeval import __version__
 from perf.measure import Cost, coeval, run, simulating
 from perf.scenarios import Figures, ifeval_files
 
@@ -52,8 +53,13 @@ def _analyze(folder: Path, judgments: int, most_s: float) -> Figures:
 
 
 def _analyzed(folder: Path, judgments: int) -> Cost:
-    run([sys.executable, "-m", "perf.analysis", str(folder / "run"), str(judgments // _EACH)], folder)
-    return run(coeval("analyze", "all", "--run", "run", "--format", "json"), folder)
+    judged_run(folder / "run", judgments)
+    return run(coeval("analyze", "all", "--run", "run", "--format", "json", "--partial-ok"), folder)
+
+
+def judged_run(folder: Path, judgments: int) -> None:
+    """Write a run of so many judgments, in a process of its own."""
+    run([sys.executable, "-m", "perf.analysis", str(folder), str(judgments // _EACH)], folder.parent)
 
 
 def _told(cost: Cost, judgments: int) -> str:
@@ -114,6 +120,7 @@ def _write_part(folder: Path, task: str, teacher: str, numbers: range, drawn: ra
 _LEVELS = ("Low", "Medium", "High")
 _META = {
     "experiment_id": "large",
+    "coeval_version": __version__,
     "status": "completed",
     "created_at": "2026-02-24T12:00:00Z",
     "updated_at": "2026-02-24T12:01:36Z",

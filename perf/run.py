@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from perf import analysis, batches, scenarios, tables
+from perf import analysis, batches, reports, scenarios, tables
 from perf.measure import ROOT
 
 BASELINE = ROOT / "perf" / "baseline.json"
@@ -40,6 +40,8 @@ SCENARIOS: dict[str, Callable[[Path], scenarios.Figures]] = {
     "analyze-80-thousand": analysis.analyze_80_thousand,
     "analyze-million": analysis.analyze_million,
     "analyze-ten-million": analysis.analyze_ten_million,
+    "report-million": reports.report_million,
+    "view-million": reports.view_million,
     "compare-541": analysis.compare_outputs,
     "batched-200-thousand": batches.batched_200_thousand,
     "resume-million": scenarios.resume_million,
