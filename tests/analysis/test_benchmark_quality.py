@@ -21,18 +21,32 @@ from coeval.analysis.measures.benchmark.surface_bias import jaccard, surface_bia
 
 def test_coverage_counts_declared_strata_that_occur_and_those_that_are_rare() -> None:
     declared = {"a": ["x", "y", "z"], "b": ["u", "v"]}
-    sampled = [{"a": "x", "b": "u"}] * 3 + [{"a": "y", "b": "u"}, {"a": "other"}]
+    sampled = [["a=x", "b=u"]] * 3 + [["a=y", "b=u"], ["a=other"]]
     found = attribute_coverage(declared, sampled)
     assert found.acr == pytest.approx(3 / 5), "x, y and u; other was not declared"
     assert found.rar == pytest.approx(1 / 3), "y once; z and v never"
     assert found.pairwise_acr == pytest.approx(2 / 6)
     assert found.pairwise_rar == pytest.approx(1 / 5)
     assert found.absent == ("a=z", "b=v")
-    whole = attribute_coverage({"a": ["x"]}, [{"a": "x"}] * 3)
+    whole = attribute_coverage({"a": ["x"]}, [["a=x"]] * 3)
     assert (whole.acr, whole.rar, whole.pairwise_acr) == (1.0, None, None), (
         "nothing is rare; there is no pair"
     )
     assert attribute_coverage({}, sampled)[:4] == (None, None, None, None)
+
+
+def test_names_and_values_may_hold_the_sign_between_them(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    space = {"n=1": ["few", "a=b"], "n=2": ["some", "many"]}
+    mapping = run.folder / "phase1_attributes" / "haiku_target_attrs.json"
+    mapping.parent.mkdir(parents=True)
+    mapping.write_text(json.dumps(space))
+    for n, (one, other) in enumerate([("few", "some"), ("a=b", "many"), ("few", "many")], 1):
+        run.datapoint(n, sampled_target_attributes={"n=1": one, "n=2": other})
+        run.response(n, "s")
+        run.evaluation(n, "s", "j", {"tone": "High"})
+    found = api.open_run(run.folder).measures()["coverage"]["haiku"]
+    assert (found["acr"], found["pairwise_acr"], found["absent"]) == (1.0, 0.75, [])
 
 
 def test_surface_bias_is_the_mean_over_all_pairs_where_these_are_few() -> None:

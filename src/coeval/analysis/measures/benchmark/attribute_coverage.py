@@ -32,14 +32,14 @@ class Coverage(NamedTuple):
 _RARE = 2
 
 
-def attribute_coverage(declared: Space, sampled: Iterable[Mapping[str, str]]) -> Coverage:
-    """``sampled``: the attributes of each datapoint; what is not declared does not count."""
+def attribute_coverage(declared: Space, sampled: Iterable[Sequence[str]]) -> Coverage:
+    """``sampled``: the strata of each datapoint, ``attribute=value``; what is not declared does not count.
+    Either may hold a ``=`` of its own: strata are compared as they stand, and never taken apart."""
     single: Counter[Stratum] = Counter()
     double: Counter[Stratum] = Counter()
-    for attributes in sampled:
-        values_of = sorted(f"{name}={value}" for name, value in attributes.items())
-        single.update((stratum,) for stratum in values_of)
-        double.update(combinations(values_of, 2))
+    for strata_of in sampled:
+        single.update((stratum,) for stratum in strata_of)
+        double.update(combinations(sorted(strata_of), 2))
     strata: list[Stratum] = [
         (f"{name}={value}",) for name, values in declared.items() for value in dict.fromkeys(values)
     ]

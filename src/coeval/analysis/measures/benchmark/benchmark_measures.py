@@ -49,12 +49,11 @@ def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> Branch:
 
 def _coverage(reader: RunReader, grid: ScoreGrid, task: str, mine: NDArray[np.int64]) -> Branch:
     number = {int(item): at for at, item in enumerate(mine)}
-    sampled: list[dict[str, str]] = [{} for _ in mine]
+    sampled: list[list[str]] = [[] for _ in mine]
     for stratum, items in grid.items.attributes.items():
-        name, _, value = stratum.partition("=")
         for item in items.tolist():
             if (at := number.get(item)) is not None:
-                sampled[at][name] = value
+                sampled[at].append(stratum)
     found = attribute_coverage(reader.target_attributes(task), sampled)
     n = len(mine)
     ratios = {"acr": found.acr, "rar": found.rar, "pairwise_acr": found.pairwise_acr}
