@@ -3,21 +3,25 @@ told without what looks like a key."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import cache
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from coeval.cli.ending import without_keys
+from coeval.cli.log_level import LogLevel
 from coeval.core.errors import UsageError
 from coeval.core.plain import plain_lines
 
 if TYPE_CHECKING:
-    from typer._click.core import Command, Context
+    from typer._click.core import Command, Context, Parameter
 
 __all__ = ["Commands", "telling_no_key"]
 
@@ -46,9 +50,40 @@ def _refuse_bare_word(path: str, command: Command, words: Sequence[str]) -> None
         raise UsageError(f"{option} is missing; did you mean {path} {option} {quote(words[0])}?")
 
 
+def _show_traces(level: LogLevel | None) -> None:
+    if level is not None:
+        logging.getLogger("coeval").setLevel(level)
+
+
+def _bare(
+    log_level: Annotated[
+        LogLevel | None, typer.Option(hidden=True, expose_value=False, callback=_show_traces)
+    ] = None,
+) -> None:
+    """A command that has nothing but the option."""
+
+
+@cache
+def _log_level() -> Parameter:
+    """``--log-level``, which the message of a bug of ours recommends: for commands that write no log, whose
+    help leaves it out."""
+    app = typer.Typer(add_completion=False)
+    app.command()(_bare)
+    [option] = typer.main.get_command(app).params
+    return option
+
+
 class Commands(TyperGroup):
     """A group that leaves hidden commands, which are understood only to say what to use instead, out of
     its suggestions, and knows the commands of its own groups (``list`` for ``datasets list``)."""
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        command = super().get_command(ctx, cmd_name)
+        if command is None or command.hidden or isinstance(command, TyperGroup):
+            return command
+        if not any("--log-level" in parameter.opts for parameter in command.params):
+            command.params.append(_log_level())
+        return command
 
     def make_context(self, *arguments: Any, **more: Any) -> Context:
         with telling_no_key():

@@ -87,7 +87,7 @@ def run(
     3 finished with gaps, 130 interrupted (finished work is on disk).
     """
     if log_level is LogLevel.DEBUG:
-        logging.getLogger("coeval").setLevel(logging.DEBUG)  # what shows a traceback, see cli.main
+        logging.getLogger("coeval").setLevel(logging.DEBUG)  # what shows a traceback, see cli.ending
     refuse_contradictions(continue_run, overwrite, resume, redo_changed, keep_changed)
     wanted = {
         "log_level": log_level,
