@@ -123,3 +123,30 @@ def test_attributes_in_another_order_are_the_same(tmp_path: Path) -> None:
             run.response(n, "ann")
             run.evaluation(n, "ann", "j", {"plot": "High"})
     assert compared(tmp_path / "one", tmp_path / "two").notes == ()
+
+
+def test_what_the_test_says_decides_where_the_interval_alone_would_say_otherwise(tmp_path: Path) -> None:
+    """Of 20 items four differ, all to one side: the exact test has p = 2/16, the interval leaves zero out."""
+    run = Run(tmp_path)
+    for n in range(1, 21):
+        run.judged(n, "ann", "j", {"plot": "High" if n <= 10 else "Low"})
+        run.judged(n, "ben", "j", {"plot": "High" if n <= 14 else "Low"})
+    [one] = compared(tmp_path).comparisons
+    assert one.p_adjusted == pytest.approx(0.125)
+    assert one.ci95[0] > 0
+    assert one.sentence.startswith("ann and ben cannot be told apart on haiku: ben − ann is 20.0 [")
+    assert (
+        "20 paired items; the interval leaves zero out, but chance may well do that (p = 0.125)"
+        in one.sentence
+    )
+
+
+def test_a_sentence_says_nothing_of_chance_where_interval_and_test_agree(tmp_path: Path) -> None:
+    for name, better in (("apart", 20), ("alike", 11)):
+        run = Run(tmp_path / name)
+        for n in range(1, 21):
+            run.judged(n, "ann", "j", {"plot": "High" if n <= 10 else "Low"})
+            run.judged(n, "ben", "j", {"plot": "High" if n <= better else "Low"})
+        [one] = compared(tmp_path / name).comparisons
+        assert one.significant == (name == "apart") == (one.ci95[0] > 0)
+        assert "chance" not in one.sentence

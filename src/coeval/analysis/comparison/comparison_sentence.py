@@ -63,7 +63,7 @@ _NEARLY = 0.06
 
 
 def sentence(one: Comparison) -> str:
-    """Who is better and by how much, or what could have been found.
+    """Who is better and by how much, or what could have been found; the p-value decides which.
 
     ``B is better than A on ifeval by 3.1 ± 1.9 points, 541 paired prompts; the smallest difference this
     comparison could have found is 2.6``
@@ -71,7 +71,7 @@ def sentence(one: Comparison) -> str:
     where = "overall" if one.task is None else f"on {one.task}"
     if one.family == "part":
         where += f" ({one.metric})"
-    n = f"{one.n:,} paired {one.counted}{'' if one.n == 1 else 's'}"
+    n = f"{one.n:,} paired {one.counted}{'' if one.n == 1 else 's'}{_odds(one)}"
     if one.significant and one.minimum_detectable is not None:
         better, worse = (one.b, one.a) if one.difference > 0 else (one.a, one.b)
         by = shown_difference(one, sign=1 if one.difference > 0 else -1)
@@ -87,6 +87,19 @@ def sentence(one: Comparison) -> str:
         return said
     least = shown_points(one, one.minimum_detectable)
     return f"{said}; the smallest difference this comparison could have found is {least}"
+
+
+def _odds(one: Comparison) -> str:
+    """Where the interval alone would let one expect the opposite, what has decided: it is made otherwise
+    where few items differ, and knows nothing of other comparisons."""
+    low, high = one.ci95
+    apart = low > 0 or high < 0
+    if one.p_adjusted is None or apart == one.significant:
+        return ""
+    p = "p < 0.001" if one.p_adjusted < 0.001 else f"p = {one.p_adjusted:.3f}"
+    if apart:
+        return f"; the interval leaves zero out, but chance may well do that ({p})"
+    return f"; the interval holds zero, but chance seldom does that ({p})"
 
 
 def shown_difference(one: Comparison, sign: int = 1) -> str:
