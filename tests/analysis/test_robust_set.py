@@ -66,7 +66,7 @@ def test_fewer_than_two_ranked_judges_have_no_robust_set(tmp_path: Path) -> None
             small.judged(n, "s", judge, {"f": "High" if n % 2 else "Low"})
     found = robust(small)
     assert not found["applicable"]
-    assert "ranked" in found["reason"]
+    assert "30 scores or more in common" in found["reason"]
     measures = api.open_run(small.folder).measures()
     assert measures["judges"]["a"]["degenerate"]
     assert measures["panel"]["krippendorff_alpha"] is None

@@ -68,7 +68,14 @@ def _other_items(a: Side, b: Side, task: str, codes: list[dict[int, int]]) -> li
         f"{len(found) - len(same):,} only {side.label}" for side, found in zip((a, b), items, strict=True)
     ]
     said = f"{task}: both have {numbered(len(same), 'item')} in common, {' and '.join(only)} has"
-    return [said + (f" ({numbered(alike, 'id')} stands for another prompt in each)" if alike > 0 else "")]
+    return [
+        said
+        + (
+            f" ({numbered(alike, 'id')} {'stands' if alike == 1 else 'stand'} for another prompt in each)"
+            if alike > 0
+            else ""
+        )
+    ]
 
 
 def _other_making(a: Side, b: Side, task: str, codes: list[dict[int, int]]) -> list[str]:

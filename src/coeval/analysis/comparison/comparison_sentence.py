@@ -104,17 +104,24 @@ def _odds(one: Comparison) -> str:
 
 def shown_difference(one: Comparison, sign: int = 1) -> str:
     """``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` where the interval is lopsided; points of a hundred, or of ten."""
-    low, high = sorted(sign * bound for bound in one.ci95)
-    middle = sign * one.difference
-    shown = shown_points(one, middle)
     unit = _unit(one)
-    if abs((high - middle) - (middle - low)) / unit < _NEARLY * 10 ** (1 - _digits(one)):
-        return f"{shown} ± {shown_points(one, (high - low) / 2)}"
-    return f"{shown} [{shown_points(one, low)}, {shown_points(one, high)}]"
+    low, high = sorted(sign * bound / unit for bound in one.ci95)
+    return difference_text(sign * one.difference / unit, low, high, _digits(one))
+
+
+def difference_text(middle: float, low: float, high: float, digits: int) -> str:
+    """``0.079 ± 0.043``, or ``0.292 [−0.049, 0.497]`` where the interval is lopsided."""
+    if abs((high - middle) - (middle - low)) < _NEARLY * 10 ** (1 - digits):
+        return f"{_shown(middle, digits)} ± {_shown((high - low) / 2, digits)}"
+    return f"{_shown(middle, digits)} [{_shown(low, digits)}, {_shown(high, digits)}]"
 
 
 def shown_points(one: Comparison, difference: float) -> str:
-    text = f"{difference / _unit(one):.{_digits(one)}f}"
+    return _shown(difference / _unit(one), _digits(one))
+
+
+def _shown(number: float, digits: int) -> str:
+    text = f"{number:.{digits}f}"
     return text.replace("-", "−") if float(text) else text.removeprefix("-")
 
 

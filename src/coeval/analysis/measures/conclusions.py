@@ -3,10 +3,12 @@ whether the judges are to be trusted, what is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
+from coeval.analysis.comparison.comparison_sentence import difference_text
+from coeval.analysis.measures.judge_measures import FEWEST_COMMON
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.ranking import ALPHA, Ranking
 from coeval.analysis.panel.panel_findings import is_named, next_purchases, panel_findings, sized
@@ -30,11 +32,13 @@ _VERY_WELL = "very well"
 _MOST_LABELS = 3
 
 
-def conclusions(tree: Branch, ranks: Ranking) -> tuple[Conclusion, ...]:
-    """Sentences for people, the most important first; ``tree`` is that of a run."""
+def conclusions(tree: Branch, ranks: Ranking, kin: Iterable[str]) -> tuple[Conclusion, ...]:
+    """Sentences for people, the most important first; ``tree`` is that of a run, ``kin`` are the sentences
+    of `kin_judges`."""
     students = tree["students"]
-    said: tuple[tuple[Topic, Iterator[str]], ...] = (
+    said: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", _leader(students, ranks) if ranks.order or not tree["labels"] else iter(())),
+        ("leads", kin),
         ("leads", _places(ranks)),
         ("where", _where(students, ranks)),
         ("where", _leaks(tree["leak"]["families"])),
@@ -61,17 +65,16 @@ def _leader(students: Mapping[str, Branch], ranks: Ranking) -> Iterator[str]:
     if told is None:
         yield f"{first} has the highest score, {score}; {second}, the next, has none of the same datapoints."
         return
-    gap = abs(told.found.difference)
-    half = (told.found.high - told.found.low) / 2
+    gap = _apart(told.found.difference, told.found.low, told.found.high)
     paired = numbered(told.found.n, "paired datapoint")
     if told.sure and told.p_adjusted is not None:
         chance = "p < 0.001" if told.p_adjusted < 0.001 else f"p = {told.p_adjusted:.3f}"
-        by = f"{gap:.3f} ± {half:.3f} ({paired}, {chance})"
+        by = f"{gap} ({paired}, {chance})"
         yield f"{first} leads with {score}: better than {second}, the next, by {by}."
     else:
         yield (
-            f"{first} has the highest score, {score}, but is not surely better than {second}: by {gap:.3f} ± "
-            f"{half:.3f} ({paired})."
+            f"{first} has the highest score, {score}, but is not surely better than {second}: by {gap} "
+            f"({paired})."
         )
         if (least := told.found.minimum_detectable) is not None:
             yield f"The smallest difference between them that this run could have found is {least:.3f}."
@@ -129,7 +132,7 @@ def _labels(labels: Mapping[str, Branch]) -> Iterator[str]:
         sure = told["p_adjusted"] is not None and told["p_adjusted"] < ALPHA
         gap = told["difference"]
         paired = numbered(gap.n, "paired datapoint")
-        by = f"by {abs(gap.value):.3f} ± {(gap.high - gap.low) / 2:.3f} ({paired})"
+        by = f"by {_apart(gap.value, gap.low, gap.high)} ({paired})"
         yield f"{said}: {'' if sure else 'not surely '}better than {order[1]}, the next, {by}."
     if (more := len(places) - _MOST_LABELS) > 0:
         yield f"Of {numbered(more, 'more label')} tells coeval analyze labels."
@@ -150,7 +153,7 @@ def _judges(tree: Branch) -> Iterator[str]:
     kappas = {name: found["kappa_mean"] for name, found in judges.items()}
     known = {name: found for name, found in kappas.items() if found.value is not None}
     if not known:
-        yield "Whether the judges agree cannot be told: too few answers in common, or a single level."
+        yield f"Whether the judges agree cannot be told: {_why_unknown(tree['judges'])}."
         return
     mean = sum(found.value for found in known.values()) / len(known)
     said = next((word for bound, word in _KAPPA if mean <= bound), _VERY_WELL)
@@ -159,6 +162,13 @@ def _judges(tree: Branch) -> Iterator[str]:
     if len(known) > 2:
         sentence += f"; least {worst}, κ {_bracketed(known[worst])}"
     yield f"{sentence})."
+
+
+def _why_unknown(judges: Mapping[str, Branch]) -> str:
+    if any(not found["degenerate"] for found in judges.values()):
+        return "those with enough scores in common gave a single level"
+    most = max(found["count"] for found in judges.values())
+    return f"they have at most {numbered(most, 'score')} in common, fewer than {FEWEST_COMMON}"
 
 
 def _missing(students: Mapping[str, Branch]) -> Iterator[str]:
@@ -177,6 +187,13 @@ def _missing(students: Mapping[str, Branch]) -> Iterator[str]:
     if common:
         shown = listed(f"{name} {value:.2f}" for value, name in sorted(common, reverse=True))
         yield f"Students are not covered alike; over the scores that all of them have: {shown}."
+
+
+def _apart(difference: float, low: float, high: float) -> str:
+    """How much better the better one is: the sign of the difference is left to the order of the names."""
+    if difference < 0:
+        difference, low, high = -difference, -high, -low
+    return difference_text(difference, low, high, 3)
 
 
 def _bracketed(found: Measured) -> str:

@@ -15,7 +15,16 @@ from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import item_scores
 
-__all__ = ["ALPHA", "Ranking", "StudentGap", "rank_range", "ranked", "ranking", "ranking_measures"]
+__all__ = [
+    "ALPHA",
+    "Ranking",
+    "StudentGap",
+    "difference_between",
+    "rank_range",
+    "ranked",
+    "ranking",
+    "ranking_measures",
+]
 
 ALPHA = 0.05
 
@@ -73,6 +82,14 @@ def ranking(grid: ScoreGrid, students: Mapping[str, Branch]) -> Ranking:
         return _strata(grid, scores[places[first]], scores[places[second]])
 
     return ranked({name: found["headline"].value for name, found in students.items()}, paired)
+
+
+def difference_between(grid: ScoreGrid, first: str, second: str) -> Difference | None:
+    """How the second of two students differs from the first by the judges of the grid; None where they have
+    no datapoint in common."""
+    scores = item_scores(grid).mean
+    strata = _strata(grid, *(scores[grid.students.index(name)] for name in (first, second)))
+    return paired_difference(strata) if strata else None
 
 
 def ranked(

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.measures.judge_measures import FEWEST_COMMON
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import student_measures
@@ -48,7 +49,10 @@ def robust_measures(grid: ScoreGrid, judges: Mapping[str, Branch], options: Robu
     found: Branch = {"applicable": False, "options": msgspec.to_builtins(options)}
     best = best_judges(judges, options)
     if len(best) < FEWEST_JUDGES:
-        return {**found, "reason": f"fewer than {FEWEST_JUDGES} judges are ranked", "students": {}}
+        ranked = (
+            f"fewer than {FEWEST_JUDGES} judges have {FEWEST_COMMON} scores or more in common with others"
+        )
+        return {**found, "reason": ranked, "students": {}}
     by_best = grid.judged_by(sorted(best))
     teachers = _best_teachers(by_best, options.teacher_score_formula)
     places = [grid.teachers.index(teacher) for teacher in teachers]

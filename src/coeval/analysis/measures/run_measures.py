@@ -22,10 +22,11 @@ from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
 from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
+from coeval.analysis.panel.kin_judges import kin_judges
 from coeval.analysis.panel.level_use import levels_by_judge
 from coeval.analysis.panel.output_judges import output_judges
 from coeval.analysis.panel.panel_findings import panel_findings
-from coeval.analysis.panel.panel_reading import biases_of, consistency_of
+from coeval.analysis.panel.panel_reading import biases_of, consistency_of, families_of
 from coeval.analysis.panel.panel_worth import panel_worth
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
@@ -108,7 +109,8 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         "robust": robust_measures(grid, judges, options or RobustOptions()),
         **benchmark_measures(reader, grid),
     }
-    found = conclusions(tree, ranks)
+    kin = kin_judges(grid, tree["judges"], ranks, families_of(reader, grid))
+    found = conclusions(tree, ranks, kin)
     texts = [conclusion.text for conclusion in found]
     return MeasuredRun({"findings": texts, "simulated": reader.simulated, **tree}, grid, ranks, found)
 

@@ -8,7 +8,7 @@ from typing import Any
 from coeval.analysis.measures.measured import Branch
 from coeval.core.text import dollars, listed
 
-__all__ = ["is_named", "next_purchases", "panel_findings", "sized"]
+__all__ = ["TOO_FEW_TO_TELL", "is_named", "next_purchases", "panel_findings", "sized"]
 
 _LEANINGS = {
     "family": "answers of its own family",
@@ -18,6 +18,8 @@ _LEANINGS = {
 _NOTEWORTHY = 0.05
 """Of a score from 0 to 1: less of severity moves nothing that matters."""
 ALPHA = 0.05
+TOO_FEW_TO_TELL = 2
+"""So many judges may lean apart, and nobody can tell which of them does."""
 _AS_SURE = 1.02
 """By what factor a standard error may grow that counts as the same."""
 
@@ -45,12 +47,32 @@ def sized(bias: Mapping[str, Any]) -> str:
 
 
 def _leanings(judges: Mapping[str, Branch]) -> Iterator[str]:
+    if len(judges) == TOO_FEW_TO_TELL:
+        yield from _leanings_of_two(judges)
+        return
     for judge, found in judges.items():
         for bias, whose in _LEANINGS.items():
             if is_named(found["bias"][bias]):
                 more = "higher" if found["bias"][bias]["value"] > 0 else "lower"
                 shown = sized(found["bias"][bias])
                 yield f"{judge} scores {whose} {shown} {more} than the other judges lead one to expect."
+
+
+def _leanings_of_two(judges: Mapping[str, Branch]) -> Iterator[str]:
+    """What one gives more than the other, once."""
+    for bias, whose in _LEANINGS.items():
+        found = {judge: judges[judge]["bias"][bias] for judge in judges}
+        named = sorted(
+            (judge for judge in found if is_named(found[judge])), key=lambda one: -found[one]["value"]
+        )
+        if not named:
+            continue
+        [other] = [judge for judge in judges if judge != named[0]]
+        own, more = found[named[0]], "higher" if found[named[0]]["value"] > 0 else "lower"
+        yield (
+            f"Next to each other, {named[0]} scores {whose} {more} than {other} by {sized(own)}: with two "
+            "judges it cannot be told whose leaning it is."
+        )
 
 
 def is_named(bias: Mapping[str, Any]) -> bool:

@@ -16,14 +16,18 @@ from coeval.analysis.panel.consistency import AskedTwice, consistency
 from coeval.analysis.panel.model_families import model_families
 from coeval.analysis.readers.run_reader import RunReader
 
-__all__ = ["biases_of", "consistency_of"]
+__all__ = ["biases_of", "consistency_of", "families_of"]
 
 
 def biases_of(reader: RunReader, grid: ScoreGrid) -> dict[str, dict[str, Any]]:
     """By judge, each bias as ``{"value", "ci95", "p_adjusted"}``."""
+    return plain_ledger(bias_ledger(grid, _lengths(reader, grid), families_of(reader, grid)))
+
+
+def families_of(reader: RunReader, grid: ScoreGrid) -> dict[str, str]:
+    """Of students and judges, as the configuration tells them or their names do."""
     told = reader.planned.families if reader.planned is not None else {}
-    families = model_families((*grid.students, *grid.judges), told)
-    return plain_ledger(bias_ledger(grid, _lengths(reader, grid), families))
+    return model_families((*grid.students, *grid.judges), told)
 
 
 def _lengths(reader: RunReader, grid: ScoreGrid) -> Floats:

@@ -105,12 +105,18 @@ function filterSentence({ kept, items, tables }) {
   if (!second) return `${some}: ${first.student} is the only student, with ${score}.`;
   const pair = tables.differences.find((row) => row.better === first.student && row.other === second.student);
   if (!pair) return `${some}: ${first.student} has the highest score, ${score}.`;
-  const half = (pair.difference_high - pair.difference_low) / 2;
-  const by = `${Math.abs(pair.difference).toFixed(3)} ± ${half.toFixed(3)}`;
+  const by = differenceText(pair.difference, pair.difference_low, pair.difference_high);
   const p = pair.p === null ? "" : pair.p < 0.001 ? ", p < 0.001" : `, p = ${pair.p.toFixed(3)}`;
   return pair.sure
     ? `${some}: ${first.student} leads with ${score}, better than ${second.student}, the next, by ${by}${p}.`
     : `${some}: ${first.student} has the highest score, ${score}, but is not surely better than ${second.student}: by ${by}${p}.`;
+}
+
+// As Python's difference_text: both bounds where the interval is lopsided.
+function differenceText(middle, low, high) {
+  const shown = (number) => (Number(number.toFixed(3)) ? number.toFixed(3).replace("-", "−") : "0.000");
+  const lopsided = Math.abs(high - middle - (middle - low)) >= 0.0006;
+  return `${shown(middle)} ${lopsided ? `[${shown(low)}, ${shown(high)}]` : `± ${shown((high - low) / 2)}`}`;
 }
 
 function setFilter() {

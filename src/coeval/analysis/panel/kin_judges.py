@@ -1,0 +1,63 @@
+"""Judges who are kin to the leader or to the next, and what the lead is without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from coeval.analysis.comparison.comparison_sentence import difference_text
+from coeval.analysis.measures.measured import Branch
+from coeval.analysis.measures.ranking import Ranking, difference_between
+from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.panel.panel_findings import TOO_FEW_TO_TELL, is_named
+
+__all__ = ["kin_judges"]
+
+
+def kin_judges(
+    grid: ScoreGrid, judges: Mapping[str, Branch], ranks: Ranking, families: Mapping[str, str]
+) -> Iterator[str]:
+    """Sentences on judges of the family of exactly one of the two best students, or the same model: of those
+    named for leaning on it, what the difference is without them; of those of whom it cannot be told, that.
+
+    ``judges`` hold `biases_of`; ``families`` are those of students and judges.
+    """
+    if len(ranks.order) < 2:
+        return
+    first, second = ranks.order[:2]
+    leaning, named = [], []
+    for judge, found in judges.items():
+        if (student := _kin(judge, first, second, families)) is None:
+            continue
+        bias = found["bias"]["self" if judge == student else "family"]
+        whose = f"is {student} itself" if judge == student else f"is of {student}'s family"
+        if len(judges) > TOO_FEW_TO_TELL and is_named(bias):
+            does = "favours it" if bias["value"] > 0 else "marks it down"
+            leaning.append(judge)
+            named.append(f"{judge} {whose} and {does} by {abs(bias['value']):.2f}")
+        elif len(judges) <= TOO_FEW_TO_TELL or bias["value"] is None:
+            yield (
+                f"{_place(judge, len(judges))} {whose}: whether it favours it cannot be told here; add a "
+                "judge of another family."
+            )
+    others = [judge for judge in grid.judges if judge not in leaning]
+    if not named or not others:
+        return
+    apart = difference_between(grid.judged_by(others), second, first)
+    if apart is not None:
+        shown = difference_text(apart.difference, apart.low, apart.high, 3)
+        without = "it" if len(named) == 1 else "them"
+        yield f"{'; '.join(named)}; without {without} the difference is {shown}."
+
+
+def _kin(judge: str, first: str, second: str, families: Mapping[str, str]) -> str | None:
+    """The one of two students who is the judge, or alone is of its family."""
+    if judge in (first, second):
+        return judge
+    kin = [student for student in (first, second) if families[student] == families[judge]]
+    return kin[0] if len(kin) == 1 else None
+
+
+def _place(judge: str, judges: int) -> str:
+    if judges == 1:
+        return f"Its only judge, {judge},"
+    return f"One of its two judges, {judge}," if judges == 2 else judge

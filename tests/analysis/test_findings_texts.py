@@ -1,0 +1,49 @@
+"""What findings say where intervals are lopsided, and where two judges differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coeval.analysis.comparison.comparison_sentence import difference_text
+from coeval.analysis.panel.panel_findings import panel_findings
+
+NOTHING = {"value": None, "ci95": None, "p_adjusted": None}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "shown"),
+    [
+        ((0.292, -0.049, 0.497), "0.292 [−0.049, 0.497]"),
+        ((0.079, 0.036, 0.122), "0.079 ± 0.043"),
+        ((-0.0001, -0.05, 0.0498), "0.000 ± 0.050"),
+    ],
+)
+def test_a_lopsided_interval_is_shown_with_both_bounds(
+    bounds: tuple[float, float, float], shown: str
+) -> None:
+    assert difference_text(*bounds, 3) == shown
+
+
+def judged(**lengths: float) -> dict[str, Any]:
+    """Judges with a leaning to length, by name."""
+    biases = dict.fromkeys(("severity", "family", "self", "position"), NOTHING)
+    return {
+        name: {
+            "bias": {
+                **biases,
+                "length": {"value": by, "ci95": [by - 0.03, by + 0.03], "p_adjusted": 0.001},
+            },
+            "without": None,
+        }
+        for name, by in lengths.items()
+    }
+
+
+def test_of_two_judges_a_leaning_is_laid_to_neither() -> None:
+    assert list(panel_findings(judged(strict=-0.1, lenient=0.1))) == [
+        "Next to each other, lenient scores answers of twice the length higher than strict by 0.10 [0.07, "
+        "0.13]: with two judges it cannot be told whose leaning it is."
+    ]
+    assert len(list(panel_findings(judged(a=-0.1, b=0.1, c=0.1)))) == 3

@@ -1,0 +1,57 @@
+"""A judge of the leader's own family that makes the winner is told right after the leader's sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.invoked import Command
+from pipeline.experiments import Lab, model, task
+
+pytestmark = pytest.mark.slow
+
+KIN = model("red-j", "judge", family="red", family_bias=0.2)
+OTHERS = [model("hard-j", "judge", severity=0.1), model("soft-j", "judge", severity=-0.1)]
+
+
+def findings(here: Path, coeval: Command, judges: list[dict[str, object]]) -> list[str]:
+    students = [model(f"{name}-s", "student", skill=0.6, family=name) for name in ("red", "blue")]
+    lab = Lab(here, [model("writer", "teacher"), *students, *judges], [task(total=80)])
+    assert lab.run().exit_code == 0
+    measured = coeval("analyze", "all", "--run", lab.path, "--format", "json").out
+    found: list[str] = json.loads(measured)["findings"]
+    return found
+
+
+def test_a_named_judge_of_the_leader_s_family_is_told_with_the_lead_without_it(
+    here: Path, coeval: Command
+) -> None:
+    leader, kin, *_ = findings(here, coeval, [KIN, *OTHERS])
+    assert leader.startswith("red-s leads with")
+    assert kin.startswith("red-j is of red-s's family and favours it by 0.")
+    assert "; without it the difference is " in kin
+    difference = float(kin.split("difference is ")[1].split()[0].replace("−", "-"))
+    lead = float(leader.split("the next, by ")[1].split()[0])
+    assert abs(difference) < lead
+
+
+@pytest.mark.parametrize(
+    ("judges", "begins"),
+    [([KIN], "Its only judge, red-j,"), ([KIN, OTHERS[0]], "One of its two judges, red-j,")],
+    ids=["one", "two"],
+)
+def test_where_it_cannot_be_told_that_is_said(
+    judges: list[dict[str, object]], begins: str, here: Path, coeval: Command
+) -> None:
+    found = findings(here, coeval, judges)
+    expected = (
+        f"{begins} is of red-s's family: whether it favours it cannot be told here; "
+        "add a judge of another family."
+    )
+    assert expected in found[1:3]
+    assert not any(one.startswith("red-j scores answers") for one in found), "laid to one of two"
+
+
+def test_judges_who_are_kin_to_neither_are_not_mentioned(here: Path, coeval: Command) -> None:
+    assert not any("family" in one for one in findings(here, coeval, OTHERS))
