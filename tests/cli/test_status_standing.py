@@ -31,7 +31,7 @@ async def test_json_has_what_the_tables_show(tmp_path: Path) -> None:
     done = await called(made.folder, "status", "--run", made.path, "--json")
     assert done.code == 0, done.err
     shown = json.loads(done.out)
-    assert set(shown) == {"phases", "spend", "batches", "errors", "run", "state", "budget"}
+    assert set(shown) == {"phases", "spend", "batches", "errors", "run", "state", "budget", "notes"}
     assert (shown["run"], shown["state"]) == ("exp", {"status": "completed", "pid": None})
     assert shown["budget"]["max_calls"] == {"ann": {"limit": 500, "sent": shown["spend"]["ann"]["requests"]}}
     money = {"spent_usd": 0.0, "perhaps_usd": 0.0, "in_jobs_usd": 0.0, "set_aside_usd": 0.0}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pipeline.experiments import FOLDERS, PHASES, Lab, content, listen, model, quiz, task
 
+from coeval import open_run
 from coeval.core.errors import StoreError, UsageError
 from coeval.pipeline.config.schema import Phase
 
@@ -307,6 +308,7 @@ def test_scores_that_mix_two_configurations_say_so(tmp_path: Path) -> None:
         'of another configuration, and counted all the same: 6 evaluations; changed="redo" makes them again'
     )
     assert kept.summary.notes == [mixed]
+    assert kept.results().notes == open_run(lab.path).results().notes == (mixed,)
     lab.settings["quota"] = {"ann": {"max_calls": 14}}  # 1 + 3 + 6 of the first start, and 4 more
     part = lab.run(continue_run=True, changed="redo")
     assert part.summary is not None
@@ -314,6 +316,7 @@ def test_scores_that_mix_two_configurations_say_so(tmp_path: Path) -> None:
     lab.settings.clear()
     whole = lab.run(continue_run=True, changed="redo")
     assert (whole.exit_code, whole.summary and whole.summary.notes) == (0, [])
+    assert open_run(lab.path).results().notes == ()
 
 
 def test_recipes_that_cannot_be_read_are_told_before_anything_is_asked(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,8 @@ from coeval.core.errors import UsageError
 from coeval.core.options import STUDENTS
 from coeval.core.process_limits import need_address_space
 from coeval.pipeline.existing_run import existing_results
+from coeval.pipeline.upkeep.quick_look import look_for_gaps
+from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
     from coeval.analysis.comparison.comparison_report import ComparisonReport
@@ -51,4 +53,13 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
     with ExitStack() as stack:
         read = [stack.enter_context(opened(folder)) for folder in found]
         notes = [note for reader, more in read for note in (*reader.notes(), *more)]
+        notes += _mixed(found)
         return compare_sides(line_up([reader for reader, _ in read], students or ()), notes)
+
+
+def _mixed(folders: Sequence[Path]) -> Iterator[str]:
+    """Which of the runs hold records of another configuration."""
+    runs = [RunDir(folder) for folder in dict.fromkeys(folders) if RunDir(folder).is_run()]
+    for run in runs:
+        for note in look_for_gaps(run).notes:
+            yield f"{run.path}: {note}" if len(folders) > 1 else note

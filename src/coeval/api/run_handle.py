@@ -118,8 +118,10 @@ class Run:
 
         with opened(self.path) as (reader, notes):
             found = results(reader, notes)
-        missing = tuple(self._missing()) if RunDir(self.path).is_run() else ()
-        return msgspec.structs.replace(found, missing=missing)
+        if not RunDir(self.path).is_run():
+            return found
+        missing, mixed = self._standing()
+        return msgspec.structs.replace(found, missing=missing, notes=(*found.notes, *mixed))
 
     def measures(self) -> dict[str, Any]:
         """All measures of the folder, the content of ``measures.json`` (docs/measures.md): of students,
@@ -169,18 +171,13 @@ class Run:
         with opened(self.path) as (reader, _):
             return reader.table(name)
 
-    def _missing(self) -> Iterator[str]:
-        """What of the plan is not there: as ``coeval results`` tells it, or after a run as that run did."""
+    def _standing(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What of the plan is not there, and what there is of another configuration: as ``coeval results``
+        tells it, or after a run as that run did."""
         if self.summary is None:
-            yield from look_for_gaps(RunDir(self.path)).sentences
-            return
-        if not self.summary.begun:
-            yield "the run was stopped before it began; what is here was here before"
-        counts = {phase: outcome.missing for phase, outcome in self.summary.phases.items()}
-        if counts["attribute_mapping"] or counts["rubric_mapping"]:
-            yield "phases 1–2 are not finished"
-        if said := missing_records(counts):
-            yield said
+            found = look_for_gaps(RunDir(self.path))
+            return found.sentences, found.notes
+        return tuple(_missing(self.summary)), (self.summary.mixed,) if self.summary.mixed else ()
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}{f', {self.summary!r}' if self.summary else ''})"
@@ -210,6 +207,16 @@ class Run:
 
 _MOMENT = 32 << 20
 """Bytes of records that are read in a second or two."""
+
+
+def _missing(summary: RunSummary) -> Iterator[str]:
+    if not summary.begun:
+        yield "the run was stopped before it began; what is here was here before"
+    counts = {phase: outcome.missing for phase, outcome in summary.phases.items()}
+    if counts["attribute_mapping"] or counts["rubric_mapping"]:
+        yield "phases 1–2 are not finished"
+    if said := missing_records(counts):
+        yield said
 
 
 def open_run(path: str | Path) -> Run:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from coeval.core.errors import Draining
 from coeval.core.good import is_good
-from coeval.core.options import OVERWRITE, REDO_CHANGED
+from coeval.core.options import OVERWRITE
 from coeval.engine.progress import Board, Calls, Unwatched, Watcher
 from coeval.engine.session import SessionContext
 from coeval.models.keys import Keys
@@ -19,7 +19,7 @@ from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import ProposalWork
 from coeval.pipeline.phases.supplied import short_supplies
-from coeval.pipeline.plan.changes import NOUN, refuse_changed, remember_recipes
+from coeval.pipeline.plan.changes import mixed_sentence, refuse_changed, remember_recipes
 from coeval.pipeline.plan.count_plan import PlanCount, count_plan
 from coeval.pipeline.plan.forecast import expected
 from coeval.pipeline.plan.preview import make_plan, preview_run
@@ -258,7 +258,8 @@ def _sum_up(start: Begun, plan: Plan, found: PlanCount) -> None:
     items.unsupplied = found.unsupplied
     items.planned += found.unsupplied
     summary.short = short_supplies(plan, running.folder)
-    summary.notes += _mixed(running, plan)
+    summary.mixed = _mixed(running, plan)
+    summary.notes += [summary.mixed] if summary.mixed else []
     if running.session.batches is not None:
         summary.batches = running.session.batches.jobs()
         # what other models' results are for was not walked over
@@ -273,17 +274,13 @@ def _sum_up(start: Begun, plan: Plan, found: PlanCount) -> None:
     running.folder.write_meta(meta)
 
 
-def _mixed(running: RunSession, plan: Plan) -> Iterator[str]:
+def _mixed(running: RunSession, plan: Plan) -> str:
     """What stands in the run, and so in its scores, of another configuration, where it may: kept, or not
     made again by the end."""
     if running.options.stance is Stance.REFUSE:
-        return
+        return ""
     options = replace(running.options, stance=Stance.REFUSE, only_models=())
-    changed = count_plan(_plan(running, options, plan.setups)).changed
-    counts = {phase: sum(n for of, n in changed.items() if of.phase == phase) for phase in FLOWING}
-    shown = ", ".join(f"{count:,} {NOUN[phase]}" for phase, count in counts.items() if count)
-    if shown:
-        yield f"of another configuration, and counted all the same: {shown}; {REDO_CHANGED} makes them again"
+    return mixed_sentence(count_plan(_plan(running, options, plan.setups)).changed)
 
 
 def _owed_elsewhere(running: RunSession, plan: Plan) -> set[Phase]:

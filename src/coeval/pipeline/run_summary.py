@@ -43,8 +43,9 @@ class PhaseOutcome:
 @dataclass(slots=True, repr=False)
 class RunSummary:
     """A run's end. ``interrupted``: somebody stopped it; ``notes``: what a user should know; ``short``: files
-    of items that people have to add to; ``batches``: jobs that go on at their providers. Not ``begun``:
-    stopped before it changed anything in its folder, which may hold an earlier run still."""
+    of items that people have to add to; ``batches``: jobs that go on at their providers; ``mixed``: the one
+    of the notes that tells of records of another configuration, if there are any. Not ``begun``: stopped
+    before it changed anything in its folder, which may hold an earlier run still."""
 
     phases: dict[Phase, PhaseOutcome] = field(default_factory=lambda: {p: PhaseOutcome() for p in PHASES})
     stopped: dict[str, str] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class RunSummary:
     batches: list[PendingJob] = field(default_factory=list)
     interrupted: bool = False
     begun: bool = True
+    mixed: str = ""
 
     @property
     def missing(self) -> int:

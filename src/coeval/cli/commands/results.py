@@ -67,7 +67,7 @@ def results(
         if by is not None and isinstance(reader, RunReader):
             parts = Parts(breakdown(reader, by.value), label_breakdown(reader, by.value))
     missing = look_for_gaps(RunDir(folder)) if is_run else Missing(None, ())
-    found = msgspec.structs.replace(found, missing=missing.sentences)
+    found = msgspec.structs.replace(found, missing=missing.sentences, notes=(*found.notes, *missing.notes))
     if by is not None and parts is not None and not any(parts):
         say(streams.messages(), results_view.why_nothing(found, by.value))
     if as_json:

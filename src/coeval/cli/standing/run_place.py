@@ -45,13 +45,14 @@ class RunPlace:
 
     def standing(self) -> FolderStanding:
         folder, pid = self._folder, self._folder.writer()
+        look = quick_look(folder)
         config = config_of(folder)
         meta = folder.read_meta() if folder.meta.exists() else None
         status = "not started" if meta is None else meta.status
         if pid is not None or status == "running":
             status = "stopped" if pid is None else "running"
         return FolderStanding(
-            phases_of(folder, quick_look(folder)),
+            phases_of(folder, look),
             spend_of(folder.usage),
             jobs_shown(folder.pending_batches),
             last_errors(folder.errors),
@@ -62,6 +63,7 @@ class RunPlace:
                 None if isinstance(config, str) else config.experiment,
                 at_work=pid is not None,
             ),
+            (look.gaps.mixed,) if look.gaps is not None and look.gaps.mixed else (),
         )
 
     def show(self, console: Console) -> None:
@@ -128,6 +130,8 @@ def _show_phases(folder: RunDir, look: QuickLook, console: Console) -> None:
             say(console, f"{count:,} {lines}{waiting}")
     else:
         _show_state(report, folder, console)
+    if look.gaps is not None and look.gaps.mixed:
+        warn(console, look.gaps.mixed)
 
 
 def _show_files(report: RepairReport | None, console: Console) -> None:

@@ -94,7 +94,8 @@ class BudgetShown(msgspec.Struct, frozen=True):
 
 class FolderStanding(msgspec.Struct, frozen=True):
     """``batches`` are the jobs that are not done with, ``errors`` the last ones of ``run_errors.jsonl``,
-    oldest first. ``run`` is the id of the experiment, None of an output folder."""
+    oldest first. ``run`` is the id of the experiment, None of an output folder; ``notes`` say what
+    else is to be known of a run's records."""
 
     phases: dict[str, PhaseStanding]
     spend: dict[str, Spend]
@@ -103,6 +104,7 @@ class FolderStanding(msgspec.Struct, frozen=True):
     run: str | None
     state: StateShown
     budget: BudgetShown
+    notes: tuple[str, ...] = ()
 
 
 def budget_of(usage: Path, experiment: Experiment | None, *, at_work: bool) -> BudgetShown:

@@ -22,6 +22,15 @@ NOUN = {
 _SHOWN = 20
 
 
+def mixed_sentence(changed: Mapping[Changed, int]) -> str:
+    """How many good records of another configuration stand in a run, and so in its scores; empty: none."""
+    counts = {phase: sum(n for of, n in changed.items() if of.phase == phase) for phase in NOUN}
+    shown = ", ".join(f"{count:,} {NOUN[phase]}" for phase, count in counts.items() if count)
+    if not shown:
+        return ""
+    return f"of another configuration, and counted all the same: {shown}; {REDO_CHANGED} makes them again"
+
+
 def refuse_changed(
     plan_count: PlanCount,
     setups: Sequence[TaskSetup],

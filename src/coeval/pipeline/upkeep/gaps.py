@@ -11,6 +11,8 @@ from coeval.core.text import listed, numbered
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
 from coeval.pipeline.phases.supplied import ShortSupply, short_supplies
+from coeval.pipeline.plan.changes import mixed_sentence
+from coeval.pipeline.plan.count_plan import count_plan
 from coeval.pipeline.plan.preview import make_plan
 from coeval.pipeline.plan.recorded import Recorded, Stance
 from coeval.pipeline.plan.run_plan import Node, Spared
@@ -33,11 +35,13 @@ class FileGap:
 @dataclass(slots=True)
 class Gaps:
     """``files`` in the order of the plan; ``unsettled`` are tasks whose phases 1–2 are not finished;
-    ``short`` the files of items that people have to add to."""
+    ``short`` the files of items that people have to add to; ``mixed`` tells of records that are there and of
+    another configuration (`mixed_sentence`)."""
 
     files: dict[Path, FileGap] = field(default_factory=dict)
     unsettled: list[str] = field(default_factory=list)
     short: list[ShortSupply] = field(default_factory=list)
+    mixed: str = ""
 
     def missing(self, phase: Phase) -> int:
         return sum(gap.planned - gap.there for gap in self.files.values() if gap.phase == phase)
@@ -99,6 +103,9 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
             gap.there += 0 if node.owed else node.records
         for spared in walk.spared:  # what follows from a record that was lost is there all the same
             files.of(spared).there += spared.records
+    # labels of another recipe stand by one stance and are compared again by the other, hence a plan for each
+    strict = make_plan(config, RunOptions(continue_run=True), setups, recorded)
+    gaps.mixed = mixed_sentence(count_plan(strict).changed)
     return gaps
 
 

@@ -28,10 +28,12 @@ class QuickLook(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """What a run lacks, and that in words; ``gaps`` None: it cannot be counted, ``sentences`` say why."""
+    """What a run lacks, and that in words; ``gaps`` None: it cannot be counted, ``sentences`` say why.
+    ``notes``: what else is to be known of the records that are there."""
 
     gaps: Gaps | None
     sentences: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def look_for_gaps(folder: RunDir) -> Missing:
@@ -41,7 +43,9 @@ def look_for_gaps(folder: RunDir) -> Missing:
         gaps = quick_look(folder).gaps
     except (ConfigError, StoreError) as error:
         return Missing(None, (f"what is missing cannot be counted: {error}",))
-    return Missing(gaps, tuple(gaps.sentences()) if gaps is not None else ())
+    if gaps is None:
+        return Missing(None, ())
+    return Missing(gaps, tuple(gaps.sentences()), (gaps.mixed,) if gaps.mixed else ())
 
 
 def quick_look(folder: RunDir) -> QuickLook:

@@ -23,7 +23,7 @@ from coeval.reports.experiment.failures import failure_table
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.spending import spending_table
 
-__all__ = ["cost_section"]
+__all__ = ["as_sentence", "cost_section"]
 
 _PARTS = {
     "items": "items differ",
@@ -38,7 +38,7 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     tree = evidence.measured.tree
     said = [*_money(evidence), *(c.text for c in evidence.measured.conclusions if c.topic == "cost")]
     said += list(_most_for_the_money(tree["next"]))
-    said += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in evidence.missing.sentences]
+    said += [as_sentence(told) for told in (*evidence.missing.sentences, *evidence.missing.notes)]
     failures = failure_table(evidence.reader)
     if evidence.missing.sentences or failures.rows:
         said.append(f"What is missing or failed is asked again by: {FILL}")
@@ -74,6 +74,11 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
         tuple(pictures),
         tuple(table for table in tables if table.rows),
     )
+
+
+def as_sentence(told: str) -> str:
+    """What a terminal shows behind "warning:", for a page."""
+    return f"{told[:1].upper()}{told[1:]}."
 
 
 def _money(evidence: RunEvidence) -> Iterator[str]:

@@ -11,7 +11,7 @@ from coeval.core.plain import plain
 from coeval.core.text import numbered
 from coeval.reports.content.report_content import Report, Sentence
 from coeval.reports.experiment.benchmark_section import benchmark_section
-from coeval.reports.experiment.cost_section import cost_section
+from coeval.reports.experiment.cost_section import as_sentence, cost_section
 from coeval.reports.experiment.judges_section import judges_section
 from coeval.reports.experiment.leading_section import leading_section
 from coeval.reports.experiment.run_evidence import RunEvidence
@@ -32,7 +32,10 @@ def experiment_report(evidence: RunEvidence) -> Report:
         kind="experiment",
         title=plain(meta.experiment_id if meta is not None else reader.run.path.resolve().name),
         facts=tuple(_facts(evidence, meta)),
-        lead=tuple(Sentence(plain(found.text), found.topic) for found in measured.conclusions),
+        lead=(
+            *(Sentence(plain(found.text), found.topic) for found in measured.conclusions),
+            *(Sentence(plain(as_sentence(note)), "cost") for note in evidence.missing.notes),
+        ),
         sections=tuple(section(evidence) for section in _SECTIONS),
         banner=SIMULATED if reader.simulated else "",
     )

@@ -123,6 +123,7 @@ def analyze(
     # Here, because they load duckdb and numpy.
     from coeval.analysis.measures.robust_set import RobustOptions
     from coeval.cli import streams
+    from coeval.cli.say import warn
     from coeval.cli.views.gaps_view import tell_missing
     from coeval.pipeline.upkeep.quick_look import Missing, look_for_gaps
 
@@ -135,6 +136,8 @@ def analyze(
     )
     _show(folder, name, report_format, (out, figures), options)
     missing = look_for_gaps(RunDir(folder)) if RunDir(folder).is_run() else Missing(None, ())
+    for note in missing.notes:
+        warn(streams.messages(), note)
     tell_missing(missing, streams.messages())
     if missing.sentences and not partial_ok:
         raise typer.Exit(GAPS)

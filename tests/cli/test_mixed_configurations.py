@@ -1,0 +1,45 @@
+"""Whoever shows the scores of a run says so where records of another configuration are among them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from cli.invoked import Command
+from pipeline.experiments import Lab, model, task
+
+KEPT = (
+    "of another configuration, and counted all the same: 3 responses, 6 evaluations; --redo-changed makes "
+    "them again"
+)
+
+
+def words(*texts: str) -> str:
+    return " ".join(" ".join(texts).split())
+
+
+@pytest.mark.slow
+def test_kept_records_are_told_wherever_scores_are_shown(here: Path, coeval: Command) -> None:
+    models = [
+        model("tea", "teacher"),
+        model("ann", "student"),
+        model("ben", "student"),
+        model("jud", "judge"),
+    ]
+    lab = Lab(here, models, [task()])
+    assert coeval("run", "--config", lab.file).code == 0
+    run = ("--run", str(lab.path))
+    shows = [("results", *run), ("analyze", *run), ("status", *run), ("compare", str(lab.path))]
+    for command in shows:
+        assert "another configuration" not in words(*coeval(*command)[1:3]), command
+    lab.models[1]["role_parameters"] = {"student": {"temperature": 0.9}}
+    lab.models[3]["role_parameters"] = {"judge": {"temperature": 0.1}}
+    started = coeval("run", "--config", lab.file, "--continue", "--keep-changed")
+    assert KEPT in words(started.out, started.err)
+    for command in (*shows, ("results", *run, "--json"), ("status", *run, "--json")):
+        shown = coeval(*command)
+        assert (shown.code, words(shown.out, shown.err).count(KEPT)) == (0, 1), command
+    assert coeval("analyze", *run, "--format", "html", "--out", "page").code == 0
+    page = re.sub(r"<[^>]+>", "", (here / "page" / "report.html").read_text())
+    assert page.count(KEPT.removeprefix("of")) == 2, "at the head, and below what is missing"
