@@ -116,3 +116,18 @@ def test_what_the_scores_cannot_tell_is_not_told() -> None:
 )
 def test_families_are_told_by_names(name: str, family: str) -> None:
     assert model_family(name) == family
+
+
+@pytest.mark.parametrize(("items", "known"), [(2, False), (5, False), (6, True)])
+def test_of_too_few_datapoints_nobody_is_strict(items: int, known: bool) -> None:
+    grid, lengths = simulate({"a": Planted(0.3), "b": Planted(), "c": Planted()}, items, 1)
+    found = plain_ledger(bias_ledger(grid, lengths, {}))["a"]["severity"]
+    assert (found["value"] is not None) == (found["ci95"] is not None) == known
+    assert (found["p_adjusted"] is not None) == known
+
+
+def test_judges_apart_by_the_same_everywhere_leave_no_spread_to_be_sure_by() -> None:
+    grid, lengths = simulate({"a": Planted(), "b": Planted()}, 12, 1)
+    grid.levels[:] = [0, 1]
+    found = plain_ledger(bias_ledger(grid, lengths, {}))["a"]["severity"]
+    assert found == {"value": None, "ci95": None, "p_adjusted": None}

@@ -137,7 +137,7 @@ def test_judges_who_saw_the_same_words_agree_or_not(tmp_path: Path) -> None:
     assert found["agreement"]["one|two"]["spa"] == pytest.approx(1 / 3)
     assert found["agreement"]["one|two"]["wpa"] == pytest.approx((0 + 0.5 + 1) / 3)
     severity = found["judges"]["two"]["bias"]["severity"]
-    assert severity["value"] == pytest.approx((1 + 0.5 + 0) / 3)
+    assert severity == {"value": None, "ci95": None, "p_adjusted": None}, "three items are too few"
 
 
 def test_a_judge_agrees_with_itself_or_not_where_it_was_shown_the_same_twice(tmp_path: Path) -> None:

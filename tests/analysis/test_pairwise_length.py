@@ -189,3 +189,14 @@ def test_is_the_same_each_time_and_refuses_what_it_cannot_use() -> None:
         fit_length_control([*preferences[:-1], 2.5], lengths, baseline)
     with pytest.raises(ValueError, match="difficulties"):
         fit_length_control(preferences, lengths, baseline, gamed=invented.gamed)
+
+
+@pytest.mark.parametrize("count", [99, 100])
+def test_a_rate_that_the_penalty_decides_shows_no_interval(count: int) -> None:
+    invented = Invented(count)
+    fit = fit_length_control(invented.preferences.tolist(), invented.lengths, invented.baseline_lengths)
+    assert fit is not None
+    shown = fit.as_plain()["win_rate"]
+    assert shown["value"] == fit.win_rate.value
+    assert fit.has_interval == (count == 100)
+    assert (shown["low_95"] is not None, shown["standard_error"] is not None) == (count == 100,) * 2

@@ -9,7 +9,9 @@ import pytest
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.panel.effective_votes import covariances, effective_votes, without_each
+from coeval.analysis.panel.panel_worth import standing_parts
 from coeval.analysis.panel.variance_budget import Prices, purchases, variance_parts
+from perf.judge_bias import Planted, simulate
 from perf.planted import PARTS, planted_scores
 
 FREE = {"items": 0.2, "students_items": 0.0, "judges": 0.1, "residual": 0.2}
@@ -88,3 +90,27 @@ def test_what_cannot_be_told_of_one_judge_or_one_student() -> None:
     assert variance_parts(planted(1)[:, :1]) is None
     assert covariances([planted(1)[:, :1]]) is None
     assert covariances([planted(1)[:, :, :1]]) is None
+
+
+def test_purchases_start_from_all_datapoints_of_the_run() -> None:
+    """With all scores there, as they stand: the paired standard errors of students. With some lost, still of
+    as many datapoints."""
+    grid, _ = simulate({"a": Planted(), "b": Planted(0.1), "c": Planted()}, 48, 1)
+    now, *more = purchases(standing_parts(grid), Prices(None, None, None))
+    assert [each.items for each in more[:3]] == [24, 48, 144]
+    means = np.array(
+        [
+            [
+                grid.levels[(grid.item == item) & (grid.student == student)].mean() / 2
+                for student in range(len(grid.students))
+            ]
+            for item in range(48)
+        ]
+    )
+    apart = [means[:, a] - means[:, b] for a in range(means.shape[1]) for b in range(a)]
+    paired = [float(each.std(ddof=1)) / np.sqrt(48) for each in apart]
+    assert now.difference == pytest.approx(np.mean(paired), rel=0.05)
+    grid.levels[grid.item < 16, 0] = -1
+    fewer, *more = purchases(standing_parts(grid), Prices(None, None, None))
+    assert [each.items for each in more[:3]] == [24, 48, 144]
+    assert fewer.difference == pytest.approx(now.difference, rel=0.25)

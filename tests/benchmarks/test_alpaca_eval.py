@@ -112,7 +112,13 @@ def test_preferences_become_official_figures(shelf: Shelf) -> None:
     assert scored.metrics["win_rate"].standard_error == pytest.approx(0, abs=1e-9)
     assert scored.metrics["discrete_win_rate"].value == 100
     assert next(iter(scored.metrics)) == "length_controlled_winrate"
-    assert scored.tables["length_control"]["formula"] == "length_controlled_minimal"
+    controlled = scored.metrics["length_controlled_winrate"]
+    assert controlled.value is not None
+    assert (controlled.standard_error, controlled.ci95, controlled.n) == (None, None, 6)
+    fit = scored.tables["length_control"]
+    assert fit["formula"] == "length_controlled_minimal"
+    assert {name for name, found in fit["win_rate"].items() if found is not None} == {"value"}
+    assert any("so it has no interval" in remark for remark in scored.remarks)
     assert scored.tables["counts"] == {
         "n_wins": 6,
         "n_wins_base": 0,
@@ -135,15 +141,17 @@ def test_equal_outputs_are_a_draw_without_asking(shelf: Shelf) -> None:
     assert (scored.n_expected, scored.n_scored, scored.n_failed) == (6, 6, {})
 
 
-@pytest.mark.parametrize(("count", "ours_said"), [(60, "ours"), (6, "ours"), (2, "theirs")])
+@pytest.mark.parametrize(("count", "ours_said"), [(100, "ours"), (6, "ours"), (2, "theirs")])
 def test_of_equal_preferences_every_interval_has_a_width(tmp_path: Path, count: int, ours_said: str) -> None:
-    """All 60 won; two draws, made without asking."""
+    """All won; two draws, made without asking. Length control has an interval from 100 on."""
     shelf = shelf_of(tmp_path, [baseline(number) for number in range(count)])
     panel = Panel(AlpacaEval(shelf.settings()), lambda item: f"{ours_said} {item.id}")
     scored = panel.judge(favours_ours(panel, 1 - 1e-12))
     assert scored.metrics["win_rate"].value == pytest.approx(100 if ours_said == "ours" else 50)
-    metrics = [metric for metric in scored.metrics.values() if metric.value is not None]
-    assert len(metrics) == (3 if count > 2 else 2)
+    controlled = scored.metrics["length_controlled_winrate"]
+    assert (controlled.value is not None, controlled.ci95 is not None) == (count > 2, count >= 100)
+    metrics = [m for m in scored.metrics.values() if m is not controlled or count >= 100]
+    assert len(metrics) == (3 if count >= 100 else 2)
     assert hold_on_the_scale(metrics, 0, 100)
 
 

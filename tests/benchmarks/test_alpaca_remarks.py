@@ -47,6 +47,7 @@ def test_differences_as_published_and_those_at_the_very_ends_are_not(
 def test_too_few_preferences_for_length_control_are_told() -> None:
     [remark] = remarks_on(controlled(55.0, 99), 50.0)
     assert "rests on 99 preferences; with fewer than 100" in remark
+    assert remark.endswith("so it has no interval")
     assert remarks_on(controlled(55.0, 100), 50.0) == ()
 
 

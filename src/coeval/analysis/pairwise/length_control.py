@@ -10,7 +10,7 @@ difficulties only (noreg), and with neither (minimal).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -31,6 +31,11 @@ LENGTH, DIFFICULTY, MODEL = (
     "not_gamed_baseline.astype(float)",
 )
 """The columns under the names of the published weight tables."""
+
+FEW_PREFERENCES = 100
+"""Of samples of the published annotations, the fit leaves length out (weight 0) in up to a third of 50 and an
+eighth of 100; the rate's error is 5 to 13 points in those of 100 (``docs/benchmarks.md``). With fewer, the
+penalty decides the rate, and a bootstrap under the same penalty does not show how far off it is."""
 
 _FOLDS = 5
 _INVERSE_PENALTIES: Floats = np.logspace(-4, 4, 10)
@@ -66,6 +71,18 @@ class LengthControl(msgspec.Struct, frozen=True):
     win_rate: Rate
     inverse_penalty: float
     n: int
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether the spread of ``win_rate`` is to be believed: from `FEW_PREFERENCES` on."""
+        return self.n >= FEW_PREFERENCES
+
+    def as_plain(self) -> dict[str, Any]:
+        """Under the names of its fields; of a rate without an interval, the value alone."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        if not self.has_interval:
+            plain["win_rate"] = {**dict.fromkeys(plain["win_rate"]), "value": self.win_rate.value}
+        return plain
 
 
 def alpaca_length_controlled(weights: Mapping[str, float], difficulties: Sequence[float]) -> float:

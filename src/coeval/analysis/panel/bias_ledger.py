@@ -109,7 +109,7 @@ def _severity(grid: ScoreGrid, place: int, rows: NDArray[np.bool_]) -> Bias:
     own = levels[:, place]
     others = (levels.sum(axis=1) - own) / (grid.valid[rows].sum(axis=1) - 1)
     clusters, at = np.unique(grid.item[rows], return_inverse=True)
-    if len(clusters) < 2:
+    if len(clusters) < _FEWEST_ITEMS:
         return UNKNOWN
     value = float((others - own).mean())
     distances = np.bincount(at, others - own - value)
@@ -118,10 +118,11 @@ def _severity(grid: ScoreGrid, place: int, rows: NDArray[np.bool_]) -> Bias:
 
 
 def bias_of(value: float, error: float, degrees: float) -> Bias:
-    """With t's interval and p-value."""
+    """With t's interval and p-value; unknown where nothing differs, and so no spread is there to judge by."""
+    if error < _NEARLY:
+        return UNKNOWN
     half = float(stdtrit(degrees, (1 + LEVEL) / 2)) * error
-    p = 2 * float(stdtr(degrees, -abs(value) / error)) if error > 0 else float(value == 0)
-    return Bias(value, value - half, value + half, p)
+    return Bias(value, value - half, value + half, 2 * float(stdtr(degrees, -abs(value) / error)))
 
 
 def _drawn(grid: ScoreGrid, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -2,21 +2,23 @@
 
 ``effective_votes`` of the panel; by judge, what it would be ``without`` it; ``variance``: the shares of
 items, students × items, judges and residual; ``next``: the standard errors as they are, and with more items
-in each task or more judges, with the dollars of that where prices are known.
+in each task or more judges, with the dollars of that where prices are known. Variances are those of the
+datapoints that all students and judges have; standard errors, of all datapoints with scores.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.measured import Branch
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.effective_votes import covariances, effective_votes, without_each
-from coeval.analysis.panel.score_cells import complete_cells
-from coeval.analysis.panel.variance_budget import Prices, pooled, purchases, variance_parts
+from coeval.analysis.panel.score_cells import complete_cells, scored_items
+from coeval.analysis.panel.variance_budget import Prices, VarianceParts, pooled, purchases, variance_parts
 from coeval.analysis.readers.run_reader import RunReader
 
-__all__ = ["PanelWorth", "panel_worth"]
+__all__ = ["PanelWorth", "panel_worth", "standing_parts"]
 
 _SOME = 2_000
 """Records whose mean price is taken."""
@@ -30,10 +32,9 @@ class PanelWorth(NamedTuple):
 
 
 def panel_worth(reader: RunReader, grid: ScoreGrid) -> PanelWorth:
-    blocks = [cells for task in range(len(grid.tasks)) if len(cells := complete_cells(grid, task))]
+    blocks = list(_complete(grid).values())
     matrix = covariances(blocks)
-    parts = [part for cells in blocks if (part := variance_parts(cells)) is not None]
-    whole = pooled(parts)
+    whole = pooled([part for cells in blocks if (part := variance_parts(cells)) is not None])
     variance: Branch = dict(whole.shares) if whole is not None else {}
     if whole is not None:
         variance["datapoints"] = whole.items
@@ -42,8 +43,22 @@ def panel_worth(reader: RunReader, grid: ScoreGrid) -> PanelWorth:
         effective_votes(matrix) if matrix is not None else None,
         {grid.judges[place]: found.as_plain() for place, found in lost.items()},
         variance,
-        [purchase.as_plain() for purchase in purchases(parts, _prices(reader))],
+        [purchase.as_plain() for purchase in purchases(standing_parts(grid), _prices(reader))],
     )
+
+
+def standing_parts(grid: ScoreGrid) -> list[VarianceParts]:
+    """By task the variances of its complete datapoints, with the number of all that have scores."""
+    return [
+        part._replace(items=scored_items(grid, task))
+        for task, cells in _complete(grid).items()
+        if (part := variance_parts(cells)) is not None
+    ]
+
+
+def _complete(grid: ScoreGrid) -> dict[int, Floats]:
+    """By task, the full block of those that have one."""
+    return {task: cells for task in range(len(grid.tasks)) if len(cells := complete_cells(grid, task))}
 
 
 def _prices(reader: RunReader) -> Prices:

@@ -283,8 +283,10 @@ def _metrics(known: Sequence[float], control: LengthControl | None) -> dict[str,
     controlled = Metric(None, unit="percent")
     if control is not None:
         found = control.win_rate
-        bounds = (found.low_95, found.high_95)
-        controlled = Metric(found.value, found.standard_error, bounds, control.n, "percent")
+        controlled = Metric(found.value, n=control.n, unit="percent")
+        if control.has_interval:
+            bounds = (found.low_95, found.high_95)
+            controlled = Metric(found.value, found.standard_error, bounds, control.n, "percent")
     return {
         "length_controlled_winrate": controlled,
         "win_rate": Metric(rate.win_rate, rate.standard_error, interval, len(known), "percent"),
@@ -319,5 +321,5 @@ def _tables(
             "avg_length": int(sum(lengths) / len(lengths)) if lengths else None,
         },
         "dataset": {name: {"n": len(of), **alpaca_win_rate(of)._asdict()} for name, of in by_dataset.items()},
-        "length_control": None if control is None else msgspec.to_builtins(control),
+        "length_control": None if control is None else control.as_plain(),
     }

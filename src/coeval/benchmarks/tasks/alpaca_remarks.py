@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from coeval.analysis.pairwise.length_control import LengthControl
-
-FEW_PREFERENCES = 100
-"""Of samples of the published annotations, the fit leaves length out (weight 0) in up to a third of 50 and an
-eighth of 100; the rate's error is 5 to 13 points in those of 100 (``docs/benchmarks.md``)."""
+from coeval.analysis.pairwise.length_control import FEW_PREFERENCES, LengthControl
 
 EXTREME_ODDS_RATIO = 3.0
 """Of the 223 models on the leaderboard of alpaca-eval 0.6.6, two have odds further apart than this: one was
@@ -24,10 +20,10 @@ def remarks_on(control: LengthControl | None, win_rate: float | None) -> tuple[s
     if control is None or win_rate is None:
         return ()
     remarks = []
-    if control.n < FEW_PREFERENCES:
+    if not control.has_interval:
         remarks.append(
             f"length_controlled_winrate rests on {control.n} preferences; with fewer than {FEW_PREFERENCES} "
-            "its fit often finds no effect of length, and is off by many points"
+            "its fit often finds no effect of length, and is off by many points, so it has no interval"
         )
     controlled = control.win_rate.value
     ratio = _odds(controlled, control.n) / _odds(win_rate, control.n)

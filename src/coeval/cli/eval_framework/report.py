@@ -70,12 +70,12 @@ def _show_figures(outcome: Outcome, console: Console) -> None:
             figures = (shown_value(metric.value, metric.unit), shown_interval(metric.ci95, metric.unit))
             rows.append(NameRow(f"  {name}", (*figures, f"{metric.n:,}")))
     print_table(console, "", "task and metric", METRIC_COLUMNS, rows)
-    if any(task.summary is not None and task.summary.metrics for task in outcome.tasks):
-        say(
-            console,
-            "n: prompts; in a task's own line what it is scored by, and how many of these failed.",
-            "dim",
-        )
+    names = [name for task in outcome.tasks if task.summary is not None for name in task.summary.metrics]
+    if names:
+        by_instruction = any(name.startswith("instruction_level_") for name in names)
+        counted = "prompts (instructions in instruction_level rows)" if by_instruction else "prompts"
+        own = "in a task's own line what it is scored by, and how many of these failed"
+        say(console, f"n: {counted}; {own}.", "dim")
 
 
 def _show_over_runs(spreads: Mapping[str, Mapping[str, Spread]], console: Console) -> None:
