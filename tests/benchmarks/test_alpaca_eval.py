@@ -141,7 +141,7 @@ def test_equal_outputs_are_a_draw_without_asking(shelf: Shelf) -> None:
     assert (scored.n_expected, scored.n_scored, scored.n_failed) == (6, 6, {})
 
 
-@pytest.mark.parametrize(("count", "ours_said"), [(100, "ours"), (6, "ours"), (2, "theirs")])
+@pytest.mark.parametrize(("count", "ours_said"), [(128, "ours"), (6, "ours"), (2, "theirs")])
 def test_of_equal_preferences_every_interval_has_a_width(tmp_path: Path, count: int, ours_said: str) -> None:
     """All won; two draws, made without asking. Length control has an interval from 100 on."""
     shelf = shelf_of(tmp_path, [baseline(number) for number in range(count)])
