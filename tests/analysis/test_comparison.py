@@ -80,10 +80,14 @@ def test_another_recipe_of_the_judge_and_another_criterion_are_told(tmp_path: Pa
         rubric.write_text(f'{{"plot": "Plot {name}.", "style": "Style."}}')
         for n in range(1, 7):
             run.datapoint(n)
-            run.response(n, "ann")
-            run.evaluation(n, "ann", "j", {"plot": "High", "style": "Low"}, recipe=name)
-            run.evaluation(n, "ann", f"only {name}", {"plot": "High", "style": "Low"})
-    notes = "; ".join(compared(tmp_path / "one", tmp_path / "two").notes)
+            for student in ("ann", "ben"):
+                run.response(n, student)
+                run.evaluation(n, student, "j", {"plot": "High", "style": "Low"}, recipe=name)
+                run.evaluation(n, student, f"only {name}", {"plot": "High", "style": "Low"})
+    both = compared(tmp_path / "one", tmp_path / "two").notes
+    assert sum("another recipe" in note for note in both) == 1, "once for all students"
+    assert sum("the factor plot is" in note for note in both) == 1
+    notes = "; ".join(compared(tmp_path / "one", tmp_path / "two", students=["ann"]).notes)
     assert "haiku: j judged two by another recipe (model, parameters, prompt) than one" in notes
     assert "the factor plot is described otherwise" in notes
     assert "style is described" not in notes

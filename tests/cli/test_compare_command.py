@@ -239,7 +239,7 @@ def test_what_cannot_be_compared_is_refused_with_the_way_out(
     lab: Lab, two: tuple[Path, Path], here: Path, coeval: Command
 ) -> None:
     for arguments, said in (
-        ((two[0],), "name two students of it with --students, or a second folder"),
+        ((two[0],), "name a second folder to compare it with"),
         ((lab.path, "--students", "ann"), "name two students"),
         ((lab.path, "--students", "ann,bne"), "did you mean ben?"),
         ((lab.path, two[0]), "no student is in all folders"),

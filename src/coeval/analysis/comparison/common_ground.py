@@ -148,7 +148,7 @@ def shared_judges(a: Side, b: Side) -> SharedJudges:
                 judges = listed(sorted(only))
                 notes.append(f"{task}: {judges} judged {side.label} only and is left out of the comparison")
         notes += [
-            f"{task}: {judge} judged {b.label} by another recipe (model, parameters, prompt) than {a.label}"
+            f"{task}: {judge} judged {b.place} by another recipe (model, parameters, prompt) than {a.place}"
             for judge in sorted(both)
             if a.methods[task, judge] != b.methods[task, judge]
         ]
@@ -158,7 +158,7 @@ def shared_judges(a: Side, b: Side) -> SharedJudges:
 def other_rubrics(a: Side, b: Side) -> tuple[str, ...]:
     """The factors that go by the same name and ask for something else."""
     return tuple(
-        f"{task}: the factor {factor} is described otherwise for {b.label} than for {a.label}"
+        f"{task}: the factor {factor} is described otherwise for {b.place} than for {a.place}"
         for task in sorted(a.rubrics.keys() & b.rubrics.keys())
         for factor in sorted(a.rubrics[task].keys() & b.rubrics[task].keys())
         if a.rubrics[task][factor] != b.rubrics[task][factor]

@@ -32,6 +32,11 @@ def line_up(readers: Sequence[Reader], named: Sequence[str] = ()) -> list[list[S
         if not there:
             raise UsageError(f"{reader.folder} holds no answers yet: there is nobody to compare")
         chosen = [_known(name, reader, there) for name in named] or list(there)
+        if len(there) == 1:
+            raise UsageError(
+                f"{reader.folder} holds answers of {there[0] or 'one model'} alone: name a second folder to "
+                "compare it with"
+            )
         if len(set(chosen)) < 2:
             raise UsageError(
                 f"{reader.folder} holds answers of {listed(there)}: name two students of it with "

@@ -81,6 +81,11 @@ class Side:
     rubrics: Mapping[str, Mapping[str, str]]
     fitted: tuple[str, ...] = ()
 
+    @property
+    def place(self) -> str:
+        """Its label without the student: the same for all students of a folder."""
+        return self.label.removesuffix(f":{self.model}")
+
 
 def models_of(reader: Reader) -> tuple[str, ...]:
     """Who answered, by name; of a run, those that its configuration still names, if there are any."""

@@ -34,7 +34,8 @@ def print_measures(tree: Branch, console: Console) -> None:
     if _print_parts(tree, console):
         say(console, "[low, high]: 95 % interval, clustered by datapoint (n). docs/measures.md", "dim")
     elif not findings:
-        say(console, "There is nothing to show yet.")
+        bare = "labels" in tree and "students" not in tree
+        say(console, "No task of this run has labels." if bare else "There is nothing to show yet.")
 
 
 def _print_parts(tree: Branch, console: Console) -> bool:
