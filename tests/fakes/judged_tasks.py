@@ -117,7 +117,9 @@ def hold_on_the_scale(metrics: Iterable[Metric], least: float, most: float) -> b
         assert metric.value is not None
         assert metric.ci95 is not None
         low, high = metric.ci95
-        assert least <= low <= metric.value <= high <= most
+        rounding = (most - least) * 1e-12
+        assert least <= low <= metric.value + rounding
+        assert metric.value - rounding <= high <= most
         assert high - low > (most - least) / 100
     return True
 
