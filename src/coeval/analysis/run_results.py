@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from coeval.analysis.costs import ModelCost, bill
-from coeval.analysis.cut_off import CutOffAnswers, cut_off_sentence
+from coeval.analysis.cut_off import CutOffAnswers, cut_off_sentence, warning_of_cut_off
 from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
 from coeval.core.columns import Columns, columns
 from coeval.core.html_table import ForestRow, forest_plot, html_lines, html_table
+from coeval.core.text import listed
 
 SIMULATED = "simulated models: numbers show the tool, not any real model"
 
@@ -215,7 +216,7 @@ def _html(results: Results) -> str:
             html_table("Cost", _COST, [[getattr(cost, name) for name in _COST] for cost in results.costs])
         )
         parts.append(html_lines([f"Cost: {told}", *map("Prices: {}".format, told.sources)]))
-    return "".join(parts) + html_lines([*_of_answers(results), *results.notes, *results.missing])
+    return "".join(parts) + html_lines([*answer_findings(results.students), *results.notes, *results.missing])
 
 
 _COST = ("model", "requests", "input_tokens", "output_tokens", "cost_usd")
@@ -223,14 +224,31 @@ _LABEL = ("task", "label", "student", "accuracy", "n", "no label", "failed")
 _METRIC = ("task", "sample", "metric", "value", "low", "high", "n", "unit", "failed")
 
 
-def _of_answers(results: Results) -> Iterator[str]:
-    """How many answers were cut off, and how many are empty."""
-    overall = [score for score in results.students if score.task is None]
+def answer_findings(scores: Sequence[StudentScore]) -> Iterator[str]:
+    """What of the answers speaks against the scores as they are: in some tasks only, cut off, empty."""
+    overall = [score for score in scores if score.task is None]
     cut = [CutOffAnswers(score.student, score.truncated, score.answers) for score in overall]
     empty = [EmptyAnswers(s.student, s.empty, s.empty_truncated, s.answers) for s in overall]
-    for said in (cut_off_sentence(cut, "of"), empty_answers_sentence(empty, "of")):
-        if said is not None:
-            yield said
+    found = (
+        unequally_covered_sentence(scores),
+        cut_off_sentence(cut, "of"),
+        warning_of_cut_off(cut),
+        empty_answers_sentence(empty, "of"),
+    )
+    return (said for said in found if said)
+
+
+def unequally_covered_sentence(scores: Sequence[StudentScore]) -> str | None:
+    """Which students lack a score in a task in which another student has one; what is removed aside. None
+    where nobody does."""
+    scores = [score for score in scores if not score.removed]
+    scored = {(score.student, score.task) for score in scores if score.task and score.mean is not None}
+    tasks = {task for _, task in scored}
+    students = [score.student for score in scores if score.task is None and score.mean is not None]
+    names = [student for student in students if any((student, task) not in scored for task in tasks)]
+    if not names:
+        return None
+    return f"Without a score in some task, so overall is over the other tasks only: {listed(names)}."
 
 
 def _scores(results: Results) -> str:

@@ -31,7 +31,9 @@ from coeval.analysis.panel.panel_worth import panel_worth
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.run_results import answer_findings
 from coeval.analysis.sample_figures import SampleFigure, sample_figures
+from coeval.analysis.scores import student_scores
 
 __all__ = ["MeasuredRun", "measure_run", "measure_tree", "plain_measures", "selected"]
 
@@ -110,7 +112,8 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         **benchmark_measures(reader, grid),
     }
     kin = kin_judges(grid, tree["judges"], ranks, families_of(reader, grid))
-    found = conclusions(tree, ranks, kin)
+    doubts = (Conclusion("leads", text) for text in answer_findings(student_scores(reader)))
+    found = (*conclusions(tree, ranks, kin), *doubts)
     texts = [conclusion.text for conclusion in found]
     return MeasuredRun({"findings": texts, "simulated": reader.simulated, **tree}, grid, ranks, found)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from coeval.analysis.cut_off import CutOffAnswers, cut_off_sentence, warning_of_cut_off
 from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
-from coeval.analysis.run_results import LABELS
+from coeval.analysis.run_results import LABELS, unequally_covered_sentence
 from coeval.core.plain import plain
 from coeval.core.text import listed
 
@@ -28,9 +28,8 @@ def notes(results: Results, *, scored: bool) -> list[str]:
             "Scores run from 0 to 1, with the 95 % interval [low, high] of the mean over datapoints (n); "
             "failed: answers, judgments and factors without a result, in no mean."
         )
-    if unequal := _unequally_covered(results.students):
-        names = listed(map(plain, unequal))
-        notes.append(f"Without a score in some task, so overall is over the other tasks only: {names}.")
+    if unequal := unequally_covered_sentence(results.students):
+        notes.append(plain(unequal))
     if fewer := _less_scored(results.students, results.labels):
         notes.append(
             "With under nine tenths of another student's scores or labels in some task, so not over the same "
@@ -93,15 +92,6 @@ def _removed(results: Results) -> list[str]:
     if beyond:
         notes.append(f"Beyond sampling.total and in no mean: {listed(beyond)}.")
     return notes
-
-
-def _unequally_covered(scores: Sequence[StudentScore]) -> list[str]:
-    """Students that lack a score in a task in which another student has one; what is removed aside."""
-    scores = [score for score in scores if not score.removed]
-    scored = {(score.student, score.task) for score in scores if score.task and score.mean is not None}
-    tasks = {task for _, task in scored}
-    students = [score.student for score in scores if score.task is None and score.mean is not None]
-    return [student for student in students if any((student, task) not in scored for task in tasks)]
 
 
 def _less_scored(scores: Sequence[StudentScore], labels: Sequence[LabelAccuracy]) -> list[str]:
