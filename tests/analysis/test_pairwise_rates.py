@@ -24,7 +24,7 @@ def test_where_all_items_agree_there_is_a_width(value: float) -> None:
     found = rate(value, [value] * 1000, 60)
     assert found.standard_error == 0
     assert 0 <= found.low_95 <= value <= found.high_95 <= 100
-    assert 3 < found.high_95 - found.low_95 < 20
+    assert 1 < found.high_95 - found.low_95 < 20
 
 
 def test_one_item_has_a_rate_and_a_wide_interval_and_no_error() -> None:
