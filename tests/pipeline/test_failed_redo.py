@@ -45,9 +45,9 @@ def redo_in_vain(lab: Lab, name: str) -> None:
 
 
 def read_back(lab: Lab) -> tuple[Results, list[Any]]:
-    """The scores, without what was paid, and every record that counts."""
+    """The scores, without what was paid and what is said of them, and every record that counts."""
     run = coeval.open_run(lab.path)
-    return msgspec.structs.replace(run.results(), costs=()), [
+    return msgspec.structs.replace(run.results(), costs=(), notes=()), [
         record for phase in PHASES for record in run.records(phase)
     ]
 
@@ -60,6 +60,8 @@ def test_it_hides_nothing_in_any_role(tmp_path: Path, monkeypatch: pytest.Monkey
     redo_in_vain(lab, name)
     assert sum(lab.counts()) > sum(lines), "the failures stand beside the good records"
     assert read_back(lab) == before
+    [told] = coeval.open_run(lab.path).results().notes
+    assert "of another configuration" in told, "than that which failed, and which the folder holds"
     counted = repair(RunDir(lab.path), Wanted(dry_run=True))
     assert sum(file.owed for file in counted.files) == 0
     asked = listen(monkeypatch)
