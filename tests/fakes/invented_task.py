@@ -102,7 +102,8 @@ class Onlooker:
 
 
 class Bench:
-    """Evaluations of one output folder at one host; ``changes`` are fields of `EvalSpec`."""
+    """Evaluations of one output folder at one host; ``changes`` are fields of `EvalSpec`, or of each
+    `TaskRequest`."""
 
     def __init__(self, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for kind in (Invented, Broken):
@@ -111,9 +112,12 @@ class Bench:
         self.onlooker = Onlooker()
 
     def evaluation(self, url: str, *tasks: str, **changes: Any) -> EvalSpec:
+        of_each = {"max_examples": changes.pop("max_examples", None)}
+        if (num_runs := changes.pop("num_runs", 1)) > 1:
+            of_each["runs"] = tuple(range(num_runs))
         given: dict[str, Any] = {
             "output": self.output,
-            "tasks": tuple(TaskRequest(name=name) for name in tasks or ("invented",)),
+            "tasks": tuple(TaskRequest(name=name, **of_each) for name in tasks or ("invented",)),
             "tested": spec("tested", url),
             "judge": spec("judge-1", url),
             "sampling": {"temperature": 0.7, "max_tokens": 99},

@@ -12,6 +12,8 @@ RESPONSES = "responses.jsonl"
 SCORES = "scores.jsonl"
 SUMMARY = "summary.json"
 JUDGMENTS = "judgments.*.jsonl"
+SHARDS = "shards"
+"""Below a task's folder: answers of parts of its prompts, until they are taken into it."""
 
 _SAMPLE = re.compile(r"run_(\d+)")
 

@@ -141,7 +141,7 @@ class EvalSession:
         self._session.board.expect(phase, recorded=recorded, owed=count.owed, calls=calls)
 
     def _owed(self, task_run: TaskRun) -> Owed:
-        asks = task_run.given is None and task_run.tested is not None
+        asks = task_run.given is None and task_run.tested is not None and self._evaluation.mode != "conclude"
         answers = task_run.answer_works(self._asking) if asks else []
         judgments = [] if task_run.judge is None else task_run.judgment_works(self._asking, task_run.items)
         return Owed(task_run, answers, judgments)

@@ -26,21 +26,36 @@ from coeval.engine.probing import Probing
 from coeval.engine.role_model import Recipe, RoleModel, own_seed, recipe
 from coeval.models.batch.waiting.batching import Batching, BatchMode
 from coeval.models.catalog import HOSTS
+from coeval.store.output_folder import SHARDS
 
-Mode: TypeAlias = Literal["all", "inference", "judge"]
+Mode: TypeAlias = Literal["all", "inference", "judge", "conclude"]
 
 
 class TaskRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One task as asked for.
 
     ``given`` are the user's own files by asset; ``options`` the task's flags without their dashes;
-    ``responses`` a file of answers to score instead of asking a model.
+    ``responses`` a file of answers to score instead of asking a model; ``runs`` the samples of each prompt,
+    each in its folder ``run_<k>``, or a single one in none. Of a ``max_examples`` the first prompts are asked.
     """
 
     name: str
     given: Mapping[str, Path] = {}
     options: Mapping[str, Any] = {}
     responses: Path | None = None
+    runs: tuple[int | None, ...] = (None,)
+    max_examples: int | None = None
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """Each ``count``-th prompt from the one at ``index`` on, whose answers lie in a folder of their own."""
+
+    index: int
+    count: int
+
+    @property
+    def folder(self) -> str:
+        return f"{SHARDS}/{self.index}_of_{self.count}"
 
 
 class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +64,11 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     ``tested`` may be None where every task has its answers already. ``judge`` None means that the
     tested model judges itself. ``droppable`` names what of ``sampling`` is not the user's wish, and
     may be refused by a host. ``judge_sampling`` goes over each task's official one. In mode
-    ``inference`` nothing is judged, in mode ``judge`` the stored answers are, and none are asked for.
+    ``inference`` nothing is judged, in mode ``judge`` the stored answers are, whatever they were asked with;
+    in mode ``conclude`` those of this model are judged and scored. Neither of the last two asks for answers.
+    ``checkpoint`` is what the answers are recorded as being of, where several are served under one name.
+    With a ``shard`` only its prompts are asked; ``account`` is the folder that keeps account, where that is
+    not the output folder, since several processes may fill one.
     ``max_calls`` is the most requests that each model is sent, over all starts in the output folder;
     ``budget_usd`` the most money for all of them together; ``probing`` says which models are tried before.
     ``batched`` names what goes by batch jobs: ``response_collection`` are the answers of the tested model,
@@ -65,8 +84,9 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     judge_sampling: SamplingParameters = SamplingParameters()
     mode: Mode = "all"
     seed: int = 0
-    num_runs: int = 1
-    max_examples: int | None = None
+    checkpoint: str | None = None
+    shard: Shard | None = None
+    account: Path | None = None
     max_calls: int | None = None
     budget_usd: float | None = None
     probing: Probing = Probing("resume")
@@ -98,11 +118,20 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def judging(self) -> ModelSpec | None:
-        return self.judge or self.tested
+        return self.judge or (None if self.mode == "conclude" else self.tested)
 
-    def folder(self, task: str, run: int | None) -> Path:
-        """``<output>/<task>``, or ``<output>/run_<k>/<task>`` where there are several samples."""
-        return self.output / (task if run is None else f"run_{run}/{task}")
+    @property
+    def accounts_folder(self) -> Path:
+        return self.account or self.output
+
+    @property
+    def tested_as(self) -> str:
+        """Whose answers they are; empty where nobody is asked."""
+        return self.checkpoint or (self.tested.model if self.tested is not None else "")
+
+    def folder(self, task: str, run: int | None) -> TaskFolder:
+        """``<output>/<task>``, or ``<output>/run_<k>/<task>`` of a numbered sample."""
+        return TaskFolder(self.output / (task if run is None else f"run_{run}/{task}"))
 
 
 class AssetUsed(msgspec.Struct, frozen=True):
@@ -187,10 +216,14 @@ def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Pat
     prompts = benchmark.items()
     if len({item.id for item in prompts}) < len(prompts):
         raise UsageError(f"{request.name}: two prompts of its data have the same key; keys must be unique")
-    items = prompts[: evaluation.max_examples]
-    for run in range(evaluation.num_runs) if evaluation.num_runs > 1 else (None,):
+    items, shard = prompts[: request.max_examples], evaluation.shard
+    if shard is not None:
+        items = items[shard.index :: shard.count]
+    for run in request.runs:
         label = benchmark.label if run is None else f"run_{run} {benchmark.label}"
-        folder = TaskFolder(evaluation.folder(benchmark.label, run))
+        folder = evaluation.folder(benchmark.label, run)
+        if shard is not None:
+            folder = TaskFolder(folder.path / shard.folder, whole=folder)
         task_run = TaskRun(label, benchmark.label, run, benchmark, items, len(prompts), folder, None)
         if request.responses is not None:
             written = digest(file_bytes(request.responses).decode(errors="replace"))
@@ -198,7 +231,8 @@ def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Pat
             task_run.tested = RoleModel(name="", model=settings.model, role="student", recipe=made)
             task_run.answers, task_run.given = read_given(request.responses, prompts, items, task_run.tested)
         elif evaluation.mode != "judge" and tested is not None:
-            task_run.tested = _role_model(tested, "student", evaluation.sampling, evaluation, task_run, {})
+            parts = {} if evaluation.checkpoint is None else {"checkpoint": evaluation.checkpoint}
+            task_run.tested = _role_model(tested, "student", evaluation.sampling, evaluation, task_run, parts)
         if judged and judging is not None:
             task_run.judge = judge_model(evaluation, judging, task_run)
         yield task_run
@@ -224,7 +258,7 @@ def _role_model(
     seeded = {} if seed is None else {"seed": sample_seed(seed, sample)}
     return RoleModel(
         name=spec.name,
-        model=spec.model,
+        model=evaluation.tested_as if spec is evaluation.tested else spec.model,
         role=role,
         sampling=sampling,
         recipe=recipe(spec, role, sampling, None, {**parts, **seeded}),
@@ -237,7 +271,7 @@ def _role_model(
 def model_of(evaluation: EvalSpec, request: TaskRequest) -> str:
     """Whose answers the task is about; those of a file are known by its path where nobody names a model."""
     if evaluation.tested is not None:
-        return evaluation.tested.model
+        return evaluation.tested_as
     if request.responses is not None:
         return source_of(request.responses)
-    return TaskFolder(evaluation.folder(request.name, 0 if evaluation.num_runs > 1 else None)).answered_by()
+    return evaluation.folder(request.name, request.runs[0]).answered_by()

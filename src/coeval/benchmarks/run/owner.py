@@ -4,7 +4,7 @@ The answers say so themselves, in every task's folder and for every sample: ther
 that could be lost or be out of date. Where answers were lost, the summary made of them does.
 
 A model is known by its name as ``--model`` gives it (which is also its ``--served-model-name``, or the
-path of its folder with ``--local``); where it is served does not matter. Answers from a file that
+path of its folder with ``--local``), or by ``--checkpoint``; where it is served does not matter. Answers from a file that
 nobody names a model for bear the file's path as their model; they belong to their task's folder alone,
 since the files of one model's tasks have different names.
 """
@@ -45,7 +45,7 @@ def refuse_another_model(evaluation: EvalSpec) -> None:
         if request is not None:
             wanted = model_of(evaluation, request)
         elif evaluation.tested is not None and not claim.unnamed:
-            wanted = evaluation.tested.model
+            wanted = evaluation.tested_as
         else:
             continue
         if wanted not in ("", claim.model):  # empty: there are no answers to judge, which is said elsewhere
@@ -55,7 +55,7 @@ def refuse_another_model(evaluation: EvalSpec) -> None:
 def _refusal(claim: _Claim, wanted: str, evaluation: EvalSpec) -> UsageError:
     ways = [f"another --output-dir for {wanted}"]
     if not claim.unnamed:
-        ways.append(f"--model {claim.model}")
+        ways.append(f"{'--model' if evaluation.checkpoint is None else '--checkpoint'} {claim.model}")
     if evaluation.mode == "judge" and evaluation.judge is not None:
         ways.append("no --model beside --judge-model")
     return UsageError(

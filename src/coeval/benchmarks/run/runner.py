@@ -81,7 +81,7 @@ def prepare(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = 
         task_runs += mine
     if evaluation.mode == "judge":
         for task_run in task_runs:
-            if not task_run.folder.responses.exists():
+            if not task_run.folder.has_answers():
                 raise UsageError(
                     f"{task_run.folder.path} holds no responses.jsonl to judge; "
                     "ask the model first, without --judge-only"
@@ -91,10 +91,19 @@ def prepare(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = 
 
 @contextmanager
 def held(prepared: Prepared) -> Iterator[None]:
-    """Be the only writer of every task's folder; raises UsageError naming the process that is."""
+    """Be the only writer of every task's folder, and take in what was answered part by part.
+
+    Raises
+    ------
+    UsageError
+        another process is; it is named.
+    StoreError
+        answers cannot be taken in.
+    """
     with ExitStack() as stack:
         for task_run in prepared.task_runs:
             stack.enter_context(task_run.folder.locked())
+            task_run.folder.take_in_shards()
         yield
 
 
@@ -116,7 +125,7 @@ async def ask_owed(
     """
     evaluation, task_runs = prepared.evaluation, prepared.task_runs
     context = SessionContext(keys, watcher, interrupt or asyncio.Event(), batching=evaluation.batching())
-    output = evaluation.output
+    output = evaluation.accounts_folder
     accounts = Accounts(
         usage_file(evaluation),
         error_file(evaluation),
@@ -157,12 +166,12 @@ def _asked_under(specs: Iterable[ModelSpec], task_runs: Iterable[TaskRun]) -> It
 
 def error_file(evaluation: EvalSpec) -> Path:
     """Lists what failed, and what was cut off, of all tasks."""
-    return evaluation.output / "run_errors.jsonl"
+    return evaluation.accounts_folder / "run_errors.jsonl"
 
 
 def usage_file(evaluation: EvalSpec) -> Path:
     """Counts what the models of the output folder were sent, and what that took."""
-    return evaluation.output / "usage.json"
+    return evaluation.accounts_folder / "usage.json"
 
 
 def specs_of(prepared: Prepared) -> list[ModelSpec]:
@@ -174,5 +183,6 @@ def specs_of(prepared: Prepared) -> list[ModelSpec]:
         for role_model in (task_run.tested, task_run.judge)
         if role_model is not None
     }
-    known = {spec.name: spec for spec in (evaluation.tested, evaluation.judge) if spec is not None}
+    asked = (None if evaluation.mode == "conclude" else evaluation.tested, evaluation.judge)
+    known = {spec.name: spec for spec in asked if spec is not None}
     return [spec for name, spec in known.items() if name in labels]

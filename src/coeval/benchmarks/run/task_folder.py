@@ -8,8 +8,9 @@ return. Judgments lie in one ``judgments.<judge>-<recipe>.jsonl`` for each judge
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,15 +18,15 @@ import msgspec
 
 from coeval.benchmarks.benchmark import Answer, Judgment
 from coeval.benchmarks.run.given_responses import GivenCounts
-from coeval.core.errors import Undecodable
+from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode, decoder
 from coeval.core.good import by_id, is_good
 from coeval.core.plain_file import file_bytes
 from coeval.core.records import Kept
 from coeval.core.text import listed, numbered
 from coeval.engine.role_model import RoleModel, differences
-from coeval.store.jsonl import store_error, whole_lines
-from coeval.store.output_folder import RESPONSES, SCORES, SUMMARY
+from coeval.store.jsonl import Appender, cut_torn_tail, store_error, torn_tail, whole_lines
+from coeval.store.output_folder import RESPONSES, SCORES, SHARDS, SUMMARY
 from coeval.store.rundir import RunDir
 
 RecordT = TypeVar("RecordT", Answer, Judgment)
@@ -53,10 +54,14 @@ class Summarised(msgspec.Struct):
 
 
 class TaskFolder:
-    """The files of one task (of one sample, where there are several)."""
+    """The files of one task (of one sample, where there are several).
 
-    def __init__(self, path: Path) -> None:
+    With ``whole`` it is that of a part of the prompts, which may be answered in the whole folder already.
+    """
+
+    def __init__(self, path: Path, whole: TaskFolder | None = None) -> None:
         self.path = path
+        self.whole = whole
         self._damaged: dict[Path, int] = {}
 
     @property
@@ -117,6 +122,49 @@ class TaskFolder:
         except OSError as error:
             raise store_error("read", self.summary, error) from error
 
+    def has_answers(self) -> bool:
+        return self.responses.exists() or any(self.path.glob(f"{SHARDS}/*/{RESPONSES}"))
+
+    def take_in_shards(self) -> None:
+        """Take in the answers that were made part by part, while the folder is `locked`, and remove the
+        parts' folders. A part that somebody works on is left. Cut short, it is done by the next one.
+
+        Raises
+        ------
+        StoreError
+            a file cannot be read or written; no answer is lost.
+        """
+        for part in sorted(self.path.glob(f"{SHARDS}/*/")):
+            lock = RunDir(part)
+            try:
+                with lock.locked():
+                    for file in sorted(part.glob("responses*.jsonl")):
+                        self._take_in(file)
+            except UsageError:  # another process holds it
+                continue
+            shutil.rmtree(part)
+        with suppress(OSError):  # there are none, or some are left
+            (self.path / SHARDS).rmdir()
+
+    def _take_in(self, file: Path) -> None:
+        first = first_answer(file)
+        if first is None:
+            return
+        mine = first_answer(self.responses)
+        same = mine is None or mine.recipe == first.recipe
+        into = self.responses if same else self._aside(first.model, first.recipe)
+        if torn_tail(into):
+            cut_torn_tail(into)
+        known = self._read(into, Answer)
+        appender = Appender(into)
+        try:
+            for record in self._read(file, Answer).values():
+                earlier = known.get(record.id)
+                if earlier is None or (is_good(record) and not is_good(earlier)):
+                    appender.append(record)
+        finally:
+            appender.close()
+
     def answered_by(self) -> str:
         """The model whose answers lie here; empty if there are none."""
         first = first_answer(self.responses)
@@ -127,7 +175,10 @@ class TaskFolder:
 
         Those of ``tested``, also while they are set aside; None: those that ``responses.jsonl`` holds.
         """
-        return self._read(self.responses if tested is None else self._holding(tested), Answer)
+        mine = self._read(self.responses if tested is None else self._holding(tested), Answer)
+        if self.whole is None:
+            return mine
+        return by_id((*self.whole.answers(tested).values(), *mine.values()))
 
     def _holding(self, tested: RoleModel) -> Path:
         """Where answers of this recipe lie, if there are any: what `take_up` makes ``responses.jsonl``."""

@@ -58,6 +58,14 @@ def evaluate(
         str | None,
         typer.Option("--model", help="The model, as its server names it. Example: --model Qwen3-4B"),
     ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint",
+            help="What is served as MODEL, where that name serves others too: its path. Results are its own.",
+            metavar="PATH",
+        ),
+    ] = None,
     base_url: Annotated[
         str | None,
         typer.Option(

@@ -60,8 +60,7 @@ def evaluation_of(flags: Flags, keys: Keys) -> EvalSpec:
         judge_sampling=SamplingParameters.of({name: flags[f"judge_{name}"] for name in _SAMPLING}),
         mode="inference" if flags["inference_only"] else "judge" if flags["judge_only"] else "all",
         seed=flags["seed"],
-        num_runs=flags["num_runs"],
-        max_examples=flags["max_examples"],
+        checkpoint=flags["checkpoint"],
         max_calls=flags["max_calls"],
         budget_usd=flags["budget_usd"],
         batched=_batched(flags),
@@ -114,6 +113,8 @@ def _problems(flags: Flags, names: Sequence[str]) -> Iterator[str]:
         yield f"--model is needed for {', '.join(asking)}"
     for task in given.keys() - set(names):
         yield f"{_taking_responses()[task].flag} is given, and {task} is not among --tasks; add it"
+    if flags["checkpoint"] is not None and flags["model"] is None:
+        yield "--checkpoint says which one is served as --model; give that too"
     if given and flags["num_runs"] > 1:
         yield "--num-runs asks for several samples, and given responses are one; leave one of them out"
 
@@ -192,15 +193,20 @@ def _sampling(flags: Flags, tested: ModelSpec | None) -> SamplingParameters:
 
 
 def _request(name: str, flags: Flags) -> TaskRequest:
+    wanted = TaskRequest(name=name, runs=_runs(flags["num_runs"]), max_examples=flags["max_examples"])
     if name.startswith(PREFIX):
-        return TaskRequest(name=name)
+        return wanted
     row = TASKS[name]
     values = {option.name: flags[option.parameter] for option in row.options}
     responses = _given_responses(flags).get(name)
     if responses is not None and not responses.is_file():
         raise UsageError(f"{_taking_responses()[name].flag}: there is no file {responses}")
     given = kind_of(name).found_files(values) | row.given_files(values)
-    return TaskRequest(name=name, given=given, options=values, responses=responses)
+    return msgspec.structs.replace(wanted, given=given, options=values, responses=responses)
+
+
+def _runs(count: int) -> tuple[int | None, ...]:
+    return tuple(range(count)) if count > 1 else (None,)
 
 
 def _taking_responses() -> dict[str, TaskOption]:
