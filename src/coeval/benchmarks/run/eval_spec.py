@@ -36,7 +36,7 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     ``given`` are the user's own files by asset; ``options`` the task's flags without their dashes;
     ``responses`` a file of answers to score instead of asking a model; ``runs`` the samples of each prompt,
-    each in its folder ``run_<k>``, or a single one in none. Of a ``max_examples`` the first prompts are asked.
+    each in its folder ``run_<k>``, or a single one in none; ``max_examples`` the first prompts alone.
     """
 
     name: str

@@ -4,9 +4,9 @@ The answers say so themselves, in every task's folder and for every sample: ther
 that could be lost or be out of date. Where answers were lost, the summary made of them does.
 
 A model is known by its name as ``--model`` gives it (which is also its ``--served-model-name``, or the
-path of its folder with ``--local``), or by ``--checkpoint``; where it is served does not matter. Answers from a file that
-nobody names a model for bear the file's path as their model; they belong to their task's folder alone,
-since the files of one model's tasks have different names.
+path of its folder with ``--local``), or by ``--checkpoint``; where it is served does not matter. Answers
+from a file that nobody names a model for bear the file's path as their model; they belong to their
+task's folder alone, since the files of one model's tasks have different names.
 """
 
 from __future__ import annotations
