@@ -28,6 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("pipeline",),
     ("benchmarks",),
     ("sweeps",),
+    ("sweeps",),
     ("reports",),
     ("api",),
     ("cli",),

@@ -1,0 +1,145 @@
+"""The checkpoints of a training run: which there are, and whether one is whole.
+
+A checkpoint is known by its path and its step, whatever name it is served under.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from coeval.core.errors import Undecodable, UsageError
+from coeval.core.foreign import decode
+from coeval.store.jsonl import store_error
+
+__all__ = ["Checkpoint", "Pattern", "find_checkpoints", "is_whole", "refuse_doubles"]
+
+STEP = "{step}"
+_WEIGHTS = ("*.safetensors", "*.bin", "*.gguf", "*.pt")
+_INDEX = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+_PARTIAL = (".tmp", ".part", ".incomplete", ".partial")
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """``path`` is a folder, or the name of a model at a hub; ``step`` counts training steps, 0 the base."""
+
+    step: int
+    path: str
+
+    @property
+    def identity(self) -> str:
+        """What its answers are recorded as being of."""
+        return f"{self.path}@{self.step}"
+
+    @property
+    def name(self) -> str:
+        """Its folder in the output."""
+        return f"step_{self.step}"
+
+
+class Pattern:
+    """Where checkpoints lie below a folder: ``global_step_{step}/actor_hf``, ``step_{step}``.
+
+    Raises
+    ------
+    UsageError
+        the pattern has no ``{step}``, or leads out of the folder.
+    """
+
+    def __init__(self, text: str) -> None:
+        parts = Path(text).parts
+        if text.count(STEP) != 1 or Path(text).is_absolute() or ".." in parts:
+            raise UsageError(
+                f"{text!r} is no pattern of checkpoints: it is to be a path below their folder with "
+                f"{STEP} once in it, such as global_step_{STEP}/actor_hf"
+            )
+        self.text = text
+        self._parts = parts
+        self._at = next(number for number, part in enumerate(parts) if STEP in part)
+
+    def path_of(self, folder: Path, step: int) -> Path:
+        return folder / self.text.replace(STEP, str(step))
+
+    def steps_in(self, folder: Path) -> Iterator[int]:
+        """Steps of which there is something below a folder, in no order.
+
+        Raises
+        ------
+        StoreError
+            the folder cannot be looked into.
+        """
+        above = folder.joinpath(*self._parts[: self._at])
+        before, after = map(re.escape, self._parts[self._at].split(STEP))
+        wanted = re.compile(f"{before}([0-9]+){after}")
+        try:
+            names = [entry.name for entry in above.iterdir()]
+        except OSError as error:
+            raise store_error("read", above, error) from error
+        for name in names:
+            found = wanted.fullmatch(name)
+            if found and self.path_of(folder, int(found[1])).is_dir():
+                yield int(found[1])
+
+
+def find_checkpoints(folder: Path, pattern: Pattern, steps: Collection[int] = ()) -> list[Checkpoint]:
+    """The checkpoints of ``steps``, or all that are there and whole, in order of their steps.
+
+    Raises
+    ------
+    UsageError
+        one of ``steps`` is not there.
+    StoreError
+        the folder cannot be looked into.
+    """
+    if not steps:
+        there = sorted(set(pattern.steps_in(folder)))
+        found = [Checkpoint(step=step, path=str(pattern.path_of(folder, step))) for step in there]
+        return [checkpoint for checkpoint in found if is_whole(Path(checkpoint.path))]
+    wanted = [Checkpoint(step=step, path=str(pattern.path_of(folder, step))) for step in sorted(set(steps))]
+    lacking = [checkpoint for checkpoint in wanted if not Path(checkpoint.path).is_dir()]
+    if lacking:
+        there = sorted(set(pattern.steps_in(folder)))
+        known = ", ".join(map(str, there[:20])) + (", …" if len(there) > 20 else "")
+        raise UsageError(
+            f"{lacking[0].path} is not there; steps below {folder} by {pattern.text}: {known or 'none'}"
+        )
+    return wanted
+
+
+def refuse_doubles(checkpoints: Sequence[Checkpoint]) -> None:
+    """Raises UsageError where two checkpoints have one step, and so one folder."""
+    by_step: dict[int, Checkpoint] = {}
+    for checkpoint in checkpoints:
+        other = by_step.setdefault(checkpoint.step, checkpoint)
+        if other is not checkpoint:
+            raise UsageError(
+                f"step {checkpoint.step} is given twice: {other.path} and {checkpoint.path}; "
+                "give each its own step, or sweep them into two output folders"
+            )
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether a checkpoint has been written to its end, as far as its files say: a configuration, weights,
+    all files that an index of weights names, and none that is being written."""
+    try:
+        names = {entry.name for entry in folder.iterdir()}
+    except OSError:
+        return False
+    if "config.json" not in names or any(name.endswith(_PARTIAL) for name in names):
+        return False
+    indices = [folder / name for name in _INDEX if name in names]
+    for index in indices:
+        try:
+            parts = decode(index.read_bytes(), _WeightIndex).weight_map.values()
+        except (OSError, Undecodable):
+            return False
+        if not names.issuperset(parts):
+            return False
+    return bool(indices) or any(any(folder.glob(pattern)) for pattern in _WEIGHTS)
+
+
+class _WeightIndex(msgspec.Struct):
+    weight_map: dict[str, str] = {}

@@ -1,0 +1,74 @@
+"""Which checkpoints there are, and whether one is whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coeval.core.errors import StoreError, UsageError
+from coeval.sweeps.checkpoints import Checkpoint, Pattern, find_checkpoints, is_whole, refuse_doubles
+
+
+def written(folder: Path, *names: str) -> Path:
+    folder.mkdir(parents=True)
+    for name in names or ("config.json", "model.safetensors"):
+        (folder / name).write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize("pattern", ["global_step_{step}/actor_hf", "step_{step}", "hf/checkpoint-{step}"])
+def test_checkpoints_are_found_in_the_order_of_their_steps(tmp_path: Path, pattern: str) -> None:
+    for step in (20, 100, 3):
+        written(tmp_path / pattern.replace("{step}", str(step)))
+    written(tmp_path / "hf" / "step_x")
+    (tmp_path / "step_7").write_text("a file")
+    found = find_checkpoints(tmp_path, Pattern(pattern))
+    assert [checkpoint.step for checkpoint in found] == [3, 20, 100]
+    assert found[0].path == str(tmp_path / pattern.replace("{step}", "3"))
+    assert [each.step for each in find_checkpoints(tmp_path, Pattern(pattern), [100, 3])] == [3, 100]
+
+
+def test_a_step_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+    written(tmp_path / "step_10")
+    with pytest.raises(UsageError, match=r"step_20 is not there; steps below .*: 10$"):
+        find_checkpoints(tmp_path, Pattern("step_{step}"), [10, 20])
+    with pytest.raises(StoreError, match="nowhere"):
+        find_checkpoints(tmp_path / "nowhere", Pattern("step_{step}"))
+
+
+@pytest.mark.parametrize("text", ["step_10", "../step_{step}", "/ckpt/{step}", "{step}/{step}", ""])
+def test_a_pattern_names_one_step_below_its_folder(text: str) -> None:
+    with pytest.raises(UsageError, match="is no pattern of checkpoints"):
+        Pattern(text)
+
+
+@pytest.mark.parametrize(
+    ("names", "whole"),
+    [
+        (["config.json", "model.safetensors"], True),
+        (["config.json", "pytorch_model.bin"], True),
+        (["config.json"], False),
+        (["model.safetensors"], False),
+        (["config.json", "model.safetensors", "optimizer.pt.tmp"], False),
+    ],
+)
+def test_what_is_being_written_is_not_whole(tmp_path: Path, names: list[str], whole: bool) -> None:
+    assert is_whole(written(tmp_path / "step_1", *names)) is whole
+
+
+def test_all_files_of_an_index_are_there(tmp_path: Path) -> None:
+    folder = written(tmp_path / "step_1", "config.json", "a.safetensors")
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}))
+    assert not is_whole(folder)
+    (folder / "b.safetensors").write_text("")
+    assert is_whole(folder)
+    index.write_text('{"weight_map": {"x": "a.saf')
+    assert not is_whole(folder)
+
+
+def test_two_of_one_step_are_refused() -> None:
+    with pytest.raises(UsageError, match="step 5 is given twice: /a and /b"):
+        refuse_doubles([Checkpoint(step=5, path="/a"), Checkpoint(step=5, path="/b")])
