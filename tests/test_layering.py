@@ -28,7 +28,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("pipeline",),
     ("benchmarks",),
     ("sweeps",),
-    ("sweeps",),
     ("reports",),
     ("api",),
     ("cli",),

@@ -23,8 +23,8 @@ LegEnd: TypeAlias = Literal["done", "interrupted", "server_failed", "failed"]
 class Server(msgspec.Struct, frozen=True, kw_only=True):
     """A server that a leg starts. ``command`` is the template's, filled; ``url`` ends in ``/v1``.
 
-    It is up when ``url``/models (or, where that is not there, /health beside it) answers 200. ``starts`` is how
-    often it may be started in all, each time after a longer wait.
+    It is up when ``url``/models (or, where that is not there, /health beside it) answers 200. ``starts`` is
+    how often it may be started in all, each time after a longer wait.
     """
 
     command: tuple[str, ...]
