@@ -134,6 +134,22 @@ def test_what_little_there_is_is_told(name: str, tmp_path: Path, coeval: Command
     assert refused in compared.err
 
 
+@pytest.mark.parametrize(
+    ("students", "said"), [(("ann",), "1 score"), (("ann", "ben", "cleo"), "3 scores")]
+)
+def test_how_little_judges_have_in_common_is_told(
+    students: tuple[str, ...], said: str, tmp_path: Path, coeval: Command
+) -> None:
+    """j scored every answer, k those to the first datapoint alone."""
+    run = Written(tmp_path / "run")
+    with_scores(1, students, ("j", "k"))(run)
+    run.datapoint(2)
+    run.judged(2, "ann", "j", scores={"plot": "High"})
+    found = json.loads(coeval("analyze", "--run", run.folder, "--format", "json").out)["findings"]
+    expected = f"they have at most {said} in common, fewer than 30."
+    assert f"Whether the judges agree cannot be told: {expected}" in found
+
+
 @pytest.mark.parametrize("analysis", NAMES)
 def test_every_analysis_of_nothing_says_so(analysis: str, tmp_path: Path, coeval: Command) -> None:
     nothing(Written(tmp_path / "run"))

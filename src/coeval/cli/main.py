@@ -77,4 +77,4 @@ def options(
 def main() -> None:
     """Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its
     threshold, 130 interrupted."""
-    run_to_exit(app, Face.COEVAL)
+    run_to_exit(lambda: app(prog_name="coeval"), Face.COEVAL)  # however it was started

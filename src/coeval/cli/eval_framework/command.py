@@ -197,4 +197,4 @@ def evaluate(
 
 def main() -> None:
     """Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 130 interrupted."""
-    run_to_exit(lambda: make_app()(), Face.EVAL_FRAMEWORK)
+    run_to_exit(lambda: make_app()(prog_name="eval-framework"), Face.EVAL_FRAMEWORK)
