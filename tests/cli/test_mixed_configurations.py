@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli.invoked import Command
-from pipeline.experiments import Lab, model, task
+from pipeline.experiments import Lab, model, quiz, task
 
 KEPT = (
     "of another configuration, and counted all the same: 3 responses, 6 evaluations; --redo-changed makes "
@@ -43,3 +43,14 @@ def test_kept_records_are_told_wherever_scores_are_shown(here: Path, coeval: Com
     assert coeval("analyze", *run, "--format", "html", "--out", "page").code == 0
     page = re.sub(r"<[^>]+>", "", (here / "page" / "report.html").read_text())
     assert page.count(KEPT.removeprefix("of")) == 2, "at the head, and below what is missing"
+
+
+def test_labels_compared_by_earlier_rules_are_not_missing(here: Path, coeval: Command) -> None:
+    lab = Lab(here, tasks=[quiz()])
+    assert coeval("run", "--config", lab.file).code == 0
+    for compared in (lab.path / "phase5_evaluations").iterdir():
+        assert "labels-2." in (text := compared.read_text())
+        compared.write_text(text.replace("labels-2.", "labels-1."))
+    status = coeval("status", "--run", lab.path)
+    assert status.code == 0
+    assert "Files that lack records" not in status.out

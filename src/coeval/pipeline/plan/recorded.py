@@ -28,11 +28,15 @@ from coeval.store.rundir import RunDir
 
 
 class Stance(Enum):
-    """What a run does with good records of another configuration, or made from other content."""
+    """What a run does with good records of another configuration, or made from other content.
+
+    ``TELL`` is for whoever only looks: they stand, as with ``KEEP``, and are named, as with ``REFUSE``.
+    """
 
     REFUSE = "refuse"
     REDO = "redo"
     KEEP = "keep"
+    TELL = "tell"
 
 
 def tried_before(index: PhaseIndex[Entry] | PhaseIndex[EvaluationEntry], key: str) -> int:
