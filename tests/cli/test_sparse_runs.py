@@ -134,9 +134,7 @@ def test_what_little_there_is_is_told(name: str, tmp_path: Path, coeval: Command
     assert refused in compared.err
 
 
-@pytest.mark.parametrize(
-    ("students", "said"), [(("ann",), "1 score"), (("ann", "ben", "cleo"), "3 scores")]
-)
+@pytest.mark.parametrize(("students", "said"), [(("ann",), "1 score"), (("ann", "ben", "cleo"), "3 scores")])
 def test_how_little_judges_have_in_common_is_told(
     students: tuple[str, ...], said: str, tmp_path: Path, coeval: Command
 ) -> None:
