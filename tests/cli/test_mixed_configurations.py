@@ -49,7 +49,8 @@ def test_labels_compared_by_earlier_rules_are_not_missing(here: Path, coeval: Co
     lab = Lab(here, tasks=[quiz()])
     assert coeval("run", "--config", lab.file).code == 0
     for compared in (lab.path / "phase5_evaluations").iterdir():
-        assert "labels-2." in (text := compared.read_text())
+        text = compared.read_text()
+        assert "labels-2." in text
         compared.write_text(text.replace("labels-2.", "labels-1."))
     status = coeval("status", "--run", lab.path)
     assert status.code == 0
