@@ -134,9 +134,9 @@ def test_every_option_that_a_message_names_exists() -> None:
 
 
 def test_what_does_not_exist_is_found() -> None:
-    planted = [Told("a", "see `coeval wizard --config x`; coeval run --confg FILE, coeval datasets frob x")]
+    planted = [Told("a", "see `coeval wizzard --config x`; coeval run --confg FILE, coeval datasets frob x")]
     assert wrong_calls(planted) == [
-        "a: there is no command coeval wizard",
+        "a: there is no command coeval wizzard",
         "a: coeval run takes no --confg",
         "a: there is no command coeval datasets frob",
     ]

@@ -16,6 +16,7 @@ from coeval.cli.commands.models_command import models
 from coeval.cli.commands.planning.describe_command import describe
 from coeval.cli.commands.planning.generate_command import generate
 from coeval.cli.commands.planning.plan import plan
+from coeval.cli.commands.planning.wizard.wizard_command import wizard
 from coeval.cli.commands.probe_command import probe
 from coeval.cli.commands.repair_command import repair
 from coeval.cli.commands.results import results
@@ -40,6 +41,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run)
+app.command()(wizard)
 app.command()(plan)
 app.command()(describe)
 app.command()(generate)

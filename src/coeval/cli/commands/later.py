@@ -7,7 +7,6 @@ import typer
 from coeval.core.errors import UsageError
 
 INSTEAD = {
-    "wizard": "begin with a copy of examples/quickstart.yaml, which explains each key",
     "sweep": "eval-framework once for each checkpoint, each with its own --output-dir",
 }
 """Command → what there is in its place."""

@@ -37,20 +37,22 @@ def is_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text)) and text not in (".", "..")
 
 
+def name_problem(name: str) -> str | None:
+    """What is wrong with a name of a model, a task or an experiment, and what would be right; None: nothing."""
+    if not is_name(name):
+        return f"'{name}' is no name; use letters, digits, '-', '_' and '.' only"
+    if "__" in name or name != name.strip("_"):
+        return f"'{name}' holds '__' or begins or ends with '_', which separates ids; use '-' there"
+    if len(name) > LONGEST_FILE_NAME:
+        return f"'{name}' has {len(name)} characters, too many for a file; use at most {LONGEST_FILE_NAME}"
+    return None
+
+
 def _bad_name(path: KeyPath, name: str) -> Iterator[Finding]:
     if name == EXACT_MATCH and path[0] == "models":
         yield Finding(path, "V-04", f"'{name}' is reserved for label scores; choose another name")
-    elif not is_name(name):
-        yield Finding(path, "V-04", f"'{name}' is no name; use letters, digits, '-', '_' and '.' only")
-    elif "__" in name or name != name.strip("_"):
-        yield Finding(
-            path,
-            "V-04",
-            f"'{name}' holds '__' or begins or ends with '_', which separates ids; use '-' there",
-        )
-    elif len(name) > LONGEST_FILE_NAME:
-        message = f"'{name}' has {len(name)} characters, too many for a file; use at most {LONGEST_FILE_NAME}"
-        yield Finding(path, "V-04", message)
+    elif (problem := name_problem(name)) is not None:
+        yield Finding(path, "V-04", problem)
 
 
 def _long_file_names(draft: Draft) -> Iterator[Finding]:
