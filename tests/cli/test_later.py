@@ -39,7 +39,7 @@ def test_the_help_does_not_list_them(coeval: Command) -> None:
         (("fetch", "ifeval"), "did you mean datasets fetch?"),
         (
             ("frobnicate",),
-            "there are run, wizard, plan, describe, generate, ingest, probe, models, status, results, analyze",
+            "there are run, wizard, plan, describe, generate, ingest, probe, models, status, results",
         ),
         (("datasets", "lst"), "did you mean list?"),
     ],

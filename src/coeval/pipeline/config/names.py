@@ -38,7 +38,7 @@ def is_name(text: str) -> bool:
 
 
 def name_problem(name: str) -> str | None:
-    """What is wrong with a name of a model, a task or an experiment, and what would be right; None: nothing."""
+    """What is wrong with the name of a model, task or experiment, and what would be right; None: nothing."""
     if not is_name(name):
         return f"'{name}' is no name; use letters, digits, '-', '_' and '.' only"
     if "__" in name or name != name.strip("_"):

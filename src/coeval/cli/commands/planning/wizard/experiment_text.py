@@ -61,10 +61,10 @@ def _task(wanted: WantedExperiment) -> Iterator[str]:
         for name, values in wanted.attributes.items():
             yield f"      {_quoted(name)}: [{', '.join(map(_quoted, values))}]"
     if wanted.label is not None:
-        yield f"    label_attributes: [{_quoted(wanted.label)}]   # its value is the right answer: no judge is asked"
+        yield f"    label_attributes: [{_quoted(wanted.label)}]   # its value is the right answer"
     yield "    sampling:"
     yield f"      target: [1, {_most_sampled(wanted)}]            # so many attributes an item"
-    yield f"      total: {wanted.total}               # items each teacher writes; raise it later, with --continue"
+    yield f"      total: {wanted.total}               # items of each teacher; more later, with --continue"
     yield from _rubric(wanted)
     yield ""
 

@@ -111,8 +111,8 @@ def _attributes(questions: Questions) -> dict[str, list[str]] | None:
 
 def _rubric(questions: Questions) -> dict[str, str] | None:
     said = (
-        "What are answers judged by? One factor a line, as in `accuracy: What is said is true.`; none at all: "
-        "the teachers write them."
+        "What are answers judged by? One factor a line, as in `accuracy: What is said is true.`; none at "
+        "all: the teachers write them."
     )
     return dict(questions.lines(said, _criterion)) or None
 
