@@ -69,6 +69,7 @@ def test_every_answer_stands_in_the_file(tmp_path: Path) -> None:
         "mood": ["calm", "annoyed"], "tone": ["plain", "3.10"], "team": ["billing", "sales"]
     }  # fmt: skip
     assert list(task.label_attributes) == ["team"]
+    assert isinstance(task.rubric, dict)
     assert task.rubric["brevity"] == "Nothing is said: beyond it."
     assert (task.sampling.total, config.experiment.budget_usd) == (30, 2.5)
 
