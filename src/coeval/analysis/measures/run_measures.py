@@ -32,8 +32,8 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import answer_findings
-from coeval.analysis.sample_figures import SampleFigure, sample_figures
 from coeval.analysis.scores import student_scores
+from coeval.analysis.training.sample_figures import SampleFigure, sample_figures
 
 __all__ = ["MeasuredRun", "measure_run", "measure_tree", "plain_measures", "selected"]
 

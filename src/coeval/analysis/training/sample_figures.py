@@ -15,10 +15,11 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.intervals import PERCENT, POINTS, SHARE, Floats, Scale, clustered_error, clustered_mean
+from coeval.analysis.pairwise.rates import draws, rate
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore
 
-__all__ = ["SampleFigure", "sample_figures"]
+__all__ = ["SampleFigure", "figures_of", "sample_figures"]
 
 _SCALES = {"percent": PERCENT, "points": POINTS}
 
@@ -29,9 +30,10 @@ class SampleFigure(msgspec.Struct, frozen=True):
     ``mean``, ``std`` (ddof 1) and ``sem`` are over the ``n_runs`` samples that have a value, ``per_run`` by
     sample; a single one has neither ``std`` nor ``sem``. ``item_se`` is ``√(MSB / (n · N))`` over ``n``
     prompts with N samples of each (`coeval.analysis.intervals.clustered_error`), and ``ci95`` the interval of
-    the prompts' means. A figure that is fitted to all prompts (a length-controlled win rate) has no scores of
-    prompts: its ``item_se`` is None, and ``ci95`` is the mean of the samples' own, each of which already
-    holds what other prompts would change.
+    the prompts' means; of Arena-Hard's win rates that of a bootstrap over prompts, and of a single sample the
+    benchmark's own where it has one. A figure that is fitted to all prompts (a length-controlled win rate)
+    has no scores of prompts: its ``item_se`` is None, and ``ci95`` is the mean of the samples' own, each of
+    which already holds what other prompts would change.
     """
 
     mean: float
@@ -62,19 +64,23 @@ def sample_figures(reader: OutputReader) -> dict[str, dict[str, dict[str, Sample
         of_task[metric.model, metric.task].append(metric)
     found: dict[str, dict[str, dict[str, SampleFigure]]] = {}
     for (model, task), metrics in of_task.items():
-        if len({metric.sample for metric in metrics}) < 2:
-            continue
-        items = {
-            name: _OfItems(np.array(sums), np.array(weights), *ends)
-            for name, sums, weights, *ends in reader.rows(_ITEMS, [model, task])
-        }
-        figures = {
-            name: figure
-            for name in dict.fromkeys(metric.metric for metric in metrics)
-            if (figure := _figure([one for one in metrics if one.metric == name], items.get(name)))
-        }
-        found.setdefault(model, {})[task] = figures
+        if len({metric.sample for metric in metrics}) > 1:
+            found.setdefault(model, {})[task] = figures_of(reader, metrics)
     return found
+
+
+def figures_of(reader: OutputReader, metrics: Sequence[MetricScore]) -> dict[str, SampleFigure]:
+    """By metric, over the samples that these are of: one or several of one model's in one task."""
+    samples = sorted({metric.sample for metric in metrics})
+    items = {
+        name: _OfItems(np.array(sums), np.array(weights), *ends)
+        for name, sums, weights, *ends in reader.rows(_ITEMS, [metrics[0].model, metrics[0].task, samples])
+    }
+    return {
+        name: figure
+        for name in dict.fromkeys(metric.metric for metric in metrics)
+        if (figure := _figure([one for one in metrics if one.metric == name], items.get(name)))
+    }
 
 
 def _figure(metrics: Sequence[MetricScore], items: _OfItems | None) -> SampleFigure | None:
@@ -89,9 +95,12 @@ def _figure(metrics: Sequence[MetricScore], items: _OfItems | None) -> SampleFig
         scale = _SCALES.get(unit, SHARE)
         wide = Scale(min(scale.least, items.least), max(scale.most, items.most))
         place, means = np.arange(len(items.sums)), items.sums / items.weights
-        interval = clustered_mean(means, place, wide, items.weights)
-        error, n = clustered_error(means, place, items.weights), interval.n
-        bounds = _within(interval.low, interval.high, scale)
+        error, n = clustered_error(means, place, items.weights), len(place)
+        if bounds is None or runs > 1:
+            bounds = _bootstrapped(items) if _is_ratio(items, unit) else None
+            if bounds is None:
+                interval = clustered_mean(means, place, wide, items.weights)
+                bounds = _within(interval.low, interval.high, scale)
     return SampleFigure(
         mean=mean,
         std=std,
@@ -104,6 +113,20 @@ def _figure(metrics: Sequence[MetricScore], items: _OfItems | None) -> SampleFig
         failed=sum(metric.failed for metric in metrics),
         unit=unit,
     )
+
+
+def _is_ratio(items: _OfItems, unit: str) -> bool:
+    """Whether it is a win rate whose prompts count by their verdicts, as Arena-Hard's."""
+    return unit == "percent" and len(items.sums) > 1 and len(np.unique(items.weights)) > 1
+
+
+def _bootstrapped(items: _OfItems) -> tuple[float, float]:
+    """The interval that the benchmark itself gives such a rate (`coeval.analysis.pairwise.rates`): its
+    prompts are resampled, each with the verdicts of all samples."""
+    drawn = draws(len(items.sums), np.random.default_rng(0))
+    value = float(items.sums.sum() / items.weights.sum())
+    found = rate(value, (drawn @ items.sums) / (drawn @ items.weights), len(items.sums))
+    return found.low_95, found.high_95
 
 
 def _own_bounds(metrics: Sequence[MetricScore]) -> tuple[float, float] | None:
@@ -127,7 +150,7 @@ FROM (
            min(value) AS least, max(value) AS most
     FROM scores
     WHERE model IS NOT DISTINCT FROM coalesce(nullif(?, ''), model) AND task = ?
-        AND value IS NOT NULL AND weight > 0
+        AND list_contains(?::INTEGER[], sample) AND value IS NOT NULL AND weight > 0
     GROUP BY ALL
 )
 GROUP BY ALL

@@ -1,0 +1,175 @@
+"""``summary_agg.json``: a task at a checkpoint over the samples of each prompt.
+
+Every figure is there as `coeval.analysis.training.sample_figures` makes it. A single sample has no spread:
+``std`` and ``sem`` are 0 then, and only the intervals over prompts are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from coeval import __version__
+from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.training.checkpoint_folders import Checkpoint
+from coeval.analysis.training.run_choice import ChosenRuns, JudgedBy, LeftOutRun, choose_runs
+from coeval.analysis.training.sample_figures import SampleFigure, figures_of
+from coeval.store.jsonl import read_json, write_json_atomic
+from coeval.store.rundir import now
+
+AGGREGATE = "summary_agg.json"
+
+
+class AggregatedMetric(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric over ``n_runs`` samples of ``n_items`` prompts, in its ``unit``.
+
+    ``std`` (ddof 1) and ``sem`` are over the samples in ``per_run``, 0 with one of them. ``item_se`` is
+    ``√(MSB / (n_items · N))``, and ``ci95`` says how far other prompts would move the mean; both are None
+    where no prompt has a score in it, the interval then where the samples have none of their own.
+    """
+
+    mean: float
+    std: float
+    sem: float
+    n_runs: int
+    per_run: tuple[float, ...]
+    item_se: float | None
+    ci95: tuple[float, float] | None
+    n_items: int
+    unit: str
+
+
+class TaskAggregate(AggregatedMetric, frozen=True, kw_only=True):
+    """A task's ``summary_agg.json``: the headline ``metric`` at the top, all of them in ``metrics``.
+
+    ``runs`` are the samples that count, ``left_out`` those that do not; ``expected_runs`` is how many were
+    asked for, where that is known. ``missing`` counts answers and judgments without a value. ``how`` is a
+    hash of how the answers were made and judged, but for the seed: checkpoints are held against each other
+    where it is the same. ``complete``: the samples asked for are all there, with all their records.
+    """
+
+    task: str
+    step: int
+    model: str
+    metric: str
+    judge: JudgedBy | None
+    sampling: dict[str, Any]
+    how: tuple[str, str]
+    runs: tuple[int, ...]
+    expected_runs: int | None
+    left_out: tuple[LeftOutRun, ...]
+    missing: int
+    complete: bool
+    notes: tuple[str, ...]
+    metrics: dict[str, AggregatedMetric]
+    coeval_version: str
+    written_at: str
+
+
+class Aggregated(msgspec.Struct, frozen=True):
+    """What came of a checkpoint: its tasks' aggregates, and by task why there is none."""
+
+    checkpoint: Checkpoint
+    tasks: dict[str, TaskAggregate]
+    without: dict[str, tuple[str, ...]]
+
+
+def aggregate(
+    checkpoint: Checkpoint, tasks: Sequence[str] | None = None, expected: Mapping[str, int] | None = None
+) -> Aggregated:
+    """Put the samples of a checkpoint's tasks together, without writing anything.
+
+    Parameters
+    ----------
+    tasks : of these only
+    expected : how many samples were asked for, by task
+
+    Raises
+    ------
+    StoreError
+        a file cannot be read at all.
+    """
+    every = choose_runs(checkpoint.folder, tasks, expected)
+    chosen = {runs.task: runs for runs in every if runs.runs}
+    without = {runs.task: runs.notes for runs in every if not runs.runs}
+    found: dict[str, TaskAggregate] = {}
+    if chosen:
+        with OutputReader(checkpoint.folder) as reader:
+            for task, runs in chosen.items():
+                found[task] = _aggregate(checkpoint, runs, reader, (expected or {}).get(task))
+    return Aggregated(checkpoint, found, without)
+
+
+def write_aggregates(found: Aggregated) -> list[Path]:
+    """``<checkpoint>/<task>/summary_agg.json`` for each task, replaced whole.
+
+    Raises
+    ------
+    StoreError
+        a file cannot be written.
+    """
+    written = []
+    for task, one in found.tasks.items():
+        folder = found.checkpoint.folder / task
+        folder.mkdir(exist_ok=True)
+        write_json_atomic(folder / AGGREGATE, one)
+        written.append(folder / AGGREGATE)
+    return written
+
+
+def read_aggregate(checkpoint: Checkpoint, task: str) -> TaskAggregate | None:
+    """The one that was written; None where there is none.
+
+    Raises
+    ------
+    StoreError
+        it cannot be read.
+    """
+    try:
+        return read_json(checkpoint.folder / task / AGGREGATE, TaskAggregate)
+    except FileNotFoundError:
+        return None
+
+
+def _aggregate(
+    checkpoint: Checkpoint, runs: ChosenRuns, reader: OutputReader, expected: int | None
+) -> TaskAggregate:
+    metrics = [one for one in reader.metrics if one.task == runs.task and one.sample in runs.runs]
+    figures = {name: _metric(figure) for name, figure in figures_of(reader, metrics).items()}
+    headline = next(iter(figures))
+    return TaskAggregate(
+        **msgspec.structs.asdict(figures[headline]),
+        task=runs.task,
+        step=checkpoint.step,
+        model=runs.facts[0].model,
+        metric=headline,
+        judge=runs.judge,
+        sampling=runs.sampling,
+        how=runs.how,
+        runs=runs.runs,
+        expected_runs=expected,
+        left_out=runs.left_out,
+        missing=runs.missing,
+        complete=not runs.missing and len(runs.runs) >= (expected or 1),
+        notes=runs.notes,
+        metrics=figures,
+        coeval_version=__version__,
+        written_at=now(),
+    )
+
+
+def _metric(figure: SampleFigure) -> AggregatedMetric:
+    return AggregatedMetric(
+        mean=figure.mean,
+        std=figure.std or 0.0,
+        sem=figure.sem or 0.0,
+        n_runs=figure.n_runs,
+        per_run=tuple(figure.per_run),
+        item_se=figure.item_se,
+        ci95=figure.ci95,
+        n_items=figure.n,
+        unit=figure.unit,
+    )
