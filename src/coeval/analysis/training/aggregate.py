@@ -14,7 +14,7 @@ import msgspec
 
 from coeval import __version__
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.training.checkpoint_folders import Checkpoint
+from coeval.analysis.training.checkpoint_folders import EvaluatedStep
 from coeval.analysis.training.run_choice import ChosenRuns, JudgedBy, LeftOutRun, choose_runs
 from coeval.analysis.training.sample_figures import SampleFigure, figures_of
 from coeval.store.jsonl import read_json, write_json_atomic
@@ -72,13 +72,13 @@ class TaskAggregate(AggregatedMetric, frozen=True, kw_only=True):
 class Aggregated(msgspec.Struct, frozen=True):
     """What came of a checkpoint: its tasks' aggregates, and by task why there is none."""
 
-    checkpoint: Checkpoint
+    checkpoint: EvaluatedStep
     tasks: dict[str, TaskAggregate]
     without: dict[str, tuple[str, ...]]
 
 
 def aggregate(
-    checkpoint: Checkpoint, tasks: Sequence[str] | None = None, expected: Mapping[str, int] | None = None
+    checkpoint: EvaluatedStep, tasks: Sequence[str] | None = None, expected: Mapping[str, int] | None = None
 ) -> Aggregated:
     """Put the samples of a checkpoint's tasks together, without writing anything.
 
@@ -120,7 +120,7 @@ def write_aggregates(found: Aggregated) -> list[Path]:
     return written
 
 
-def read_aggregate(checkpoint: Checkpoint, task: str) -> TaskAggregate | None:
+def read_aggregate(checkpoint: EvaluatedStep, task: str) -> TaskAggregate | None:
     """The one that was written; None where there is none.
 
     Raises
@@ -135,7 +135,7 @@ def read_aggregate(checkpoint: Checkpoint, task: str) -> TaskAggregate | None:
 
 
 def _aggregate(
-    checkpoint: Checkpoint, runs: ChosenRuns, reader: OutputReader, expected: int | None
+    checkpoint: EvaluatedStep, runs: ChosenRuns, reader: OutputReader, expected: int | None
 ) -> TaskAggregate:
     metrics = [one for one in reader.metrics if one.task == runs.task and one.sample in runs.runs]
     figures = {name: _metric(figure) for name, figure in figures_of(reader, metrics).items()}

@@ -17,7 +17,7 @@ STEP = "{step}"
 PATTERN = f"step_{STEP}"
 
 
-class Checkpoint(NamedTuple):
+class EvaluatedStep(NamedTuple):
     """A step of training, and the output folder of what was evaluated there."""
 
     step: int
@@ -26,7 +26,7 @@ class Checkpoint(NamedTuple):
 
 def find_checkpoints(
     root: Path, pattern: str = PATTERN, steps: Collection[int] | None = None
-) -> tuple[Checkpoint, ...]:
+) -> tuple[EvaluatedStep, ...]:
     """The checkpoints below ``root`` whose folders hold results, by step; ``steps``: of these only.
 
     Parameters
@@ -70,10 +70,10 @@ def find_checkpoints(
             f"there are {listed(map(str, sorted(found)))}"
         )
     chosen = found.keys() if steps is None else found.keys() & set(steps)
-    return tuple(Checkpoint(step, found[step]) for step in sorted(chosen))
+    return tuple(EvaluatedStep(step, found[step]) for step in sorted(chosen))
 
 
-def task_names(checkpoints: Sequence[Checkpoint]) -> tuple[str, ...]:
+def task_names(checkpoints: Sequence[EvaluatedStep]) -> tuple[str, ...]:
     """The tasks of any of them, by name."""
     return tuple(
         sorted({task.name for checkpoint in checkpoints for task in task_folders(checkpoint.folder)})

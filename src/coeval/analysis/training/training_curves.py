@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import TaskAggregate, read_aggregate
-from coeval.analysis.training.checkpoint_folders import PATTERN, Checkpoint, find_checkpoints
+from coeval.analysis.training.checkpoint_folders import PATTERN, EvaluatedStep, find_checkpoints
 from coeval.analysis.training.checkpoint_scores import ItemColumn, read_items, side_by_side
 from coeval.analysis.training.run_choice import ChosenRuns, choose_runs
 from coeval.analysis.training.training_run import CurvePoint, TaskCurve, TrainingRun
@@ -51,7 +51,7 @@ def training_curves(
 class _Stop(NamedTuple):
     """A task at a checkpoint, as far as it is there."""
 
-    checkpoint: Checkpoint
+    checkpoint: EvaluatedStep
     chosen: ChosenRuns
     written: TaskAggregate | None
     items: ItemColumn | None
@@ -63,7 +63,7 @@ class _Stop(NamedTuple):
 def _training_run(
     label: str,
     root: Path,
-    checkpoints: Sequence[Checkpoint],
+    checkpoints: Sequence[EvaluatedStep],
     tasks: Sequence[str] | None,
     steps: Collection[int] | None,
 ) -> TrainingRun:
@@ -82,7 +82,7 @@ def _training_run(
     return TrainingRun(label, root, curves, (), tuple(notes))
 
 
-def _stops(checkpoint: Checkpoint, tasks: Sequence[str] | None, notes: list[str]) -> list[_Stop]:
+def _stops(checkpoint: EvaluatedStep, tasks: Sequence[str] | None, notes: list[str]) -> list[_Stop]:
     chosen = choose_runs(checkpoint.folder, tasks)
     notes += [
         f"step {checkpoint.step} {runs.task}: {note}"
