@@ -91,7 +91,8 @@ def test_another_recipe_of_the_judge_and_another_criterion_are_told(tmp_path: Pa
     assert "haiku: j judged two by another recipe (model, parameters, prompt) than one" in notes
     assert "the factor plot is described otherwise" in notes
     assert "style is described" not in notes
-    assert "only two judged two only and is left out of the comparison" in notes
+    for told in (notes, "; ".join(both)):
+        assert told.count("haiku: only two judged two but not one, so it is left out of the comparison") == 1
 
 
 def test_other_reference_answers_and_labels_of_the_same_questions_are_told(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,22 @@ def test_markdown_for_a_pull_request(two: tuple[Path, Path], coeval: Command) ->
     shown = coeval("compare", *two, "--markdown").out
     assert shown.startswith("- tuned is better than base on ifeval")
     assert "| ifeval | 50.0 | 62.0 | 12.0 ± 5.7 | <0.001 | 200 |" in shown
+
+
+def test_doubts_stand_beside_the_claim_wherever_it_is_shown(two: tuple[Path, Path], coeval: Command) -> None:
+    responses = two[1] / "ifeval" / "responses.jsonl"
+    responses.write_text(responses.read_text().replace('"text"', '"cut", "truncated": true', 3))
+    doubt = (
+        "Cut off at max_tokens: 3 of 200 answers of tuned, 0 of 200 answers of base; part of the difference "
+        "may come from that. Raise max_tokens before trusting it."
+    )
+    assert found(coeval, *two)["doubts"] == [doubt]
+    shown = coeval("compare", *two, "--html", "page.html").out.splitlines()
+    assert (shown[0][:21], shown[1]) == ("tuned is better than ", f"warning: {doubt}")
+    page = re.sub(r"<[^>]+>", "", Path("page.html").read_text())
+    assert page.index("tuned is better than") < page.index(doubt) < page.index("Differences with their 95")
+    claims = coeval("compare", *two, "--markdown").out.splitlines()
+    assert claims[1].startswith(r"- **Doubt:** Cut off at max\_tokens: 3 of 200")
 
 
 def test_names_make_no_markup(here: Path, coeval: Command) -> None:

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from coeval.analysis.comparison.judged_apart import JudgedApart
 from coeval.analysis.comparison.side import AskedItem, Side
-from coeval.core.text import listed, numbered
+from coeval.core.text import numbered
 
 
 class SharedItems(NamedTuple):
@@ -47,7 +48,7 @@ def shared_items(a: Side, b: Side) -> SharedItems:
             own[key] = numbers[place]
         codes.append(own)
     notes = [
-        f"only {side.label} has the task {task}: it is not compared"
+        f"only {side.place} has the task {task}: it is not compared"
         for side, found in ((a, of_tasks[0]), (b, of_tasks[1]))
         for task in sorted(found - shared)
     ]
@@ -65,7 +66,7 @@ def _other_items(a: Side, b: Side, task: str, codes: list[dict[int, int]]) -> li
     ids = [{item.id for item in found.values()} for found in items]
     alike = len(ids[0] & ids[1]) - len(same)
     only = [
-        f"{len(found) - len(same):,} only {side.label}" for side, found in zip((a, b), items, strict=True)
+        f"{len(found) - len(same):,} only {side.place}" for side, found in zip((a, b), items, strict=True)
     ]
     said = f"{task}: both have {numbered(len(same), 'item')} in common, {' and '.join(only)} has"
     return [
@@ -93,8 +94,8 @@ def _other_making(a: Side, b: Side, task: str, codes: list[dict[int, int]]) -> l
     ):
         if other:
             notes.append(
-                f"{task}: {len(other):,} of {numbered(len(same), 'item')} in common {what} in {b.label} "
-                f"than in {a.label}: part of the difference may be theirs"
+                f"{task}: {len(other):,} of {numbered(len(same), 'item')} in common {what} in {b.place} "
+                f"than in {a.place}: part of the difference may be theirs"
             )
     return notes
 
@@ -105,9 +106,10 @@ def _of_task(side: Side, task: str) -> dict[int, AskedItem]:
 
 class SharedJudges(NamedTuple):
     """By task, the judges that both sides have, or None where they have none in common: then each side's
-    judges are taken together. ``notes`` says so."""
+    judges are taken together. ``apart`` says who judged one side only, ``notes`` who judged otherwise."""
 
     by_task: Mapping[str, Collection[str] | None]
+    apart: tuple[JudgedApart, ...]
     notes: tuple[str, ...]
 
     def codes(self, side: Side, tasks: list[str]) -> dict[tuple[int, int], int]:
@@ -125,6 +127,15 @@ class SharedJudges(NamedTuple):
                     found[place, key] = numbers[name]
         return found
 
+    def taken(self, a: Side, b: Side) -> dict[str, Collection[str]]:
+        """By task, whose scores are compared: of judges who are taken together, all of them."""
+        return {
+            task: {judge for side in (a, b) for at, judge in side.methods if at == task}
+            if shared is None
+            else shared
+            for task, shared in self.by_task.items()
+        }
+
 
 def _judge_names(by_task: Mapping[str, Collection[str] | None]) -> set[str]:
     return {name for names in by_task.values() for name in names or ()}
@@ -133,26 +144,20 @@ def _judge_names(by_task: Mapping[str, Collection[str] | None]) -> set[str]:
 def shared_judges(a: Side, b: Side) -> SharedJudges:
     """Who judged both, and whether they judged alike."""
     by_task: dict[str, Collection[str] | None] = {}
-    notes = []
+    apart, notes = [], list[str]()
     for task in sorted({task for task, _ in a.methods} & {task for task, _ in b.methods}):
         of_a, of_b = ({judge for at, judge in side.methods if at == task} for side in (a, b))
         both = of_a & of_b
         by_task[task] = both or None
-        if not both:
-            notes.append(
-                f"{task}: {listed(sorted(of_a))} judged {a.label}, {listed(sorted(of_b))} judged {b.label}, "
-                "and nobody both: the difference is also one of judges"
-            )
-        for side, only in ((a, of_a - both), (b, of_b - both)):
-            if both and only:
-                judges = listed(sorted(only))
-                notes.append(f"{task}: {judges} judged {side.label} only and is left out of the comparison")
+        if of_a != of_b:
+            only_a, only_b = tuple(sorted(of_a - both)), tuple(sorted(of_b - both))
+            apart.append(JudgedApart(task, (a.label, b.label), (only_a, only_b), nobody_both=not both))
         notes += [
             f"{task}: {judge} judged {b.place} by another recipe (model, parameters, prompt) than {a.place}"
             for judge in sorted(both)
             if a.methods[task, judge] != b.methods[task, judge]
         ]
-    return SharedJudges(by_task, tuple(notes))
+    return SharedJudges(by_task, tuple(apart), tuple(notes))
 
 
 def other_rubrics(a: Side, b: Side) -> tuple[str, ...]:

@@ -39,13 +39,15 @@ class ComparisonReport(msgspec.Struct, frozen=True):
 
     ``comparisons``: overall first, then by task, then by factor and further metric. ``sides``: by label, the
     folder and the model; ``bases``: those that others are held against when it is asked who is worse;
-    ``notes``: what is to be known of the comparison, one sentence each.
+    ``doubts``: what speaks against taking differences as they are, and ``notes``: what else is to be known of
+    the comparison, one sentence each.
     """
 
     comparisons: tuple[Comparison, ...]
     sides: dict[str, dict[str, str]]
     bases: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -106,8 +108,8 @@ class ComparisonReport(msgspec.Struct, frozen=True):
         return f"ComparisonReport({first!r}{f', and {len(more)} more' if more else ''})"
 
     def _repr_html_(self) -> str:
-        """Sentences, a table for each pair, notes; names and notes are escaped."""
-        parts = [html_lines(self.sentences)]
+        """Sentences, doubts, a table for each pair, notes; names and notes are escaped."""
+        parts = [html_lines((*self.sentences, *self.doubts))]
         for (a, b), found in by_pair(self.comparisons):
             rows = [(one.place, *shown_comparison(one)) for one in found]
             parts.append(html_table("", ("task", a, b, f"{b} − {a}", "p", "n", "least"), rows))

@@ -68,9 +68,7 @@ def sentence(one: Comparison) -> str:
     ``B is better than A on ifeval by 3.1 ± 1.9 points, 541 paired prompts; the smallest difference this
     comparison could have found is 2.6``
     """
-    where = "overall" if one.task is None else f"on {one.task}"
-    if one.family == "part":
-        where += f" ({one.metric})"
+    where = where_of(one)
     n = f"{one.n:,} paired {one.counted}{'' if one.n == 1 else 's'}{_odds(one)}"
     if one.significant and one.minimum_detectable is not None:
         better, worse = (one.b, one.a) if one.difference > 0 else (one.a, one.b)
@@ -87,6 +85,12 @@ def sentence(one: Comparison) -> str:
         return said
     least = shown_points(one, one.minimum_detectable)
     return f"{said}; the smallest difference this comparison could have found is {least}"
+
+
+def where_of(one: Comparison) -> str:
+    """``overall``, ``on haiku`` or ``on haiku (plot)``"""
+    where = "overall" if one.task is None else f"on {one.task}"
+    return f"{where} ({one.metric})" if one.family == "part" else where
 
 
 def _odds(one: Comparison) -> str:

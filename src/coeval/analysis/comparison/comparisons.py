@@ -13,8 +13,10 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from coeval.analysis.comparison.comparison_doubts import KinLead, answer_doubts, kin_doubts, kin_of_leader
 from coeval.analysis.comparison.comparison_report import ComparisonReport
 from coeval.analysis.comparison.comparison_sentence import FAMILIES, Comparison, Family, sentence
+from coeval.analysis.comparison.judged_apart import JudgedApart, judged_apart
 from coeval.analysis.comparison.multiplicity import benjamini_hochberg, holm
 from coeval.analysis.comparison.paired_difference import paired_difference
 from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair
@@ -44,12 +46,18 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         nothing is scored on both sides; the message says what each has.
     """
     found: list[Comparison] = []
+    kin: list[KinLead] = []
+    apart: list[JudgedApart] = []
     said: list[str] = [*notes]
     sides = [side for group in groups for side in group]
     for a, b in (two for group in groups for two in combinations(group, 2)):
         pairing = pair(a, b)
         said += pairing.notes
-        found += [_comparison(a.label, b.label, row) for row in _rows(pairing)]
+        apart += pairing.apart
+        rows = list(_rows(pairing))
+        found += [_comparison(a.label, b.label, row) for row in rows]
+        kin += _kin_leads(a, b, rows, pairing)
+    said += judged_apart(apart, sides)
     if not found:
         raise UsageError("; ".join(["nothing to compare: no item has a score on both sides", *said]))
     said += [f"{name} is no mean of items: it is not compared" for side in sides for name in side.fitted]
@@ -59,7 +67,27 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         {side.label: {"folder": str(side.folder), "model": side.model} for side in sides},
         tuple(group[0].label for group in groups),
         tuple(dict.fromkeys(said)),
+        (*kin_doubts(kin), *answer_doubts(groups)),
     )
+
+
+def _kin_leads(a: Side, b: Side, rows: Sequence[_Row], pairing: Pairing) -> Iterator[KinLead]:
+    """Of what is overall, or else of each task."""
+    leading = [row for row in rows if row.family == "overall"] or [r for r in rows if r.family == "task"]
+    by_others: dict[tuple[str, ...], list[_Row]] = {}
+    for row in leading:
+        tasks = pairing.judged if row.task is None else [row.task]
+        judges = sorted({judge for task in tasks for judge in pairing.judged.get(task, ())})
+        lead = kin_of_leader(a, b, _comparison(a.label, b.label, row), judges)
+        if lead is None:
+            continue
+        if lead.judges not in by_others:
+            others = pair(*(side.without(lead.judges) for side in (a, b)))
+            by_others[lead.judges] = list(_rows(others))
+        for other in by_others[lead.judges]:
+            if other[:3] == row[:3] and len(other.parts) == len(row.parts):
+                lead = lead._replace(without=_comparison(a.label, b.label, other))
+        yield lead
 
 
 def _rows(pairing: Pairing) -> Iterator[_Row]:

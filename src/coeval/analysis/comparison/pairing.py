@@ -7,7 +7,7 @@ strict judge weighs on one side alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.comparison.common_ground import other_rubrics, shared_items, shared_judges
+from coeval.analysis.comparison.judged_apart import JudgedApart
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.comparison.side import Hashes, MetricName, Side
 from coeval.analysis.intervals import Floats, Scale
@@ -63,7 +64,8 @@ class Pairing:
     """Two sides, put together: all scores of each, and those that have a counterpart.
 
     ``universe``: by task, the codes of its items. ``lacking``: by metric, the items whose score is missing.
-    ``notes``: what does not fit, one sentence each.
+    ``judged``: by task, whose scores are taken. ``apart``: who judged one side only. ``notes``: what else
+    does not fit, one sentence each.
     """
 
     metrics: Sequence[MetricName]
@@ -71,6 +73,8 @@ class Pairing:
     paired: tuple[_CodedScores, _CodedScores]
     universe: Mapping[str, frozenset[int]]
     lacking: Mapping[int, frozenset[int]]
+    judged: Mapping[str, Collection[str]]
+    apart: tuple[JudgedApart, ...]
     notes: tuple[str, ...]
 
     def scored(self, metrics: Sequence[int]) -> ScoredPairs | None:
@@ -133,6 +137,8 @@ def pair(a: Side, b: Side) -> Pairing:
         _counterparts(scores[0], scores[1]),
         items.by_task(),
         {metric: frozenset(found) for metric, found in lacking.items()},
+        judges.taken(a, b),
+        judges.apart,
         (*items.notes, *judges.notes, *other_rubrics(a, b)),
     )
 

@@ -5,8 +5,8 @@ Scores are kept as columns of hashes, so that a million of them are joined in a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.intervals import PERCENT, POINTS, SHARE, Floats, Scale
+from coeval.analysis.panel.model_families import model_families
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -60,13 +61,22 @@ class MetricName(NamedTuple):
         return self.task, self.measure, self.metric
 
 
+class AnswerCounts(NamedTuple):
+    """Of the answers that did not fail: how many there are, were cut off, are empty, and both."""
+
+    good: int
+    cut: int
+    empty: int
+    empty_cut: int
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """``items``, ``judges`` and ``metrics`` by the hashes in ``units``.
 
     ``lacking``: items and metrics of scores without a value. ``methods``: by task and judge, hashes of how
-    answers were judged. ``rubrics``: by task, what each factor asks for. ``fitted``: metrics that no item
-    has a score in.
+    answers were judged. ``rubrics``: by task, what each factor asks for. ``families``: of the model and its
+    judges, by name. ``fitted``: metrics that no item has a score in.
     """
 
     label: str
@@ -79,12 +89,33 @@ class Side:
     metrics: Mapping[int, MetricName]
     methods: Mapping[tuple[str, str], frozenset[int]]
     rubrics: Mapping[str, Mapping[str, str]]
+    answers: AnswerCounts
+    families: Mapping[str, str]
     fitted: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
         """Its label without the student: the same for all students of a folder."""
         return self.label.removesuffix(f":{self.model}")
+
+    @property
+    def family(self) -> str:
+        """That of its model; empty where nobody says which model it is."""
+        return self.families.get(self.model, "")
+
+    @property
+    def scored_tasks(self) -> frozenset[str]:
+        """The tasks in which it has any score."""
+        return frozenset(self.metrics[key].task for key in np.unique(self.units.metric).tolist())
+
+    def without(self, judges: Collection[str]) -> Side:
+        """The same without the scores of some judges."""
+        left_out = np.array([key for key, name in self.judges.items() if name in judges], np.uint64)
+        stays = ~np.isin(self.units.judge, left_out)
+        methods = {place: method for place, method in self.methods.items() if place[1] not in judges}
+        item, judge, metric, value, weight = self.units
+        left = Units(item[stays], judge[stays], metric[stays], value[stays], weight[stays])
+        return replace(self, units=left, methods=methods)
 
 
 def models_of(reader: Reader) -> tuple[str, ...]:
@@ -106,6 +137,8 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
     labels = _LABELS.format(mine=mine) if has_labels else ""
     found = reader.columns(_UNITS.format(mine=mine, labels=labels), who * (1 + has_labels))
     lacking = reader.columns(_LACKING.format(mine=mine), who)
+    [counts] = reader.rows(_ANSWERS.format(mine=mine), who)
+    judges = dict(reader.rows("SELECT hash(judge), judge FROM methods GROUP BY ALL"))
     return Side(
         label=label,
         folder=reader.folder,
@@ -113,10 +146,12 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
         items={key: AskedItem(*item) for key, *item in reader.rows(_ITEMS) if _counts(reader, item[0])},
         units=Units(*(np.asarray(found[name]) for name in Units._fields)),
         lacking=(np.asarray(lacking["item"]), np.asarray(lacking["metric"])),
-        judges=dict(reader.rows("SELECT hash(judge), judge FROM methods GROUP BY ALL")),
+        judges=judges,
         metrics=_metrics(reader),
         methods=_methods(reader, mine, who),
         rubrics=_rubrics(reader),
+        answers=AnswerCounts(*counts),
+        families=_families(reader, [model, *judges.values()]),
         fitted=_fitted(reader),
     )
 
@@ -145,10 +180,19 @@ _LACKING = """
 SELECT DISTINCT hash(task, item) AS item, hash('score', task, metric) AS metric
 FROM scores WHERE {mine} AND value IS NULL
 """
+_ANSWERS = """
+SELECT count(*), count(*) FILTER (truncated), count(*) FILTER (empty), count(*) FILTER (truncated AND empty)
+FROM answers WHERE {mine} AND NOT failed
+"""
 _ITEMS = """
 SELECT hash(task, item), task, item, content, reference, made_for
 FROM items LEFT JOIN contents USING (task, item) WHERE NOT failed ORDER BY task, item
 """
+
+
+def _families(reader: Reader, names: Sequence[str]) -> dict[str, str]:
+    planned = reader.planned if isinstance(reader, RunReader) else None
+    return model_families((name for name in names if name), planned.families if planned is not None else {})
 
 
 def _metrics(reader: Reader) -> dict[int, MetricName]:

@@ -22,9 +22,11 @@ _MARKUP = re.compile(r"([\\`*_|<>\[\]~#&])")
 
 
 def print_comparisons(compared: ComparisonReport, console: Console) -> None:
-    """Sentences, a table for each pair, and what is to be known of it."""
+    """Sentences and what speaks against them, a table for each pair, and what else is to be known of it."""
     for said in _sentences(compared):
         say(console, said)
+    for doubt in compared.doubts:
+        warn(console, doubt)
     whole = not console.file.isatty()
     for (a, b), found in by_pair(compared.comparisons):
         headings = [_heading(a, "a"), _heading(b, "b"), "b − a", "p", "n", "least"]
@@ -36,8 +38,10 @@ def print_comparisons(compared: ComparisonReport, console: Console) -> None:
 
 
 def markdown(compared: ComparisonReport) -> str:
-    """For a pull request: the sentences as a list, a table for each pair, notes."""
-    parts = ["\n".join(f"- {_escaped(said)}" for said in _sentences(compared))]
+    """For a pull request: the sentences as a list, doubts of them, a table for each pair, notes."""
+    said = [_escaped(sentence) for sentence in _sentences(compared)]
+    said += [f"**Doubt:** {_escaped(doubt)}" for doubt in compared.doubts]
+    parts = ["\n".join(f"- {one}" for one in said)]
     for (a, b), found in by_pair(compared.comparisons):
         lines = [
             f"| {_escaped(b)} − {_escaped(a)} | {_escaped(a)} | {_escaped(b)} | difference | p (Holm) | n | "
@@ -48,8 +52,8 @@ def markdown(compared: ComparisonReport) -> str:
             cells = [_escaped(one.place), *shown_comparison(one)]
             lines.append(f"| {' | '.join(cells)} |")
         parts.append("\n".join(lines))
-    said = [*compared.missing, *compared.notes]
-    parts += ["\n".join(f"- {_escaped(note)}" for note in said)] if said else []
+    notes = [*compared.missing, *compared.notes]
+    parts += ["\n".join(f"- {_escaped(note)}" for note in notes)] if notes else []
     return "\n\n".join([*parts, LEGEND]) + "\n"
 
 

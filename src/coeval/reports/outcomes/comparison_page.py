@@ -49,7 +49,10 @@ def comparison_page(compared: ComparisonReport) -> Report:
         kind="comparison",
         title=f"Comparison of {plain(listed(compared.sides))}",
         facts=(numbered(len(compared.sides), "side"), numbered(len(compared.comparisons), "comparison")),
-        lead=tuple(Sentence(f"{plain(one.sentence)}.", first) for one in told[:_MOST_TOLD]),
+        lead=(
+            *(Sentence(f"{plain(one.sentence)}.", first) for one in told[:_MOST_TOLD]),
+            *(Sentence(plain(doubt), "sides") for doubt in compared.doubts),
+        ),
         sections=tuple(sections),
     )
 
