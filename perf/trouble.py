@@ -27,6 +27,7 @@ from coeval.models.connections.wire_errors import Lost, NoConnection
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.call import Call
 from coeval.models.transport.http import Endpoint, Http
+from coeval.models.transport.shared_hosts import SharedHosts
 from perf.virtual import in_virtual_time, now
 
 CEILING = 256
@@ -225,7 +226,7 @@ async def ask_all(trouble: Trouble, *, spread: float, seed: int) -> Outcome:
     """Ask for everything at once, as a run does, and wait until nothing is left."""
     rng = random.Random(seed)
     host = Host(trouble, spread, rng)
-    http = Http(clock=now, rng=rng, wire=host)
+    http = Http(clock=now, rng=rng, hosts=SharedHosts(host))
     limiter = Limiter(CEILING, start=trouble.start, clock=now)
     endpoint = Endpoint("http://host.invalid/v1", None, limiter)
     call = Call(

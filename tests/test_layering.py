@@ -81,7 +81,7 @@ LATE_IMPORTS = {
     },
     "benchmarks/language/detection.py": {"langdetect": "its profiles are read when a language is asked for"},
     "benchmarks/language/words.py": {"regex": "only texts beyond ASCII need it"},
-    "models/transport/http.py": {
+    "models/transport/shared_hosts.py": {
         "coeval.models.connections.proxied": "aiohttp is slow to load, and only proxies need it"
     },
     "models/batch/batched.py": {

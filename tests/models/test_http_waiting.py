@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 from raw_server import (
     OK,
     Client,
     Script,
+    call,
     client,
     hang,
     reply,
@@ -24,6 +26,8 @@ from coeval.core.errors import (
     QuotaExhausted,
     RateLimited,
 )
+from coeval.models.transport.call import Answered
+from coeval.models.transport.http import Http
 from coeval.models.transport.retries import ATTEMPTS, BACKOFF_S, TURNED_AWAY
 
 
@@ -257,6 +261,43 @@ async def test_draining_lets_the_wire_finish_and_nothing_else() -> None:
         answer.set()
         assert (await on_the_wire).value == "fine"
         assert len(fake.asked) == asking.permits == 2
+
+
+async def test_draining_and_closing_one_session_leaves_another_at_the_same_host_its_turn() -> None:
+    answer = asyncio.Event()
+
+    async def when_told(writer: asyncio.StreamWriter) -> None:
+        await answer.wait()
+        writer.write(OK)
+
+    async with server(reply(500), reply(500), when_told, OK) as fake, client(fake, ceiling=1) as asking:
+        time, hosts = asking.time, asking.http.hosts
+        other = Http(clock=time.clock, rng=random.Random(0), sleep=time.sleep, hosts=hosts)
+
+        async def post(http: Http) -> Answered[str]:
+            return await http.post(asking.endpoint, "/chat", b"{}", call())
+
+        time.gate.clear()
+        retrying = [asyncio.create_task(post(http)) for http in (other, asking.http)]
+        await until(lambda: len(time.slept) == 2)
+        on_the_wire = asyncio.create_task(post(other))
+        await until(lambda: len(fake.asked) == 3)
+        waiting = [asyncio.create_task(post(http)) for http in (other, asking.http)]
+        await until(lambda: asking.limiter.waiting == 2)
+        other.drain()
+        for gone in (retrying[0], waiting[0]):
+            with pytest.raises(Draining):
+                await gone
+        assert (len(time.slept), asking.limiter.waiting) == (2, 1)
+        assert not retrying[1].done(), "its wait before another attempt goes on"
+        await other.aclose()
+        answer.set()
+        time.gate.set()
+        ended = await asyncio.gather(on_the_wire, retrying[1], waiting[1])
+        assert [each.attempts for each in ended] == [1, 2, 1]
+        with pytest.raises(Draining, match="interrupted"):
+            await post(other)
+        assert len(fake.asked) == 5
 
 
 @pytest.mark.parametrize("proxied", [False, True], ids=["straight", "by proxy"])

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coeval.core.errors import Draining, QuotaExhausted
+from coeval.models.pacing.endpoint_limits import EndpointLimits
 from coeval.models.pacing.limits import Lane, Limiter, unrefused
 from perf.virtual import in_virtual_time, now
 
@@ -55,6 +56,33 @@ def test_the_start_is_the_ceiling_where_that_is_lower_or_asked_for() -> None:
     assert Limiter(4).limit == 4
     assert Limiter(64).limit == 16
     assert Limiter(64, start=64).limit == 64
+
+
+def test_limits_of_several_are_the_largest_numbers_in_flight_and_the_smallest_rates() -> None:
+    unset, few = EndpointLimits(), EndpointLimits(8, 4, 60.0, None)
+    assert unset.joined(few) == few.joined(unset) == few
+    assert few.joined(EndpointLimits(3, 9, 90.0, 500.0)) == (8, 9, 60.0, 500.0)
+    assert unset.limiter().limit == 16
+
+
+def test_limits_that_change_hold_from_then_on_and_keep_what_the_host_has_taught() -> None:
+    async def work() -> tuple[list[int], list[float]]:
+        limits, found = limiter(256), []
+        for ceiling, start in ((8, 4), (64, 64), (64, 16)):
+            limits.limit_to(ceiling, start=start)
+            found.append(limits.limit)
+        await limits.acquire(0)
+        limits.refused(now())  # one fewer
+        limits.release()
+        limits.limit_to(128, start=128, requests_per_minute=30)
+        found.append(limits.limit)
+        await limits.acquire(0)
+        limits.release()
+        return found, [await call(limits, 0) for _ in range(3)]
+
+    found, sent = in_virtual_time(work())
+    assert found == [8, 64, 64, 63]
+    assert [after - before for before, after in itertools.pairwise(sent)] == pytest.approx([2.0, 2.0])
 
 
 def test_a_short_burst_of_refusals_is_one_cut_and_soon_made_up_for() -> None:

@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.ledger import Ledger
 from coeval.models.open import REFUSALS_TO_STOP, Models
+from coeval.models.transport.http import Http
+from coeval.models.transport.shared_hosts import SharedHosts
 
 KEY = "sk-test-0123456789abcdef"
 HELLO = Request(messages=(Message("user", "hello"),))
@@ -164,6 +167,31 @@ async def test_models_of_one_url_and_key_share_one_limiter() -> None:
             server.release()
         assert all(task.result().text == "ok" for task in tasks)
     assert len(server.asked) == 8
+
+
+async def test_sessions_that_share_hosts_share_one_limiter_and_keep_each_others_keys_out() -> None:
+    async with fake(*[Broken.HANG] * 9) as server, SharedHosts() as hosts, AsyncExitStack() as opened:
+        sessions = [
+            await opened.enter_async_context(Models([model], keys(), http=Http(hosts=hosts)))
+            for model in (
+                spec("a", base_url=server.url, access_key="first-key-of-two", max_concurrency=2),
+                spec("b", base_url=server.url, access_key="first-key-of-two", max_concurrency=3),
+                spec("c", base_url=server.url, access_key="first-key-of-two"),
+                spec("d", base_url=server.url, access_key="other-key-of-two", max_concurrency=1),
+            )
+        ]
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(sessions["abcd".index(name)][name].complete(HELLO)) for name in "aabbccdd"
+            ]
+            await server.arrived(4)
+            arrived = [asked.headers["Authorization"] for asked in server.asked]
+            assert sorted(arrived) == ["Bearer first-key-of-two"] * 3 + ["Bearer other-key-of-two"]
+            server.release()
+        assert all(task.result().text == "ok" for task in tasks)
+        server.script.append(Answer("other-key-of-two and first-key-of-two"))
+        told = await sessions[0]["a"].complete(HELLO)
+        assert "of-two" not in told.text
 
 
 async def test_closing_with_calls_in_flight_ends_them_and_asks_nothing_more() -> None:

@@ -32,6 +32,7 @@ from coeval.models.transport import faults as faults_module
 from coeval.models.transport import reach as reach_module
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.http import Http
+from coeval.models.transport.shared_hosts import SharedHosts
 
 KEY = "sk-test-0123456789abcdef"
 NO_KEYS = Keys.load(None, env={}, cwd=Path("/nonexistent"), home=Path("/nonexistent"))
@@ -138,7 +139,7 @@ class Anybody:
 async def test_nor_does_one_that_a_base_url_of_another_interface_leads_to() -> None:
     wire, url = Anybody(), "https://openrouter.ai/api/v1"
     spec = ModelSpec(name="m", interface="openai", model="openai/gpt-4.1", base_url=url, access_key=KEY)
-    async with Models([spec], NO_KEYS, http=Http(wire=wire)) as models:
+    async with Models([spec], NO_KEYS, http=Http(hosts=SharedHosts(wire))) as models:
         assert not await models["m"].is_listed()
         with pytest.raises(AccessDenied):
             await models["m"].complete(Request(()))

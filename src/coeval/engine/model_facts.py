@@ -14,7 +14,7 @@ from coeval.core.records import Purpose, SamplingParameters
 from coeval.engine.role_model import RoleModel
 from coeval.engine.terms import tariff_of_roles
 from coeval.models.catalog import HOSTS
-from coeval.models.open import DEFAULT_CONCURRENCY
+from coeval.models.pacing.endpoint_limits import DEFAULT_CONCURRENCY
 from coeval.pricing.estimate.call_group import Pricing
 from coeval.pricing.estimate.call_shape import AskedModel, Speed
 from coeval.pricing.estimate.duration import EndpointPace

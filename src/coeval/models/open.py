@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -24,14 +23,12 @@ from coeval.models.local.in_process import InProcess
 from coeval.models.local.local_model import LocalModel, find_runtime
 from coeval.models.metering.ledger import Ledger
 from coeval.models.pacing.admission import REFUSALS_TO_STOP, Admission
+from coeval.models.pacing.endpoint_limits import EndpointLimits
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import Endpoint, Http, draining
 from coeval.simulation import SimulatedModel
 
 __all__ = ["REFUSALS_TO_STOP", "Models", "check_askable", "obstacle", "obstacle_to"]
-
-DEFAULT_CONCURRENCY = 256
-DEFAULT_START = 16
 
 
 def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
@@ -65,9 +62,9 @@ class Models(Mapping[str, Model]):
     An endpoint is a base URL and a key. Models that share one share its limiter: with the largest
     ``max_concurrency`` any of them sets (256 where none does) and the smallest rates. A simulated
     model in this process is an endpoint of its own, unlimited where it sets none of them.
-    ``ledger`` keeps their accounts; ``http``, which is closed with the models, is how hosts are
-    reached; ``batches``, closed with them too, where requests are parked that go by batch jobs. Models of the
-    interface ``benchmark`` supply items and are not opened.
+    ``ledger`` keeps their accounts; ``http``, which is drained and closed with the models, is how hosts are
+    reached, on connections that it may share with others; ``batches``, closed with them too, where requests
+    are parked that go by batch jobs. Models of the interface ``benchmark`` supply items and are not opened.
 
     Use as an async context manager; entering raises UsageError, with a line for every model that
     cannot be asked.
@@ -93,7 +90,7 @@ class Models(Mapping[str, Model]):
 
     async def __aenter__(self) -> Self:
         reached = _reach(self._specs, self._keys)
-        endpoints = _endpoints(reached)
+        endpoints = self.http.hosts.endpoints(reached.values())
         lists = _lists(reached, endpoints, self.http)
         async with AsyncExitStack() as opened:
             opened.push_async_callback(self.http.aclose)
@@ -137,7 +134,7 @@ class Models(Mapping[str, Model]):
     def _open_simulated(self, spec: ModelSpec) -> Model:
         limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
         free = all(limit is None for limit in limits)
-        return self._here(spec, SimulatedModel(spec), None if free else _limiter([spec]))
+        return self._here(spec, SimulatedModel(spec), None if free else EndpointLimits.of([spec]).limiter())
 
     def _open_hosted(
         self,
@@ -198,25 +195,6 @@ def _is_local(spec: ModelSpec) -> bool:
     return HOSTS[spec.interface].dialect == "local" and spec.base_url is None
 
 
-def _endpoints(reached: Mapping[str, ModelAddress]) -> dict[EndpointKey, Endpoint]:
-    sharing: dict[EndpointKey, list[ModelAddress]] = {}
-    for address in reached.values():
-        sharing.setdefault(address.key, []).append(address)
-    sent_to: defaultdict[str, set[str]] = defaultdict(set)  # a host may repeat what others sent it, too
-    for address in reached.values():
-        sent_to[URL(address.url).authority].update(address.secrets)
-    return {
-        key: Endpoint(
-            key[0],
-            addresses[0].signer,
-            _limiter([address.spec for address in addresses]),
-            sent_to[URL(key[0]).authority],
-            addresses[0].host.headers,
-        )
-        for key, addresses in sharing.items()
-    }
-
-
 def _lists(
     reached: Mapping[str, ModelAddress], endpoints: Mapping[EndpointKey, Endpoint], http: Http
 ) -> dict[EndpointKey, HostModels]:
@@ -240,19 +218,5 @@ def _list_endpoint(address: ModelAddress, endpoint: Endpoint) -> Endpoint:
     """Where the models are listed of a host that is asked at an endpoint: there, at nearly all."""
     if not address.models_url:
         return endpoint
-    return Endpoint(
-        address.models_url, address.signer, _limiter([address.spec]), address.secrets, address.host.headers
-    )
-
-
-def _limiter(specs: list[ModelSpec]) -> Limiter:
-    ceilings = [spec.max_concurrency for spec in specs if spec.max_concurrency is not None]
-    starts = [spec.start_concurrency for spec in specs if spec.start_concurrency is not None]
-    requests = [spec.requests_per_minute for spec in specs if spec.requests_per_minute is not None]
-    tokens = [spec.tokens_per_minute for spec in specs if spec.tokens_per_minute is not None]
-    return Limiter(
-        max(ceilings, default=DEFAULT_CONCURRENCY),
-        start=max(starts, default=DEFAULT_START),
-        requests_per_minute=min(requests, default=None),
-        tokens_per_minute=min(tokens, default=None),
-    )
+    limiter = EndpointLimits.of([address.spec]).limiter()
+    return Endpoint(address.models_url, address.signer, limiter, address.secrets, address.host.headers)

@@ -33,6 +33,8 @@ from coeval.engine.session import Accounts, SessionContext, opened
 from coeval.engine.terms import Ceiling, batched_at_full_price, terms_of
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.keys import Keys
+from coeval.models.transport.http import Http
+from coeval.models.transport.shared_hosts import SharedHosts
 from coeval.pricing.price_book import PriceBook
 
 __all__ = ["EndOfAsking", "Prepared", "ask_owed", "error_file", "held", "prepare", "specs_of", "usage_file"]
@@ -108,11 +110,17 @@ def held(prepared: Prepared) -> Iterator[None]:
 
 
 async def ask_owed(
-    prepared: Prepared, keys: Keys, watcher: Watcher, interrupt: asyncio.Event | None = None
+    prepared: Prepared,
+    keys: Keys,
+    watcher: Watcher,
+    interrupt: asyncio.Event | None = None,
+    hosts: SharedHosts | None = None,
 ) -> EndOfAsking:
     """Ask for everything that is owed, and record it, while the folders are `held`.
 
     Failures and gaps do not raise; they stand in the records, and are counted when it is concluded.
+    Evaluations of one event loop that are given the same ``hosts`` share connections and every limit of a
+    host; each ends, and is interrupted, by itself.
 
     Raises
     ------
@@ -124,7 +132,9 @@ async def ask_owed(
         a folder cannot be read or written; what was recorded stays.
     """
     evaluation, task_runs = prepared.evaluation, prepared.task_runs
-    context = SessionContext(keys, watcher, interrupt or asyncio.Event(), batching=evaluation.batching())
+    context = SessionContext(
+        keys, watcher, interrupt or asyncio.Event(), Http(hosts=hosts), evaluation.batching()
+    )
     output = evaluation.accounts_folder
     accounts = Accounts(
         usage_file(evaluation),

@@ -33,8 +33,9 @@ class Lane:
 
 
 _Refusal = Callable[[], CoevalError | None]
-_Waiter = tuple[int, int, int, "asyncio.Future[None]", _Refusal, Lane]
-"""(−rank, 0 for a retry and 1 for new work, order of arrival, what to wake, why it need not be, its lane)."""
+_Waiter = tuple[int, int, int, "asyncio.Future[None]", _Refusal, Lane, object]
+"""(−rank, 0 for a retry and 1 for new work, order of arrival, what to wake, why it need not be, its lane,
+its party)."""
 
 
 def unrefused() -> None:
@@ -66,24 +67,16 @@ class Limiter:
         tokens_per_minute: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if ceiling < 1 or start < 1:
-            raise ValueError(f"concurrency must be at least 1, not ceiling={ceiling}, start={start}")
-        if any(rate is not None and rate <= 0 for rate in (requests_per_minute, tokens_per_minute)):
-            raise ValueError("requests_per_minute and tokens_per_minute must be above 0")
         self._window = Window(ceiling, start)
         self._spacing = Spacing()
         self._clock = clock
-        self._requests = self._tokens = None
-        if requests_per_minute is not None:
-            # One second's worth may go at once: a fast pace then needs one timer a second's worth.
-            self._requests = Pace(requests_per_minute, max(0.0, 1.0 - 60.0 / requests_per_minute))
-        if tokens_per_minute is not None:
-            self._tokens = Pace(tokens_per_minute, 6.0)
+        self._requests: Pace | None = None
+        self._tokens: Pace | None = None
         self._mean_tokens = self._charged_ahead = 0.0
         self._settled = False
         self._host = Lane()  # of requests that name no lane of their own
         self._held_until = self._lanes_held_until = float("-inf")
-        self._gated = self._is_paced = self._requests is not None or self._tokens is not None
+        self._gated = self._is_paced = False
         self._in_flight = self._waiting = 0
         self._queue: list[_Waiter] = []
         self._parked: dict[Lane, list[_Waiter]] = {}
@@ -91,6 +84,35 @@ class Limiter:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._closed: CoevalError | None = None
+        self.limit_to(
+            ceiling,
+            start=start,
+            requests_per_minute=requests_per_minute,
+            tokens_per_minute=tokens_per_minute,
+        )
+
+    def limit_to(
+        self,
+        ceiling: int,
+        *,
+        start: int,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+    ) -> None:
+        """Keep to these limits from now on, and to all that the host has taught."""
+        if ceiling < 1 or start < 1:
+            raise ValueError(f"concurrency must be at least 1, not ceiling={ceiling}, start={start}")
+        if any(rate is not None and rate <= 0 for rate in (requests_per_minute, tokens_per_minute)):
+            raise ValueError("requests_per_minute and tokens_per_minute must be above 0")
+        self._window.limit_to(ceiling, start)
+        self._requests = self._tokens = None
+        if requests_per_minute is not None:
+            # One second's worth may go at once: a fast pace then needs one timer a second's worth.
+            self._requests = Pace(requests_per_minute, max(0.0, 1.0 - 60.0 / requests_per_minute))
+        if tokens_per_minute is not None:
+            self._tokens = Pace(tokens_per_minute, 6.0)
+        self._is_paced = self._requests is not None or self._tokens is not None
+        self._gated = self._gated or self._is_paced
 
     @property
     def limit(self) -> int:
@@ -106,13 +128,20 @@ class Limiter:
         return self._waiting
 
     async def acquire(
-        self, rank: int, *, again: bool = False, refusal: _Refusal = unrefused, lane: Lane | None = None
+        self,
+        rank: int,
+        *,
+        again: bool = False,
+        refusal: _Refusal = unrefused,
+        lane: Lane | None = None,
+        party: object = None,
     ) -> None:
         """Take a slot, which `release` gives back: higher ranks first, then first come first served.
 
         A retry (``again``) goes ahead of new work of its rank. Does not suspend when a slot is
         free and nothing has to be waited for. Raises what `close` was given, or what ``refusal``
-        gives by then: who is not to be sent any more takes no slot and no part of the pace.
+        gives by then: who is not to be sent any more takes no slot and no part of the pace. ``party`` is
+        whom `turn_away` may name.
         """
         if self._closed is not None:
             raise self._closed.with_traceback(None)
@@ -121,7 +150,7 @@ class Limiter:
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = (-rank, 0 if again else 1, next(self._order))
-        heapq.heappush(self._queue, (*place, granted, refusal, lane or self._host))
+        heapq.heappush(self._queue, (*place, granted, refusal, lane or self._host, party))
         self._waiting += 1
         self._grant()
         if granted.done():
@@ -184,20 +213,26 @@ class Limiter:
     def close(self, error: CoevalError) -> None:
         """From now on waiters and later acquires raise ``error``; slots taken may be released."""
         self._closed = error
-        waiters = [*self._queue, *chain.from_iterable(self._parked.values())]
-        self._queue, self._parked, self._waiting = [], {}, 0
-        for *_, granted, _, _ in waiters:
-            if not granted.done():
-                granted.set_exception(error)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self.turn_away(None, error)
+
+    def turn_away(self, party: object, error: CoevalError) -> None:
+        """Those of one party who wait now raise ``error``, or all; who comes later may wait again."""
+        for *_, granted, _, _, whose in chain(self._queue, *self._parked.values()):
+            if not granted.done() and (party is None or whose is party):
+                granted.set_exception(error)  # its place in the queue is skipped when it comes up
+                self._waiting -= 1
+        if not self._waiting:
+            self._queue.clear()
+            self._parked.clear()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
     def _grant(self) -> None:
         """Hand free slots to those who wait, as far as the window and the gate allow."""
         while self._queue and self._in_flight + 1 <= self._window.size:
-            *_, granted, refusal, lane = self._queue[0]
-            if granted.done():  # cancelled
+            *_, granted, refusal, lane, _ = self._queue[0]
+            if granted.done():  # cancelled, or turned away
                 heapq.heappop(self._queue)
                 continue
             if (error := refusal()) is not None:

@@ -53,6 +53,16 @@ class Window:
         self._slowness = Slowness()
         self._slowed = 0  # times in a row that half of them gave more
 
+    def limit_to(self, ceiling: int, start: int) -> None:
+        """Another ceiling, and another size to begin with, where the host has refused nothing as yet."""
+        if self._good == self._ceiling:
+            self._good = float(ceiling)
+        self._ceiling = float(ceiling)
+        self._start = float(min(start, ceiling))
+        self._good = min(self._good, self._ceiling)
+        begun = max(self._size, self._start) if self._refused_at == float("-inf") else self._size
+        self._size = min(begun, self._ceiling)
+
     @property
     def size(self) -> float:
         """Its whole part is how many may be in flight."""

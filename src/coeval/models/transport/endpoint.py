@@ -103,7 +103,7 @@ class Endpoint:
         self._routes: dict[tuple[str, str], RequestRoute] = {}
         self.secrets = (*secrets, *self._sent_secrets(url))
         self._shown: tuple[str, ...] = ()
-        self.redactor = Redactor(self.secrets, self._tell_repeated)
+        self._redact()
         self.repeated = False
         """Whether one of its answers held a credential that it was sent."""
         self._lanes: dict[str, Lane] = {}
@@ -113,7 +113,7 @@ class Endpoint:
         self._lost_share = 0.0
         self._on_the_way: dict[int, tuple[float, Call[Any]]] = {}
         self._numbers = count()
-        self._naps: set[asyncio.Future[None]] = set()
+        self._naps: dict[asyncio.Future[None], object] = {}
         self._trouble: Trouble | None = None
 
     def told(self, message: str) -> str:
@@ -165,7 +165,7 @@ class Endpoint:
         if self._signer is None:
             return route
         headers = await self._signer.headers(route.method, str(route.url), body, now)
-        self._keep_out(self._signer.shown(headers))
+        self._keep_out_shown(self._signer.shown(headers))
         signed = CIMultiDict(route.headers)
         signed.update({name: _printable(name, value) for name, value in headers.items()})
         return RequestRoute.to(route.method, route.url, signed, route.proxy)
@@ -174,12 +174,22 @@ class Endpoint:
         """A signed route was answered with 401; whether another signature may fare better."""
         return self._signer is not None and self._signer.refused(route.headers)
 
-    def _keep_out(self, shown: Iterable[str]) -> None:
+    def keep_out(self, secrets: Iterable[str]) -> None:
+        """Take these out of what the host says, too: it has them from others."""
+        fresh = tuple(secret for secret in secrets if secret not in self.secrets)
+        if fresh:
+            self.secrets = (*self.secrets, *fresh)
+            self._redact()
+
+    def _keep_out_shown(self, shown: Iterable[str]) -> None:
         """Know what was just shown as a credential, and what was shown shortly before it."""
         fresh = [secret for value in shown if (secret := value.strip().rpartition(" ")[2]) not in self._shown]
         if fresh:
             self._shown = (*fresh, *self._shown)[:_REMEMBERED_TOKENS]
-            self.redactor = Redactor((*self.secrets, *self._shown), self._tell_repeated)
+            self._redact()
+
+    def _redact(self) -> None:
+        self.redactor = Redactor((*self.secrets, *self._shown), self._tell_repeated)
 
     def _sent_secrets(self, url: str) -> Iterator[str]:
         """The credentials in what is sent: headers, the address, and those of a proxy on the way."""
@@ -288,19 +298,21 @@ class Endpoint:
         seconds = now - max(sent_at, self._succeeded_at)
         return Silence(seconds, len(self._on_the_way), call.timeout_s, call.probe)
 
-    async def nap(self, sleep: Coroutine[Any, Any, None]) -> None:
-        """Sleep until it is over or the endpoint's retries are woken."""
+    async def nap(self, sleep: Coroutine[Any, Any, None], party: object = None) -> None:
+        """Sleep until it is over or the endpoint's retries, or those of ``party``, are woken."""
         nap = asyncio.ensure_future(sleep)
-        self._naps.add(nap)
+        self._naps[nap] = party
         try:
             await asyncio.wait((nap,))
         finally:
-            self._naps.discard(nap)
+            del self._naps[nap]
             nap.cancel()
 
-    def wake(self) -> None:
-        for nap in self._naps:
-            nap.cancel()
+    def wake(self, party: object = None) -> None:
+        """Let all retries wait no longer, or those of one who asks there."""
+        for nap, whose in self._naps.items():
+            if party is None or whose is party:
+                nap.cancel()
 
 
 def _printable(name: str, value: str) -> str:

@@ -1,4 +1,4 @@
-"""The one way to a host: one wire for the whole process, retries, limits, outages.
+"""The one way to a host: retries, limits, outages, over connections that several sessions may share.
 
 Every request of every dialect passes through `Http.post` or `Http.get`. A dialect says how to
 read an answer (`Call`); this module decides when a request is sent, how often, and what its
@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from coeval.core.errors import (
     ConnectionFailed,
@@ -23,7 +23,6 @@ from coeval.core.errors import (
 )
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.connections.route import RequestRoute
-from coeval.models.connections.wire import Wire
 from coeval.models.pacing.limits import LONGEST_HOLD_S
 from coeval.models.pacing.rate_headers import asked_hold_s, asked_retry, asked_wait_s
 from coeval.models.transport.call import Answered, Call
@@ -37,25 +36,15 @@ from coeval.models.transport.faults import (
     perhaps_billed,
     place,
 )
-from coeval.models.transport.network import raise_open_file_limit
 from coeval.models.transport.retries import Fault, Tries
+from coeval.models.transport.shared_hosts import SharedHosts
 from coeval.models.transport.trouble import told_of
 
-if TYPE_CHECKING:
-    from coeval.models.connections.proxied import ProxiedWire
-
-__all__ = ["Answered", "Call", "Endpoint", "Http", "Sender", "draining"]
+__all__ = ["Answered", "Call", "Endpoint", "Http", "draining"]
 
 T = TypeVar("T")
 
 _OVERLOADED = (503, 529)
-
-
-class Sender(Protocol):
-    """What sends single requests, as `models.wire.Wire` does."""
-
-    async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply: ...
-    async def aclose(self) -> None: ...
 
 
 class _Ask(NamedTuple, Generic[T]):
@@ -74,7 +63,7 @@ def _fault_of(error: Exception, ask: _Ask[T]) -> ModelError:
 
 
 class Http:
-    """One per process, opened at its first request, closed with `aclose`.
+    """One per session, opened at its first request, closed with `aclose`.
 
     Parameters
     ----------
@@ -82,8 +71,9 @@ class Http:
         seconds, monotonic; and how to wait for some of them.
     rng:
         spreads retries, so that requests which failed together do not come back together.
-    wire:
-        sends what goes straight to its host; None: a `Wire`, opened when it is first needed.
+    hosts:
+        connections and endpoints, which other sessions may share: ending one session leaves the others
+        theirs. None: its own, closed with it.
     """
 
     def __init__(
@@ -92,13 +82,13 @@ class Http:
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
         sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
-        wire: Sender | None = None,
+        hosts: SharedHosts | None = None,
     ) -> None:
         self._clock = clock
         self._rng = rng or random.Random()
         self._sleep = sleep
-        self._straight = wire
-        self._proxied: ProxiedWire | None = None
+        self.hosts = hosts or SharedHosts()
+        self._closes_hosts = hosts is None
         self._endpoints: set[Endpoint] = set()
         self._over: Draining | None = None
 
@@ -136,17 +126,17 @@ class Http:
         self._send_no_more(draining())
 
     async def aclose(self) -> None:
-        """End it for good: what is under way fails, and who waits, or asks later, gets Draining."""
+        """End it for good: who waits, or asks later, gets Draining. What is under way fails, unless its
+        connections are shared: then it ends as it would have."""
         self._send_no_more(draining("the models are closed"))
-        for wire in (self._straight, self._proxied):
-            if wire is not None:
-                await wire.aclose()
+        if self._closes_hosts:
+            await self.hosts.aclose()
 
     def _send_no_more(self, reason: Draining) -> None:
         self._over = self._over or reason
         for endpoint in self._endpoints:
-            endpoint.limiter.close(reason)
-            endpoint.wake()
+            endpoint.limiter.turn_away(self, reason)
+            endpoint.wake(self)
 
     async def _ask(self, ask: _Ask[T]) -> Answered[T]:
         endpoint, call = ask.endpoint, ask.call
@@ -155,7 +145,9 @@ class Http:
         sent, again = 0, False
         while True:
             self._check_sending()
-            await endpoint.limiter.acquire(call.rank, again=again, refusal=call.refusal, lane=call.lane)
+            await endpoint.limiter.acquire(
+                call.rank, again=again, refusal=call.refusal, lane=call.lane, party=self
+            )
             again = True
             try:
                 self._check_sending()  # it may have begun as the slot was granted
@@ -184,7 +176,7 @@ class Http:
                 raise error
             self._check_sending()
             endpoint.troubled(str(error), self._clock())
-            await endpoint.nap(self._sleep(tries.wait_s(outcome, self._rng)))
+            await endpoint.nap(self._sleep(tries.wait_s(outcome, self._rng)), self)
 
     def _check_sending(self) -> None:
         if self._over is not None:
@@ -198,7 +190,7 @@ class Http:
                 route = await endpoint.signed(route, body, time.time())
             except ModelError as error:
                 return self._unsigned(ask, error)
-        wire = self._wire(route)
+        wire = self.hosts.wire(route)
         sent_at = self._clock()
         on_the_way = endpoint.sent(sent_at, call)
         try:
@@ -290,24 +282,6 @@ class Http:
         if error.status in _OVERLOADED:
             endpoint.limiter.hold(wait_s)  # the host as a whole is away until then (RFC 9110 §15.6.4)
         return Fault(error, again)
-
-    def _wire(self, route: RequestRoute) -> Sender:
-        """What sends a request there, opened when it is first needed."""
-        if route.proxy is not None:
-            return self._proxied or self._open_proxied()
-        return self._straight or self._open_straight()
-
-    def _open_straight(self) -> Sender:
-        raise_open_file_limit()
-        self._straight = Wire()
-        return self._straight
-
-    def _open_proxied(self) -> ProxiedWire:
-        from coeval.models.connections.proxied import ProxiedWire
-
-        raise_open_file_limit()
-        self._proxied = ProxiedWire()
-        return self._proxied
 
 
 def draining(why: str = "the run is being interrupted") -> Draining:
