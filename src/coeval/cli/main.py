@@ -8,7 +8,7 @@ import typer
 
 from coeval import __version__
 from coeval.cli.command_names import Commands
-from coeval.cli.commands import datasets, later
+from coeval.cli.commands import datasets
 from coeval.cli.commands.analyze.analyze_command import analyze
 from coeval.cli.commands.compare_command import compare
 from coeval.cli.commands.ingest.ingest_command import ingest
@@ -24,6 +24,7 @@ from coeval.cli.commands.run_command import run
 from coeval.cli.commands.show import show
 from coeval.cli.commands.simulate import simulate
 from coeval.cli.commands.status import status
+from coeval.cli.commands.sweep import sweep_group
 from coeval.cli.commands.view_command import view
 from coeval.cli.ending import run_to_exit
 from coeval.cli.starting import begin
@@ -57,7 +58,7 @@ app.command()(compare)
 app.command()(repair)
 app.command()(simulate)
 app.add_typer(datasets.app)
-later.add_to(app)
+app.add_typer(sweep_group.app)
 
 
 def _version(wanted: bool) -> None:

@@ -17,7 +17,8 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.checkpoint_folders import EvaluatedStep
 from coeval.analysis.training.run_choice import ChosenRuns, JudgedBy, LeftOutRun, choose_runs
 from coeval.analysis.training.sample_figures import SampleFigure, figures_of
-from coeval.store.jsonl import read_json, write_json_atomic
+from coeval.store.jsonl import read_json, store_error, write_json_atomic
+from coeval.store.own import refuse_foreign
 from coeval.store.rundir import now
 
 AGGREGATE = "summary_agg.json"
@@ -113,10 +114,14 @@ def write_aggregates(found: Aggregated) -> list[Path]:
     """
     written = []
     for task, one in found.tasks.items():
-        folder = found.checkpoint.folder / task
-        folder.mkdir(exist_ok=True)
-        write_json_atomic(folder / AGGREGATE, one)
-        written.append(folder / AGGREGATE)
+        path = found.checkpoint.folder / task / AGGREGATE
+        refuse_foreign(found.checkpoint.folder, [task])
+        try:
+            path.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise store_error("write", path, error) from error
+        write_json_atomic(path, one)
+        written.append(path)
     return written
 
 

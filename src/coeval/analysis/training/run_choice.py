@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from coeval.core.errors import StoreError
-from coeval.core.text import canonical, digest, listed
+from coeval.core.text import canonical, digest, listed, numbered
 from coeval.store.jsonl import read_json
 from coeval.store.output_folder import SUMMARY, sample_of, task_folders
 
@@ -151,7 +151,7 @@ def _chosen(task: str, paths: Sequence[Path], expected: int | None) -> ChosenRun
         if isinstance(found, str):
             out[run] = found
         elif expected is not None and run >= expected:
-            out[run] = f"only {expected} were asked for"
+            out[run] = f"{numbered(expected, 'sample')} {'was' if expected == 1 else 'were'} asked for"
         else:
             read[run] = found
     finished = [run for run, facts in read.items() if not facts.not_made]
@@ -162,7 +162,7 @@ def _chosen(task: str, paths: Sequence[Path], expected: int | None) -> ChosenRun
     notes = [f"run_{run} is left out: {why}" for run, why in sorted(out.items())]
     notes += _shortcomings(kept)
     if expected is not None and len(kept) < expected:
-        notes.append(f"{len(kept)} of {expected} samples")
+        notes.append(f"{len(kept)} of the {expected} samples that were asked for are there")
     return ChosenRuns(
         task=task,
         runs=tuple(kept),
@@ -226,7 +226,7 @@ def _shortcomings(kept: dict[int, RunFacts]) -> Iterator[str]:
     for run, facts in kept.items():
         if facts.not_made:
             yield f"run_{run} is unfinished: {facts.not_made:,} answers or judgments are not there yet"
-        if failures := {**facts.failures} or {**facts.n_failed}:
+        if failures := facts.failures or facts.n_failed:
             reasons = listed(f"{count:,} {reason}" for reason, count in failures.items())
             yield f"run_{run}: without a value, of {facts.n_expected:,} {facts.counted}: {reasons}"
 

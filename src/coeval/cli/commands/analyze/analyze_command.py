@@ -15,13 +15,12 @@ from coeval.cli.commands.analyze.analysis_names import (
     ReportFormat,
     usual_format,
 )
+from coeval.cli.exit_codes import GAPS
 
 if TYPE_CHECKING:
     from coeval.analysis.measures.measured import Branch
     from coeval.analysis.measures.robust_set import RobustOptions
     from coeval.cli.views.measures.measures_text import MeasuresText
-
-GAPS = 3
 
 
 class JudgeChoice(StrEnum):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coeval.cli.exit_codes import INTERRUPTED
+from coeval.cli.exit_codes import GAPS, INTERRUPTED
 from coeval.cli.start_options import ExperimentFile, KeyFile, OnFail, ProbeMode
 from coeval.cli.starting import nothing_begun
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from coeval.pipeline.start.design.propose_only import Proposed
     from coeval.pipeline.start.design.settled_file import SettledFile
 
-GAPS = 3
 NOT_PROPOSED = ("models", "tasks", "phases", "prompts", "values")
 """Tables that are left out of what is shown: they say nothing of what was proposed."""
 

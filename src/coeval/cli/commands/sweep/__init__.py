@@ -1,0 +1,1 @@
+"""`coeval sweep`: many checkpoints of a training run."""

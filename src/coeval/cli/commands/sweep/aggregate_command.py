@@ -1,0 +1,85 @@
+"""`coeval sweep aggregate`: the samples of each checkpoint and task put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("aggregate")(aggregate)
+
+
+def aggregate(
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "--out-dir",
+            metavar="DIR",
+            help="The folder that holds the checkpoints' folders. Example: --out outputs/run_a",
+        ),
+    ],
+    steps: Annotated[
+        str | None, typer.Option(metavar="120,240", help="Of these steps only; without it, of all there are.")
+    ] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(metavar="ifeval,…", help="Of these tasks only; without it, of all there are."),
+    ] = None,
+    n_samples: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ifeval=8,…",
+            help="How many samples there are to be: what lacks is told, and runs beyond it do not count.",
+        ),
+    ] = None,
+    name_pattern: Annotated[
+        str, typer.Option(metavar="PATTERN", help="What the checkpoints' folders are called.")
+    ] = "step_{step}",
+) -> None:
+    """Write each checkpoint's summary_agg.json: mean, spread and intervals over its samples.
+
+    Nobody is asked. Samples count together where they were made with the same sampling and judged alike;
+    those that were not, or are unfinished, are left out and told. docs/training-runs.md explains the figures.
+
+    Exit codes: 0 all there, 1 wrong request, 3 something is missing.
+
+    \b
+    Examples:
+      coeval sweep aggregate --out outputs/run_a
+      coeval sweep aggregate --out outputs/run_a --steps 120,240 --tasks ifeval,healthbench
+      coeval sweep aggregate --out outputs/run_a --n-samples ifeval=8,healthbench=8,arena-hard=1
+    """
+    from coeval.cli import streams
+    from coeval.cli.commands.sweep import sweep_flags
+    from coeval.cli.exit_codes import GAPS
+    from coeval.cli.say import say, warn
+    from coeval.core.text import numbered
+
+    asked, wanted = sweep_flags.names(tasks), sweep_flags.steps(steps)
+    expected = sweep_flags.counts(n_samples, "--n-samples")
+    # Here, because they load duckdb and numpy.
+    from coeval.analysis.training.aggregate import aggregate as put_together
+    from coeval.analysis.training.aggregate import write_aggregates
+    from coeval.analysis.training.checkpoint_folders import find_checkpoints
+    from coeval.cli.commands.sweep.aggregate_view import print_aggregates, told_of
+
+    checkpoints = find_checkpoints(out, name_pattern, wanted)
+    found, written = [], 0
+    for checkpoint in checkpoints:
+        one = put_together(checkpoint, asked, expected)
+        written += len(write_aggregates(one))
+        found.append(one)
+    print_aggregates(found, streams.results())
+    told = told_of(found, out, asked, wanted)
+    for sentence in told.notes:
+        warn(streams.messages(), sentence)
+    say(
+        streams.messages(),
+        f"written: {out}/{name_pattern}/<task>/summary_agg.json, {numbered(written, 'file')}",
+    )
+    if told.gaps:
+        raise typer.Exit(GAPS)

@@ -1,0 +1,11 @@
+"""The samples of each checkpoint put together: ``coeval sweep aggregate``, whose ``--help`` explains it."""
+
+from __future__ import annotations
+
+import sys
+
+from coeval.cli.entry import coeval
+
+if __name__ == "__main__":
+    sys.argv[1:1] = ["sweep", "aggregate"]
+    coeval()
