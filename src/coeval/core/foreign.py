@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -33,7 +34,8 @@ def decode(data: bytes | str | msgspec.Raw, kind: type[T]) -> T: ...
 def decode(data: bytes | str | msgspec.Raw, kind: Any = Any) -> Any:
     """The value of a JSON text, of the shape ``kind``.
 
-    Strings in what ``kind`` does not name are passed over unread, be they UTF-8 or not: see `utf8`.
+    Strings in what ``kind`` does not name are passed over unread, be they UTF-8 or not: see `utf8`. Where it
+    names a ``Path``, a string is one.
 
     Raises
     ------
@@ -43,7 +45,7 @@ def decode(data: bytes | str | msgspec.Raw, kind: Any = Any) -> Any:
         it is JSON of another shape.
     """
     try:
-        return msgspec.json.decode(data, type=kind)
+        return msgspec.json.decode(data, type=kind, dec_hook=_made_of)
     except _RAISED as error:
         if (rest := _after_mark(data)) is not None:
             return decode(rest, kind)
@@ -87,6 +89,13 @@ def lines_decoder(
             return list(map(value_or_reason, lines))
 
     return decode_lines
+
+
+def _made_of(kind: type, value: Any) -> Any:
+    """What JSON has no type for, where ``kind`` names it."""
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    raise NotImplementedError(f"{kind.__name__} cannot be read")
 
 
 def _after_mark(data: bytes | str | msgspec.Raw) -> bytes | str | None:

@@ -1,0 +1,1 @@
+"""Where the legs of a sweep run."""

@@ -1,0 +1,43 @@
+"""A leg's process that asks nobody: it does what ``SERVED_AS`` says, and tells of itself as a leg does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from coeval.store.jsonl import write_json_atomic
+from coeval.sweeps.leg import LegResult
+from coeval.sweeps.leg_folder import LegFolder
+
+
+def wait_for_the_end_of_input(end: threading.Event) -> None:
+    sys.stdin.read()
+    end.set()
+
+
+def main() -> None:
+    folder = LegFolder(Path(sys.argv[1]))
+    end = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: end.set())
+    threading.Thread(target=wait_for_the_end_of_input, args=[end], daemon=True).start()
+    how = folder.leg().name
+    (folder.path / "gpus").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+    (folder.path / "pid").write_text(str(os.getpid()))
+    match how:
+        case "done":
+            write_json_atomic(folder.result_file, LegResult(end="done"))
+        case "crash":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "wait":
+            end.wait()
+            write_json_atomic(folder.result_file, LegResult(end="interrupted"))
+        case "deaf":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            (folder.path / "deaf").touch()
+            threading.Event().wait()
+
+
+main()
