@@ -95,6 +95,7 @@ it needs, so that ``coeval --help`` loads none of it."""
 MOST_ENTRIES = 16
 LARGE_FOLDERS = {
     "pipeline/config": 20,  # a file for each kind of rule
+    "cli": 17,  # of them four folders of commands, views and processes
     "simulation": 23,  # a file for each kind of thing that it is asked for
     "cli/commands": 18,  # one for each command
 }

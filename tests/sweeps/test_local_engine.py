@@ -11,7 +11,7 @@ import pytest
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.store.process import started
-from coeval.sweeps.engines.engine import Slot
+from coeval.sweeps.engines.engine import LegSlot
 from coeval.sweeps.engines.local_engine import LocalEngine, local_slots
 from coeval.sweeps.leg import Leg
 
@@ -37,13 +37,17 @@ def is_there(path: Path) -> bool:
 
 
 def test_slots_are_whole_groups_of_gpus() -> None:
-    assert local_slots(["0", "1", "2"], 2) == [Slot(0, ("0", "1"))]
-    assert local_slots(["0", "1", "2", "3"], 1, 3) == [Slot(0, ("0",)), Slot(1, ("1",)), Slot(2, ("2",))]
-    assert local_slots([], 1, 2) == [Slot(0), Slot(1)]
+    assert local_slots(["0", "1", "2"], 2) == [LegSlot(0, ("0", "1"))]
+    assert local_slots(["0", "1", "2", "3"], 1, 3) == [
+        LegSlot(0, ("0",)),
+        LegSlot(1, ("1",)),
+        LegSlot(2, ("2",)),
+    ]
+    assert local_slots([], 1, 2) == [LegSlot(0), LegSlot(1)]
 
 
 async def test_a_leg_is_told_its_gpus_and_its_end_is_told(engine: LocalEngine, tmp_path: Path) -> None:
-    result = await engine.run(leg(tmp_path, "done"), Slot(0, ("1", "GPU-2")))
+    result = await engine.run(leg(tmp_path, "done"), LegSlot(0, ("1", "GPU-2")))
     assert result.end == "done"
     assert (tmp_path / "done" / "gpus").read_text() == "1,GPU-2"
 
@@ -52,9 +56,9 @@ async def test_a_leg_that_is_killed_has_failed_whatever_an_earlier_one_told(
     engine: LocalEngine, tmp_path: Path
 ) -> None:
     earlier = leg(tmp_path, "done")
-    await engine.run(earlier, Slot(0))
+    await engine.run(earlier, LegSlot(0))
     killed = Leg(name="crash", folder=earlier.folder, evaluation=earlier.evaluation)
-    result = await engine.run(killed, Slot(0))
+    result = await engine.run(killed, LegSlot(0))
     assert result.end == "failed"
     assert "SIGKILL" in result.problem
     assert str(earlier.folder / "leg.log") in result.problem
@@ -64,7 +68,7 @@ async def test_a_leg_that_is_killed_has_failed_whatever_an_earlier_one_told(
 async def test_cancelled_a_leg_ends_and_one_that_does_not_listen_is_killed_the_second_time(
     engine: LocalEngine, tmp_path: Path, how: str, times: int
 ) -> None:
-    running = asyncio.create_task(engine.run(leg(tmp_path, how), Slot(0)))
+    running = asyncio.create_task(engine.run(leg(tmp_path, how), LegSlot(0)))
     told = tmp_path / how / ("deaf" if how == "deaf" else "pid")
     while not is_there(told):  # noqa: ASYNC110  another process writes it
         await asyncio.sleep(0.01)

@@ -30,15 +30,7 @@ T = TypeVar("T")
 MOST_KEPT = 1 << 20
 """Bytes of a torn line that its note keeps: what can be read of it is at its beginning."""
 
-
-def _as_text(value: Any) -> str:
-    """What JSON has no type for."""
-    if isinstance(value, Path):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} is no record")
-
-
-_ENCODER = msgspec.json.Encoder(enc_hook=_as_text)
+_ENCODER = msgspec.json.Encoder(enc_hook=os.fspath)
 _CHUNK = 1 << 20
 _GROUP = 1 << 18  # bytes: lines are taken apart while they are still in the processor's cache
 _NEWLINE = 0x0A

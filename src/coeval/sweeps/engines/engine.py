@@ -13,10 +13,10 @@ import msgspec
 
 from coeval.sweeps.leg import Leg, LegResult
 
-__all__ = ["Engine", "Slot"]
+__all__ = ["LegSlot", "SweepEngine"]
 
 
-class Slot(msgspec.Struct, frozen=True):
+class LegSlot(msgspec.Struct, frozen=True):
     """Where one leg at a time runs. ``gpus`` are those that its server sees, as ``CUDA_VISIBLE_DEVICES``
     names them; empty where there are none, or where the cluster sets them."""
 
@@ -24,13 +24,13 @@ class Slot(msgspec.Struct, frozen=True):
     gpus: tuple[str, ...] = ()
 
 
-class Engine(Protocol):
+class SweepEngine(Protocol):
     """Runs legs, one at a time in each of its ``slots``."""
 
     @property
-    def slots(self) -> Sequence[Slot]: ...
+    def slots(self) -> Sequence[LegSlot]: ...
 
-    async def run(self, leg: Leg, slot: Slot) -> LegResult:
+    async def run(self, leg: Leg, slot: LegSlot) -> LegResult:
         """Run a leg to its end, whatever that is: one that ends without a word has ``failed``.
 
         Cancelled, it has the leg interrupt its asking and end its server, waits for that, and raises

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from coeval.sweeps.engines.engine import Slot
+from coeval.sweeps.engines.engine import LegSlot
 from coeval.sweeps.leg import Leg, LegResult
 from coeval.sweeps.leg_folder import LegFolder, leg_command
 
@@ -18,13 +18,13 @@ __all__ = ["LocalEngine", "local_slots"]
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
-def local_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) -> list[Slot]:
+def local_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) -> list[LegSlot]:
     """As many slots of ``per_slot`` GPUs each as there are, at most ``count``; without GPUs ``count`` slots,
     or one."""
     if not gpus:
-        return [Slot(number) for number in range(count or 1)]
+        return [LegSlot(number) for number in range(count or 1)]
     groups = [tuple(gpus[at : at + per_slot]) for at in range(0, len(gpus) - per_slot + 1, per_slot)]
-    return [Slot(number, group) for number, group in enumerate(groups[:count])]
+    return [LegSlot(number, group) for number, group in enumerate(groups[:count])]
 
 
 class LocalEngine:
@@ -34,15 +34,15 @@ class LocalEngine:
     process, however that ends.
     """
 
-    def __init__(self, slots: Sequence[Slot], environment: Mapping[str, str]) -> None:
+    def __init__(self, slots: Sequence[LegSlot], environment: Mapping[str, str]) -> None:
         self._slots = tuple(slots)
         self._environment = environment
 
     @property
-    def slots(self) -> Sequence[Slot]:
+    def slots(self) -> Sequence[LegSlot]:
         return self._slots
 
-    async def run(self, leg: Leg, slot: Slot) -> LegResult:
+    async def run(self, leg: Leg, slot: LegSlot) -> LegResult:
         folder = LegFolder(leg.folder)
         folder.write(leg)
         process = await self._start(leg.folder, slot)
@@ -53,7 +53,7 @@ class LocalEngine:
             raise
         return folder.result() or LegResult(end="failed", problem=_silent(code, folder.log))
 
-    async def _start(self, folder: Path, slot: Slot) -> Process:
+    async def _start(self, folder: Path, slot: LegSlot) -> Process:
         environment = dict(self._environment)
         if slot.gpus:
             environment[VISIBLE_GPUS] = ",".join(slot.gpus)
