@@ -5,6 +5,7 @@
     │   ├── ConfigError             carries every problem of a configuration at once
     │   └── KeyMissing              all that is wrong is that a credential is not there yet
     ├── ModelUnavailable            a probed model does not answer: exit 2
+    ├── ServerDown                  a server that we started does not come up, or is gone
     ├── StoreError                  the disk refused (full, read-only, locked, damaged)
     ├── Undecodable                 JSON from outside that is none, or none that can be held
     │   └── Misshapen                   JSON of another shape than expected
@@ -67,6 +68,7 @@ __all__ = [
     "Refused",
     "ReplyError",
     "RequestTimeout",
+    "ServerDown",
     "ServerFault",
     "StoreError",
     "Undecodable",
@@ -111,6 +113,16 @@ class ConfigError(UsageError):
 
 class ModelUnavailable(CoevalError):
     kind = "unavailable"
+
+
+class ServerDown(CoevalError):
+    """``again``: another start may fare better."""
+
+    kind = "server_down"
+
+    def __init__(self, message: str, *, again: bool = True) -> None:
+        super().__init__(message)
+        self.again = again
 
 
 class StoreError(CoevalError):

@@ -7,6 +7,7 @@ keeps ``progress.json`` while it goes on, and ``result.json`` at its end. Judgin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -21,26 +22,35 @@ LegEnd: TypeAlias = Literal["done", "interrupted", "server_failed", "failed"]
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that a leg starts. ``command`` is the template's, filled; ``url`` ends in ``/v1``.
+    """A server that a leg starts: ``template`` is its command (see `servers.server_command`), which the leg
+    fills with the other fields.
 
-    It is up when ``url``/models (or, where that is not there, /health beside it) answers 200. ``starts`` is
-    how often it may be started in all, each time after a longer wait.
+    ``name`` is what it is to serve the checkpoint as. ``gpus`` are those it may use, all that the leg sees
+    where none is named. With ``port`` 0 the leg takes a free one, anew for each start. ``environment`` goes
+    over the leg's own; it holds no credential, since it stands in ``leg.json``. ``starts`` is how often it
+    may be started in all; ``wait_s`` is waited before the second one, and longer before each further one.
     """
 
-    command: tuple[str, ...]
-    url: str
-    port: int
+    template: str
+    checkpoint: str
+    name: str
+    gpus: tuple[str, ...] = ()
+    tp_size: int = 1
+    host: str = "127.0.0.1"
+    port: int = 0
     environment: dict[str, str] = {}
     start_timeout_s: float = 1800.0
     starts: int = 4
+    wait_s: float = 5.0
 
 
 class Leg(msgspec.Struct, frozen=True, kw_only=True):
     """What a leg is told. ``folder`` holds its files; ``server`` is None where the user runs one.
 
     ``evaluation`` is of mode ``inference``, with the tasks and samples that are owed, the checkpoint's
-    identity, and an ``account`` below ``folder``. It names no credential: ``key_variable`` is the environment
-    variable that holds the tested model's, if there is one.
+    identity, and an ``account`` below ``folder``; the leg puts in the address of the server that it starts.
+    It names no credential: ``key_variable`` is the environment variable that holds the tested model's, if
+    there is one. ``logs`` is a folder where both logs can be found too, under the leg's name.
     """
 
     name: str
@@ -48,6 +58,11 @@ class Leg(msgspec.Struct, frozen=True, kw_only=True):
     evaluation: EvalSpec
     server: Server | None = None
     key_variable: str = ""
+    logs: Path | None = None
+
+    def key_of(self, environment: Mapping[str, str]) -> str | None:
+        """The tested model's credential."""
+        return environment.get(self.key_variable) or None if self.key_variable else None
 
 
 class TaskAnswered(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,8 +78,10 @@ class TaskAnswered(msgspec.Struct, frozen=True, kw_only=True):
 class LegProgress(msgspec.Struct, frozen=True, kw_only=True):
     """``progress.json``, replaced about once a second.
 
-    ``done`` of ``planned`` answers stand, ``failed`` of them failed; ``output_tokens_per_s`` is the pace of
-    the last minute, ``remaining_s`` what is left at that pace; ``tasks`` is done and planned by task.
+    Of ``planned`` answers ``done`` stand; ``failed`` have failed since the leg began, and are asked again by
+    another leg. ``output_tokens_per_s`` is the pace of the last minute, ``remaining_s`` what is left at that
+    pace; ``tasks`` is done and planned by task and sample. ``message`` is what is worth a line: while the
+    server starts, the last line that it wrote. ``at`` is seconds since 1970.
     """
 
     at: float
@@ -77,10 +94,14 @@ class LegProgress(msgspec.Struct, frozen=True, kw_only=True):
     remaining_s: float | None = None
     starts: int = 0
     tasks: dict[str, tuple[int, int]] = {}
+    message: str = ""
 
 
 class LegResult(msgspec.Struct, frozen=True, kw_only=True):
-    """``result.json``, written once, at the end. ``problem`` says why it is not ``done``, and the way out."""
+    """``result.json``, written once, at the end. ``problem`` says why it is not ``done``, and the way out.
+
+    ``done``: each prompt has been asked, and has an answer or a failure. Tokens are those of this leg.
+    """
 
     end: LegEnd
     tasks: tuple[TaskAnswered, ...] = ()
@@ -88,3 +109,4 @@ class LegResult(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: float = 0.0
+    starts: int = 0
