@@ -22,7 +22,7 @@ log = logging.getLogger("coeval")
 _LONGEST_MESSAGE = 300
 
 
-class Outcomes(NamedTuple):
+class AskedLast(NamedTuple):
     """Good answers, and failed ones by kind."""
 
     done: int
@@ -85,7 +85,7 @@ class LegCount:
         for board in self._boards:
             yield from board.phases.values()
 
-    def last_outcomes(self) -> Outcomes:
+    def asked_last(self) -> AskedLast:
         """What became of the records that were asked for last."""
         failed: Counter[str] = Counter()
         done = 0
@@ -93,7 +93,7 @@ class LegCount:
             for count in board.phases.values():
                 done += count.done
                 failed.update(count.failed)
-        return Outcomes(done, failed)
+        return AskedLast(done, failed)
 
     def progress(self) -> LegProgress:
         """As it is now; to be called about once a second."""

@@ -198,7 +198,7 @@ class _LegRun:
                 raise self._down(up, "the server ended while it was asked")
             if ended.stopped:
                 return Came("failed", "; ".join(ended.stopped.values()) + await self._served(up))
-            made, failed = self.count.last_outcomes()
+            made, failed = self.count.asked_last()
             dropped = OF_SERVERS.intersection(failed)
             if dropped and not made and up is not None:
                 raise self._down(up, "the server gives nothing but failures")

@@ -9,7 +9,7 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
@@ -74,11 +74,10 @@ class ServerProcess:
             start_new_session=True,
         )
         process = cls(folder, record, guard)
-        try:
+        with ExitStack() as undoing:
+            undoing.callback(process.kill)
             await process._launch(launch)
-        except BaseException:
-            process.kill()
-            raise
+            undoing.pop_all()
         return process
 
     async def _launch(self, launch: Launch) -> None:
