@@ -150,7 +150,7 @@ def test_what_models_said_is_text_and_nothing_else(book: Workbook, written: Path
 
 
 def test_what_is_left_out_is_told(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coeval.reports.workbook.run_sheets.MOST_ANSWERS", 5)
+    monkeypatch.setattr("coeval.reports.workbook.record_rows.MOST_RECORDS", 5)
     files = ReportFiles("complete-report", "", tmp_path, excel=True, pdf=False, figures=None)
     write_files(lab.path, files)
     book = openpyxl.load_workbook(tmp_path / "complete-report.xlsx")

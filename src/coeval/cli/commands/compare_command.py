@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+
+if TYPE_CHECKING:
+    from coeval.analysis.comparison.comparison_report import ComparisonReport
 
 
 def compare(
@@ -42,11 +45,22 @@ def compare(
             "--html", metavar="FILE", help="Write it as a page too. Example: --html comparison.html"
         ),
     ] = None,
+    excel: Annotated[
+        Path | None, typer.Option("--excel", metavar="FILE", help="Write it as an Excel workbook too.")
+    ] = None,
+    pdf: Annotated[
+        Path | None,
+        typer.Option("--pdf", metavar="FILE", help="Print it too, by Chromium, Chrome or Edge."),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option("--figures", metavar="DIR", help="Write every picture of it too: PNG and SVG."),
+    ] = None,
 ) -> None:
     """Compare two on the same items: the difference, how sure it is, what could have been found.
 
     Items are paired by what was asked, whatever their ids, and scored by the judges that both have. Nobody is
-    asked, and nothing is written but what --html names. The p-values are paired tests', adjusted for the
+    asked, and nothing is written but what --html, --excel, --pdf and --figures name. The p-values are paired tests', adjusted for the
     number of comparisons. docs/compare.md explains the figures.
 
     Exit codes: 0 compared, 1 wrong request, 4 worse by more than --fail-if-worse allows.
@@ -56,6 +70,7 @@ def compare(
       coeval compare ./outputs/base ./outputs/tuned
       coeval compare ./runs/quickstart --students sim-large,sim-medium
       coeval compare ./outputs/base ./outputs/tuned --html comparison.html
+      coeval compare ./outputs/base ./outputs/tuned --excel comparison.xlsx --figures ./figures
       coeval compare ./runs/monday ./runs/tuesday --json > comparison.json
       coeval compare ./outputs/base ./outputs/tuned --fail-if-worse 2% --markdown
     """
@@ -75,19 +90,16 @@ def compare(
     from coeval.cli.exit_codes import WORSE
     from coeval.cli.say import say, warn
 
+    files = _Files(html, excel, pdf, figures)
+    files.check()
     names = [name.strip() for name in (students or "").split(",") if name.strip()]
     compared = compare_folders(*folders, students=names)
     # Here, because it loads numpy.
     from coeval.cli.views.comparison_view import markdown, print_comparisons
     from coeval.cli.views.json_text import json_text
 
-    if html is not None:
-        from coeval.reports.site.report_file import write_comparison
-
-        if html.is_dir():
-            raise UsageError(f"--html {html} is a folder; name a file")
-        write_comparison(compared, html)
-        say(streams.messages(), f"written: {html}")
+    if written := _write(compared, files):
+        say(streams.messages(), f"written: {written}")
     if as_json:
         sys.stdout.write(json_text(compared, indent=2) + "\n")
     elif as_markdown:
@@ -98,6 +110,44 @@ def compare(
         for one in lost:
             warn(streams.messages(), f"worse by more than {delta:.4g} of the scale: {one.sentence}")
         raise typer.Exit(WORSE)
+
+
+class _Files(NamedTuple):
+    """What the options name."""
+
+    html: Path | None
+    excel: Path | None
+    pdf: Path | None
+    figures: Path | None
+
+    def check(self) -> None:
+        """Refuse what cannot be written before anything is compared."""
+        from coeval.core.errors import UsageError
+
+        for flag, path in zip(("--html", "--excel", "--pdf"), self[:3], strict=True):
+            if path is not None and path.is_dir():
+                raise UsageError(f"{flag} {path} is a folder; name a file")
+        if any(self[1:]):
+            from coeval.reports.files.report_files import ReportFiles
+
+            ReportFiles(*self[1:]).check()
+
+
+def _write(compared: ComparisonReport, files: _Files) -> str:
+    """Write the page, the workbook, the PDF and the pictures; where they are, in words."""
+    if not any(files):
+        return ""
+    # Here, because they load what draws charts.
+    from coeval.reports.files.report_files import ReportFiles, files_told, write_files
+    from coeval.reports.outcomes.comparison_page import comparison_page
+    from coeval.reports.site.report_file import write_comparison
+
+    written = []
+    if files.html is not None:
+        write_comparison(compared, files.html)
+        written.append(files.html)
+    written += write_files(comparison_page(compared), ReportFiles(*files[1:]))
+    return files_told(written, files.figures)
 
 
 def _share(text: str) -> float:

@@ -25,7 +25,7 @@ from coeval.reports.items.run_items import failure
 from coeval.store.jsonl import whole_lines
 from coeval.store.output_folder import JUDGMENTS, RESPONSES
 
-__all__ = ["OutputItems"]
+__all__ = ["OutputItems", "followed_instructions"]
 
 
 class _GivenAnswer(Kept, frozen=True, kw_only=True, omit_defaults=True):
@@ -109,7 +109,7 @@ class OutputItems:
                     judged_by,
                     ItemLines([path for path in [folder / RESPONSES] if path.is_file()]),
                     ItemLines(sorted(folder.glob(JUDGMENTS))),
-                    _followed(folder),
+                    followed_instructions(folder),
                 )
             )
         return found
@@ -153,7 +153,7 @@ def _judgment(judgment: _GivenJudgment) -> ShownJudgment:
     )
 
 
-def _followed(folder: Path) -> dict[str, list[FollowedInstruction]]:
+def followed_instructions(folder: Path) -> dict[str, list[FollowedInstruction]]:
     """By item, what came of each of its instructions; empty where a benchmark has none."""
     strict, loose = (_verdicts(folder / f"eval_results_{reading}.jsonl") for reading in ("strict", "loose"))
     found = {}

@@ -15,21 +15,25 @@ from coeval.core.good import counting_sql
 __all__ = ["make_record_table"]
 
 
-def make_record_table(reader: Reader, stage: Stage, paths: Sequence[Path]) -> None:
-    """Make the table of a stage; its select has ``key`` and ``failed``. Of an id's lines the one that counts
-    is kept. Raises as DuckDB does."""
+def make_record_table(reader: Reader, stage: Stage, paths: Sequence[Path], wanted: str = "true") -> None:
+    """Make the table of a stage, of those records whose key is ``wanted``, an expression over its columns; its
+    select has ``key`` and ``failed``. Of an id's lines the one that counts is kept. Raises as DuckDB does."""
     with TemporaryDirectory(prefix="coeval-") as copies:
         try:
-            _read(reader, stage, paths)
+            _read(reader, stage, paths, wanted)
         except duckdb.InvalidInputException:  # a line is too long
-            _read(reader, stage, [without_long_lines(path, stage.columns, Path(copies)) for path in paths])
+            shortened = [
+                without_long_lines(path, stage.columns, Path(copies) / str(place))
+                for place, path in enumerate(paths)
+            ]
+            _read(reader, stage, shortened, wanted)
 
 
-def _read(reader: Reader, stage: Stage, paths: Sequence[Path]) -> None:
+def _read(reader: Reader, stage: Stage, paths: Sequence[Path], wanted: str) -> None:
     files = [literally(path) for path in paths]
     reader.rows(
         f"CREATE OR REPLACE TABLE {stage.table} AS SELECT {stage.select} FROM {source(stage, files)} "  # noqa: S608
-        f"WHERE {stage.required}",
+        f"WHERE {stage.required} AND {wanted}",
         [files] if files else [],
     )
     reader.rows(f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})")  # noqa: S608

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
-__all__ = ["LONGEST", "looks_like_formula", "sheet_text"]
+__all__ = ["CUT", "LONGEST", "cut_mark", "cut_sql", "looks_like_formula", "sheet_text"]
 
 LONGEST = 32_767
 """UTF-16 units of a cell, beyond which Excel calls a file damaged."""
@@ -22,9 +23,29 @@ def sheet_text(text: str) -> str:
     units = shown.encode("utf-16-le", "replace")
     if len(units) // 2 <= LONGEST:
         return shown
-    mark = f" … [cut: {len(text):,} characters in all]"
+    mark = cut_mark(len(text))
     kept = units[: 2 * (LONGEST - len(mark))].decode("utf-16-le", "ignore")
     return kept + mark
+
+
+def cut_mark(length: int) -> str:
+    """Behind the beginning of a text of so many characters."""
+    return f" … [cut: {length:,} characters in all]"
+
+
+CUT = re.compile(r" … \[cut: [\d,]+ characters in all\]\Z")
+_MARK = 60
+"""Characters that the mark takes at most."""
+
+
+def cut_sql(column: str) -> str:
+    """A text as an expression of DuckDB: of one that fits into no cell the beginning, with the mark; so that
+    no page of rows is larger than it need be. Characters beyond U+FFFF count twice in a cell."""
+    kept = f"left({column}, {LONGEST - _MARK})"
+    wide = f"regexp_matches({kept}, '[\\x{{10000}}-\\x{{10FFFF}}]')"
+    cut = f"left({column}, CASE WHEN {wide} THEN {LONGEST // 2 - _MARK} ELSE {LONGEST - _MARK} END)"
+    mark = f"' … [cut: ' || format('{{:,}}', length({column})) || ' characters in all]'"
+    return f"CASE WHEN length({column}) > {LONGEST} THEN {cut} || {mark} ELSE {column} END"
 
 
 def looks_like_formula(text: str) -> bool:

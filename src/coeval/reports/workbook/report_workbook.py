@@ -16,6 +16,7 @@ __all__ = ["write_workbook"]
 
 SUMMARY = "Summary"
 _FIRST: Mapping[str, str] = {
+    "metrics": "Metrics",
     "students": "Students",
     "teachers": "Teachers",
     "panel": "Judges",
@@ -58,8 +59,9 @@ def _tables(
     for name in first:
         yield name, _sheet(book, _FIRST[name], *tables[name])
     for table in more:
-        told = f"{table.name}: {table.note}" if table.note else table.name
-        yield told, book.table(table).name
+        written = book.table(table)
+        told = f"{table.name}: {written.note}" if written.note else table.name
+        yield told, written.name
     for name, (found, colour) in tables.items():
         if name not in first:
             yield name, _sheet(book, found.title.partition(":")[0], found, colour)

@@ -11,91 +11,51 @@ from coeval.analysis.measures.measured import Branch
 from coeval.analysis.readers.reader import Stage
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError
-from coeval.core.good import PROMPT_SQL, RESPONSE_SQL, SCORES_SQL, good_sql
+from coeval.core.good import PROMPT_SQL, RESPONSE_SQL, good_sql
 from coeval.reports.content.report_content import Cell, ReportColumn
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_choice import ItemChoice
 from coeval.reports.items.record_tables import make_record_table
-from coeval.reports.workbook.cell_texts import LONGEST
-from coeval.reports.workbook.workbook_file import MOST_ROWS, SheetTable
-
-__all__ = ["MOST_ANSWERS", "run_sheets"]
-
-_PAGE = 2_000
-_MARK = 60
-"""Characters that the mark of a cut takes at most."""
-MOST_ANSWERS = 100_000
-"""Rows of the sheet of answers, and of that of failures; a program that opens texts of more would stall."""
-
-
-def _cut(column: str) -> str:
-    """A text as an expression: of one that fits into no cell the beginning, with a mark that says how long it
-    is; so that no page of rows is larger than it need be. Characters beyond U+FFFF count twice in a cell."""
-    kept = f"left({column}, {LONGEST - _MARK})"
-    wide = f"regexp_matches({kept}, '[\\x{{10000}}-\\x{{10FFFF}}]')"
-    cut = f"left({column}, CASE WHEN {wide} THEN {LONGEST // 2 - _MARK} ELSE {LONGEST - _MARK} END)"
-    mark = f"' … [cut: ' || format('{{:,}}', length({column})) || ' characters in all]'"
-    return f"CASE WHEN length({column}) > {LONGEST} THEN {cut} || {mark} ELSE {column} END"
-
-
-_ERROR = "error.kind AS kind, error.message AS message"
-_ERROR_TYPE = "STRUCT(kind VARCHAR, message VARCHAR)"
-_TEXTS = (
-    Stage(
-        "data_generation",
-        "sheet_items",
-        {
-            "id": "VARCHAR",
-            "teacher_model_id": "VARCHAR",
-            "prompt": "VARCHAR",
-            "reference_response": "VARCHAR",
-            "status": "VARCHAR",
-            "error": _ERROR_TYPE,
-        },
-        "id IS NOT NULL",
-        f"md5_number(id) AS key, id, id AS item, teacher_model_id AS model, {_ERROR}, "
-        f"{_cut('prompt')} AS prompt, "
-        f"{_cut('reference_response')} AS reference, "
-        f"NOT {good_sql(PROMPT_SQL)} AS failed",
-        {},
-    ),
-    Stage(
-        "response_collection",
-        "sheet_answers",
-        {
-            "id": "VARCHAR",
-            "datapoint_id": "VARCHAR",
-            "student_model_id": "VARCHAR",
-            "response": "VARCHAR",
-            "truncated": "BOOLEAN",
-            "status": "VARCHAR",
-            "error": _ERROR_TYPE,
-        },
-        "id IS NOT NULL",
-        f"md5_number(id) AS key, id, datapoint_id AS item, student_model_id AS model, {_ERROR}, "
-        f"{_cut('response')} AS text, length(response) AS length, "
-        f"coalesce(truncated, false) AS truncated, NOT {good_sql(RESPONSE_SQL)} AS failed",
-        {},
-    ),
-    Stage(
-        "evaluation",
-        "sheet_judgments",
-        {
-            "id": "VARCHAR",
-            "datapoint_id": "VARCHAR",
-            "judge_model_id": "VARCHAR",
-            "scores": "MAP(VARCHAR, VARCHAR)",
-            "label_scores": "MAP(VARCHAR, STRUCT(match BOOLEAN))",
-            "status": "VARCHAR",
-            "error": _ERROR_TYPE,
-        },
-        "id IS NOT NULL",
-        f"md5_number(id) AS key, id, datapoint_id AS item, judge_model_id AS model, {_ERROR}, "
-        f"NOT {good_sql(SCORES_SQL)} AS failed",
-        {},
-    ),
+from coeval.reports.workbook.cell_texts import cut_sql
+from coeval.reports.workbook.record_rows import (
+    ERROR,
+    ERROR_TYPE,
+    FAILED,
+    MOST_RECORDS,
+    PAGE,
+    failed_sheet,
+    record_pages,
 )
-_WHAT = ("item", "answer", "judgment")
+from coeval.reports.workbook.workbook_file import SheetTable
+
+__all__ = ["run_sheets"]
+
+_WHOLE = "coeval view RUN shows all"
+_KEY = "md5_number(id) AS key"
+_ITEMS = Stage(
+    "data_generation",
+    "sheet_items",
+    {"id": "VARCHAR", "prompt": "VARCHAR", "reference_response": "VARCHAR", "status": "VARCHAR"},
+    "id IS NOT NULL",
+    f"{_KEY}, id, {cut_sql('prompt')} AS prompt, {cut_sql('reference_response')} AS reference, "
+    f"NOT {good_sql(PROMPT_SQL)} AS failed",
+    {},
+)
+_ANSWERS = Stage(
+    "response_collection",
+    "sheet_answers",
+    {"id": "VARCHAR", "response": "VARCHAR", "truncated": "BOOLEAN", "status": "VARCHAR"},
+    "id IS NOT NULL",
+    f"{_KEY}, {cut_sql('response')} AS text, length(response) AS length, "
+    f"coalesce(truncated, false) AS truncated, NOT {good_sql(RESPONSE_SQL)} AS failed",
+    {},
+)
+_FAILED = (
+    ("item", "datapoint", "data_generation", "teacher_model_id"),
+    ("answer", "response", "response_collection", "student_model_id"),
+    ("judgment", "evaluation", "evaluation", "judge_model_id"),
+)
+"""What failed, the reader's table of it, its files, whose failure it is."""
 
 
 class _ItemTexts(NamedTuple):
@@ -106,7 +66,7 @@ class _ItemTexts(NamedTuple):
 
 
 def run_sheets(reader: RunReader, items: Branch) -> Iterator[SheetTable]:
-    """``items`` are their measures, by id (`measure_tree`).
+    """``items`` are their measures, by id (`measure_tree`). Texts are read of what has a row alone.
 
     Raises
     ------
@@ -116,11 +76,12 @@ def run_sheets(reader: RunReader, items: Branch) -> Iterator[SheetTable]:
     browser = ItemBrowser(reader)
     browser.flag(items)
     try:
-        for stage in _TEXTS:
-            make_record_table(reader, stage, reader.run.files(stage.files))
+        wanted = f"id IN (SELECT item FROM viewed WHERE no < {MOST_RECORDS:d})"
+        make_record_table(reader, _ITEMS, reader.run.files(_ITEMS.files), wanted)
         yield _items(reader, browser, items)
         yield _answers(reader)
-        yield _failures(reader)
+        _find_failures(reader)
+        yield failed_sheet(reader, _WHOLE)
     except duckdb.Error as error:
         raise StoreError(f"cannot read the records of {reader.folder}: {error}") from error
 
@@ -145,8 +106,8 @@ def _items(reader: RunReader, browser: ItemBrowser, measures: Branch) -> SheetTa
     ]
 
     def rows() -> Iterator[Sequence[Cell]]:
-        for first in range(0, facets.items, _PAGE):
-            page = browser.rows(ItemChoice(), first, _PAGE).rows
+        for first in range(0, min(facets.items, MOST_RECORDS), PAGE):
+            page = browser.rows(ItemChoice(), first, PAGE).rows
             texts = _texts_of(reader, [row.item for row in page])
             for row in page:
                 text = texts.get(row.item, _ItemTexts(None, None))
@@ -163,7 +124,7 @@ def _items(reader: RunReader, browser: ItemBrowser, measures: Branch) -> SheetTa
                     *text,
                 )
 
-    return SheetTable("Items", columns, rows(), note=_cut_at(facets.items, MOST_ROWS))
+    return SheetTable("Items", columns, rows(), total=facets.items, whole=_WHOLE)
 
 
 def _measured(measures: Branch, item: str) -> tuple[float | None, float | None]:
@@ -192,50 +153,48 @@ def _answers(reader: RunReader) -> SheetTable:
         ReportColumn("length", "Characters", "count"),
         ReportColumn("answer", "Answer"),
     )
-    return _sheet_of(reader, "Answers", columns, _ANSWERS)
+    reader.rows(f"CREATE OR REPLACE TABLE sheet_answered AS {_ANSWERED} LIMIT {MOST_RECORDS:d}")
+    make_record_table(
+        reader,
+        _ANSWERS,
+        reader.run.files(_ANSWERS.files),
+        "md5_number(id) IN (SELECT key FROM sheet_answered)",
+    )
+    rows = (row for page in record_pages(reader, _WITH_TEXTS) for row in page)
+    [(total,)] = reader.rows("SELECT count(*) FROM answered")
+    return SheetTable("Answers", columns, rows, total=total, whole=_WHOLE)
 
 
-_ANSWERS = """
-SELECT v.item, v.task, a.student::VARCHAR, a.score, a.disagreement, a.failed, t.truncated, t.length, t.text
+_ANSWERED = """
+SELECT v.no, v.item, v.task, a.student::VARCHAR AS student, a.score, a.disagreement, a.failed,
+       md5_number(v.item || '__' || a.student::VARCHAR) AS key
 FROM answered a JOIN viewed v USING (no)
-    LEFT JOIN sheet_answers t ON t.item = v.item AND t.model = a.student::VARCHAR
 ORDER BY v.no, a.student::VARCHAR
+"""
+_WITH_TEXTS = """
+SELECT a.item, a.task, a.student, a.score, a.disagreement, a.failed, t.truncated, t.length, t.text
+FROM sheet_answered a LEFT JOIN sheet_answers t USING (key)
+ORDER BY a.no, a.student
 """
 
 
-def _failures(reader: RunReader) -> SheetTable:
-    """A record that failed and did not come good later a row."""
-    columns = (
-        ReportColumn("what", "What"),
-        ReportColumn("id", "Record"),
-        ReportColumn("model", "Model"),
-        ReportColumn("reason", "Reason"),
-        ReportColumn("message", "Message"),
-    )
-    parts = (
-        f"SELECT {place} AS place, '{what}' AS what, id, model, "  # noqa: S608
-        f"coalesce(kind, 'nothing usable') AS kind, message FROM {stage.table} WHERE failed"
-        for place, (what, stage) in enumerate(zip(_WHAT, _TEXTS, strict=True))
-    )
-    sql = f"SELECT * EXCLUDE (place) FROM ({' UNION ALL '.join(parts)}) ORDER BY place, id"  # noqa: S608
-    return _sheet_of(reader, "Failures", columns, sql)
-
-
-def _sheet_of(reader: RunReader, name: str, columns: Sequence[ReportColumn], sql: str) -> SheetTable:
-    """The rows of a query, some thousands at a time."""
-    [(count,)] = reader.rows(f"SELECT count(*) FROM ({sql})")  # noqa: S608 - queries of ours
-
-    def rows() -> Iterator[Sequence[Cell]]:
-        reader.rows(f"CREATE OR REPLACE TEMP TABLE sheet_rows AS {sql} LIMIT {MOST_ANSWERS:d}")
-        for first in range(0, min(count, MOST_ANSWERS), _PAGE):
-            yield from reader.rows(
-                "SELECT * FROM sheet_rows WHERE rowid >= ? AND rowid < ? ORDER BY rowid",
-                [first, first + _PAGE],
-            )
-
-    return SheetTable(name, columns, rows(), note=_cut_at(count, MOST_ANSWERS))
-
-
-def _cut_at(count: int, most: int) -> str:
-    """What is not there, where a sheet takes no more; `coeval view` has all."""
-    return f"the first {most:,} of {count:,}; coeval view RUN shows all" if count > most else ""
+def _find_failures(reader: RunReader) -> None:
+    """Fill ``sheet_failures``; files are looked through only where anything in them failed."""
+    reader.rows(f"CREATE OR REPLACE TABLE sheet_failures ({FAILED})")
+    for what, table, files, model in _FAILED:
+        failed = f"SELECT key FROM {table} WHERE failed"  # noqa: S608 - names of ours
+        if not reader.rows(f"{failed} LIMIT 1"):
+            continue
+        stage = Stage(
+            files,
+            "sheet_failed",
+            {"id": "VARCHAR", "task_id": "VARCHAR", model: "VARCHAR", "error": ERROR_TYPE},
+            "id IS NOT NULL",
+            f"{_KEY}, id, task_id AS task, {model} AS model, {ERROR}, true AS failed",
+            {},
+        )
+        make_record_table(reader, stage, reader.run.files(files), f"md5_number(id) IN ({failed})")
+        reader.rows(
+            f"INSERT INTO sheet_failures SELECT '{what}', task, id, model, kind, message "  # noqa: S608
+            "FROM sheet_failed ORDER BY id"
+        )

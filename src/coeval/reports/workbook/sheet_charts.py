@@ -12,6 +12,8 @@ from coeval.reports.workbook.workbook_file import WorkbookFile, WrittenSheet
 
 __all__ = ["add_chart"]
 
+SHOWN = "shown"
+"""A column that holds a measure in the same unit for all rows, whatever theirs are."""
 _MOST_BARS = 40
 _WIDTH, _STEP, _REST = 620, 26, 90
 """Pixels: the width of a chart, the height of a bar, and of all else."""
@@ -47,8 +49,9 @@ def add_chart(book: WorkbookFile, written: WrittenSheet, table: ReportTable) -> 
 
 
 def _shown(table: ReportTable) -> int | None:
-    """The place of the column that is worth a chart."""
-    for place in range(1, len(table.columns)):
+    """The place of the column that is worth a chart: what a picture shows in one unit, where there is such."""
+    places = sorted(range(1, len(table.columns)), key=lambda place: table.columns[place].name != SHOWN)
+    for place in places:
         if _error_bars([row[place] for row in table.rows]) is not None:
             return place
     money = (place for place, column in enumerate(table.columns) if column.kind == "usd")

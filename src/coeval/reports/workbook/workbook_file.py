@@ -1,5 +1,5 @@
 """A workbook, sheet by sheet, written as it is filled: rows go to disk in their order, so a large run takes
-no more memory than a small one."""
+no more memory than a small one. Neither its sheets nor its texts grow beyond what a program can open."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,7 +18,7 @@ from xlsxwriter.worksheet import Worksheet
 from coeval import __version__
 from coeval.reports.charts.theme import LIGHT
 from coeval.reports.content.report_content import Cell, ReportColumn
-from coeval.reports.workbook.cell_texts import looks_like_formula, sheet_text
+from coeval.reports.workbook.cell_texts import CUT, LONGEST, cut_mark, looks_like_formula, sheet_text
 from coeval.reports.workbook.sheet_columns import (
     SheetColumn,
     Simple,
@@ -29,8 +30,12 @@ from coeval.store.jsonl import replaced_whole
 
 __all__ = ["MOST_ROWS", "SheetTable", "WorkbookFile", "workbook_file"]
 
-MOST_ROWS = 1_048_575
-"""Of a sheet, below its headings."""
+MOST_ROWS = 1_048_573
+"""Of a sheet, below its headings; two more hold its note."""
+MOST_TEXT = 100_000_000
+"""Characters of long texts in all sheets together; later ones are cut to ``SHORT``."""
+SHORT = 300
+"""Characters of a text that never count as long."""
 _NARROWEST, _WIDEST = 8, 60
 _SEEN = 500
 """Rows that a column's width is made for."""
@@ -40,7 +45,8 @@ _NAME = 31
 @dataclass(slots=True)
 class SheetTable:
     """A table for a sheet of its own, whose tab has a ``colour``. ``rows`` are asked for once; those in
-    ``sample`` tell which columns hold measures. The ``note`` stands below them."""
+    ``sample`` tell which columns hold measures. The ``note`` stands below them, and after it what of the
+    ``total`` (where that is known, and may be more than is given) is not there; ``whole`` says who has it."""
 
     name: str
     columns: Sequence[ReportColumn]
@@ -48,16 +54,20 @@ class SheetTable:
     sample: Sequence[Sequence[Cell]] = ()
     colour: str | None = None
     note: str = ""
+    total: int = 0
+    whole: str = ""
 
 
 @dataclass(slots=True)
 class WrittenSheet:
-    """Where a table came to stand: ``rows`` below the one with the headings, which is the first."""
+    """Where a table came to stand: ``rows`` below the one with the headings, which is the first. The ``note``
+    says what is to be known of it, and what was left out."""
 
     name: str
     sheet: Worksheet
     columns: list[SheetColumn]
     rows: int
+    note: str
 
     def place(self, name: str) -> int:
         """The number of a column."""
@@ -88,6 +98,7 @@ class WorkbookFile:
     """Sheets are made in the order in which they are to stand."""
 
     book: xlsxwriter.Workbook
+    _text_left: int
     _formats: dict[tuple[tuple[str, object], ...], Format] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
 
@@ -111,7 +122,7 @@ class WorkbookFile:
             sheet.write_string(row, column, shown, self.format(**properties, **quoted))
 
     def table(self, table: SheetTable) -> WrittenSheet:
-        """A sheet with a frozen head, filters, widths and colours."""
+        """A sheet with a frozen head, filters, widths and colours; of more rows than it takes, the first."""
         sheet = self.sheet(table.name)
         columns = sheet_columns(table.columns, table.sample)
         widths = _Widths([min(_width(column.title) + 3, 24) for column in columns])
@@ -121,28 +132,36 @@ class WorkbookFile:
             )
             if column.meaning:
                 sheet.write_comment(0, place, column.meaning, {"x_scale": 2})
-        written = 0
-        for row in table.rows:
-            if written == MOST_ROWS:
-                break
+        written = short_from = 0
+        for row in islice(table.rows, MOST_ROWS):
             written += 1
             cells = [simple_cell(row[column.place], column.part) for column in columns]
+            if not self._takes(cells):
+                cells = [_shortened(cell) for cell in cells]
+                short_from = short_from or written
             widths.see(cells)
             for place, (column, cell) in enumerate(zip(columns, cells, strict=True)):
                 self._cell(sheet, (written, place), cell, column)
         if not written:
             self.text(sheet, 1, 0, "nothing", italic=True)
-        if table.note:
-            self.text(sheet, min(written + 2, MOST_ROWS), 0, table.note, italic=True)
+        note = "; ".join(filter(None, (table.note, *_left_out(table, written, short_from))))
+        if note:
+            self.text(sheet, written + 2, 0, note, italic=True)
         for place, wide in enumerate(widths.widths):
             sheet.set_column(place, place, max(_NARROWEST, min(_WIDEST, wide + 2)))
         sheet.freeze_panes(1, 1)
         sheet.autofilter(0, 0, max(written, 1), len(columns) - 1)
         if table.colour is not None:
             sheet.set_tab_color(table.colour)
-        found = WrittenSheet(sheet.get_name(), sheet, columns, written)
+        found = WrittenSheet(sheet.get_name(), sheet, columns, written, note)
         self._shade(found)
         return found
+
+    def _takes(self, cells: Sequence[Simple]) -> bool:
+        """Whether the long texts of a row still fit; once they do not, none does any more."""
+        long = sum(min(len(cell), LONGEST) for cell in cells if isinstance(cell, str) and len(cell) > SHORT)
+        self._text_left -= long
+        return not long or self._text_left >= 0
 
     def _cell(self, sheet: Worksheet, at: tuple[int, int], cell: Simple, column: SheetColumn) -> None:
         row, place = at
@@ -196,7 +215,7 @@ def workbook_file(path: Path, title: str) -> Iterator[WorkbookFile]:
     with replaced_whole(path) as file:
         book = _book(file)
         book.set_properties({"title": sheet_text(title)[:255], "comments": f"coeval {__version__}"})
-        yield WorkbookFile(book)
+        yield WorkbookFile(book, MOST_TEXT)
         book.close()
 
 
@@ -211,6 +230,25 @@ def _book(file: BinaryIO) -> xlsxwriter.Workbook:
             "strings_to_urls": False,
         },
     )
+
+
+def _shortened(cell: Simple) -> Simple:
+    """A text that is no longer than ``SHORT``, and any other cell as it is."""
+    if not isinstance(cell, str) or len(cell) <= SHORT:
+        return cell
+    told = CUT.search(cell)
+    return cell[:SHORT] + (told.group() if told is not None else cut_mark(len(cell)))
+
+
+def _left_out(table: SheetTable, written: int, short_from: int) -> Iterator[str]:
+    """What is not there, or not whole, and who has it."""
+    told = []
+    if written < table.total:
+        told.append(f"the first {written:,} of {table.total:,}")
+    if short_from:
+        told.append(f"texts longer than {SHORT} characters are cut from row {short_from + 1:,} on")
+    if told:
+        yield "; ".join((*told, table.whole)) if table.whole else "; ".join(told)
 
 
 def _width(cell: Simple) -> int:

@@ -48,7 +48,13 @@ SECTIONS = {
 """Analysis → the section of the page that shows it."""
 
 
-OF_OUTPUTS = (AnalysisName.ALL, AnalysisName.JUDGES, AnalysisName.AGREEMENT)
+OF_OUTPUTS = (
+    AnalysisName.ALL,
+    AnalysisName.JUDGES,
+    AnalysisName.AGREEMENT,
+    AnalysisName.JUDGE_REPORT,
+    AnalysisName.COMPLETE_REPORT,
+)
 """What can be said of a folder of eval-framework."""
 
 

@@ -1,0 +1,1 @@
+"""Reports as files that one keeps or mails."""

@@ -1,0 +1,89 @@
+"""What a folder's report says, and the records behind it: of a run, or of what ``eval-framework`` filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from coeval.analysis.measures.measured import Branch
+from coeval.analysis.measures.robust_set import RobustOptions
+from coeval.analysis.measures.run_measures import measure_run, measure_tree
+from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.readers.reader import Reader
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.core.plain import plain
+from coeval.pipeline.plan.run_reading import opened
+from coeval.reports.content.report_content import Report, Sentence
+from coeval.reports.experiment.cost_section import as_sentence
+from coeval.reports.experiment.experiment_report import experiment_report
+from coeval.reports.experiment.run_evidence import evidence_of
+from coeval.reports.outcomes.evaluation_report import evaluation_report
+from coeval.reports.workbook.output_sheets import output_sheets
+from coeval.reports.workbook.run_sheets import run_sheets
+from coeval.reports.workbook.workbook_file import SheetTable
+
+__all__ = ["FolderReport", "folder_report"]
+
+
+class FolderReport(NamedTuple):
+    """A report, the measures that it shows (`measure_tree`), and what whoever read the folder has to say.
+    ``lacks``: what the folder lacks, and what of its records is of another configuration, in sentences."""
+
+    report: Report
+    tree: Branch
+    notes: tuple[str, ...]
+    lacks: tuple[str, ...]
+    reader: Reader
+
+    def records(self) -> Iterator[SheetTable]:
+        """Items, answers, judgments and failures as sheets, while the folder is open.
+
+        Raises
+        ------
+        StoreError
+            a file cannot be read.
+        """
+        match self.reader:
+            case RunReader():
+                yield from run_sheets(self.reader, self.tree["items"])
+            case OutputReader():
+                yield from output_sheets(self.reader)
+
+    def cut_to(self, section: str) -> Report:
+        """One section of the report, by its anchor, with what the folder lacks: that stands in another one.
+        Sections empty: there is nothing of it."""
+        shown = tuple(each for each in self.report.sections if each.anchor == section)
+        told = {sentence.text for sentence in self.report.lead}
+        lacks = tuple(Sentence(text) for text in self.lacks if text not in told)
+        return msgspec.structs.replace(self.report, sections=shown, lead=(*self.report.lead, *lacks))
+
+
+@contextmanager
+def folder_report(folder: Path, options: RobustOptions | None = None) -> Iterator[FolderReport]:
+    """Read a folder, and keep it open.
+
+    Raises
+    ------
+    UsageError
+        the folder is none of ours.
+    StoreError
+        it cannot be read.
+    """
+    with opened(folder) as (reader, notes):
+        match reader:
+            case RunReader():
+                measured = measure_run(reader, options)
+                evidence = evidence_of(reader, measured, notes)
+                tree, report = measured.tree, experiment_report(evidence)
+                lacks = (*evidence.missing.sentences, *evidence.missing.notes)
+            case OutputReader():
+                tree, report = measure_tree(reader), evaluation_report(reader, notes)
+                lacks = (*reader.notes(), *notes)
+            case _:
+                raise TypeError(f"there is no report of what a {type(reader).__name__} reads")
+        told = tuple(plain(as_sentence(text)) for text in lacks)
+        yield FolderReport(report, tree, (*reader.notes(), *notes), told, reader)

@@ -1,0 +1,88 @@
+"""A report as a workbook, a PDF and pictures, whatever it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from coeval.core.errors import UsageError
+from coeval.core.text import numbered
+from coeval.reports.charts.drawn_pictures import figures
+from coeval.reports.content.report_content import Report
+from coeval.reports.paper.browser_print import browser, print_page
+from coeval.reports.paper.paper_page import paper_page
+from coeval.reports.workbook.report_workbook import write_workbook
+from coeval.reports.workbook.workbook_file import SheetTable
+from coeval.store.jsonl import write_bytes_atomic
+
+__all__ = ["ReportFiles", "files_told", "write_files"]
+
+
+class ReportFiles(NamedTuple):
+    """Files that are to be written: a workbook, a PDF, and pictures into the folder ``figures``."""
+
+    excel: Path | None = None
+    pdf: Path | None = None
+    figures: Path | None = None
+
+    def check(self) -> None:
+        """Refuse what cannot be written, before anything is read.
+
+        Raises
+        ------
+        UsageError
+            a file is a folder, or the other way round; no program is found that prints pages.
+        """
+        for path in filter(None, (self.excel, self.pdf)):
+            if path.is_dir():
+                raise UsageError(f"{path} is a folder; name a file")
+        if self.figures is not None and self.figures.exists() and not self.figures.is_dir():
+            raise UsageError(f"{self.figures} is a file; name a folder, in which the pictures are written")
+        if self.pdf is not None:
+            browser()
+
+
+def write_files(
+    report: Report,
+    files: ReportFiles,
+    sheets: Iterable[SheetTable] = (),
+    without: Collection[str] = (),
+) -> list[Path]:
+    """Write what is wanted; ``sheets`` and ``without`` are those of `write_workbook`.
+
+    Raises
+    ------
+    UsageError
+        no program is found that prints pages.
+    StoreError
+        a file cannot be written.
+    """
+    written: list[Path] = []
+    if files.excel is not None:
+        write_workbook(files.excel, report, sheets, without=without)
+        written.append(files.excel)
+    if files.pdf is not None:
+        print_page(paper_page(report), files.pdf, browser())
+        written.append(files.pdf)
+    if files.figures is not None:
+        written += _write_figures(report, files.figures)
+    return written
+
+
+def _write_figures(report: Report, folder: Path) -> Iterator[Path]:
+    for figure in figures(report):
+        for suffix, content in (("svg", figure.svg.encode()), ("png", figure.png)):
+            path = folder / f"{figure.name}.{suffix}"
+            write_bytes_atomic(path, content)
+            yield path
+
+
+def files_told(written: Iterable[Path], folder: Path | None) -> str:
+    """What was written, in words; pictures in their ``folder`` are counted."""
+    paths = list(written)
+    drawn = [path for path in paths if path.parent == folder and path.suffix in (".png", ".svg")]
+    told = [str(path) for path in paths if path not in drawn]
+    if folder is not None:
+        told.append(f"{numbered(len(drawn) // 2, 'picture')} as PNG and SVG in {folder}")
+    return ", ".join(told)

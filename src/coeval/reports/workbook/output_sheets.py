@@ -1,0 +1,278 @@
+"""Answers, instructions, judgments and failures of what ``eval-framework`` left, as sheets of a workbook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import msgspec
+
+from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.readers.reader import Stage
+from coeval.core.errors import StoreError, Undecodable
+from coeval.core.foreign import decoder
+from coeval.core.good import RESPONSE_SQL, VALUE_SQL, good_sql
+from coeval.reports.content.report_content import Cell, ColumnKind, ReportColumn
+from coeval.reports.items.output_items import followed_instructions
+from coeval.reports.items.record_tables import make_record_table
+from coeval.reports.workbook.cell_texts import cut_sql
+from coeval.reports.workbook.record_rows import ERROR, ERROR_TYPE, FAILED, failed_sheet, record_pages
+from coeval.reports.workbook.workbook_file import SheetTable
+from coeval.store.output_folder import JUDGMENTS, RESPONSES
+
+__all__ = ["output_sheets"]
+
+_WHOLE = "coeval view FOLDER shows all"
+_MOST_NAMES = 200
+"""Columns for metrics, and for what judgments say."""
+_LARGEST = 2**53
+"""A sheet holds greater numbers rounded."""
+_KEY = "md5_number(id) AS key"
+_ANSWERS = Stage(
+    RESPONSES,
+    "sheet_answers",
+    {
+        "id": "VARCHAR",
+        "prompt": "VARCHAR",
+        "response": "VARCHAR",
+        "truncated": "BOOLEAN",
+        "status": "VARCHAR",
+        "error": ERROR_TYPE,
+    },
+    "id IS NOT NULL",
+    f"{_KEY}, id, {cut_sql('prompt')} AS prompt, {cut_sql('response')} AS text, length(response) AS length, "
+    f"coalesce(truncated, false) AS truncated, {ERROR}, NOT {good_sql(RESPONSE_SQL)} AS failed",
+    {},
+)
+_SAID = Stage(
+    JUDGMENTS,
+    "sheet_judgments",
+    {
+        "id": "VARCHAR",
+        "item": "VARCHAR",
+        "judge": "VARCHAR",
+        "recipe": "VARCHAR",
+        "value": "VARCHAR",
+        "raw": "VARCHAR",
+        "status": "VARCHAR",
+        "error": ERROR_TYPE,
+    },
+    "id IS NOT NULL AND item IS NOT NULL",
+    f"{_KEY}, id, item, judge, value, {cut_sql('raw')} AS words, {ERROR}, "
+    f"NOT {good_sql(VALUE_SQL)} AS failed",
+    {},
+)
+_COLUMNS = (
+    ReportColumn("task", "Task"),
+    ReportColumn("item", "Item"),
+    ReportColumn("sample", "Sample", "count", "Of several answers to the same prompt, counting from 0"),
+    ReportColumn("model", "Model"),
+)
+"""Of what a row is, whatever it says."""
+
+
+class _Place(NamedTuple):
+    """A task's folder, and by which recipe what is shown of it was judged (None: whichever there is)."""
+
+    folder: Path
+    task: str
+    sample: int
+    model: str | None
+    judged_by: str | None
+
+    @property
+    def answers(self) -> list[Path]:
+        return [path for path in [self.folder / RESPONSES] if path.is_file()]
+
+    @property
+    def judgments(self) -> list[Path]:
+        return sorted(self.folder.glob(JUDGMENTS))
+
+
+def output_sheets(reader: OutputReader) -> Iterator[SheetTable]:
+    """Texts are read one task's folder after the other.
+
+    Raises
+    ------
+    StoreError
+        a file cannot be read.
+    """
+    places = [
+        _Place(Path(folder), *others)
+        for folder, *others in reader.rows(
+            "SELECT folder, any_value(task), any_value(sample), any_value(model), any_value(judged_by) "
+            "FROM place GROUP BY folder ORDER BY any_value(task), any_value(sample), folder"
+        )
+    ]
+    try:
+        yield _items(reader, places)
+        followed = [(place, followed_instructions(place.folder)) for place in places]
+        if any(found for _, found in followed):
+            rows = (
+                (place.task, item, place.sample, place.model, each.instruction, each.strict, each.loose)
+                for place, found in followed
+                for item, instructions in sorted(found.items())
+                for each in instructions
+            )
+            yield SheetTable("Instructions", _INSTRUCTIONS, rows)
+        if any(place.judgments for place in places):
+            yield _judgments(reader, places)
+        _find_failures(reader, places)
+        yield failed_sheet(reader, _WHOLE)
+    except duckdb.Error as error:
+        raise StoreError(f"cannot read the records of {reader.folder}: {error}") from error
+
+
+_INSTRUCTIONS = (
+    *_COLUMNS,
+    ReportColumn("instruction", "Instruction"),
+    ReportColumn("strict", "Followed, strictly", "text", "As the answer stands"),
+    ReportColumn("loose", "Followed, loosely", "text", "Also without first or last line, or asterisks"),
+)
+
+
+def _items(reader: OutputReader, places: Sequence[_Place]) -> SheetTable:
+    """A row for each prompt and sample: its scores by metric, and the answer."""
+    metrics = _metric_kinds(reader)
+    columns = (
+        *_COLUMNS,
+        *(ReportColumn(f"metric {name}", name, kind) for name, kind in metrics.items()),
+        ReportColumn("failed", "Answer failed"),
+        ReportColumn("truncated", "Cut off", meaning="It ended at max_tokens"),
+        ReportColumn("length", "Characters", "count"),
+        ReportColumn("prompt", "Prompt"),
+        ReportColumn("answer", "Answer"),
+    )
+
+    def rows() -> Iterator[Sequence[Cell]]:
+        for place in places:
+            make_record_table(reader, _ANSWERS, place.answers)
+            for page in record_pages(reader, _SCORED, [place.task, place.sample]):
+                for item, names, values, *others in page:
+                    scores = dict(zip(names or (), values or (), strict=True))
+                    yield (place.task, item, place.sample, place.model, *map(scores.get, metrics), *others)
+
+    [(total,)] = reader.rows("SELECT count(*) FROM (SELECT task, item, sample FROM answers UNION "
+                             "SELECT task, item, sample FROM scores)")  # fmt: skip
+    return SheetTable("Items", columns, rows(), total=total, whole=_WHOLE)
+
+
+_SCORED = """
+SELECT coalesce(a.id, s.item) AS item, s.names, s.found, a.failed, a.truncated, a.length, a.prompt, a.text
+FROM sheet_answers a FULL JOIN (
+    SELECT item, list(metric ORDER BY metric) AS names, list(value ORDER BY metric) AS found
+    FROM scores WHERE task = ? AND sample = ? GROUP BY item
+) s ON s.item = a.id
+ORDER BY 1
+"""
+
+
+def _metric_kinds(reader: OutputReader) -> dict[str, ColumnKind]:
+    """The metrics that items have scores of, those of the summaries first: shares of a whole, or others."""
+    scored = {
+        name: bool(shares)
+        for name, shares in reader.rows(
+            "SELECT metric, bool_and(value BETWEEN 0 AND 1) FROM scores GROUP BY metric ORDER BY metric"
+        )
+    }
+    order = dict.fromkeys((*(metric.metric for metric in reader.metrics), *scored))
+    found: dict[str, ColumnKind] = {
+        name: "score" if scored[name] else "number" for name in order if name in scored
+    }
+    return dict(list(found.items())[:_MOST_NAMES])
+
+
+def _judgments(reader: OutputReader, places: Sequence[_Place]) -> SheetTable:
+    """A row for each judgment that counts: what it says by name, and the judge's words."""
+    names = _said_names(reader, places)
+    columns = (
+        *_COLUMNS,
+        ReportColumn("judge", "Judge"),
+        ReportColumn("what", "Judged", meaning="A criterion, or the order in which a pair was shown"),
+        *(ReportColumn(f"said {name}", name.replace("_", " ")) for name in names),
+        ReportColumn("failed", "Failed"),
+        ReportColumn("words", "Its words"),
+    )
+    read = decoder(dict[str, Any])
+
+    def rows() -> Iterator[Sequence[Cell]]:
+        for place in places:
+            make_record_table(reader, _SAID, place.judgments, _of_recipe(place))
+            for page in record_pages(reader, _BY_ITEM):
+                for item, judge, what, value, failed, words in page:
+                    said = _said(read, value, names)
+                    yield (place.task, item, place.sample, place.model, judge, what, *said, failed, words)
+
+    [(total,)] = reader.rows("SELECT count(*) FROM judgments")
+    return SheetTable("Judgments", columns, rows(), total=total, whole=_WHOLE)
+
+
+_BY_ITEM = """
+SELECT item, judge, CASE WHEN starts_with(id, item || '__') THEN right(id, length(id) - length(item) - 2)
+       ELSE id END, value, failed, words
+FROM sheet_judgments ORDER BY item, id
+"""
+
+
+def _of_recipe(place: _Place) -> str:
+    """The judgments of a folder that count, as an expression."""
+    if place.judged_by is None:
+        return "true"
+    recipe = place.judged_by.replace("'", "''")
+    return f"recipe = '{recipe}'"
+
+
+def _said_names(reader: OutputReader, places: Sequence[_Place]) -> list[str]:
+    """What judgments say, by the names that they give it."""
+    found: dict[str, None] = {}
+    for place in places:
+        stage = _SAID._replace(
+            table="sheet_said",
+            columns={"id": "VARCHAR", "item": "VARCHAR", "recipe": "VARCHAR", "value": "VARCHAR"},
+            select=f"{_KEY}, json_keys(try_cast(value AS JSON)) AS names, false AS failed",
+        )
+        make_record_table(reader, stage, place.judgments, _of_recipe(place))
+        sql = "SELECT name FROM (SELECT unnest(names) AS name FROM sheet_said) GROUP BY name ORDER BY name"
+        found |= dict.fromkeys(name for (name,) in reader.rows(sql))
+    return [name for name in found if name != "top_logprobs"][:_MOST_NAMES]
+
+
+def _said(read: Any, value: str | None, names: Sequence[str]) -> list[Cell]:
+    """By name; what is neither a text nor a number, as JSON."""
+    try:
+        said: Mapping[str, Any] = read(value.encode()) if value is not None else {}
+    except Undecodable:
+        said = {}
+    return [_as_cell(said.get(name)) for name in names]
+
+
+def _as_cell(found: Any) -> Cell:
+    whole = isinstance(found, int) and abs(found) <= _LARGEST
+    if found is None or whole or isinstance(found, str | float):
+        return found  # type: ignore[no-any-return]
+    return msgspec.json.encode(found).decode()
+
+
+def _find_failures(reader: OutputReader, places: Sequence[_Place]) -> None:
+    """Fill ``sheet_failures``."""
+    reader.rows(f"CREATE OR REPLACE TABLE sheet_failures ({FAILED})")
+    for place in places:
+        make_record_table(reader, _FAILED_ANSWERS, place.answers)
+        reader.rows(_TAKE_FAILED, ["answer", place.task, place.model])
+        make_record_table(reader, _FAILED_JUDGMENTS, place.judgments, _of_recipe(place))
+        reader.rows(_TAKE_FAILED, ["judgment", place.task, None])
+
+
+_FAILED_ANSWERS = _ANSWERS._replace(
+    table="sheet_failed",
+    select=f"{_KEY}, id, NULL::VARCHAR AS judge, {ERROR}, NOT {good_sql(RESPONSE_SQL)} AS failed",
+)
+_FAILED_JUDGMENTS = _SAID._replace(
+    table="sheet_failed", select=f"{_KEY}, id, judge, {ERROR}, NOT {good_sql(VALUE_SQL)} AS failed"
+)
+_TAKE_FAILED = """
+INSERT INTO sheet_failures
+SELECT ?, ?, id, coalesce(judge, ?), kind, message FROM sheet_failed WHERE failed ORDER BY id
+"""
