@@ -15,8 +15,10 @@ from pipeline.experiments import Lab, model, quiz, task
 
 import coeval as api
 from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.measures.run_measures import measure_run
-from coeval.cli.commands.analyze.report_files import ReportFiles, write_files
+from coeval.cli.commands.analyze.analysis_names import AnalysisName, ReportFormat
+from coeval.cli.commands.analyze.report_files import tell_files
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.content.report_content import Cell, Report, ReportColumn, ReportSection, ReportTable
 from coeval.reports.workbook.cell_texts import LONGEST, sheet_text
@@ -35,6 +37,10 @@ def same(numbers: Any) -> Any:
 def rows(sheet: Worksheet) -> list[dict[str, Any]]:
     head, *others = sheet.iter_rows(values_only=True)
     return [dict(zip(map(str, head), row, strict=True)) for row in others]
+
+
+def write(folder: Path, name: AnalysisName, out: Path) -> None:
+    tell_files(folder, name, ReportFormat.EXCEL, out, None, RobustOptions())
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +64,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.fixture(scope="module")
 def written(lab: Lab) -> Path:
     out = lab.folder / "report"
-    write_files(lab.path, ReportFiles("complete-report", "", out, excel=True, pdf=False, figures=None))
+    write(lab.path, AnalysisName.COMPLETE_REPORT, out)
     return out / "complete-report.xlsx"
 
 
@@ -151,8 +157,7 @@ def test_what_models_said_is_text_and_nothing_else(book: Workbook, written: Path
 
 def test_what_is_left_out_is_told(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coeval.reports.workbook.record_rows.MOST_RECORDS", 5)
-    files = ReportFiles("complete-report", "", tmp_path, excel=True, pdf=False, figures=None)
-    write_files(lab.path, files)
+    write(lab.path, AnalysisName.COMPLETE_REPORT, tmp_path)
     book = openpyxl.load_workbook(tmp_path / "complete-report.xlsx")
     texts = [cell.value for cell in book["Answers"]["A"]]
     assert len(texts) == 1 + 5 + 2
@@ -161,7 +166,7 @@ def test_what_is_left_out_is_told(lab: Lab, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_one_section_alone_is_a_workbook_too(lab: Lab, tmp_path: Path) -> None:
-    write_files(lab.path, ReportFiles("judges", "judges", tmp_path, excel=True, pdf=False, figures=None))
+    write(lab.path, AnalysisName.JUDGES, tmp_path)
     book = openpyxl.load_workbook(tmp_path / "judges.xlsx")
     assert book.sheetnames[:2] == ["Summary", "Judges"]
     assert not {"Students", "Items", "Failures"} & set(book.sheetnames)

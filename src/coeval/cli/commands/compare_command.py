@@ -60,8 +60,8 @@ def compare(
     """Compare two on the same items: the difference, how sure it is, what could have been found.
 
     Items are paired by what was asked, whatever their ids, and scored by the judges that both have. Nobody is
-    asked, and nothing is written but what --html, --excel, --pdf and --figures name. The p-values are paired tests', adjusted for the
-    number of comparisons. docs/compare.md explains the figures.
+    asked, and nothing is written but what --html, --excel, --pdf and --figures name. The p-values are paired
+    tests', adjusted for the number of comparisons. docs/compare.md explains the figures.
 
     Exit codes: 0 compared, 1 wrong request, 4 worse by more than --fail-if-worse allows.
 
@@ -90,7 +90,7 @@ def compare(
     from coeval.cli.exit_codes import WORSE
     from coeval.cli.say import say, warn
 
-    files = _Files(html, excel, pdf, figures)
+    files = _ComparisonFiles(html, excel, pdf, figures)
     files.check()
     names = [name.strip() for name in (students or "").split(",") if name.strip()]
     compared = compare_folders(*folders, students=names)
@@ -112,7 +112,7 @@ def compare(
         raise typer.Exit(WORSE)
 
 
-class _Files(NamedTuple):
+class _ComparisonFiles(NamedTuple):
     """What the options name."""
 
     html: Path | None
@@ -128,17 +128,17 @@ class _Files(NamedTuple):
             if path is not None and path.is_dir():
                 raise UsageError(f"{flag} {path} is a folder; name a file")
         if any(self[1:]):
-            from coeval.reports.files.report_files import ReportFiles
+            from coeval.reports.files.written_report import ReportFiles
 
             ReportFiles(*self[1:]).check()
 
 
-def _write(compared: ComparisonReport, files: _Files) -> str:
+def _write(compared: ComparisonReport, files: _ComparisonFiles) -> str:
     """Write the page, the workbook, the PDF and the pictures; where they are, in words."""
     if not any(files):
         return ""
     # Here, because they load what draws charts.
-    from coeval.reports.files.report_files import ReportFiles, files_told, write_files
+    from coeval.reports.files.written_report import ReportFiles, files_told, write_files
     from coeval.reports.outcomes.comparison_page import comparison_page
     from coeval.reports.site.report_file import write_comparison
 

@@ -81,7 +81,8 @@ def folder_report(folder: Path, options: RobustOptions | None = None) -> Iterato
                 tree, report = measured.tree, experiment_report(evidence)
                 lacks = (*evidence.missing.sentences, *evidence.missing.notes)
             case OutputReader():
-                tree, report = measure_tree(reader), evaluation_report(reader, notes)
+                tree = measure_tree(reader)
+                report = evaluation_report(reader, tree, notes)
                 lacks = (*reader.notes(), *notes)
             case _:
                 raise TypeError(f"there is no report of what a {type(reader).__name__} reads")

@@ -16,8 +16,8 @@ __all__ = ["make_record_table"]
 
 
 def make_record_table(reader: Reader, stage: Stage, paths: Sequence[Path], wanted: str = "true") -> None:
-    """Make the table of a stage, of those records whose key is ``wanted``, an expression over its columns; its
-    select has ``key`` and ``failed``. Of an id's lines the one that counts is kept. Raises as DuckDB does."""
+    """Make the table of a stage, whose select has ``key`` and ``failed``, of the lines that are ``wanted``,
+    an expression over its columns. Of an id's lines the one that counts is kept. Raises as DuckDB does."""
     with TemporaryDirectory(prefix="coeval-") as copies:
         try:
             _read(reader, stage, paths, wanted)

@@ -27,6 +27,11 @@ _QUESTIONS = {
     "task": "In which tasks?",
     "part": "In which factors and metrics?",
 }
+_TITLES = {
+    "overall": "Differences overall",
+    "task": "Differences by task",
+    "part": "Differences by factor and metric",
+}
 _MOST_TOLD = 12
 _DIFFERENCE = "second less first, as a share of the scale"
 
@@ -70,7 +75,7 @@ def _section(family: str, question: str, found: Sequence[Comparison]) -> ReportS
         rows.append((row, one.a, one.b, one.mean_a, one.mean_b, own, one.unit, *sure, one.test, shown))
     table = ReportTable(
         f"{family}-comparisons",
-        "Differences",
+        _TITLES[family],
         (
             ReportColumn("row", "Of"),
             ReportColumn("a", "First"),

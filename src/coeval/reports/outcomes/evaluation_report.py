@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import urlencode
 
 from coeval.analysis.costs import bill
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, Results
 from coeval.analysis.scores import results
@@ -22,6 +22,7 @@ from coeval.reports.content.report_content import (
     ReportTable,
     Sentence,
 )
+from coeval.reports.outcomes.output_judges_section import output_judges_section
 
 __all__ = ["evaluation_report"]
 
@@ -29,17 +30,19 @@ _SCALES = {"share": 1.0, "percent": 100.0}
 """Units that are parts of a whole, and how much the whole is."""
 
 
-def evaluation_report(reader: OutputReader, notes: Sequence[str] = ()) -> Report:
+def evaluation_report(reader: OutputReader, tree: Branch, notes: Sequence[str] = ()) -> Report:
+    """``tree`` are its measures (`measure_tree`)."""
     found = results(reader, notes)
     models = list(dict.fromkeys(metric.model for metric in found.metrics))
     tasks = list(dict.fromkeys(metric.task for metric in found.metrics))
-    lead = tuple(Sentence(text, "scores") for text in _headlines(found.metrics))
+    lead = tuple(Sentence(text, "scores") for text in _headlines(found.metrics, tree))
+    judges = output_judges_section(tree, models)
     return Report(
         kind="evaluation",
         title=plain(listed(models) or reader.folder.resolve().name),
         facts=tuple(_facts(found, tasks, reader)),
         lead=lead or (Sentence("Nothing is scored yet."),),
-        sections=(_scores(found.metrics, lead), _spent(found)),
+        sections=(_scores(found.metrics, lead, tree), *judges, _spent(found)),
     )
 
 
@@ -55,17 +58,19 @@ def _facts(found: Results, tasks: Sequence[str], reader: OutputReader) -> Iterat
     yield plain(reader.folder.resolve().name)
 
 
-def _headlines(metrics: Sequence[MetricScore]) -> Iterator[str]:
-    """The first metric of each task and sample."""
+def _headlines(metrics: Sequence[MetricScore], tree: Branch) -> Iterator[str]:
+    """The first metric of each task; of several samples of each prompt, over all of them."""
     seen = set()
     for metric in metrics:
-        place = (metric.model, metric.task, metric.sample)
-        if place in seen or metric.value is None:
+        shown: Measured | None = tree["metrics"].get(metric.model, {}).get(metric.task, {}).get(metric.metric)
+        if (metric.model, metric.task) in seen or shown is None or shown.value is None:
             continue
-        seen.add(place)
-        bounds = "" if metric.low is None else f" [{metric.low:.3g}, {metric.high:.3g}]"
-        of = f"{metric.model} in {_name(metric, metrics)}"
-        yield f"{of}: {metric.metric} {metric.value:.3g}{bounds} over {metric.n:,} prompts."
+        seen.add((metric.model, metric.task))
+        bounds = "" if shown.low is None else f" [{shown.low:.3g}, {shown.high:.3g}]"
+        samples = tree["samples"].get(metric.model, {}).get(metric.task, {})
+        each = f", {samples[metric.metric]['n_runs']} samples of each" if samples else ""
+        over = f"over {numbered(shown.n or 0, 'prompt')}{each}"
+        yield f"{metric.model} in {metric.task}: {metric.metric} {shown.value:.3g}{bounds} {over}."
 
 
 def _name(metric: MetricScore, metrics: Sequence[MetricScore]) -> str:
@@ -73,7 +78,7 @@ def _name(metric: MetricScore, metrics: Sequence[MetricScore]) -> str:
     return f"{metric.task}, sample {metric.sample}" if sampled else metric.task
 
 
-def _scores(metrics: Sequence[MetricScore], lead: tuple[Sentence, ...]) -> ReportSection:
+def _scores(metrics: Sequence[MetricScore], lead: tuple[Sentence, ...], tree: Branch) -> ReportSection:
     several = len({metric.model for metric in metrics}) > 1
     rows: list[tuple[Cell, ...]] = []
     for metric in metrics:
@@ -112,7 +117,38 @@ def _scores(metrics: Sequence[MetricScore], lead: tuple[Sentence, ...]) -> Repor
         table.name,
         interval_plot(table.name, shares, "share"),
     )
-    return ReportSection("scores", "What did it score?", lead, (picture,) if shares else (), (table,))
+    tables = (table, _samples(tree)) if tree["samples"] else (table,)
+    return ReportSection("scores", "What did it score?", lead, (picture,) if shares else (), tables)
+
+
+def _samples(tree: Branch) -> ReportTable:
+    """Of tasks with several samples of each prompt, what these come to together."""
+    rows: list[tuple[Cell, ...]] = []
+    links = {}
+    for model, tasks in tree["samples"].items():
+        for task, found in tasks.items():
+            for metric, of_samples in found.items():
+                links[len(rows)] = urlencode({"task": task})
+                errors = (of_samples[part] for part in ("item_se", "std", "n_runs"))
+                value = tree["metrics"][model][task][metric]
+                rows.append((model, task, metric, value, of_samples["unit"], value.n, *errors))
+    return ReportTable(
+        "samples",
+        "Over all samples",
+        (
+            ReportColumn("model", "Model"),
+            ReportColumn("task", "Task"),
+            ReportColumn("metric", "Metric"),
+            ReportColumn("value", "Value", "score", "Mean over the samples, in its own unit"),
+            ReportColumn("unit", "Unit"),
+            ReportColumn("prompts", "Prompts", "count"),
+            ReportColumn("error", "Standard error", "number", "How far other prompts would move it"),
+            ReportColumn("deviation", "Between samples", "number", "Standard deviation of the samples"),
+            ReportColumn("samples", "Samples", "count"),
+        ),
+        tuple(rows),
+        links=links,
+    )
 
 
 def _spent(found: Results) -> ReportSection:

@@ -67,7 +67,8 @@ def _page(
             return write_page(report, scores=score_blocks(measured.grid), items=items), measured.tree
         case OutputReader():
             items = select_items(ItemBrowser(reader), ITEM_BYTES)
-            return write_page(evaluation_report(reader, notes), items=items), measure_tree(reader)
+            tree = measure_tree(reader)
+            return write_page(evaluation_report(reader, tree, notes), items=items), tree
         case _:
             raise TypeError(f"there is no report of what a {type(reader).__name__} reads")
 

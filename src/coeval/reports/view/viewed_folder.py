@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias
 
+from coeval.analysis.measures.run_measures import measure_tree
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.scores import results
 from coeval.core.errors import CoevalError
@@ -185,7 +186,9 @@ class ViewedFolder:
         if not self.is_run:
             with opened(self.path) as (reader, notes):
                 if isinstance(reader, OutputReader):
-                    self._report = write_page(evaluation_report(reader, notes), served_at=_API)
+                    self._report = write_page(
+                        evaluation_report(reader, measure_tree(reader), notes), served_at=_API
+                    )
             return
         with run_evidence(RunDir(self.path)) as evidence:
             report, told = experiment_report(evidence), evidence.measured.tree["items"]

@@ -73,7 +73,7 @@ _COLUMNS = (
 """Of what a row is, whatever it says."""
 
 
-class _Place(NamedTuple):
+class _TaskPlace(NamedTuple):
     """A task's folder, and by which recipe what is shown of it was judged (None: whichever there is)."""
 
     folder: Path
@@ -100,7 +100,7 @@ def output_sheets(reader: OutputReader) -> Iterator[SheetTable]:
         a file cannot be read.
     """
     places = [
-        _Place(Path(folder), *others)
+        _TaskPlace(Path(folder), *others)
         for folder, *others in reader.rows(
             "SELECT folder, any_value(task), any_value(sample), any_value(model), any_value(judged_by) "
             "FROM place GROUP BY folder ORDER BY any_value(task), any_value(sample), folder"
@@ -133,7 +133,7 @@ _INSTRUCTIONS = (
 )
 
 
-def _items(reader: OutputReader, places: Sequence[_Place]) -> SheetTable:
+def _items(reader: OutputReader, places: Sequence[_TaskPlace]) -> SheetTable:
     """A row for each prompt and sample: its scores by metric, and the answer."""
     metrics = _metric_kinds(reader)
     columns = (
@@ -184,7 +184,7 @@ def _metric_kinds(reader: OutputReader) -> dict[str, ColumnKind]:
     return dict(list(found.items())[:_MOST_NAMES])
 
 
-def _judgments(reader: OutputReader, places: Sequence[_Place]) -> SheetTable:
+def _judgments(reader: OutputReader, places: Sequence[_TaskPlace]) -> SheetTable:
     """A row for each judgment that counts: what it says by name, and the judge's words."""
     names = _said_names(reader, places)
     columns = (
@@ -216,7 +216,7 @@ FROM sheet_judgments ORDER BY item, id
 """
 
 
-def _of_recipe(place: _Place) -> str:
+def _of_recipe(place: _TaskPlace) -> str:
     """The judgments of a folder that count, as an expression."""
     if place.judged_by is None:
         return "true"
@@ -224,7 +224,7 @@ def _of_recipe(place: _Place) -> str:
     return f"recipe = '{recipe}'"
 
 
-def _said_names(reader: OutputReader, places: Sequence[_Place]) -> list[str]:
+def _said_names(reader: OutputReader, places: Sequence[_TaskPlace]) -> list[str]:
     """What judgments say, by the names that they give it."""
     found: dict[str, None] = {}
     for place in places:
@@ -255,7 +255,7 @@ def _as_cell(found: Any) -> Cell:
     return msgspec.json.encode(found).decode()
 
 
-def _find_failures(reader: OutputReader, places: Sequence[_Place]) -> None:
+def _find_failures(reader: OutputReader, places: Sequence[_TaskPlace]) -> None:
     """Fill ``sheet_failures``."""
     reader.rows(f"CREATE OR REPLACE TABLE sheet_failures ({FAILED})")
     for place in places:

@@ -17,6 +17,7 @@ __all__ = ["write_workbook"]
 SUMMARY = "Summary"
 _FIRST: Mapping[str, str] = {
     "metrics": "Metrics",
+    "samples": "Over all samples",
     "students": "Students",
     "teachers": "Teachers",
     "panel": "Judges",

@@ -49,7 +49,7 @@ def add_chart(book: WorkbookFile, written: WrittenSheet, table: ReportTable) -> 
 
 
 def _shown(table: ReportTable) -> int | None:
-    """The place of the column that is worth a chart: what a picture shows in one unit, where there is such."""
+    """The place of the column that is worth a chart: the one in the same unit, where there is such."""
     places = sorted(range(1, len(table.columns)), key=lambda place: table.columns[place].name != SHOWN)
     for place in places:
         if _error_bars([row[place] for row in table.rows]) is not None:

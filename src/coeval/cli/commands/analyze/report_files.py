@@ -31,7 +31,7 @@ def tell_files(
     from coeval.cli.views.measures.measures_text import json_of
     from coeval.core.errors import UsageError
     from coeval.reports.files.folder_report import folder_report
-    from coeval.reports.files.report_files import ReportFiles, files_told, write_files
+    from coeval.reports.files.written_report import ReportFiles, files_told, write_files
     from coeval.store.jsonl import write_bytes_atomic
 
     kept = out if wanted in (ReportFormat.EXCEL, ReportFormat.PDF) else None
