@@ -21,7 +21,7 @@ from coeval.store.output_folder import SUMMARY, sample_of, task_folders
 
 __all__ = ["ChosenRuns", "JudgedBy", "LeftOutRun", "RunFacts", "choose_runs"]
 
-_NOT_SAMPLING = {"seed", "interface", "parameters.model"}
+_NOT_SAMPLING = {"seed", "interface", "parameters.model", "checkpoint"}
 _MISSING = "missing"
 """The reason of a record that was not made yet."""
 

@@ -124,7 +124,7 @@ class Report(msgspec.Struct, frozen=True):
     """``kind``: what it is about. ``facts`` stand below the title: sizes, cost, dates. ``banner`` must not be
     overlooked, as that models were simulated; ``lead`` is the whole in a few sentences."""
 
-    kind: Literal["experiment", "evaluation", "comparison", "description"]
+    kind: Literal["experiment", "evaluation", "comparison", "description", "training"]
     title: str
     facts: tuple[str, ...]
     lead: tuple[Sentence, ...]

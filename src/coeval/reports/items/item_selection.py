@@ -13,7 +13,7 @@ from coeval.reports.items.item_choice import FLAGS, ItemChoice, LostTo
 from coeval.reports.items.item_detail import ItemDetail, ShownAnswer, ShownJudgment
 from coeval.reports.items.item_rows import ItemFacets, ItemRow
 
-__all__ = ["ItemSelection", "select_items"]
+__all__ = ["ItemSelection", "select_items", "shortened"]
 
 _EACH = 200
 """So many of each kind are looked at."""
@@ -53,7 +53,7 @@ def select_items(source: ItemBrowser, most_bytes: int) -> ItemSelection:
         found = source.detail(row.item, row.task)
         if found is None:
             continue
-        detail = _shortened(found)
+        detail = shortened(found)
         size = len(zlib.compress(msgspec.json.encode([row, detail]), 1))
         if size > left:
             misses += 1
@@ -88,7 +88,8 @@ def _telling(source: ItemBrowser) -> Iterator[ItemRow]:
         yield from (whole[row.row] for row in some if row.row in whole)
 
 
-def _shortened(detail: ItemDetail) -> ItemDetail:
+def shortened(detail: ItemDetail) -> ItemDetail:
+    """With texts that are too long for a page cut, and saying so."""
     return msgspec.structs.replace(
         detail,
         prompt=_cut(detail.prompt),

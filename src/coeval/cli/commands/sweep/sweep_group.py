@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from coeval.cli.command_names import Commands
-from coeval.cli.commands.sweep import aggregate_command
+from coeval.cli.commands.sweep import aggregate_command, plot_command
 
 app = typer.Typer(
     name="sweep",
@@ -15,3 +15,4 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 aggregate_command.add_to(app)
+plot_command.add_to(app)
