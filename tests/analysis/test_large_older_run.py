@@ -14,7 +14,7 @@ from older_run import JUDGES, SPACE, STUDENTS, TEACHERS, OlderRun
 
 from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs
 from coeval.analysis.measures.reweighting import Reweighting
-from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
+from coeval.analysis.measures.robust_set import RobustOptions, robust_measures, robust_set
 from coeval.analysis.measures.run_measures import plain_measures
 from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.readers.run_reader import RunReader
@@ -97,7 +97,8 @@ def test_the_robust_set_follows_its_options(options: dict[str, Any], plain: Path
     with RunReader(plain) as reader:
         grid = score_grid(reader)
     judges = judge_measures(grid, judge_pairs(grid, Reweighting(len(grid.items.ids))))
-    tree = robust_measures(grid, judges, RobustOptions(**options))
+    wanted = RobustOptions(**options)
+    tree = robust_measures(grid, robust_set(grid, judges, wanted), wanted)
     expected = slow.robust(slow.counted(plain), OPTIONS | options)
     assert 0 < expected["datapoints"] < 380
     assert unlike(expected, plain_measures({"robust": tree})["robust"]) == []

@@ -13,11 +13,15 @@ from pipeline.experiments import Lab, model, task
 from playwright.sync_api import Browser, Page
 from reports.browser import chromium, opened
 
+from coeval.analysis.measures.conclusions import leader_sentences, place_sentences
+from coeval.analysis.measures.measured import Branch
 from coeval.analysis.measures.ranking import ranking, ranking_measures
-from coeval.analysis.measures.run_measures import measure_run
+from coeval.analysis.measures.run_measures import MeasuredRun, measure_run
 from coeval.analysis.measures.score_grid import ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.panel.own_judgments import without_own_measures
 from coeval.pipeline.plan.run_reading import reading
+from coeval.reports.experiment.standings import rank_text
 from coeval.reports.site.report_file import write_report
 from coeval.store.rundir import RunDir
 
@@ -52,9 +56,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 @pytest.fixture(scope="module")
-def grid(lab: Lab) -> ScoreGrid:
+def measured(lab: Lab) -> MeasuredRun:
     with reading(RunDir(lab.path)) as (reader, _):
-        return measure_run(reader).grid
+        return measure_run(reader)
+
+
+@pytest.fixture(scope="module")
+def grid(measured: MeasuredRun) -> ScoreGrid:
+    return measured.grid
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +118,58 @@ def unlike(row: dict[str, Any], name: str, value: float | None, ci95: list[float
     ]
 
 
+def standing(rows: list[dict[str, Any]], students: Branch, ranks: Branch) -> list[str]:
+    """Where the rows of one choice of scores differ from Python's students and ranks."""
+    wrong: list[str] = []
+    overall = [row for row in rows if row["task"] is None]
+    if [row["student"] for row in overall if row["score"] is not None] != ranks["order"]:
+        wrong.append(f"{overall}: {ranks['order']} expected")
+    for row in overall:
+        one = students[row["student"]]["headline"]
+        wrong += unlike(row, "score", one.value, None if one.low is None else [one.low, one.high])
+        if row["ranks"] != rank_text(ranks["ranges"].get(row["student"])):
+            wrong.append(f"{row} ranks {ranks['ranges']}")
+    by_task = [row for row in rows if row["task"] is not None]
+    asked = sorted({task for found in students.values() for task in found["headline_by_task"]})
+    if sorted({row["task"] for row in by_task}) != asked:
+        wrong.append(f"tasks {asked}")
+    for row in by_task:
+        one = students[row["student"]]["headline_by_task"][row["task"]]
+        wrong += unlike(row, "score", one.value, None if one.low is None else [one.low, one.high])
+    return wrong
+
+
+def of_standings(rows: list[dict[str, Any]], grid: ScoreGrid, robust: ScoreGrid) -> list[str]:
+    """The same of every choice of scores; ``robust`` are those of the robust set that are chosen."""
+    students, of_robust = student_measures(grid), student_measures(robust)
+    others = without_own_measures(grid, students)
+    expected = {
+        "all scores": (students, ranking_measures(ranking(grid, students))),
+        "without own": (others["students"], others["ranking"]),
+        "robust set": (of_robust, ranking_measures(ranking(robust, of_robust))),
+    }
+    if not others["applicable"]:  # nobody who scored itself is chosen: nothing is left out
+        expected["without own"] = expected["all scores"]
+    return [
+        f"{name}: {each}"
+        for name, of in expected.items()
+        for each in standing([row for row in rows if row["scores"] == name], *of)
+    ]
+
+
+def sentences(grid: ScoreGrid) -> list[str]:
+    students = student_measures(grid)
+    ranks = ranking(grid, students)
+    return [*leader_sentences(students, ranks), *place_sentences(ranks)]
+
+
 def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
     """Where the page and Python differ."""
     students = student_measures(grid)
     ranks = ranking_measures(ranking(grid, students))
     wrong: list[str] = []
+    if found["sentences"] != sentences(grid):
+        wrong.append(f"{found['sentences']}: {sentences(grid)} expected")
     tables = found["tables"]
     if [row["student"] for row in tables["students"] if row["score"] is not None] != ranks["order"]:
         wrong.append(f"order {ranks['order']}")
@@ -169,15 +225,30 @@ def choices(grid: ScoreGrid) -> Iterator[dict[str, list[str]]]:
         yield {name: drawn.sample(list(names[name]), drawn.randint(1, len(names[name]))) for name in wanted}
 
 
-def test_figures_of_random_filters_are_those_of_python(page: Page, grid: ScoreGrid) -> None:
-    told = 0
+def test_figures_of_random_filters_are_those_of_python(page: Page, measured: MeasuredRun) -> None:
+    told, grid, robust = 0, measured.grid, measured.robust
+    assert robust is not None
+    assert 0 < robust.stays.sum() < len(robust.stays)
     for choice in choices(grid):
         query = urlencode(choice, doseq=True)
         found = page.evaluate("query => window.coevalPage.tables(query)", query)
         wrong = compared(found, chosen(grid, choice))
+        kept = chosen(robust.of(grid), choice)
+        wrong += of_standings(found["tables"]["standings"], chosen(grid, choice), kept)
         assert wrong == [], query
         told += len(found["tables"]["differences"])
     assert told > 100, "filters left nearly nothing to compare"
+
+
+def test_numbers_are_rounded_as_python_rounds_them(page: Page) -> None:
+    numbers = [n / 16 for n in range(-40, 41)] + [random.Random(3).uniform(-2, 2) for _ in range(200)]
+    numbers += [0.285, 2.675, 1.005, 0.0004, -0.0004]
+    for digits in (2, 3):
+        shown = page.evaluate(
+            "given => given[0].map((n) => coevalPage.fixed(n, given[1]))", [numbers, digits]
+        )
+        texts = [f"{number:.{digits}f}" for number in numbers]
+        assert shown == [t.replace("-", "−") if float(t) else t.removeprefix("-") for t in texts]
 
 
 def test_a_filter_stands_in_the_address_and_holds_for_tables_charts_and_links(page: Page, lab: Lab) -> None:

@@ -14,7 +14,7 @@ from coeval.analysis.measures.ranking import ALPHA, Ranking
 from coeval.analysis.panel.panel_findings import is_named, next_purchases, panel_findings, sized
 from coeval.core.text import listed, numbered
 
-__all__ = ["Conclusion", "Topic", "conclusions"]
+__all__ = ["Conclusion", "Topic", "conclusions", "leader_sentences", "place_sentences"]
 
 Topic: TypeAlias = Literal["leads", "where", "judges", "cost"]
 """The question that a conclusion answers: who leads, where, whether judges are to be trusted, what is
@@ -37,9 +37,9 @@ def conclusions(tree: Branch, ranks: Ranking, kin: Iterable[str]) -> tuple[Concl
     of `kin_judges`."""
     students = tree["students"]
     said: tuple[tuple[Topic, Iterable[str]], ...] = (
-        ("leads", _leader(students, ranks) if ranks.order or not tree["labels"] else iter(())),
+        ("leads", leader_sentences(students, ranks) if ranks.order or not tree["labels"] else iter(())),
         ("leads", kin),
-        ("leads", _places(ranks)),
+        ("leads", place_sentences(ranks)),
         ("where", _where(students, ranks)),
         ("where", _leaks(tree["leak"]["families"])),
         ("leads", _labels(tree["labels"])),
@@ -51,7 +51,8 @@ def conclusions(tree: Branch, ranks: Ranking, kin: Iterable[str]) -> tuple[Concl
     return tuple(Conclusion(topic, text) for topic, texts in said for text in texts)
 
 
-def _leader(students: Mapping[str, Branch], ranks: Ranking) -> Iterator[str]:
+def leader_sentences(students: Mapping[str, Branch], ranks: Ranking) -> Iterator[str]:
+    """Who leads, and how far ahead of the next; ``leader.js`` says the same of filtered scores."""
     if not ranks.order:
         yield "Nobody has a score yet."
         return
@@ -80,8 +81,8 @@ def _leader(students: Mapping[str, Branch], ranks: Ranking) -> Iterator[str]:
             yield f"The smallest difference between them that this run could have found is {least:.3f}."
 
 
-def _places(ranks: Ranking) -> Iterator[str]:
-    """Neighbours who cannot be told apart, as runs of ranks."""
+def place_sentences(ranks: Ranking) -> Iterator[str]:
+    """Neighbours who cannot be told apart, as runs of ranks; ``leader.js`` says the same."""
     together: list[list[int]] = []
     for place, (one, other) in enumerate(pairwise(ranks.order), start=1):
         told = ranks.between(one, other)

@@ -17,9 +17,11 @@ from coeval.analysis.measures.student_measures import item_scores
 
 __all__ = [
     "ALPHA",
+    "NOBODY",
     "Ranking",
     "StudentGap",
     "difference_between",
+    "paired_scores",
     "rank_range",
     "ranked",
     "ranking",
@@ -56,6 +58,9 @@ class Ranking(NamedTuple):
         return rank_range(student, self)
 
 
+NOBODY = Ranking((), {})
+
+
 def rank_range(student: str, of: Ranking) -> tuple[int, int]:
     """The ranks that a student may have: after those who are surely better, before those who are surely
     worse.
@@ -79,7 +84,7 @@ def ranking(grid: ScoreGrid, students: Mapping[str, Branch]) -> Ranking:
     places = {name: place for place, name in enumerate(grid.students)}
 
     def paired(first: str, second: str) -> list[PairedScores]:
-        return _strata(grid, scores[places[first]], scores[places[second]])
+        return paired_scores(grid, scores[places[first]], scores[places[second]])
 
     return ranked({name: found["headline"].value for name, found in students.items()}, paired)
 
@@ -88,7 +93,7 @@ def difference_between(grid: ScoreGrid, first: str, second: str) -> Difference |
     """How the second of two students differs from the first by the judges of the grid; None where they have
     no datapoint in common."""
     scores = item_scores(grid).mean
-    strata = _strata(grid, *(scores[grid.students.index(name)] for name in (first, second)))
+    strata = paired_scores(grid, *(scores[grid.students.index(name)] for name in (first, second)))
     return paired_difference(strata) if strata else None
 
 
@@ -108,7 +113,8 @@ def ranked(
     return Ranking(tuple(order), {pair: StudentGap(one, adjusted.get(pair)) for pair, one in found.items()})
 
 
-def _strata(grid: ScoreGrid, first: Floats, second: Floats) -> list[PairedScores]:
+def paired_scores(grid: ScoreGrid, first: Floats, second: Floats) -> list[PairedScores]:
+    """Of the datapoints, (I,), where both have a score, task by task."""
     both = np.isfinite(first) & np.isfinite(second)
     strata = []
     for task in range(len(grid.tasks)):

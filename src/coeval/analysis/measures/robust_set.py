@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -17,11 +17,20 @@ from numpy.typing import NDArray
 
 from coeval.analysis.measures.judge_measures import FEWEST_COMMON
 from coeval.analysis.measures.measured import Branch, Measured
+from coeval.analysis.measures.ranking import NOBODY, ranking, ranking_measures
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import FORMULAS, Formula, differences_of
 
-__all__ = ["AgreementMetric", "JudgeSelection", "RobustOptions", "consistent_items", "robust_measures"]
+__all__ = [
+    "AgreementMetric",
+    "JudgeSelection",
+    "RobustOptions",
+    "RobustSet",
+    "consistent_items",
+    "robust_measures",
+    "robust_set",
+]
 
 JudgeSelection: TypeAlias = Literal["top_half", "all"]
 AgreementMetric: TypeAlias = Literal["wpa", "spa", "kappa"]
@@ -41,30 +50,49 @@ class RobustOptions(msgspec.Struct, frozen=True):
     score_tolerance: float = 0.25
 
 
-def robust_measures(grid: ScoreGrid, judges: Mapping[str, Branch], options: RobustOptions) -> Branch:
-    """``students`` over the datapoints that stay, by J* alone; or ``applicable: false`` and why.
+class RobustSet(NamedTuple):
+    """``judges`` (J*) and ``teachers`` (T*), best first; ``stays``, (I,): the datapoints."""
 
-    ``judges`` are `judge_measures` of the grid.
-    """
-    found: Branch = {"applicable": False, "options": msgspec.to_builtins(options)}
+    judges: list[str]
+    teachers: list[str]
+    stays: NDArray[np.bool_]
+
+    def of(self, grid: ScoreGrid) -> ScoreGrid:
+        """Its scores, of the grid that it is a part of."""
+        return grid.judged_by(sorted(self.judges)).kept(self.stays)
+
+
+def robust_set(grid: ScoreGrid, judges: Mapping[str, Branch], options: RobustOptions) -> RobustSet | None:
+    """None where too few judges are ranked; ``judges`` are `judge_measures` of the grid."""
     best = best_judges(judges, options)
     if len(best) < FEWEST_JUDGES:
-        ranked = (
-            f"fewer than {FEWEST_JUDGES} judges have {FEWEST_COMMON} scores or more in common with others"
-        )
-        return {**found, "reason": ranked, "students": {}}
+        return None
     by_best = grid.judged_by(sorted(best))
     teachers = _best_teachers(by_best, options.teacher_score_formula)
     places = [grid.teachers.index(teacher) for teacher in teachers]
     stays = np.isin(grid.items.teacher, places) & consistent_items(by_best, options)
+    return RobustSet(best, teachers, stays)
+
+
+def robust_measures(grid: ScoreGrid, found: RobustSet | None, options: RobustOptions) -> Branch:
+    """``students`` over the datapoints that stay, by J* alone, and their ``ranking``; or that it is not
+    ``applicable``, and why."""
+    told: Branch = {"applicable": found is not None, "options": msgspec.to_builtins(options)}
+    if found is None:
+        reason = (
+            f"fewer than {FEWEST_JUDGES} judges have {FEWEST_COMMON} scores or more in common with others"
+        )
+        return {**told, "reason": reason, "students": {}, "ranking": ranking_measures(NOBODY)}
+    kept = found.of(grid)
+    students = student_measures(kept)
     return {
-        **found,
-        "applicable": True,
-        "judges": best,
-        "teachers": teachers,
-        "datapoints": int(stays.sum()),
+        **told,
+        "judges": found.judges,
+        "teachers": found.teachers,
+        "datapoints": int(found.stays.sum()),
         "of_datapoints": len(grid.items.ids),
-        "students": student_measures(by_best.kept(stays)),
+        "students": students,
+        "ranking": ranking_measures(ranking(kept, students)),
     }
 
 

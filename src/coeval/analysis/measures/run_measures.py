@@ -18,13 +18,14 @@ from coeval.analysis.measures.measured import Branch, Measured, as_plain
 from coeval.analysis.measures.panel_measures import panel_measures
 from coeval.analysis.measures.ranking import Ranking, ranking, ranking_measures
 from coeval.analysis.measures.reweighting import Reweighting
-from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
+from coeval.analysis.measures.robust_set import RobustOptions, RobustSet, robust_measures, robust_set
 from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
 from coeval.analysis.panel.kin_judges import kin_judges
 from coeval.analysis.panel.level_use import levels_by_judge
 from coeval.analysis.panel.output_judges import output_judges
+from coeval.analysis.panel.own_judgments import without_own_measures
 from coeval.analysis.panel.panel_findings import panel_findings
 from coeval.analysis.panel.panel_reading import biases_of, consistency_of, families_of
 from coeval.analysis.panel.panel_worth import panel_worth
@@ -38,7 +39,7 @@ from coeval.analysis.training.sample_figures import SampleFigure, sample_figures
 __all__ = ["MeasuredRun", "measure_run", "measure_tree", "plain_measures", "selected"]
 
 _PARTS: dict[str, tuple[str, ...]] = {
-    "students": ("students", "ranking"),
+    "students": ("students", "ranking", "without_own"),
     "teachers": ("teachers",),
     "judges": ("judges", "panel", "variance", "next"),
     "agreement": ("agreement", "panel"),
@@ -56,6 +57,7 @@ class MeasuredRun(NamedTuple):
     tree: Branch
     grid: ScoreGrid
     ranks: Ranking
+    robust: RobustSet | None
     conclusions: tuple[Conclusion, ...]
 
 
@@ -88,6 +90,8 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     itself = consistency_of(reader, grid, reweighting)
     students, levels = student_measures(grid), levels_by_judge(grid)
     ranks = ranking(grid, students)
+    options = options or RobustOptions()
+    robust = robust_set(grid, judges, options)
     tree: Branch = {
         "units": int(grid.valid.sum()),
         "agreement": pair_measures(pairs),
@@ -108,14 +112,15 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         "students": students,
         "ranking": ranking_measures(ranks),
         "labels": label_measures(reader, grid.students),
-        "robust": robust_measures(grid, judges, options or RobustOptions()),
+        "without_own": without_own_measures(grid, students),
+        "robust": robust_measures(grid, robust, options),
         **benchmark_measures(reader, grid),
     }
     kin = kin_judges(grid, tree["judges"], ranks, families_of(reader, grid))
     doubts = (Conclusion("leads", text) for text in answer_findings(student_scores(reader)))
     found = (*conclusions(tree, ranks, kin), *doubts)
     texts = [conclusion.text for conclusion in found]
-    return MeasuredRun({"findings": texts, "simulated": reader.simulated, **tree}, grid, ranks, found)
+    return MeasuredRun({"findings": texts, "simulated": reader.simulated, **tree}, grid, ranks, robust, found)
 
 
 def _of_output(reader: OutputReader) -> Branch:
@@ -171,8 +176,12 @@ def plain_measures(tree: Branch) -> dict[str, Any]:
                 }
                 for task, labels in part.items()
             }
-        elif name == "robust":
-            plain[name] = {**part, "students": _each(part["students"])}
+        elif name in ("robust", "without_own"):
+            plain[name] = {
+                **part,
+                "students": _each(part["students"]),
+                "ranking": _plain_ranking(part["ranking"]),
+            }
         else:
             plain[name] = as_plain(part) if isinstance(part, dict) else part
     return plain

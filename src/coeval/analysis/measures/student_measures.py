@@ -3,7 +3,7 @@ value, and the headline, the mean over tasks of the item-first mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from coeval.analysis.measures.measured import Branch, Measured, of_interval
 from coeval.analysis.measures.score_grid import UNSCORED, Codes, ScoreGrid
 from coeval.analysis.panel.level_use import levels_by_student
 
-__all__ = ["ItemScores", "item_scores", "student_measures"]
+__all__ = ["ItemScores", "headlines", "item_scores", "student_measures"]
 
 Counts = NDArray[np.int64]
 
@@ -50,9 +50,9 @@ def _summed(place: Counts, values: NDArray[np.int64], shape: tuple[int, int]) ->
 
 def student_measures(grid: ScoreGrid) -> dict[str, Branch]:
     """By student: ``overall``, ``by_task``, ``by_aspect`` (factor), ``by_task_aspect`` (by task and
-    factor), ``by_judge``, ``by_teacher``,
-    ``by_attr_value`` and ``headline``, each with what it lacks of the scores that the datapoints, judges and
-    factors of its tasks make possible; ``valid_evals`` counts its units."""
+    factor), ``by_judge``, ``by_teacher``, ``by_attr_value``, ``headline`` and ``headline_by_task``, each with
+    what it lacks of the scores that the datapoints, judges and factors of its tasks make possible;
+    ``valid_evals`` counts its units."""
     scores = item_scores(grid)
     possible = _Possible(grid)
     everything = np.zeros(len(grid.items.ids), np.int32)
@@ -68,7 +68,7 @@ def student_measures(grid: ScoreGrid) -> dict[str, Branch]:
         whole = overall[place].get("all", _NOT_JUDGED)
         found[student] = {
             "overall": whole,
-            "headline": of_interval(_headline(grid, scores.mean[place]), whole.missing),
+            **headlines(grid, scores.mean[place], {"": whole.missing, **_missing(by_task[place])}),
             "by_task": by_task[place],
             "by_aspect": by_factor[place],
             "by_task_aspect": by_part[place],
@@ -209,6 +209,22 @@ def _by_value(grid: ScoreGrid, scores: ItemScores, possible: _Possible) -> list[
         for student, measures in zip(found, of_value, strict=True):
             student.update(measures)
     return found
+
+
+def headlines(grid: ScoreGrid, means: Floats, missing: Mapping[str, int | None]) -> Branch:
+    """``headline``, and ``headline_by_task``, the means over datapoints that it is the mean of. ``means`` are
+    those of one student's datapoints, (I,), with NaN where there is none; ``missing`` goes by task, and is
+    that of all under ""."""
+    by_task = {}
+    for place, task in enumerate(grid.tasks):
+        if task in missing:
+            mine = np.where(grid.items.task == place, means, np.nan)
+            by_task[task] = of_interval(_headline(grid, mine), missing[task])
+    return {"headline": of_interval(_headline(grid, means), missing[""]), "headline_by_task": by_task}
+
+
+def _missing(found: Named) -> dict[str, int | None]:
+    return {name: one.missing for name, one in found.items()}
 
 
 def _headline(grid: ScoreGrid, means: Floats) -> Interval:

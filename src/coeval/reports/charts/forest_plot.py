@@ -9,17 +9,28 @@ import altair as alt
 
 from coeval.reports.charts.chart_spec import chart_spec, model_colour, named, names_axis
 
-__all__ = ["forest_plot"]
+__all__ = ["EACH_TASK", "OVERALL", "forest_plot"]
 
+OVERALL, EACH_TASK = "overall", "by task"
 _STEP = 30
+_OVERALL = f"by === '{OVERALL}'"
+_CHOSEN = f"datum.scores === scores && ({_OVERALL}) === !isValid(datum.task)"
+_ROW = f"{_OVERALL} ? datum.student : datum.task + ' · ' + datum.student"
 
 
-def forest_plot(table: str, rows: Sequence[str], models: Sequence[str]) -> dict[str, Any]:
-    """Of the columns ``student``, ``score`` and ``robust`` (measures) and ``ranks``, which stand at the
-    right. The interval of the first of ``rows`` lies behind all of them as a band; what the robust set gives
-    is a hollow mark."""
-    base = alt.Chart(named(table)).transform_filter("isValid(datum.score)")
-    y = alt.Y("student:N", sort=list(rows), title=None, axis=names_axis())
+def forest_plot(table: str, rows: int, models: Sequence[str], scores: str) -> dict[str, Any]:
+    """Of the columns ``scores``, ``task``, ``student``, ``score`` (a measure) and ``ranks``, which stand at
+    the right. Two parameters choose among the rows, which stand in the order of the table: ``scores``, at
+    first the one given, and ``by``, `OVERALL` (rows without a task) or `EACH_TASK`. Overall the first
+    student's interval lies behind all as a band. ``rows`` is how many there are at first."""
+    chosen, by = alt.param(name="scores", value=scores), alt.param(name="by", value=OVERALL)
+    base = (
+        alt.Chart(named(table))
+        .transform_filter(_CHOSEN)
+        .transform_filter("isValid(datum.score)")
+        .transform_calculate(row=_ROW)
+    )
+    y = alt.Y("row:N", sort=None, title=None, axis=names_axis(labelLimit=280))
     low = alt.X(
         "score_low:Q",
         scale=alt.Scale(zero=False, nice=True, padding=6),
@@ -29,17 +40,18 @@ def forest_plot(table: str, rows: Sequence[str], models: Sequence[str]) -> dict[
     colour = model_colour("student", models)
     shown = [
         alt.Tooltip("student:N", title="student"),
+        alt.Tooltip("task:N", title="task"),
         alt.Tooltip("score:Q", format=".3f"),
         alt.Tooltip("score_low:Q", title="from", format=".3f"),
         alt.Tooltip("score_high:Q", title="to", format=".3f"),
         alt.Tooltip("score_n:Q", title="items"),
-        alt.Tooltip("robust:Q", title="robust set", format=".3f"),
         alt.Tooltip("ranks:N", title="ranks"),
     ]
     band = (
-        base.transform_filter(alt.FieldEqualPredicate(field="student", equal=rows[0] if rows else ""))
+        base.transform_window(place="row_number()")
+        .transform_calculate(until=f"datum.place === 1 && {_OVERALL} ? datum.score_high : datum.score_low")
         .mark_rect(opacity=0.12)
-        .encode(x=low, x2="score_high:Q", color=colour)
+        .encode(x=low, x2="until:Q", color=colour)
     )
     line = base.mark_rule(strokeWidth=3, strokeCap="round").encode(
         y=y, x=low, x2="score_high:Q", color=colour, tooltip=shown
@@ -47,17 +59,10 @@ def forest_plot(table: str, rows: Sequence[str], models: Sequence[str]) -> dict[
     point = base.mark_point(filled=True, size=110, opacity=1).encode(
         y=y, x="score:Q", color=colour, tooltip=shown
     )
-    hollow = (
-        base.transform_calculate(place="isValid(datum.robust) ? datum.robust : datum.score")
-        .mark_point(shape="diamond", size=70, strokeWidth=1.5)
-        .encode(
-            y=y,
-            x="place:Q",
-            color=colour,
-            opacity=alt.condition("isValid(datum.robust)", alt.value(1), alt.value(0)),
-            tooltip=shown,
-        )
+    ranks = (
+        base.transform_filter("isValid(datum.ranks)")
+        .mark_text(align="left", dx=12)
+        .encode(y=y, x=alt.value("width"), text="ranks:N")
     )
-    ranks = base.mark_text(align="left", dx=12).encode(y=y, x=alt.value("width"), text="ranks:N")
-    chart = alt.layer(band, line, hollow, point, ranks)
-    return chart_spec(chart, max(len(rows), 1) * _STEP)
+    chart = alt.layer(band, line, point, ranks).add_params(chosen, by)
+    return chart_spec(chart, max(rows, 1) * _STEP) | {"usermeta": {"step": _STEP}}

@@ -22,6 +22,7 @@ __all__ = [
     "Passage",
     "PassagePart",
     "Picture",
+    "PictureToggle",
     "Report",
     "ReportColumn",
     "ReportSection",
@@ -76,15 +77,23 @@ def _record(columns: Sequence[ReportColumn], row: Sequence[Cell]) -> dict[str, A
     return found
 
 
+class PictureToggle(msgspec.Struct, frozen=True):
+    """A parameter of a picture's specification, and the values that it may have, the usual one first."""
+
+    parameter: str
+    choices: tuple[str, ...]
+
+
 class Picture(msgspec.Struct, frozen=True):
     """A Vega-Lite specification whose only data set has the name of the ``table`` that it shows: a row of the
     table is an object by column name, a `Measured` in column ``c`` becoming ``c``, ``c_low``, ``c_high`` and
-    ``c_n``. ``title`` says in words what it shows."""
+    ``c_n``. ``title`` says in words what it shows; ``toggles`` are what can be chosen of it."""
 
     name: str
     title: str
     table: str
     spec: Mapping[str, Any]
+    toggles: tuple[PictureToggle, ...] = ()
 
 
 class Sentence(msgspec.Struct, frozen=True):

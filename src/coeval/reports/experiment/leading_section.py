@@ -18,6 +18,13 @@ from coeval.reports.content.report_content import (
     Sentence,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
+from coeval.reports.experiment.standings import (
+    ALL,
+    order_sentences,
+    rank_text,
+    standing_toggles,
+    standings,
+)
 
 __all__ = ["leading_section"]
 
@@ -30,16 +37,17 @@ _COULD = "The smallest true difference that this comparison finds with 80 % powe
 def leading_section(evidence: RunEvidence) -> ReportSection:
     """Students by their headline, every two of them on the same items, and how often labels are right."""
     tree, students = evidence.measured.tree, evidence.students
-    said = [found.text for found in evidence.measured.conclusions if found.topic == "leads"]
     scores, differences, labels = _students(evidence), _differences(tree), _labels(tree["labels"])
+    ways = standings(tree, list(tree["judges"]))
     pictures = []
     if tree["ranking"]["order"]:
         forest = Picture(
             "forest",
             "Scores with their 95 % intervals. The band is the leader's; at the right stand the ranks that "
-            "each may have. A hollow mark: over the robust set alone.",
-            scores.name,
-            forest_plot(scores.name, students, evidence.models),
+            "each may have.",
+            ways.name,
+            forest_plot(ways.name, len(students), evidence.models, ALL),
+            standing_toggles(tree),
         )
         pictures.append(forest)
     if differences.rows:
@@ -65,9 +73,19 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
                 heat_map(grid),
             )
         )
-    tables = (scores, *(table for table in (differences, labels) if table.rows))
-    sentences = tuple(Sentence(text, scores.name) for text in said)
+    tables = (scores, *(table for table in (differences, ways, labels) if table.rows))
+    said = (*order_sentences(tree), *_how_ranked(tree["ranking"]))
+    sentences = tuple(Sentence(text, ways.name) for text in said)
     return ReportSection("leads", "Who leads, and is it sure?", sentences, tuple(pictures), tables)
+
+
+def _how_ranked(ranking: Branch) -> Iterator[str]:
+    """The rule, which the lead's sentences follow too; they stand right above this section."""
+    if count := len(ranking["differences"]):
+        pairs = "the one difference" if count == 1 else f"all {count} differences"
+        yield f"Ranks follow from {pairs} between two students on the same items, adjusted for their number."
+    else:
+        yield "Nobody can be compared yet: fewer than two students have scores of the same items."
 
 
 def _students(evidence: RunEvidence) -> ReportTable:
@@ -77,8 +95,7 @@ def _students(evidence: RunEvidence) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for name in order:
         found = tree["students"][name]
-        low, high = tree["ranking"]["ranges"].get(name, (None, None))
-        ranks = None if low is None else f"{low}" if low == high else f"{low}–{high}"
+        ranks = rank_text(tree["ranking"]["ranges"].get(name))
         kept: Measured | None = robust[name]["headline"] if name in robust else None
         headline, overall = found["headline"], found["overall"]
         counts = (headline.n, found["valid_evals"], failed.get(name, 0), overall.missing)

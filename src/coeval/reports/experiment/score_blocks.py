@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from coeval.analysis.measures.robust_set import RobustSet
 from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.panel.own_judgments import scored_themselves
 
 __all__ = ["ScoreBlocks", "score_blocks"]
 
@@ -17,8 +19,8 @@ _NONE = 3
 class ScoreBlocks(NamedTuple):
     """``design``: names, and what lies where. ``levels``: task by task, (items, students, the task's factors,
     its judges) as one byte each, 0 to 2, or 3 where there is no score. ``teachers``: of each item,
-    two bytes, the low one first. ``members``: for each attribute value a bit for each item, the first in the
-    highest bit of a byte. Items stand task by task."""
+    two bytes, the low one first. ``members``: for each attribute value, and then for the robust set where
+    there is one, a bit for each item, the first in the highest bit of a byte. Items stand task by task."""
 
     design: dict[str, Any]
     levels: bytes
@@ -26,7 +28,7 @@ class ScoreBlocks(NamedTuple):
     members: bytes
 
 
-def score_blocks(grid: ScoreGrid) -> ScoreBlocks:
+def score_blocks(grid: ScoreGrid, robust: RobustSet | None) -> ScoreBlocks:
     tasks = []
     levels = []
     order = np.argsort(grid.items.task, kind="stable")
@@ -46,6 +48,7 @@ def score_blocks(grid: ScoreGrid) -> ScoreBlocks:
         levels.append(tensor.tobytes())
         tasks.append({"name": name, "items": items, "factors": factors, "judges": judges})
         first += items
+    members = [*grid.items.attributes.values(), *([np.flatnonzero(robust.stays)] if robust else [])]
     return ScoreBlocks(
         {
             "students": grid.students,
@@ -54,11 +57,20 @@ def score_blocks(grid: ScoreGrid) -> ScoreBlocks:
             "teachers": grid.teachers,
             "values": list(grid.items.attributes),
             "tasks": tasks,
+            "own": bool(scored_themselves(grid)),
+            "robust": None if robust is None else _robust(grid, robust),
         },
         b"".join(levels),
         grid.items.teacher[order].astype("<u2").tobytes(),
-        b"".join(_bits(place[items], len(order)) for items in grid.items.attributes.values()),
+        b"".join(_bits(place[items], len(order)) for items in members),
     )
+
+
+def _robust(grid: ScoreGrid, robust: RobustSet) -> dict[str, Any]:
+    return {
+        "judges": [grid.judges.index(name) for name in robust.judges],
+        "teachers": robust.teachers,
+    }
 
 
 def _bits(places: np.ndarray[Any, Any], items: int) -> bytes:

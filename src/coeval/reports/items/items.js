@@ -36,13 +36,16 @@
 
     // What the address says is what is shown.
     async follow(moved = false) {
-      if (this.query !== undefined && !location.hash.startsWith("#items")) return;
-      const choice = choiceInAddress();
+      const { usual } = this.source; // what is shown where the address tells of no items
+      const here = location.hash.startsWith("#items");
+      if (!here && this.query !== undefined && !usual) return;
+      const choice = here ? choiceInAddress() : new URLSearchParams(usual?.() ?? "");
+      this.report = choice.get("report");
       const opened = choice.get("open");
       const task = choice.get("in") ?? "";
       const single = !opened && choice.getAll("item").length === 1 ? choice.get("item") : null;
       const first = Number(choice.get("from") ?? 0) || 0;
-      for (const key of ["open", "in", "from"]) choice.delete(key);
+      for (const key of ["open", "in", "from", "report"]) choice.delete(key);
       const query = choice.toString();
       if (query !== this.query || first !== this.first) {
         this.query = query;
@@ -53,12 +56,13 @@
       if (opened || single) await this.open(opened ?? single, task);
       else this.close();
       const seen = this.element.getBoundingClientRect();
-      if (moved && (seen.top > window.innerHeight / 2 || seen.bottom < 0)) this.element.scrollIntoView();
+      if (moved && here && (seen.top > window.innerHeight / 2 || seen.bottom < 0)) this.element.scrollIntoView();
     }
 
     go(choice, more = {}) {
       const next = new URLSearchParams(choice);
       for (const [key, value] of Object.entries(more)) if (value !== null && value !== "" && value !== 0) next.set(key, value);
+      if (this.report) next.set("report", this.report);
       const address = `#items?${next.toString()}`;
       if (location.hash === address) this.follow();
       else location.hash = address;
@@ -105,12 +109,14 @@
       this.marked = this.source.mark ? this.box("marked", "marked") : null;
       this.chips = make("ul", { class: "chips", "aria-label": "chosen" });
       this.status = make("p", { class: "status", role: "status" });
+      this.figures = make("a", { class: "figures-of", hidden: true }, "Figures of this choice");
       this.table = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "items" });
       this.pages = make("nav", { class: "pages", "aria-label": "pages of items" });
       this.list.replaceChildren(
         make("form", { class: "choosing", role: "search", submit: (event) => this.submitted(event, words) }, words, menus, make("label", {}, "order ", this.order), this.failed, this.marked),
         this.chips,
         this.status,
+        this.figures,
         this.table,
         this.pages,
       );
@@ -167,6 +173,9 @@
       const end = this.first + rows.length;
       const count = total.toLocaleString("en-US");
       this.status.textContent = !total ? "No item fits." : `${count} ${total === 1 ? "item" : "items"}${total > rows.length ? `, ${(this.first + 1).toLocaleString("en-US")}–${end.toLocaleString("en-US")} shown` : ""}${held ? ` · ${held}` : ""}`;
+      const figures = this.source.figures?.(this.choice());
+      this.figures.hidden = !figures;
+      if (figures) this.figures.href = figures;
       const columns = this.columns(rows);
       const tasks = new Set(rows.map((row) => row.task)).size > 1 || (this.source.facets.tasks ?? []).length > 1;
       const spread = rows.some((row) => row.disagreement !== null && row.disagreement !== undefined);
@@ -229,6 +238,7 @@
       if (this.first) choice.set("from", this.first);
       choice.set("open", row.item);
       choice.set("in", row.task);
+      if (this.report) choice.set("report", this.report);
       return `#items?${choice.toString()}`;
     }
 

@@ -3,7 +3,14 @@
 const MISSING = "–";
 
 const minus = (text) => (text.startsWith("-") ? (/[1-9]/.test(text) ? `−${text.slice(1)}` : text.slice(1)) : text);
-const fixed = (value, digits) => minus(value.toFixed(digits));
+
+// As Python rounds: what lies in the middle, as 0.125 does exactly, goes to the even digit.
+function fixed(value, digits) {
+  const inMiddle = Math.abs(value) * 2 ** (digits + 1);
+  if (!Number.isInteger(inMiddle) || inMiddle % 2 === 0) return minus(value.toFixed(digits));
+  const below = Math.floor(Math.abs(value) * 10 ** digits);
+  return minus((Math.sign(value) * (below + (below % 2)) / 10 ** digits).toFixed(digits));
+}
 
 function columnDigits(rows, name) {
   let widest = -1;

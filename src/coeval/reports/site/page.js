@@ -26,17 +26,35 @@ async function print() {
 }
 document.getElementById("print").addEventListener("click", print);
 
+let anchored = "";
+
 function openTarget() {
-  const [anchor, query] = location.hash.slice(1).split("?");
+  const { anchor, query } = placeInAddress();
   const target = document.getElementById(anchor);
   if (target instanceof HTMLDetailsElement) target.open = true;
-  if (target && query !== undefined) target.scrollIntoView();
+  if (target && query.size && anchor !== anchored) target.scrollIntoView();
+  anchored = anchor;
+}
+
+let applied = ""; // what of the address the figures follow
+let toggledBefore = "{}";
+
+// The address says what is shown.
+async function showAddress() {
+  readAddress();
+  showToggles();
+  handOn();
+  const filter = new URLSearchParams(filterPairs()).toString();
+  const toggles = JSON.stringify(toggled);
+  const [filters, toggling] = [filter !== applied, toggles !== toggledBefore];
+  [applied, toggledBefore] = [filter, toggles];
+  if (filters) await applyFilter();
+  if (toggling) await redraw((figure) => figure.querySelector(".toggles"));
 }
 window.addEventListener("hashchange", () => {
   openTarget();
-  if (readFilter()) applyFilter();
+  showAddress();
 });
-openTarget();
 
 // The items behind the numbers: those that this page holds, or those of the server that it came from.
 const itemsPlace = document.getElementById("items-body");
@@ -45,7 +63,18 @@ let itemsShown = null;
 async function itemsSource() {
   const { served, held, asked } = window.coevalItems;
   const at = itemsPlace.dataset.servedAt;
-  return at ? served(at, (await asked(`${at}state`)).facets) : held(await jsonBlock("items"));
+  const source = at ? served(at, (await asked(`${at}state`)).facets) : held(await jsonBlock("items"));
+  source.usual = () => new URLSearchParams(filterPairs()).toString();
+  if (document.getElementById("data-design")) source.figures = figuresOf;
+  return source;
+}
+
+// Where the page tells figures of a choice of items; null where all are chosen.
+function figuresOf(choice) {
+  const query = new URLSearchParams([...choice].filter(([name]) => DIMENSIONS.includes(name)));
+  if (!query.size) return null;
+  for (const [name, value] of Object.entries(toggled)) query.set(name, value);
+  return pageAddress("leads", query.toString());
 }
 
 function showItems() {
@@ -71,13 +100,16 @@ function watchItems() {
 
 // The figures of a choice, for whoever wants them by program: the same that the filters show.
 window.coevalPage = {
+  fixed,
   tables: (query) => filteredTables(Object.fromEntries(
     DIMENSIONS.map((name) => [name, new Set(new URLSearchParams(query).getAll(name))]),
   )),
 };
 
+readAddress();
 watchPictures();
 openTarget();
 watchItems();
 offerAllRows();
-buildFilters();
+buildToggles();
+buildFilters().then(showAddress);

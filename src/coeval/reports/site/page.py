@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 import jinja2
 from markupsafe import Markup
@@ -21,7 +22,7 @@ from markupsafe import Markup
 from coeval import __version__
 from coeval.reports.charts.theme import DARK, LIGHT, theme_config
 from coeval.reports.content.cell_text import row_texts
-from coeval.reports.content.report_content import Report, ReportTable
+from coeval.reports.content.report_content import Report, ReportTable, Sentence
 from coeval.reports.experiment.score_blocks import ScoreBlocks
 from coeval.reports.items.item_selection import ItemSelection
 from coeval.reports.site.data_blocks import DataBlock, bytes_block, json_block, packed_block
@@ -29,20 +30,23 @@ from coeval.reports.site.vega_bundle import vega_script
 
 __all__ = ["write_page"]
 
-_SITE, _ITEMS = "coeval.reports.site", "coeval.reports.items"
+_SITE, _FILTERING, _ITEMS = "coeval.reports.site", "coeval.reports.site.filtering", "coeval.reports.items"
 _SCRIPTS = (
     (_ITEMS, "answers.js"),
     (_ITEMS, "items.js"),
     (_ITEMS, "item_sources.js"),
     (_SITE, "blocks.js"),
+    (_SITE, "address.js"),
     (_SITE, "cells.js"),
-    (_SITE, "distributions.js"),
-    (_SITE, "intervals.js"),
-    (_SITE, "paired.js"),
-    (_SITE, "filtered.js"),
+    (_FILTERING, "distributions.js"),
+    (_FILTERING, "intervals.js"),
+    (_FILTERING, "paired.js"),
+    (_FILTERING, "standings.js"),
+    (_FILTERING, "leader.js"),
+    (_FILTERING, "filtered.js"),
     (_SITE, "tables.js"),
     (_SITE, "pictures.js"),
-    (_SITE, "filters.js"),
+    (_FILTERING, "filters.js"),
     (_SITE, "page.js"),
 )
 _STYLES = ((_SITE, "page.css"), (_ITEMS, "items.css"))
@@ -153,6 +157,7 @@ def _template() -> jinja2.Template:
     environment.filters["numbers"] = _split_numbers
     environment.filters["opening"] = _opening
     environment.filters["texts"] = _texts
+    environment.filters["answers"] = _answers
     text = (files("coeval.reports.site") / "page.html").read_text(encoding="utf-8")
     return environment.from_string(text)
 
@@ -172,6 +177,24 @@ def _opening(title: str) -> tuple[str, str]:
     """The first sentence of a picture's title, and the rest."""
     first, stop, rest = title.partition(". ")
     return first + stop.strip(), rest
+
+
+class _LeadAnswer(NamedTuple):
+    """Sentences of the lead that answer one question."""
+
+    question: str
+    anchor: str
+    sentences: list[Sentence]
+
+
+def _answers(report: Report) -> list[_LeadAnswer]:
+    """The lead below its first sentence, in the order of the questions; what leads to no section of its own
+    stands first, without a question."""
+    questions = {section.anchor: section.question for section in report.sections}
+    groups = {anchor: _LeadAnswer(question, anchor, []) for anchor, question in {"": "", **questions}.items()}
+    for said in report.lead[1:]:
+        groups[said.anchor if said.anchor in questions else ""].sentences.append(said)
+    return [group for group in groups.values() if group.sentences]
 
 
 def _texts(table: ReportTable) -> list[list[str]]:

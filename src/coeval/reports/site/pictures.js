@@ -9,10 +9,12 @@ async function draw(figure) {
   await scriptBlock("vega");
   const { spec: written, table } = report.pictures[figure.dataset.picture];
   const { rows: plain, links } = report.tables[table];
-  const rows = plain.map((row, at) => (links[at] ? { ...row, [itemsBehind]: links[at] } : row));
+  const linked = plain.map((row, at) => (links[at] ? { ...row, [itemsBehind]: links[at] } : row));
   const spec = report.order ? inOrder(written, report.students, report.order) : { ...written };
+  const rows = inView(spec, linked);
   const { row, step } = spec.usermeta ?? {};
   if (row) spec.height = Math.min(new Set(rows.map((each) => each[row])).size * step, written.height);
+  else if (step) spec.height = rows.length * step;
   const place = figure.querySelector(".drawing");
   if (!rows.length) {
     place.replaceChildren("Nothing is chosen.");
@@ -45,13 +47,41 @@ async function draw(figure) {
   figure.dataset.drawn = isDark() ? "dark" : "light";
 }
 
+// The rows that a picture's toggles choose, as its specification does with the values that it is given.
+function inView(spec, rows) {
+  if (!spec.params) return rows;
+  spec.params = spec.params.map((each) => ({ ...each, value: toggled[each.name] ?? each.value }));
+  const { by, scores } = Object.fromEntries(spec.params.map(({ name, value }) => [name, value]));
+  return rows.filter((row) => row.scores === scores && (by === "overall") === (row.task === null) && row.score !== null);
+}
+
+// Buttons above a picture that choose what it shows.
+function showToggles() {
+  for (const group of document.querySelectorAll(".toggles [data-toggle]")) {
+    const buttons = [...group.querySelectorAll("button")];
+    const name = group.dataset.toggle;
+    if (!buttons.some((button) => button.value === toggled[name])) delete toggled[name];
+    for (const button of buttons) button.ariaPressed = String(button.value === (toggled[name] ?? buttons[0].value));
+  }
+}
+
+function buildToggles() {
+  for (const button of document.querySelectorAll(".toggles button")) {
+    const name = button.closest("[data-toggle]").dataset.toggle;
+    button.addEventListener("click", () => choose(() => {
+      toggled[name] = button.value;
+    }));
+  }
+}
+
 const redraw = (wanted = () => true) => Promise.all([...drawn.keys()].filter(wanted).map(draw));
 
 // Students stand in the order of the scores that are shown, and the first of them is the leader.
 function inOrder(part, students, order) {
   if (Array.isArray(part)) {
-    const same = part.length === students.length && part.every((name) => students.includes(name));
-    return same ? order : part.map((each) => inOrder(each, students, order));
+    const at = students.indexOf(part[0]); // a matrix has all but the last in rows, all but the first in columns
+    const some = at >= 0 && part.every((name, place) => name === students[at + place]);
+    return some ? order.slice(at, at + part.length) : part.map((each) => inOrder(each, students, order));
   }
   if (part === null || typeof part !== "object") return part;
   const found = {};

@@ -14,7 +14,7 @@ function renderTable(name, { columns, rows, links }, most = FIRST_ROWS) {
       const text = cellText(row, column, digits[at]);
       if (at === 0 && links[place]) {
         const link = document.createElement("a");
-        link.href = itemsAddress(links[place]);
+        link.href = `#items?${links[place]}`;
         link.textContent = text;
         cell.append(link);
       } else {
@@ -25,6 +25,7 @@ function renderTable(name, { columns, rows, links }, most = FIRST_ROWS) {
     return line;
   });
   table.tBodies[0].replaceChildren(...lines);
+  handOn(table);
   const details = table.closest("details");
   details.querySelector(".count").textContent = rows.length.toLocaleString("en-US");
   details.querySelector(".more")?.remove();

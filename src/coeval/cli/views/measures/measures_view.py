@@ -43,6 +43,8 @@ def _print_parts(tree: Branch, console: Console) -> bool:
     printed = False
     if students := tree.get("students"):
         printed |= _print_students(students, tree["ranking"]["ranges"], console)
+        if (others := tree["without_own"])["applicable"]:
+            _print_standing("Without the scores that students gave themselves", others, console)
     if labels := tree.get("labels"):
         print_labels(labels, console, whole="students" not in tree)
         printed = True
@@ -94,15 +96,21 @@ def _print_robust(robust: Branch, console: Console) -> None:
         say(console, f"No robust set: {robust['reason']}.", "dim")
         return
     title = f"Robust set: {robust['datapoints']:,} of {robust['of_datapoints']:,} datapoints"
-    rows = [
-        NameRow(name, (_shown(found["headline"]), f"{found['headline'].n:,}"))
-        for name, found in sorted(
-            robust["students"].items(), key=lambda one: _best_first(one[0], one[1]["headline"])
-        )
-    ]
-    print_table(console, title, "student", [Column("score"), Column("n")], rows)
+    _print_standing(title, robust, console)
     whose = f"judges {listed(robust['judges'])}; teachers {listed(robust['teachers'])}"
     say(console, f"Where the judges who agree best agree: {whose}.", "dim")
+
+
+def _print_standing(title: str, of: Branch, console: Console) -> None:
+    """Scores and ranks by some of the judgments."""
+    ranges = of["ranking"]["ranges"]
+    rows = [
+        NameRow(name, (_rank(ranges.get(name)), _shown(found["headline"]), f"{found['headline'].n:,}"))
+        for name, found in sorted(
+            of["students"].items(), key=lambda one: _best_first(one[0], one[1]["headline"])
+        )
+    ]
+    print_table(console, title, "student", [Column("rank"), Column("score"), Column("n")], rows)
 
 
 def _print_ledger(judges: Branch, console: Console) -> bool:

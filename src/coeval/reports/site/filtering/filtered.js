@@ -1,8 +1,6 @@
 // The tables of chosen scores, computed anew from all of them: the same figures as Python's of such a run.
 
-const DIMENSIONS = ["task", "teacher", "judge", "factor", "attribute"];
 const NO_LEVEL = 3;
-const ALPHA = 0.05;
 
 // ``chosen``: by dimension, a set of names; none: all. Values of one attribute are a union, attributes a cut.
 async function filteredTables(chosen) {
@@ -25,9 +23,10 @@ async function filteredTables(chosen) {
     [...wanted.values()].every((values) => values.some((value) => has(value, item)));
 
   const found = design.students.map(() => ({
-    strata: [], overall: new Clusters(), parts: new Map(), values: new Map(), judges: new Map(),
-    teachers: new Map(), levels: [0, 0, 0], means: [],
+    overall: new Clusters(), parts: new Map(), values: new Map(), judges: new Map(), teachers: new Map(),
+    levels: [0, 0, 0],
   }));
+  const sums = []; // of each task
   const judgeLevels = design.judges.map(() => [0, 0, 0]);
   const into = (map, key) => {
     if (!map.has(key)) map.set(key, new Clusters());
@@ -42,12 +41,14 @@ async function filteredTables(chosen) {
     const width = task.factors.length * task.judges.length;
     const factors = task.factors.map((at) => at).filter((at) => keeps("factor", design.factors[at]));
     const judges = task.judges.map((at) => at).filter((at) => keeps("judge", design.judges[at]));
-    const strata = design.students.map(() => []);
+    const ofTask = new TaskSums(task, design, factors.length ? judges : []);
+    sums.push(ofTask);
     for (let at = 0; keeps("task", task.name) && at < task.items; at += 1) {
       const item = first + at;
       if (!stays(item)) continue;
       kept += 1;
       possible += factors.length * judges.length;
+      const place = ofTask.next(design.robust !== null && has(design.values.length, item));
       const values = all.filter((value) => has(value, item));
       for (let student = 0; student < found.length; student += 1) {
         const base = start + (at * found.length + student) * width;
@@ -57,13 +58,13 @@ async function filteredTables(chosen) {
         for (const factor of factors) {
           const line = base + task.factors.indexOf(factor) * task.judges.length;
           let [sum, many] = [0, 0];
-          judges.forEach((judge, place) => {
+          judges.forEach((judge, nth) => {
             const level = levels[line + task.judges.indexOf(judge)];
             if (level === NO_LEVEL) return;
             sum += level;
             many += 1;
-            ofJudge[place][0] += level;
-            ofJudge[place][1] += 1;
+            ofJudge[nth][0] += level;
+            ofJudge[nth][1] += 1;
             found[student].levels[level] += 1;
             judgeLevels[judge][level] += 1;
           });
@@ -71,70 +72,38 @@ async function filteredTables(chosen) {
           total += sum;
           count += many;
         }
-        judges.forEach((judge, place) => into(found[student].judges, judge).add(...ofJudge[place]));
+        judges.forEach((judge, nth) => {
+          into(found[student].judges, judge).add(...ofJudge[nth]);
+          if (factors.length) ofTask.put(place, student, nth, ofJudge[nth]);
+        });
         into(found[student].teachers, teacherOf(item)).add(total, count);
         for (const value of values) into(found[student].values, value).add(total, count);
         found[student].overall.add(total, count);
-        strata[student].push(count ? total / count / 2 : NaN);
       }
     }
-    found.forEach((each, student) => each.means.push(strata[student]));
     first += task.items;
     start += task.items * found.length * width;
   }
-  return tablesOf({ design, found, judgeLevels, kept, items, possible });
+  return tablesOf({ design, found, sums, judgeLevels, kept, items, possible });
 }
 
-function tablesOf({ design, found, judgeLevels, kept, items, possible }) {
-  const scores = found.map((each) => meanOverStrata(each.means.map((values) => values.filter((x) => x === x))));
-  const names = design.students.map((_, at) => at).filter((at) => scores[at].value !== null);
-  names.sort((a, b) => scores[b].value - scores[a].value || (design.students[a] < design.students[b] ? -1 : 1));
-  const pairs = [];
-  names.forEach((one, place) => {
-    for (const other of names.slice(place + 1)) {
-      // Python names pairs in order of their names; a difference turned round has the same p-value.
-      const strata = found[one].means
-        .map((values, task) => {
-          const both = values.map((_, at) => at).filter((at) => values[at] === values[at] && found[other].means[task][at] === found[other].means[task][at]);
-          return { a: both.map((at) => found[other].means[task][at]), b: both.map((at) => values[at]) };
-        })
-        .filter(({ a }) => a.length);
-      if (strata.length) pairs.push({ one, other, ...pairedDifference(strata) });
-    }
-  });
-  holm(pairs.map((pair) => pair.p)).forEach((p, at) => {
-    pairs[at].adjusted = p;
-    pairs[at].sure = p !== null && p < ALPHA;
-  });
-  const rank = (student) => {
-    let [better, worse] = [0, 0];
-    for (const pair of pairs) {
-      if (!pair.sure || (pair.one !== student && pair.other !== student)) continue;
-      const ahead = pair.difference > 0 ? pair.one : pair.other;
-      if (ahead === student) worse += 1;
-      else better += 1;
-    }
-    return [1 + better, names.length - worse];
-  };
-  const measured = (name, { value, low, high, n }) => ({
-    [name]: value, [`${name}_low`]: low, [`${name}_high`]: high, [`${name}_n`]: n,
-  });
+function tablesOf({ design, found, sums, judgeLevels, kept, items, possible }) {
+  const ways = standingsOf(design, sums);
+  const { names, scores, pairs } = ways[0];
+  const robust = ways.find((way) => way.name === ROBUST)?.scores;
   const order = [...names, ...design.students.map((_, at) => at).filter((at) => !names.includes(at))];
   const label = (at) => design.students[at];
-  const students = order.map((at) => {
-    const [low, high] = names.includes(at) ? rank(at) : [null, null];
-    return {
-      student: label(at),
-      ranks: low === null ? null : low === high ? `${low}` : `${low}–${high}`,
-      ...measured("score", scores[at]),
-      ...measured("units", found[at].overall.mean()),
-      ...measured("robust", { value: null, low: null, high: null, n: null }),
-      n: scores[at].n,
-      scores: found[at].overall.units,
-      failed: null,
-      missing: possible - found[at].overall.units,
-    };
-  });
+  const students = order.map((at) => ({
+    student: label(at),
+    ranks: ways[0].rank(at),
+    ...measured("score", scores[at]),
+    ...measured("units", found[at].overall.mean()),
+    ...measured("robust", robust?.[at] ?? NO_MEAN),
+    n: scores[at].n,
+    scores: found[at].overall.units,
+    failed: null,
+    missing: possible - found[at].overall.units,
+  }));
   const differences = pairs.map((pair) => ({
     better: label(pair.one),
     other: label(pair.other),
@@ -156,8 +125,10 @@ function tablesOf({ design, found, judgeLevels, kept, items, possible }) {
     order: order.map(label),
     kept,
     items,
+    sentences: leaderSentences(ways[0]),
     tables: {
       students,
+      standings: ways.flatMap((way) => way.rows()),
       differences,
       parts: part("parts", partName),
       values: part("values", (at) => design.values[at]),
@@ -168,6 +139,10 @@ function tablesOf({ design, found, judgeLevels, kept, items, possible }) {
     },
   };
 }
+
+const measured = (name, { value, low, high, n }) => ({
+  [name]: value, [`${name}_low`]: low, [`${name}_high`]: high, [`${name}_n`]: n,
+});
 
 // What each cell has beyond the mean of its part, and beyond that of its student as well.
 function partRows(rows) {

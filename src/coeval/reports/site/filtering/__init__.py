@@ -1,0 +1,1 @@
+"""What the page computes of chosen scores, in the browser."""
