@@ -80,6 +80,41 @@ def test_its_numbers_are_those_of_the_measures(report: Report, measures: dict[st
     assert sum(levels) == measures["units"]
 
 
+def test_students_stand_by_task_and_by_some_of_the_scores_as_measured(
+    lab: Lab, report: Report, measures: dict[str, Any]
+) -> None:
+    shown = rows(report, "standings")
+    of = {"all scores": measures, "without own": measures["without_own"], "robust set": measures["robust"]}
+    assert {row["scores"] for row in shown} == {name for name in of if of[name].get("applicable", True)}
+    assert measures["without_own"]["judges"] == ["ann", "ben"]
+    for name in {row["scores"] for row in shown}:
+        own = [row for row in shown if row["scores"] == name]
+        assert [row["student"] for row in own if row["task"] is None and row["score"]] == of[name]["ranking"][
+            "order"
+        ]
+        for row in own:
+            found = of[name]["students"][row["student"]]
+            key, bounds = ("headline", found["ci95"]["headline"])
+            value = found[key]
+            if row["task"] is not None:
+                value = found["headline_by_task"][row["task"]]
+                bounds = found["ci95"]["headline_by_task"][row["task"]]
+            assert (row["score"], [row["score_low"], row["score_high"]]) == (value, bounds)
+    results = api.open_run(lab.path).results().students
+    for row in shown:
+        if row["scores"] == "all scores":
+            [one] = [r for r in results if (r.student, r.task) == (row["student"], row["task"])]
+            assert (row["score"], row["score_low"]) == pytest.approx((one.mean, one.low), abs=1e-12)
+
+
+def test_the_first_section_does_not_repeat_the_lead_above_it(report: Report) -> None:
+    lead = {said.text for said in report.lead}
+    assert not lead & {said.text for said in report.sections[0].sentences}
+    assert (
+        report.sections[0].sentences[0].text.startswith("Without the scores that students gave themselves ")
+    )
+
+
 def test_who_is_ahead_stands_first_and_by_how_much(report: Report, measures: dict[str, Any]) -> None:
     order = measures["ranking"]["order"]
     for row in rows(report, "differences"):

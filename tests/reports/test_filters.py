@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
 import pytest
@@ -272,3 +273,90 @@ def test_a_filter_stands_in_the_address_and_holds_for_tables_charts_and_links(pa
     page.get_by_role("button", name="Clear").click()
     page.wait_for_function("!document.body.classList.contains('filtered')")
     assert rows.all_inner_texts() == before, "what JavaScript writes is what Python wrote"
+
+
+def test_the_forest_plot_shows_the_chosen_scores_under_the_filter(page: Page, lab: Lab) -> None:
+    page.goto(f"{(lab.path / 'report.html').as_uri()}#leads?judge=ann")
+    forest = page.locator("#forest")
+    forest.locator("svg").wait_for()
+    forest.get_by_role("button", name="by task", exact=True).click()
+    forest.get_by_role("button", name="without own", exact=True).press("Enter")
+    page.wait_for_function("location.hash.includes('scores=without+own')")
+    assert "judge=ann" in page.evaluate("location.hash")
+    rows = page.evaluate("window.coevalPage.tables('judge=ann').then((found) => found.tables.standings)")
+    wanted = [
+        f"{row['task']} · {row['student']}"
+        for row in rows
+        if row["scores"] == "without own" and row["task"] and row["score"] is not None
+    ]
+    assert wanted
+    assert not [name for name in wanted if name.endswith("ann")], "the only judge chosen is ann"
+    shown = (
+        "[...document.querySelectorAll('#forest svg .role-axis-label text')].map((one) => one.textContent)"
+    )
+    page.wait_for_function(
+        f"wanted => JSON.stringify({shown}.filter((t) => t.includes(' · '))) === wanted",
+        arg=json.dumps(wanted, separators=(",", ":"), ensure_ascii=False),
+    )
+    page.reload()
+    page.wait_for_function(f"wanted => {shown}.includes(wanted)", arg=wanted[0])
+    assert forest.get_by_role("button", name="by task", exact=True).get_attribute("aria-pressed") == "true"
+    page.go_back()
+    page.wait_for_function(f"() => {shown}.some((text) => text.includes(' · ann'))")
+    page.go_back()
+    page.wait_for_function("!location.hash.includes('by=')")
+    page.wait_for_function(f"() => {shown}.includes('ann')")
+
+
+def test_a_filter_is_handed_on_to_items_and_back(page: Page, lab: Lab) -> None:
+    address = (lab.path / "report.html").as_uri()
+    page.goto("about:blank")
+    page.goto(f"{address}#where?task=story&by=by+task")
+    page.locator("#filter-status:not(:empty)").wait_for()
+    chips = page.locator(".items .chips button")
+    page.locator("nav ul a", has_text="Items").click()
+    page.wait_for_function("location.hash.startsWith('#items?task=story')")
+    chips.first.wait_for()
+    assert [text.removesuffix(" ×") for text in chips.all_inner_texts()] == ["task story"]
+    page.locator('details[data-dimension="judge"] summary').click()
+    page.locator('#filters input[name="judge"][value="ben"]').check()
+    page.wait_for_function("new URLSearchParams(location.hash.slice(7)).getAll('judge').includes('ben')")
+    page.locator(".items .chips button", has_text="judge ben").wait_for()
+    page.keyboard.press("Escape")
+    page.locator("table.rows a").first.click()
+    page.locator(".items .walk h3").wait_for()
+    page.reload()
+    page.locator(".items .walk h3").wait_for()
+    page.locator("#filter-status:not(:empty)").wait_for()
+    state = page.evaluate("new URLSearchParams(location.hash.slice(7)).get('report')")
+    assert dict(parse_qsl(state)) == {"task": "story", "judge": "ben", "by": "by task"}
+    page.locator("nav ul a", has_text="Where?").click()
+    page.wait_for_function("location.hash.startsWith('#where?')")
+    assert dict(parse_qsl(page.evaluate("location.hash.slice(7)"))) == dict(parse_qsl(state))
+    page.go_back()
+    page.locator(".items .walk h3").wait_for()
+    page.go_back()
+    page.locator("table.rows").wait_for()
+    page.go_back()
+    page.wait_for_function("document.querySelectorAll('.items .chips button').length === 1")
+    said = page.locator("#filter-status").inner_text()
+    page.locator(".items select[data-key=student]").select_option("cem")
+    page.locator(".items .chips button", has_text="task story").click()
+    page.wait_for_function("document.querySelectorAll('.items .chips button').length === 1")
+    assert page.locator("#filter-status").inner_text() == said, "a choice of items is not the page's filter"
+    page.locator(".items select[data-key=factor]").select_option("plot")
+    page.get_by_role("link", name="Figures of this choice").click()
+    page.wait_for_function("location.hash.startsWith('#leads?factor=plot')")
+    page.wait_for_function("said => document.getElementById('filter-status').textContent !== said", arg=said)
+    assert page.locator('details[data-dimension="task"] summary').inner_text().startswith("tasks all")
+    number = page.locator("#judges .said a").first
+    assert "factor=plot" in (number.get_attribute("href") or ""), "no link within the page loses the filter"
+    value = page.locator("#filters input[name=attribute]").first.get_attribute("value") or ""
+    page.evaluate("query => { location.hash = `#where?${query}` }", urlencode({"attribute": value}))
+    page.wait_for_function("document.body.classList.contains('filtered')")
+    link = page.locator('table[data-table="students"] tbody a').first
+    page.wait_for_function(
+        "document.querySelector('table[data-table=students] tbody a').href.includes('attribute=')"
+    )
+    link.click()
+    page.locator(".items .chips button", has_text=" = ").first.wait_for()
