@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from cli.eval_process import surroundings, write_prompts
+from cli.warm_process import WarmProcess
 
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.core.model import ModelSpec
 from coeval.core.records import SamplingParameters
 from coeval.sweeps.leg import Leg, LegResult, Server
 from coeval.sweeps.leg_files import read_progress, read_result, write_leg
+from coeval.sweeps.servers.listening import is_free
 from coeval.sweeps.servers.process_group import is_marked, processes
 from coeval.sweeps.servers.server_record import ServerRecord, read_record
 
+MODULE = "coeval.cli.sweep.leg_process"
 KIND = "punctuation:no_comma"
 LONG_S = 120.0
 SIMULATE = f"{sys.executable} -m coeval simulate --port {{port}} --model {{name}}:skill=0.5"
+
+
+def odd(*faults: str) -> str:
+    """A template of `odd_server`, whose checkpoint is no matter."""
+    return f"{sys.executable} {Path(__file__).with_name('odd_server.py')} {{port}} {' '.join(faults)}"
 
 
 def a_leg(
@@ -50,41 +58,55 @@ def a_leg(
     return leg
 
 
+def asked_at(leg: Leg, url: str) -> Leg:
+    """The same, of a server that the user runs."""
+    tested = leg.evaluation.tested
+    assert tested is not None
+    tested = msgspec.structs.replace(tested, base_url=url)
+    leg = msgspec.structs.replace(leg, evaluation=msgspec.structs.replace(leg.evaluation, tested=tested))
+    write_leg(leg)
+    return leg
+
+
 class LegProcess:
-    """A leg as its engine starts it."""
+    """A leg as its engine starts it, forked from a process that has loaded most of it."""
 
     def __init__(self, leg: Leg, env: Mapping[str, str] | None = None) -> None:
         self.leg = leg
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "coeval.cli.sweep.leg_process", leg.folder],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={**os.environ, **surroundings(leg.folder), **(env or {})},
-            start_new_session=True,
+        self.out, out = os.memfd_create("out"), os.open(os.devnull, os.O_WRONLY)
+        reading, self._lifeline = os.pipe()
+        self.process = WarmProcess(
+            leg.folder,
+            module=MODULE,
+            env={**surroundings(leg.folder), **(env or {})},
+            streams=[out, self.out, reading],
         )
+        for descriptor in (out, reading):
+            os.close(descriptor)
 
     def cut(self) -> None:
         """Whoever started it is gone."""
-        if self.process.stdin is not None:
-            self.process.stdin.close()
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+        self._lifeline = -1
 
-    def end(self, within_s: float = LONG_S) -> int:
-        code = self.process.wait(within_s)
+    def end(self) -> int:
+        code = self.process.wait()
         self.cut()
-        if self.process.stderr is not None:
-            self.process.stderr.close()
+        self.said = os.pread(self.out, 1 << 16, 0).decode()
+        os.close(self.out)
         return code
 
     def result(self) -> LegResult:
-        """Of a leg that has ended by itself."""
-        assert self.end() == 0, self.log()
+        """Of a leg that has ended in its own way."""
+        assert self.end() == 0, self.said + self.log()
         result = read_result(self.leg.folder)
         assert result is not None
         return result
 
     def log(self) -> str:
-        return (self.leg.folder / "leg.log").read_text(errors="replace")
+        file = self.leg.folder / "leg.log"
+        return file.read_text(errors="replace") if file.exists() else ""
 
     def until(self, true: Callable[[], bool], what: str) -> None:
         until = time.monotonic() + LONG_S
@@ -97,15 +119,17 @@ class LegProcess:
         progress = read_progress(self.leg.folder)
         return progress.state if progress is not None else ""
 
-    def record(self) -> ServerRecord:
-        """Of its server, once that is started."""
-        self.until(lambda: (read_record(self.leg.folder) or NONE).group > 0, "a server was started")
-        record = read_record(self.leg.folder)
+    def record(self, known: Collection[str] = ()) -> ServerRecord:
+        """Of its server, once that is started; not of those whose marks are known."""
+
+        def found() -> ServerRecord | None:
+            record = read_record(self.leg.folder)
+            return record if record is not None and record.group and record.mark not in known else None
+
+        self.until(lambda: found() is not None, "a server was started")
+        record = found()
         assert record is not None
         return record
-
-
-NONE = ServerRecord(mark="", port=0)
 
 
 def answers(leg: Leg, run: int = 0) -> list[dict[str, Any]]:
@@ -119,6 +143,24 @@ def good_ids(leg: Leg, run: int = 0) -> list[str]:
     return sorted(line["id"] for line in answers(leg, run) if line.get("status", "ok") == "ok")
 
 
+def at_least(leg: Leg, wanted: int) -> bool:
+    return len(answers(leg)) >= wanted
+
+
 def left_of(record: ServerRecord) -> list[int]:
     """Processes of a server, looked for in another way than the product does where it can be."""
     return [pid for pid in processes() if is_marked(pid, record.mark, record.output)]
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def gone(record: ServerRecord) -> bool:
+    """Whether nothing of a server is left, nor of its port, in a while."""
+    until = time.monotonic() + LONG_S
+    while left_of(record) or not is_free("127.0.0.1", record.port):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True

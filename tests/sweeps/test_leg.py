@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import msgspec
 import pytest
-from legs import LegProcess, a_leg, answers, good_ids, left_of
+from legs import LegProcess, a_leg, answers, asked_at, gone, good_ids, left_of, odd, parent_of
+
+from coeval.core.errors import UsageError
+from coeval.sweeps.leg_files import write_leg
+from coeval.sweeps.servers.leftovers import end_leftovers
+from coeval.sweeps.servers.listening import free_port, is_free
 
 pytestmark = pytest.mark.slow
 
@@ -23,3 +34,96 @@ def test_a_leg_asks_its_server_and_leaves_nothing(tmp_path: Path) -> None:
     assert good_ids(leg) == sorted(str(n) for n in range(12))
     assert {line["model"] for line in answers(leg)} == {"/ckpt/step_10@10"}
     assert left_of(record) == []
+
+
+@pytest.mark.parametrize("how", ["the starter is gone", "SIGTERM", "SIGINT"])
+def test_a_leg_is_interrupted(tmp_path: Path, how: str) -> None:
+    leg = a_leg(tmp_path, odd("family"), prompts=600)
+    process = LegProcess(leg)
+    record = process.record()
+    process.until(lambda: len(answers(leg)) > 5, "some answers are there")
+    if how == "the starter is gone":
+        process.cut()
+    else:
+        process.process.send_signal(getattr(signal, how))
+    result = process.result()
+    assert result.end == "interrupted"
+    assert 5 < result.tasks[0].answers == len(good_ids(leg)) < 600
+    assert left_of(record) == []
+    assert is_free("127.0.0.1", record.port)
+
+
+def test_a_leg_is_interrupted_while_its_server_starts(tmp_path: Path) -> None:
+    process = LegProcess(a_leg(tmp_path, odd("hangs", "family")))
+    record = process.record()
+    process.cut()
+    assert process.result().end == "interrupted"
+    assert left_of(record) == []
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    leg = a_leg(tmp_path, odd("stubborn", "hangs"))
+    process = LegProcess(leg)
+    record = process.record()
+    process.until(lambda: process.state() == "starting", "it waits for its server")
+    process.process.send_signal(signal.SIGTERM)
+    process.until(lambda: "stopping" in process.log(), "it was told")
+    process.process.send_signal(signal.SIGTERM)
+    assert process.end() == 130
+    assert gone(record)
+
+
+def test_a_server_of_the_users_own_is_asked_and_left_alone(tmp_path: Path) -> None:
+    port = free_port("127.0.0.1")
+    command = [sys.executable, str(Path(__file__).with_name("odd_server.py")), f"{port}"]
+    with subprocess.Popen(command) as server:
+        try:
+            while is_free("127.0.0.1", port):
+                time.sleep(0.02)
+            leg = asked_at(a_leg(tmp_path, None), f"http://127.0.0.1:{port}/v1")
+            result = LegProcess(leg).result()
+            assert (result.end, result.starts, result.tasks[0].answers) == ("done", 0, 12)
+            assert server.poll() is None
+        finally:
+            server.kill()
+
+
+def test_a_server_of_the_users_own_that_is_not_there(tmp_path: Path) -> None:
+    leg = asked_at(a_leg(tmp_path, None), f"http://127.0.0.1:{free_port('127.0.0.1')}/v1")
+    result = LegProcess(leg).result()
+    assert result.end == "failed"
+    assert "1 of 1 models does not answer" in result.problem
+
+
+def test_the_legs_files_hold_no_credential_and_the_logs_are_linked(tmp_path: Path) -> None:
+    leg = msgspec.structs.replace(a_leg(tmp_path, odd()), key_variable="MY_KEY", logs=tmp_path / "logs")
+    write_leg(leg)
+    result = LegProcess(leg, {"MY_KEY": "sk-abcdefghijklmnop0123456789"}).result()
+    assert result.end == "done"
+    for file in tmp_path.rglob("*"):
+        assert not file.is_file() or b"sk-abcdef" not in file.read_bytes()
+    assert "done" in (tmp_path / "logs" / "step_10.leg.log").read_text()
+    tested = msgspec.structs.replace(leg.evaluation.tested, access_key="sk-1")  # type: ignore[type-var]
+    evaluation = msgspec.structs.replace(leg.evaluation, tested=tested)
+    with pytest.raises(ValueError, match="no credential"):
+        write_leg(msgspec.structs.replace(leg, evaluation=evaluation))
+    with pytest.raises(UsageError, match="holds a password"):
+        write_leg(asked_at(leg, "http://me:secret-word-4711@127.0.0.1:8000/v1"))
+
+
+def test_a_server_that_was_left_is_ended_by_whoever_comes_next(tmp_path: Path) -> None:
+    leg = a_leg(tmp_path, odd("family"), prompts=600)
+    process = LegProcess(leg)
+    record = process.record()
+    process.until(lambda: len(answers(leg)) > 5, "some answers are there")
+    for pid in (parent_of(record.group), record.leg):
+        os.kill(pid, signal.SIGKILL)
+    process.end()
+    other = msgspec.structs.replace(record, host="another-machine")
+    other.write(leg.folder)
+    assert end_leftovers(leg.folder.parent) == []
+    assert left_of(record) != []
+    record.write(leg.folder)
+    told = end_leftovers(leg.folder.parent)
+    assert left_of(record) == []
+    assert told == ["ended a server that an earlier sweep had left (leg, 3 processes)"]

@@ -14,7 +14,6 @@ import selectors
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -22,15 +21,13 @@ from types import FrameType
 import msgspec
 
 from coeval.core.foreign import decode
-from coeval.sweeps.servers.process_group import members, signal_group
+from coeval.sweeps.servers.process_group import MARK, end_group, marked, members, target
 
 __all__ = ["MODULE", "Launch"]
 
 MODULE = "coeval.sweeps.servers.guard"
 LIFELINE, SAYING = 0, 1
 LOOK_S = 0.2
-KILLED_WITHIN_S = 30.0
-"""Processes that a driver holds end late, even when they are killed."""
 _CHUNK = 1 << 16
 _LAST_CHUNKS = 64
 """More than a pipe holds; what still writes then is no process of the group."""
@@ -68,6 +65,9 @@ class BoundedLog:
                 self._file, self._size = self._path.open("wb", buffering=0), 0
             self._size += self._file.write(data)
 
+    def close(self) -> None:
+        self._file.close()
+
 
 def older(log: Path) -> Path:
     return log.with_name(f"{log.name}.1")
@@ -98,9 +98,12 @@ class Guard:
 
     @property
     def started(self) -> str:
-        with suppress(OSError):
-            return f"started {self._server.pid} {os.readlink(f'/proc/self/fd/{self._output}')}"  # noqa: PTH115
-        return f"started {self._server.pid} "
+        return f"started {self._server.pid} {self._pipe}"
+
+    @property
+    def _pipe(self) -> str:
+        """Its output, as ``/proc`` names it; empty where there is none."""
+        return target(os.getpid(), self._output)
 
     def end_soon(self, _number: int, _frame: FrameType | None) -> None:
         self._ending = True
@@ -110,8 +113,8 @@ class Guard:
         while not (self._ending or self._has_ended()):
             self._pass_on(LOOK_S)
         _say("down")
-        self._end_group(signal.SIGTERM, self._launch.grace_s)
-        self._end_group(signal.SIGKILL, KILLED_WITHIN_S)
+        for seconds in end_group(self._server.pid, self._left, self._launch.grace_s):
+            self._pass_on(seconds)
         for _ in range(_LAST_CHUNKS):
             if not self._pass_on(0.0):
                 break
@@ -123,18 +126,13 @@ class Guard:
             return self._server.poll() is not None
         return os.waitid(os.P_PID, self._server.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
-    def _end_group(self, number: signal.Signals, patience_s: float) -> None:
-        group, until = self._server.pid, time.monotonic() + patience_s
-        if members(group):
-            signal_group(group, number)
-        while members(group) and time.monotonic() < until:
-            self._pass_on(LOOK_S / 4)
+    def _left(self) -> list[int]:
+        mark = self._launch.environment.get(MARK, "")
+        return sorted({*members(self._server.pid), *marked(mark, self._pipe)})
 
     def _pass_on(self, patience_s: float) -> bool:
         """Take what comes meanwhile: output, and the end of the lifeline. False: no output came."""
         came = False
-        if not self._selector.get_map():
-            time.sleep(patience_s)
         for key, _ in self._selector.select(patience_s):
             data = os.read(key.fd, _CHUNK)
             if not data:

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from coeval.core.text import numbered
 from coeval.sweeps.servers.server_process import GRACE_S
-from coeval.sweeps.servers.server_record import RECORD, end_processes, read_record
+from coeval.sweeps.servers.server_record import RECORD, read_record
 
 __all__ = ["end_leftover", "end_leftovers"]
 
@@ -46,10 +45,11 @@ def end_leftover(folder: Path, patience_s: float = WINDING_DOWN_S, sleep: Sleep 
         with suppress(ProcessLookupError, PermissionError):
             os.kill(record.leg, signal.SIGKILL)
     left = record.processes()  # nothing, where the machine has been started anew since
-    for seconds in end_processes(record, GRACE_S):
+    for seconds in record.end(GRACE_S):
         sleep(seconds)
     with suppress(OSError):
         (folder / RECORD).unlink(missing_ok=True)
     if not left:
         return None
-    return f"ended a server that an earlier sweep had left ({folder.name}, {numbered(len(left), 'process')})"
+    of_it = "1 process" if len(left) == 1 else f"{len(left)} processes"
+    return f"ended a server that an earlier sweep had left ({folder.name}, {of_it})"

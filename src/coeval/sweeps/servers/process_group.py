@@ -12,23 +12,38 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["MARK", "boot_id", "escaped", "is_marked", "members", "signal_group"]
+__all__ = [
+    "MARK",
+    "boot_id",
+    "end_group",
+    "is_marked",
+    "kill_group",
+    "marked",
+    "members",
+    "processes",
+    "target",
+]
 
 MARK = "COEVAL_SWEEP_SERVER"
 """The variable that holds a server's mark, a random text; whatever it starts inherits it."""
 
 _PROC = Path("/proc")
 _ENDED = "ZXx"
+_LOOK_S = 0.1
+_KILLED_WITHIN_S = 30.0
 
 
-def processes() -> Iterator[int]:
+def processes() -> list[int]:
     """The ids of all processes that can be seen."""
-    with suppress(OSError):
-        yield from (int(entry.name) for entry in os.scandir(_PROC) if entry.name.isdecimal())
+    try:
+        return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
+    except OSError:
+        return []
 
 
 def members(group: int) -> list[int]:
@@ -64,24 +79,54 @@ def is_marked(pid: int, mark: str, output: str) -> bool:
         return False
     if f"{MARK}={mark}".encode() in environment.split(b"\0"):
         return True
-    return bool(output) and any(_target(pid, stream) == output for stream in (1, 2))
+    return bool(output) and any(target(pid, stream) == output for stream in (1, 2))
 
 
-def _target(pid: int, descriptor: int) -> str:
+def target(pid: int, descriptor: int) -> str:
+    """What a descriptor of a process leads to, as ``/proc`` names it; empty where it does not tell."""
     try:
         return str((_PROC / str(pid) / "fd" / str(descriptor)).readlink())
     except OSError:
         return ""
 
 
-def escaped(mark: str, output: str) -> list[int]:
-    """All living processes with a mark, in whatever group they are by now."""
-    return [pid for pid in processes() if is_marked(pid, mark, output)]
+def marked(mark: str, output: str) -> list[int]:
+    """All processes with a mark but this one, in whatever group they are by now."""
+    return [pid for pid in processes() if pid != os.getpid() and is_marked(pid, mark, output)]
 
 
-def signal_group(group: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
+def end_group(group: int, left: Callable[[], list[int]], grace_s: float) -> Iterator[float]:
+    """End the processes that are ``left`` of a group, and those that have left it: TERM, and KILL after
+    ``grace_s``.
+
+    Yields the seconds to wait before it is taken further, so that whoever ends it waits in his own way. It
+    ends when nothing is left, or half a minute after the KILL: what a driver holds ends late, even so.
+    """
+    for number, within_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILLED_WITHIN_S)):
+        until = time.monotonic() + within_s
+        there = left()
+        _signal(group, there, number)
+        while there and time.monotonic() < until:
+            yield _LOOK_S
+            there = left()
+            if number == signal.SIGKILL:
+                _signal(group, there, number)  # what was born meanwhile
+
+
+def kill_group(group: int, left: Callable[[], list[int]]) -> None:
+    """Kill them, and wait for nothing."""
+    _signal(group, left(), signal.SIGKILL)
+
+
+def _signal(group: int, pids: Sequence[int], number: signal.Signals) -> None:
+    within = set(members(group)) if group else set[int]()
+    if within.intersection(pids):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+    for pid in pids:
+        if pid not in within:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
 
 
 def boot_id() -> str:

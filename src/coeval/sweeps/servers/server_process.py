@@ -8,7 +8,7 @@ import secrets
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from coeval.store.process import started
 from coeval.sweeps.servers.guard import MODULE, Launch
 from coeval.sweeps.servers.process_group import MARK
 from coeval.sweeps.servers.server_log import LOG, MOST_BYTES
-from coeval.sweeps.servers.server_record import RECORD, ServerRecord, end_at_once, end_processes
+from coeval.sweeps.servers.server_record import RECORD, ServerRecord
 
 __all__ = ["GRACE_S", "ServerProcess"]
 
@@ -117,15 +117,11 @@ class ServerProcess:
         if said.startswith("ended "):
             self.code = int(said.partition(" ")[2])
         await self._guard.wait()
-        for seconds in self._rest():
+        for seconds in self.record.end(GRACE_S):  # what the guard has left: nothing, unless it was killed
             await asyncio.sleep(seconds)
         with suppress(OSError):
             (self._folder / RECORD).unlink(missing_ok=True)
         self.gone.set()
-
-    def _rest(self) -> Iterator[float]:
-        """End what the guard has left: nothing, where it ended in its own time."""
-        return end_processes(self.record, GRACE_S)
 
     @property
     def exit(self) -> str:
@@ -136,7 +132,7 @@ class ServerProcess:
         return self.record.processes()
 
     async def end(self) -> None:
-        """End the server with its group, and wait for that."""
+        """End the server with its group, and wait for that; where that is cancelled, it is killed."""
         if self._told is None:
             return
         if self._guard.stdin is not None:
@@ -147,11 +143,14 @@ class ServerProcess:
         except TimeoutError:
             self.kill()
             await self.gone.wait()
+        except asyncio.CancelledError:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         """End it at once, and wait for nothing."""
         with suppress(ProcessLookupError):
             os.kill(self._guard.pid, signal.SIGKILL)
-        end_at_once(self.record)
+        self.record.kill()
         with suppress(OSError):
             (self._folder / RECORD).unlink(missing_ok=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,12 +13,11 @@ import msgspec
 from coeval.core.errors import StoreError
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.process import started
-from coeval.sweeps.servers.process_group import boot_id, escaped, is_marked, members, signal_group
+from coeval.sweeps.servers.process_group import boot_id, end_group, is_marked, kill_group, marked, members
 
-__all__ = ["RECORD", "ServerRecord", "end_at_once", "end_processes", "read_record"]
+__all__ = ["RECORD", "ServerRecord", "read_record"]
 
 RECORD = "server.json"
-_LOOK_S = 0.1
 
 
 class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +76,15 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
         leads = bool(self.started) and started(self.group) == self.started
         if not leads and not any(is_marked(pid, self.mark, self.output) for pid in group):
             group = []
-        return sorted({*group, *escaped(self.mark, self.output)} - {os.getpid()})
+        return sorted({*group, *marked(self.mark, self.output)})
+
+    def end(self, grace_s: float) -> Iterator[float]:
+        """End what is left of it, as `end_group` does."""
+        return end_group(self.group, self.processes, grace_s)
+
+    def kill(self) -> None:
+        """Kill what is left of it, and wait for nothing."""
+        kill_group(self.group, self.processes)
 
 
 def read_record(folder: Path) -> ServerRecord | None:
@@ -87,33 +92,3 @@ def read_record(folder: Path) -> ServerRecord | None:
     with suppress(OSError, StoreError):
         return read_json(folder / RECORD, ServerRecord)
     return None
-
-
-def end_processes(record: ServerRecord, grace_s: float, patience_s: float = 30.0) -> Iterator[float]:
-    """End what is left of a server: TERM, and KILL after ``grace_s``. Yields the seconds to wait before it is
-    taken further, so that whoever ends it waits in his own way; ends when nothing is left, or ``patience_s``
-    after the KILL."""
-    for number, within_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, patience_s)):
-        until = time.monotonic() + within_s
-        left = record.processes()
-        _signal(record, left, number)
-        while left and time.monotonic() < until:
-            yield _LOOK_S
-            left = record.processes()
-            if number == signal.SIGKILL:
-                _signal(record, left, number)  # what was born meanwhile
-
-
-def end_at_once(record: ServerRecord) -> None:
-    """Kill what is left of a server, and wait for nothing."""
-    _signal(record, record.processes(), signal.SIGKILL)
-
-
-def _signal(record: ServerRecord, pids: list[int], number: signal.Signals) -> None:
-    group = set(members(record.group)) if record.group else set[int]()
-    if group.intersection(pids):
-        signal_group(record.group, number)
-    for pid in pids:
-        if pid not in group:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)

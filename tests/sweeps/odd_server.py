@@ -1,0 +1,84 @@
+"""A small server of OpenAI's shape as a process of its own: ``odd_server.py PORT FAULT…``.
+
+``hangs``: it never listens. ``dies``: it ends at once, with a message. ``sick``: it lists its models, and
+answers each question with 500. ``other``: it serves another model. ``stubborn``: SIGTERM does not end it.
+``noisy``: it writes without an end of line. ``family``: it has a child in its group, and one in a session of
+its own. ``mute``: it has no list of models, but /health.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+LATENCY_S = 0.01
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    faults: frozenset[str] = frozenset()
+
+    def do_GET(self) -> None:
+        if self.path == "/v1/models" and "mute" not in self.faults:
+            self.say(200, {"data": [{"id": "other" if "other" in self.faults else "tiny"}]})
+        else:
+            self.say(200 if self.path == "/health" else 404, {})
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        time.sleep(LATENCY_S)
+        if "sick" in self.faults:
+            self.say(500, {"error": {"message": "CUDA error: an illegal memory access was encountered"}})
+        elif "other" in self.faults and asked["model"] != "other":
+            self.say(404, {"error": {"message": f"The model `{asked['model']}` does not exist."}})
+        else:
+            message = {"role": "assistant", "content": "All is well"}
+            usage = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            self.say(200, {"choices": [choice], "usage": usage})
+
+    def say(self, status: int, body: Any) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """The faults say what is written."""
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever asked is gone."""
+
+
+def main() -> None:
+    port, faults = int(sys.argv[1]), frozenset(sys.argv[2:])
+    if "stubborn" in faults:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "noisy" in faults:
+        os.write(1, b"x" * (3 << 20))
+    if "family" in faults:
+        subprocess.Popen(SLEEPER)
+        subprocess.Popen(SLEEPER, start_new_session=True)
+    if "dies" in faults:
+        sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
+    if "hangs" in faults:
+        time.sleep(600)
+    Handler.faults = faults
+    Server(("127.0.0.1", port), Handler).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Servers that do not come up, or are no good: what a leg says of them, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from legs import a_leg, left_of, odd
+
+from coeval.models.keys import Keys
+from coeval.models.transport import endpoint
+from coeval.sweeps.leg import LegResult
+from coeval.sweeps.leg_run import run_leg
+from coeval.sweeps.servers import server_process
+from coeval.sweeps.servers.server_record import RECORD, ServerRecord
+
+
+@pytest.fixture(autouse=True)
+def records(monkeypatch: pytest.MonkeyPatch) -> list[ServerRecord]:
+    """The servers that were started; when the test ends, nothing of them may be left."""
+    started: list[ServerRecord] = []
+    write = ServerRecord.write
+
+    def remembered(record: ServerRecord, folder: Path) -> None:
+        started.append(record)
+        write(record, folder)
+
+    monkeypatch.setattr(ServerRecord, "write", remembered)
+    return started
+
+
+async def run(
+    tmp_path: Path, template: str | None, interrupt: asyncio.Event | None = None, **of_server: Any
+) -> LegResult:
+    leg = a_leg(tmp_path, template, prompts=3, **of_server)
+    keys = Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)
+    result = await run_leg(leg, keys, interrupt or asyncio.Event())
+    assert not (leg.folder / RECORD).exists()
+    return result
+
+
+async def test_a_server_that_dies_at_once(tmp_path: Path, records: list[ServerRecord]) -> None:
+    result = await run(tmp_path, odd("family", "dies"), starts=2)
+    assert (result.end, result.starts) == ("server_failed", 2)
+    assert (
+        "the server ended before it was up (exit code 1). Probably the GPU has too little" in result.problem
+    )
+    assert "  torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB" in result.problem
+    assert [left_of(record) for record in records] == [[]] * 4
+
+
+async def test_a_server_that_hangs(tmp_path: Path, records: list[ServerRecord]) -> None:
+    result = await run(tmp_path, odd("hangs", "noisy"), start_timeout_s=1.0)
+    assert (result.end, result.starts) == ("server_failed", 1)
+    assert "the server was not up after 1 s" in result.problem
+    assert left_of(records[-1]) == []
+
+
+async def test_a_line_without_end_is_not_told_whole(tmp_path: Path) -> None:
+    result = await run(tmp_path, odd("noisy", "dies"), starts=1)
+    assert "x" * 150 in result.problem
+    assert len(result.problem) < 2_000
+
+
+async def test_a_command_that_is_not_there(tmp_path: Path) -> None:
+    result = await run(tmp_path, "no-such-server {port}")
+    assert (result.end, result.starts) == ("server_failed", 1)
+    assert "cannot be started: no-such-server: No such file or directory" in result.problem
+
+
+async def test_a_server_that_gives_only_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "OUTAGE_AFTER_S", 0.1)
+    result = await run(tmp_path, odd("sick"), starts=2)
+    assert (result.end, result.starts) == ("server_failed", 2)
+    assert "the server gives nothing but failures" in result.problem
+    assert [(task.answers, task.failed) for task in result.tasks] == [(0, {"server": 3})]
+
+
+async def test_a_server_of_another_model(tmp_path: Path) -> None:
+    result = await run(tmp_path, odd("other"))
+    assert (result.end, result.starts) == ("failed", 1)
+    assert "The model `tiny` does not exist." in result.problem
+    assert "It serves: other." in result.problem
+
+
+async def test_a_server_without_a_list_that_does_not_heed_term(
+    tmp_path: Path, records: list[ServerRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_process, "GRACE_S", 0.3)
+    result = await run(tmp_path, odd("mute", "stubborn", "family"))
+    assert (result.end, result.tasks[0].answers) == ("done", 3)
+    assert left_of(records[-1]) == []
+
+
+async def test_where_nothing_is_owed_no_server_is_started(tmp_path: Path) -> None:
+    await run(tmp_path, odd())
+    result = await run(tmp_path, "no-such-server {port}")
+    assert (result.end, result.starts, result.tasks[0].answers) == ("done", 0, 3)
+
+
+async def test_a_port_that_another_process_has(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = await run(tmp_path, odd(), port=port, starts=2)
+    assert (result.end, result.starts) == ("server_failed", 2)
+    assert f"port {port} of 127.0.0.1 is taken by another process" in result.problem
