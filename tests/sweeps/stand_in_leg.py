@@ -8,9 +8,8 @@ import sys
 import threading
 from pathlib import Path
 
-from coeval.store.jsonl import write_json_atomic
 from coeval.sweeps.leg import LegResult
-from coeval.sweeps.leg_folder import LegFolder
+from coeval.sweeps.leg_files import read_leg, write_result
 
 
 def wait_for_the_end_of_input(end: threading.Event) -> None:
@@ -19,24 +18,23 @@ def wait_for_the_end_of_input(end: threading.Event) -> None:
 
 
 def main() -> None:
-    folder = LegFolder(Path(sys.argv[1]))
+    folder = Path(sys.argv[1])
     end = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: end.set())
     threading.Thread(target=wait_for_the_end_of_input, args=[end], daemon=True).start()
-    how = folder.leg().name
-    (folder.path / "gpus").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
-    (folder.path / "pid").write_text(str(os.getpid()))
+    how = read_leg(folder).name
+    (folder / "pid").write_text(str(os.getpid()))
     match how:
         case "done":
-            write_json_atomic(folder.result_file, LegResult(end="done"))
+            write_result(folder, LegResult(end="done"))
         case "crash":
             os.kill(os.getpid(), signal.SIGKILL)
         case "wait":
             end.wait()
-            write_json_atomic(folder.result_file, LegResult(end="interrupted"))
+            write_result(folder, LegResult(end="interrupted"))
         case "deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            (folder.path / "deaf").touch()
+            (folder / "deaf").touch()
             threading.Event().wait()
 
 

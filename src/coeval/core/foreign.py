@@ -54,7 +54,7 @@ def decode(data: bytes | str | msgspec.Raw, kind: Any = Any) -> Any:
 
 def decoder(kind: type[T], fractions: Callable[[str], Any] | None = None) -> Callable[[bytes | str], T]:
     """`decode` for one kind: quicker where there are many lines. ``fractions``: see `lines_decoder`."""
-    read = msgspec.json.Decoder(kind, float_hook=fractions).decode
+    read = msgspec.json.Decoder(kind, dec_hook=_made_of, float_hook=fractions).decode
 
     def decode_one(data: bytes | str) -> T:
         try:

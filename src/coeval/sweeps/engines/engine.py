@@ -6,14 +6,18 @@ file system that all of them share, so an engine hands over nothing but the leg'
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from coeval.sweeps.leg import Leg, LegResult
 
-__all__ = ["LegSlot", "SweepEngine"]
+__all__ = ["LegSlot", "SweepEngine", "leg_command", "silent_end"]
+
+_MODULE = "coeval.cli.sweep.leg_process"
 
 
 class LegSlot(msgspec.Struct, frozen=True):
@@ -46,3 +50,15 @@ class SweepEngine(Protocol):
     async def aclose(self) -> None:
         """Give back what the engine holds. No leg runs any more."""
         ...
+
+
+def leg_command(folder: Path) -> tuple[str, ...]:
+    """What runs the leg of a folder, as this interpreter. Its standard input is a pipe that is to be held
+    open: the leg ends with it."""
+    return (sys.executable, "-m", _MODULE, str(folder))
+
+
+def silent_end(leg: Leg, how: str) -> LegResult:
+    """Of a leg whose process told no result: ``how`` it ended, as in "was ended by SIGKILL"."""
+    problem = f"the leg's process {how} before it told its result; see {leg.folder / 'leg.log'}"
+    return LegResult(end="failed", problem=problem)

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from coeval.sweeps.engines.engine import LegSlot
+from coeval.store.jsonl import store_error
+from coeval.sweeps.engines.engine import LegSlot, leg_command, silent_end
 from coeval.sweeps.leg import Leg, LegResult
-from coeval.sweeps.leg_folder import LegFolder, leg_command
+from coeval.sweeps.leg_files import read_result, write_leg
 
 __all__ = ["LocalEngine", "local_slots"]
-
-VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 def local_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) -> list[LegSlot]:
@@ -42,28 +41,30 @@ class LocalEngine:
     def slots(self) -> Sequence[LegSlot]:
         return self._slots
 
-    async def run(self, leg: Leg, slot: LegSlot) -> LegResult:
-        folder = LegFolder(leg.folder)
-        folder.write(leg)
-        process = await self._start(leg.folder, slot)
+    async def run(self, leg: Leg, slot: LegSlot) -> LegResult:  # noqa: ARG002  its GPUs are the server's affair
+        write_leg(leg)
+        process = await self._start(leg.folder)
         try:
             code = await process.wait()
         except asyncio.CancelledError:
             await _end(process)
             raise
-        return folder.result() or LegResult(end="failed", problem=_silent(code, folder.log))
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return read_result(leg.folder) or silent_end(leg, how)
 
-    async def _start(self, folder: Path, slot: LegSlot) -> Process:
-        environment = dict(self._environment)
-        if slot.gpus:
-            environment[VISIBLE_GPUS] = ",".join(slot.gpus)
-        with LegFolder(folder).log.open("ab") as log:  # what is said before the leg has opened it
+    async def _start(self, folder: Path) -> Process:
+        log = folder / "leg.log"
+        try:
+            said = log.open("ab")
+        except OSError as error:
+            raise store_error("write", log, error) from error
+        with said:  # what is said before the leg has opened it
             return await asyncio.create_subprocess_exec(
                 *leg_command(folder),
                 stdin=PIPE,
                 stdout=DEVNULL,
-                stderr=log,
-                env=environment,
+                stderr=said,
+                env=self._environment,
                 start_new_session=True,
             )
 
@@ -82,8 +83,3 @@ async def _end(process: Process) -> None:
             process.kill()
         await process.wait()
         raise
-
-
-def _silent(code: int, log: Path) -> str:
-    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    return f"the leg's process {how} before it told its result; see {log}"

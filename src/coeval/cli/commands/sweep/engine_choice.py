@@ -1,0 +1,72 @@
+"""Where the legs of a sweep run: the engine that its settings name, with as many slots as there are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+
+from coeval.cli.commands.sweep.sweep_flags import names
+from coeval.core.errors import UsageError
+from coeval.sweeps.engines.engine import SweepEngine
+from coeval.sweeps.engines.local_engine import LocalEngine, local_slots
+from coeval.sweeps.sweep import Sweep
+from coeval.sweeps.sweep_settings import SweepSettings
+
+_LISTED_WITHIN_S = 20.0
+
+
+def engine_of(settings: SweepSettings, sweep: Sweep, environment: Mapping[str, str]) -> SweepEngine:
+    """
+    Raises
+    ------
+    UsageError
+        a slot has more GPUs than there are, or the engine is not there.
+    """
+    return _local(settings, sweep, environment)
+
+
+def _local(settings: SweepSettings, sweep: Sweep, environment: Mapping[str, str]) -> LocalEngine:
+    if sweep.server is None:
+        servers = sum(map(len, sweep.external.values()))
+        return LocalEngine(local_slots((), 1, settings.slots or servers), environment)
+    gpus, size = gpus_of(settings), sweep.server.tp_size
+    slots = local_slots(gpus, size, settings.slots)
+    if not slots:
+        raise UsageError(f"--tp-size {size} is more than the GPUs there are: {', '.join(gpus)}")
+    return LocalEngine(slots, environment)
+
+
+def gpus_of(settings: SweepSettings) -> list[str]:
+    """Those that the user names; else those that this process may see; else all of this machine."""
+    match settings.gpus:
+        case None:
+            pass
+        case str() as text:
+            return names(text) or []
+        case int() as number:
+            return [str(number)]
+        case several:
+            return [str(gpu) for gpu in several]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return names(visible) or []
+    return _listed()
+
+
+def _listed() -> list[str]:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return []
+    try:
+        told = subprocess.run(  # noqa: S603  found in the path, without anything of the user's
+            [program, "--query-gpu=index", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_LISTED_WITHIN_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return told.stdout.split() if told.returncode == 0 else []

@@ -1,0 +1,33 @@
+"""What a sweep came to: what is done, what failed and why, and the command that goes on."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from coeval.cli.exit_codes import GAPS, INTERRUPTED
+from coeval.cli.say import say, warn
+from coeval.core.text import dollars, numbered
+from coeval.sweeps.sweep import Sweep
+from coeval.sweeps.sweep_board import SweepBoard
+
+
+def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Console) -> int:
+    """Say it; the exit code: 0 all there, 3 with gaps or failed jobs, 130 interrupted."""
+    say(results, f"{sweep.out}: {board.concluded:,} of {numbered(board.jobs, 'job')} done")
+    given_up = {problem.what: problem.why for problem in board.problems if problem.given_up}
+    for what, why in given_up.items():
+        warn(messages, f"{what}: {why}")
+    if board.unanswered or board.unscored:
+        warn(
+            messages,
+            f"missing: {numbered(board.unanswered, 'answer')}, {numbered(board.unscored, 'judgment')}; "
+            "the same command again asks for them",
+        )
+    if board.failed:
+        warn(messages, f"{numbered(board.failed, 'job')} failed; the same command again tries them anew")
+    if board.cost_usd is not None:
+        say(messages, f"judging: {dollars(board.cost_usd)}")
+    if board.interrupted:
+        say(messages, "Interrupted; what was finished is on disk, and the same command goes on from there.")
+        return INTERRUPTED
+    return GAPS if board.failed or board.unanswered or board.unscored else 0

@@ -1,0 +1,143 @@
+"""The jobs of a sweep as they stand in ``OUT/sweep/sweep.json``: checkpoints, tasks, samples and shards.
+
+A job is one task and sample of a checkpoint, answered shard by shard, and then concluded (judged and scored).
+What it was answered and judged with is a hash, so that a job that was done with other settings is owed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from coeval import __version__
+from coeval.benchmarks.benchmark import TaskSettings
+from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
+from coeval.benchmarks.task_registry import PREFIX, kind_of
+from coeval.core.model import ModelSpec
+from coeval.core.text import canonical, digest
+from coeval.store.jsonl import read_json, write_json_atomic
+from coeval.sweeps.checkpoints import Checkpoint
+from coeval.sweeps.sweep import Sweep, filled
+
+__all__ = ["JobPlan", "TaskJobs", "job_plan", "plan_file"]
+
+
+class TaskJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """A task of the sweep: ``task`` as it is asked for, ``label`` as its folders are called.
+
+    ``asked_with`` and ``judged_with`` are hashes of what its answers and its judgments hang on, but for the
+    checkpoint. What is ``judged`` needs a judge; the rest is scored by rules.
+    """
+
+    task: str
+    label: str
+    samples: int
+    judged: bool
+    asked_with: str
+    judged_with: str
+
+
+class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """All jobs of a sweep. Checkpoints stand in the order of their steps."""
+
+    checkpoints: tuple[Checkpoint, ...]
+    tasks: tuple[TaskJobs, ...]
+    shards: int = 1
+    served_name: str = ""
+
+    def settings(self, checkpoint: Checkpoint, task: TaskJobs) -> str:
+        """What the answers of a job hang on."""
+        return digest(f"{task.asked_with}\0{checkpoint.identity}\0{filled(self.served_name, checkpoint)}")[
+            :12
+        ]
+
+    def write(self, own_folder: Path) -> None:
+        """Raises StoreError where it cannot be written."""
+        write_json_atomic(plan_file(own_folder), self)
+
+    @classmethod
+    def read(cls, own_folder: Path) -> JobPlan:
+        """
+        Raises
+        ------
+        FileNotFoundError
+            there is no sweep.
+        StoreError
+            it is damaged.
+        """
+        return read_json(plan_file(own_folder), cls)
+
+
+def plan_file(own_folder: Path) -> Path:
+    return own_folder / "sweep.json"
+
+
+def job_plan(sweep: Sweep, checkpoints: tuple[Checkpoint, ...]) -> JobPlan:
+    """The jobs of these checkpoints.
+
+    Raises
+    ------
+    UsageError
+        there is no such task, or a run that is to be one cannot be read.
+    """
+    evaluation = sweep.evaluation
+    return JobPlan(
+        checkpoints=tuple(sorted(checkpoints, key=lambda checkpoint: checkpoint.step)),
+        tasks=tuple(_task_jobs(evaluation, request) for request in evaluation.tasks),
+        shards=sweep.shards,
+        served_name=sweep.called,
+    )
+
+
+def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
+    kind = kind_of(request.name)
+    label, judged = request.name, kind.needs_judge
+    if request.name.startswith(PREFIX):
+        options = {**request.options, "task": request.name}
+        own_run = kind(TaskSettings(model="", assets={}, options=options, seed=evaluation.seed, judge=None))
+        label, judged = own_run.label, own_run.is_judged
+    asked = {
+        "coeval": __version__,
+        "model": _shaping(evaluation.tested),
+        "sampling": evaluation.sampling.named(),
+        "droppable": evaluation.droppable,
+        "seed": evaluation.seed,
+        "task": request.name,
+        "max_examples": request.max_examples,
+        "options": {name: str(value) for name, value in request.options.items()},
+        "files": _files(request),
+    }
+    judging = {"model": _shaping(evaluation.judge), "name": evaluation.judge and evaluation.judge.model}
+    return TaskJobs(
+        task=request.name,
+        label=label,
+        samples=len(request.runs),
+        judged=judged,
+        asked_with=digest(canonical(asked))[:12],
+        judged_with=digest(canonical({**judging, "sampling": evaluation.judge_sampling.named()}))[:12]
+        if judged
+        else "",
+    )
+
+
+def _shaping(spec: ModelSpec | None) -> Mapping[str, Any] | None:
+    """What of a model shapes its words; its name goes with the checkpoint, its address with the slot."""
+    if spec is None:
+        return None
+    return {"interface": spec.interface, "options": spec.options, "extra_body": spec.extra_body}
+
+
+def _files(request: TaskRequest) -> list[tuple[str, int, int]]:
+    """The user's own files that the task is made of, as they are now."""
+    paths = [
+        *request.given.values(),
+        *(value for value in request.options.values() if isinstance(value, Path)),
+    ]
+    if request.name.startswith(PREFIX):
+        paths.append(Path(request.name.removeprefix(PREFIX)))
+    files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    stamps = ((file, file.stat()) for file in files if file.is_file())
+    return [(str(file), stat.st_size, stat.st_mtime_ns) for file, stat in stamps]

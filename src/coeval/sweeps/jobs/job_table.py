@@ -1,0 +1,205 @@
+"""Which jobs of a sweep are done and which are owed: the plan, less what journal and files agree is done.
+
+Nothing but speed hangs on the journal. A job that it knows nothing of is owed, and whoever does it reads the
+records first: what is there is never asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from coeval.benchmarks.run.task_folder import TaskFolder
+from coeval.store.output_folder import RESPONSES, SHARDS, SUMMARY
+from coeval.store.rundir import now
+from coeval.sweeps.checkpoints import Checkpoint
+from coeval.sweeps.jobs.job_journal import Job, JobJournal, JobLine, JobState, bears_out, stamps
+from coeval.sweeps.jobs.job_plan import JobPlan, TaskJobs
+from coeval.sweeps.sweep import folder_of, shard_name
+
+__all__ = ["JobTable", "OwedJobs", "TaskStanding"]
+
+
+class OwedJobs(NamedTuple):
+    """What is owed of a checkpoint: ``answers`` by shard, then by task; ``conclusions`` by task. Values are
+    the samples' numbers, and tasks are named as they are asked for."""
+
+    answers: dict[int, dict[str, tuple[int, ...]]]
+    conclusions: dict[str, tuple[int, ...]]
+
+    @property
+    def nothing(self) -> bool:
+        return not self.answers and not self.conclusions
+
+
+class TaskStanding(NamedTuple):
+    """How many samples of a task and checkpoint are answered and concluded, and whose last attempt failed;
+    ``missing`` counts answers and scores that whole samples lack; ``problem`` is that of the last failure."""
+
+    samples: int
+    answered: int
+    concluded: int
+    failed: int
+    missing: int
+    problem: str
+
+
+class JobTable:
+    """The jobs of a plan, held against ``OUT/sweep/jobs.jsonl`` and the files below ``OUT``.
+
+    Whoever holds the sweep's lock may also write down what was done.
+    """
+
+    def __init__(self, out: Path, plan: JobPlan) -> None:
+        self._out = out
+        self.plan = plan
+        self._journal = JobJournal(folder_of(out) / "jobs.jsonl")
+        self._answered: dict[Job, dict[str, JobLine]] = {}
+        self._concluded: dict[Job, JobLine] = {}
+        self._failed: dict[Job, JobLine] = {}
+
+    def read(self) -> None:
+        """Take in the journal.
+
+        Raises
+        ------
+        StoreError
+            it cannot be read.
+        """
+        for line in self._journal.read():
+            self._take_in(line)
+
+    def _take_in(self, line: JobLine) -> None:
+        job = line.job
+        if line.state == "failed":
+            self._failed[job] = line
+            return
+        self._failed.pop(job, None)
+        if line.state == "concluded":
+            self._concluded[job] = line
+            self._answered.pop(job, None)  # its shards were taken in
+        else:
+            self._answered.setdefault(job, {})[line.shard] = line
+
+    def owed(self, checkpoint: Checkpoint) -> OwedJobs:
+        """What is to be done of a checkpoint."""
+        answers: dict[int, dict[str, tuple[int, ...]]] = {}
+        conclusions: dict[str, tuple[int, ...]] = {}
+        for task in self.plan.tasks:
+            settings = self.plan.settings(checkpoint, task)
+            to_conclude: list[int] = []
+            to_answer: dict[int, list[int]] = {}
+            for run in range(task.samples):
+                job = Job(checkpoint.step, task.label, run)
+                if self._is_concluded(job, task, settings):
+                    continue
+                to_conclude.append(run)
+                for shard in self._owed_shards(job, settings):
+                    to_answer.setdefault(shard, []).append(run)
+            if to_conclude:
+                conclusions[task.task] = tuple(to_conclude)
+            for shard, runs in to_answer.items():
+                answers.setdefault(shard, {})[task.task] = tuple(runs)
+        return OwedJobs(answers, conclusions)
+
+    def _is_concluded(self, job: Job, task: TaskJobs, settings: str) -> bool:
+        line = self._concluded.get(job)
+        return (
+            line is not None
+            and (line.settings, line.judging) == (settings, task.judged_with)
+            and not (line.unanswered or line.unscored)
+            and bears_out(self._out, line)
+        )
+
+    def _owed_shards(self, job: Job, settings: str) -> Collection[int]:
+        """The shards whose answers are not all there."""
+        concluded = self._concluded.get(job)
+        if concluded is not None and concluded.settings == settings and not concluded.unanswered:
+            answers = f"{job.folder}/{RESPONSES}"
+            held = stamps(self._out, [answers])
+            if held and held.get(answers) == concluded.files.get(answers):
+                return ()
+        lines = self._answered.get(job)
+        if not lines:
+            return range(self.plan.shards)
+        return [
+            number
+            for number in range(self.plan.shards)
+            if (line := lines.get(shard_name(number, self.plan.shards))) is None
+            or line.settings != settings
+            or line.unanswered
+            or not bears_out(self._out, line)
+        ]
+
+    def standing(self, checkpoint: Checkpoint, task: TaskJobs) -> TaskStanding:
+        """Where a task of a checkpoint stands."""
+        settings = self.plan.settings(checkpoint, task)
+        answered = concluded = failed = missing = 0
+        problem = ""
+        for run in range(task.samples):
+            job = Job(checkpoint.step, task.label, run)
+            line = self._concluded.get(job)
+            whole = self._is_concluded(job, task, settings)
+            concluded += whole
+            answered += whole or not self._owed_shards(job, settings)
+            if line is not None and not whole and line.settings == settings:
+                missing += line.unanswered + line.unscored
+            if (failure := self._failed.get(job)) is not None and not whole:
+                failed += 1
+                problem = failure.problem
+        return TaskStanding(task.samples, answered, concluded, failed, missing, problem)
+
+    def asked(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
+        """Whether all prompts of a job were asked, with an answer or without."""
+        settings = self.plan.settings(checkpoint, task)
+        job = Job(checkpoint.step, task.label, run)
+        if not self._owed_shards(job, settings):
+            return True
+        lines = self._answered.get(job, {})
+        names = (shard_name(number, self.plan.shards) for number in range(self.plan.shards))
+        return all((line := lines.get(name)) is not None and line.settings == settings for name in names)
+
+    def has_answers(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
+        """Whether a job has any answers, whoever asked for them."""
+        return TaskFolder(self._out / Job(checkpoint.step, task.label, run).folder).has_answers()
+
+    def note_answered(
+        self, checkpoint: Checkpoint, task: TaskJobs, run: int, shard: int, unanswered: int
+    ) -> None:
+        """Write down that all prompts of a shard were asked; ``unanswered`` of them have no good answer."""
+        name = shard_name(shard, self.plan.shards)
+        line = self._line(checkpoint, task, run, "answered")
+        folder = f"{line.job.folder}/{SHARDS}/{name}" if name else line.job.folder
+        files = stamps(self._out, [f"{folder}/{RESPONSES}"])
+        if name and not files:  # an earlier one has been taken into the whole
+            files = stamps(self._out, [f"{line.job.folder}/{RESPONSES}"])
+        self._write(replace(line, shard=name, unanswered=unanswered, files=files))
+
+    def note_concluded(
+        self, checkpoint: Checkpoint, task: TaskJobs, run: int, unanswered: int, unscored: int
+    ) -> None:
+        """Write down that a job was scored; of so many prompts there is no answer, or no score."""
+        line = self._line(checkpoint, task, run, "concluded")
+        files = stamps(self._out, [f"{line.job.folder}/{RESPONSES}", f"{line.job.folder}/{SUMMARY}"])
+        missing = {"unanswered": unanswered, "unscored": unscored}
+        self._write(replace(line, judging=task.judged_with, files=files, **missing))
+
+    def note_failed(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:
+        """Write down that a job was given up."""
+        self._write(replace(self._line(checkpoint, task, run, "failed"), problem=problem))
+
+    def _line(self, checkpoint: Checkpoint, task: TaskJobs, run: int, state: JobState) -> JobLine:
+        settings = self.plan.settings(checkpoint, task)
+        return JobLine(
+            step=checkpoint.step, label=task.label, run=run, state=state, settings=settings, at=now()
+        )
+
+    def _write(self, line: JobLine) -> None:
+        self._journal.append(line)
+        self._take_in(line)
+
+    def close(self) -> None:
+        self._journal.close()

@@ -1,0 +1,166 @@
+"""The judging of a sweep: several evaluations at a time in one process, with one way to the judge.
+
+Each order is a task of a checkpoint, all its samples together. Preparing and scoring hold the processor and
+may not hold up the loop, so they go to a thread, one at a time: verifiers are not made to run side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+
+from coeval.analysis.costs import model_costs
+from coeval.benchmarks.run.conclusion import Outcome, conclude
+from coeval.benchmarks.run.eval_spec import EvalSpec
+from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare, usage_file
+from coeval.core.errors import CoevalError
+from coeval.engine.probing import Probing
+from coeval.engine.progress import Board
+from coeval.models.keys import Keys
+from coeval.models.transport.shared_hosts import SharedHosts
+from coeval.sweeps.judging_messages import (
+    Concluded,
+    ConcludeOrder,
+    ConcludeProgress,
+    JudgingMessage,
+    SampleConcluded,
+)
+
+__all__ = ["conclude_orders"]
+
+log = logging.getLogger("coeval")
+
+TELL_S = 1.0
+
+
+async def conclude_orders(
+    orders: AsyncIterator[ConcludeOrder],
+    tell: Callable[[JudgingMessage], None],
+    keys: Keys,
+    interrupt: asyncio.Event,
+) -> None:
+    """Conclude every order as it comes, side by side, and tell how far they are and what came of each.
+
+    Returns when there are no more orders and all are told; setting ``interrupt`` has those under way end
+    soon, and later ones at once.
+    """
+    async with SharedHosts() as hosts, asyncio.TaskGroup() as group:
+        judging = _Judging(keys, interrupt, hosts)
+        telling = group.create_task(judging.tell_progress(tell))
+        tasks: set[asyncio.Task[None]] = set()
+        async for order in orders:
+            task = group.create_task(judging.conclude(order, tell))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        if tasks:
+            await asyncio.wait(tasks)
+        telling.cancel()
+
+
+class _Judging:
+    """The orders under way."""
+
+    def __init__(self, keys: Keys, interrupt: asyncio.Event, hosts: SharedHosts) -> None:
+        self._keys = keys
+        self._interrupt = interrupt
+        self._hosts = hosts
+        self._processor = asyncio.Lock()
+        self._onlookers: dict[str, _Onlooker] = {}
+        self._met = False
+
+    async def conclude(self, order: ConcludeOrder, tell: Callable[[JudgingMessage], None]) -> None:
+        onlooker = self._onlookers[order.name] = _Onlooker(order.name)
+        try:
+            concluded = await self._concluded(order, onlooker)
+        except CoevalError as error:
+            log.warning("%s: %s", order.name, error)
+            interrupted = self._interrupt.is_set()
+            concluded = Concluded(name=order.name, problem=str(error), interrupted=interrupted)
+        finally:
+            del self._onlookers[order.name]
+        tell(concluded)
+
+    async def _concluded(self, order: ConcludeOrder, onlooker: _Onlooker) -> Concluded:
+        if self._interrupt.is_set():
+            return Concluded(name=order.name, interrupted=True)
+        async with self._processor:
+            evaluation = self._without_probe(order.evaluation)
+            prepared = await asyncio.to_thread(prepare, evaluation, onlooker)
+        with held(prepared):
+            ended = await ask_owed(prepared, self._keys, onlooker, self._interrupt, self._hosts)
+            self._met = self._met or (ended.begun and evaluation.judge is not None)
+            async with self._processor:
+                outcome = await asyncio.to_thread(conclude, prepared, ended)
+                return await asyncio.to_thread(_told, order, prepared, outcome)
+
+    def _without_probe(self, evaluation: EvalSpec) -> EvalSpec:
+        """One that answered an evaluation before needs not be tried for this one."""
+        if not self._met:
+            return evaluation
+        return msgspec.structs.replace(evaluation, probing=Probing("disable"))
+
+    async def tell_progress(self, tell: Callable[[JudgingMessage], None]) -> None:
+        said: dict[str, ConcludeProgress] = {}
+        while True:
+            await asyncio.sleep(TELL_S)
+            for onlooker in list(self._onlookers.values()):
+                progress = onlooker.progress()
+                if said.get(onlooker.name) != progress:
+                    said[onlooker.name] = progress
+                    tell(progress)
+
+
+def _told(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Concluded:
+    samples = []
+    for task_run, task in zip(prepared.task_runs, outcome.tasks, strict=False):
+        if task.left_at is not None:
+            continue
+        counts = task_run.counts()
+        unanswered = counts.prompts - counts.answers
+        missing = sum(task.summary.missing.values()) if task.summary is not None else 0
+        samples.append(
+            SampleConcluded(
+                run=task_run.run or 0,
+                unanswered=unanswered,
+                unscored=max(0, missing - unanswered),
+                problem=task.problem or "",
+            )
+        )
+    costs = [cost.cost_usd for cost in model_costs(usage_file(prepared.evaluation))]
+    known = [usd for usd in costs if usd is not None]
+    return Concluded(
+        name=order.name,
+        samples=tuple(samples),
+        problem="; ".join(outcome.stopped.values()),
+        interrupted=outcome.interrupted,
+        cost_usd=sum(known) if known else None,
+    )
+
+
+class _Onlooker:
+    """The watcher of one order."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._board: Board | None = None
+
+    def note(self, message: str) -> None:
+        log.info("%s: %s", self.name, message)
+
+    def warn(self, message: str) -> None:
+        log.warning("%s: %s", self.name, message)
+
+    def begin(self, board: Board) -> None:
+        self._board = board
+
+    def progress(self) -> ConcludeProgress:
+        counts = list(self._board.phases.values()) if self._board is not None else []
+        return ConcludeProgress(
+            name=self.name,
+            done=sum(count.recorded + count.done for count in counts if count.name.endswith(" judging")),
+            planned=sum(count.planned for count in counts if count.name.endswith(" judging")),
+            failed=sum(count.failed.total() for count in counts),
+        )

@@ -1,0 +1,87 @@
+"""What a user may set of a sweep: the keys of its YAML file, which are the flags of the command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+__all__ = ["EngineName", "ListedCheckpoint", "SweepSettings"]
+
+EngineName: TypeAlias = Literal["local", "ray", "slurm"]
+
+
+class ListedCheckpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One of ``checkpoints``, where they are named one by one."""
+
+    step: int
+    path: str
+
+
+class CheckpointFolder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``checkpoints`` as a mapping: those below a folder, and ``more`` by name."""
+
+    folder: str | None = None
+    name_pattern: str | None = None
+    steps: tuple[int, ...] | str | None = None
+    more: tuple[ListedCheckpoint, ...] = ()
+
+
+class SweepSettings(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """None: nobody has said. Text with commas may stand for any list, as it does in a flag."""
+
+    out: Path | None = None
+    checkpoints: str | CheckpointFolder | tuple[ListedCheckpoint, ...] | None = None
+    name_pattern: str | None = None
+    steps: tuple[int, ...] | str | int | None = None
+    base_model: str | None = None
+    watch: bool | None = None
+    until_step: int | None = None
+    watch_interval: float | None = None
+
+    tasks: dict[str, int] | tuple[str, ...] | str | None = None
+    n_samples: dict[str, int] | str | None = None
+    max_examples: int | None = None
+    task_options: dict[str, Any] | tuple[str, ...] | None = None
+
+    engine: EngineName | None = None
+    gpus: tuple[int | str, ...] | str | int | None = None
+    slots: int | None = None
+    tp_size: int | None = None
+    shards: int | None = None
+
+    server_command: str | None = None
+    served_name: str | None = None
+    start_timeout: float | None = None
+    external: tuple[str, ...] | str | None = None
+    api_key: str | None = None
+
+    num_threads: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    max_tokens: int | None = None
+    timeout: float | None = None
+    seed: int | None = None
+
+    judge_model: str | None = None
+    judge_base_url: str | None = None
+    judge_api_key: str | None = None
+    judge_temperature: float | None = None
+    judge_top_p: float | None = None
+    judge_top_k: int | None = None
+    judge_max_tokens: int | None = None
+    judge_jobs: int | None = None
+    judge_batch: bool | None = None
+
+    inference: bool | None = None
+    judge: bool | None = None
+    plot: bool | None = None
+    log_dir: Path | None = None
+    keys: Path | None = None
+
+    def under(self, flags: SweepSettings) -> SweepSettings:
+        """With what the flags say in place of these."""
+        said = {name: value for name, value in msgspec.structs.asdict(flags).items() if value is not None}
+        return msgspec.structs.replace(self, **said)
