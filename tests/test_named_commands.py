@@ -26,7 +26,9 @@ OTHERS = {
     "--disable-dev-shm-usage": "chromium",
     "--disable-extensions": "chromium",
     "--disable-gpu": "chromium",
+    "--gpu-memory-utilization": "vllm serve",
     "--headless": "chromium",
+    "--model-path": "sglang.launch_server",
     "--no-deps": "pip download",
     "--no-first-run": "chromium",
     "--no-input": "pip download",
@@ -35,7 +37,9 @@ OTHERS = {
     "--only-binary": "pip download",
     "--print-to-pdf": "chromium",
     "--progress-bar": "pip download",
+    "--query-gpu": "nvidia-smi",
     "--served-model-name": "vllm serve",
+    "--tensor-parallel-size": "vllm serve",
     "--user-data-dir": "chromium",
 }
 """Options of other programs, and whose they are."""
@@ -77,7 +81,8 @@ def told() -> list[Told]:
 
 
 def options(command: Any) -> set[str]:
-    return {"--help", *(flag for parameter in command.params for flag in parameter.opts)}
+    flags = (flag for each in command.params for flag in (*each.opts, *each.secondary_opts))
+    return {"--help", *flags}
 
 
 def commands(group: Any, path: str = "") -> dict[str, Any]:

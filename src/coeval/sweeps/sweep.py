@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,13 +15,22 @@ from coeval.sweeps.engines.engine import LegSlot
 from coeval.sweeps.leg import Leg, Server
 from coeval.sweeps.servers.server_command import ServerCommand
 
-__all__ = ["PATH", "Samples", "Sweep", "filled", "folder_of", "shard_name"]
+__all__ = ["PATH", "Samples", "Sweep", "SweepPhases", "filled", "folder_of", "shard_name"]
 
 PATH = "{path}"
 FOLDER, LEGS, ACCOUNTS = "sweep", "legs", "accounts"
 
 Samples = Mapping[str, Sequence[int]]
 """Task as it is asked for → samples by their number."""
+
+
+class SweepPhases(NamedTuple):
+    """``inference`` asks the checkpoints, ``judge`` has the judged tasks judged, ``plot`` puts the samples
+    together and draws the curves. What rules score is scored in any case."""
+
+    inference: bool = True
+    judge: bool = True
+    plot: bool = True
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """``python -m coeval.cli.sweep.judging_process LOG [KEYS]``: judges and scores for a sweep, which starts it.
 
-Orders come on standard input, a line each, and what becomes of them goes to standard output; see
-`coeval.sweeps.judging_messages`. When its input ends, or at SIGTERM or SIGINT, it asks no more, scores what
-is whole and exits; a second signal ends it at once.
+Orders come on standard input, a line each, and what becomes of them goes to standard output (see
+`judging_messages`). When its input ends, or at SIGTERM or SIGINT, it asks no more, scores what is whole and
+exits; a second signal ends it at once.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from coeval.core.errors import UsageError
 from coeval.core.options import Face
 from coeval.engine.run_log import logged
 from coeval.models.keys import Keys
-from coeval.sweeps.judging_messages import ConcludeOrder, JudgingMessage, read_order, written
-from coeval.sweeps.judging_run import conclude_orders
+from coeval.sweeps.judging.judging_messages import ConcludeOrder, JudgingMessage, read_order, written
+from coeval.sweeps.judging.judging_run import conclude_orders
 
 _LONGEST_LINE = 1 << 24
 

@@ -10,8 +10,7 @@ from coeval.benchmarks.run.task_folder import TaskFolder
 from coeval.store.output_folder import SHARDS
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.jobs.job_plan import TaskJobs
-from coeval.sweeps.sweep import Sweep
-from coeval.sweeps.sweep_phases import SweepPhases
+from coeval.sweeps.sweep import Sweep, SweepPhases
 
 __all__ = ["Attempts", "ConclusionDue", "LegDue", "due_of", "foreign_shards_taken_in"]
 

@@ -7,8 +7,8 @@ from rich.console import Console
 from coeval.cli.exit_codes import GAPS, INTERRUPTED
 from coeval.cli.say import say, warn
 from coeval.core.text import dollars, numbered
+from coeval.sweeps.schedule.sweep_board import SweepBoard
 from coeval.sweeps.sweep import Sweep
-from coeval.sweeps.sweep_board import SweepBoard
 
 
 def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Console) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coeval.cli import streams
-from coeval.cli.commands.sweep.asked_for import KEY_VARIABLE, AskedFor, asked_for
+from coeval.cli.commands.sweep.asked_sweep import KEY_VARIABLE, AskedFor, asked_for
 from coeval.cli.commands.sweep.checkpoint_choice import refuse_ambiguous
 from coeval.cli.commands.sweep.engine_choice import engine_of
 from coeval.cli.commands.sweep.sweep_end import tell_end
@@ -26,10 +26,10 @@ from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.engines.engine import SweepEngine
 from coeval.sweeps.jobs.job_plan import job_plan
 from coeval.sweeps.jobs.job_table import JobTable
-from coeval.sweeps.judging import JudgingProcess, judging_command
-from coeval.sweeps.scheduler import Scheduler, problems_of
+from coeval.sweeps.judging.concluder import JudgingProcess, judging_command
+from coeval.sweeps.schedule.scheduler import Scheduler, problems_of
+from coeval.sweeps.schedule.sweep_board import SweepBoard
 from coeval.sweeps.servers.leftovers import end_leftovers
-from coeval.sweeps.sweep_board import SweepBoard
 from coeval.sweeps.sweep_settings import SweepSettings
 
 Flags = Mapping[str, Any]

@@ -21,7 +21,7 @@ from coeval.engine.probing import Probing
 from coeval.engine.progress import Board
 from coeval.models.keys import Keys
 from coeval.models.transport.shared_hosts import SharedHosts
-from coeval.sweeps.judging_messages import (
+from coeval.sweeps.judging.judging_messages import (
     Concluded,
     ConcludeOrder,
     ConcludeProgress,

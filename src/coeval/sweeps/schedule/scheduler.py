@@ -19,13 +19,12 @@ from coeval.sweeps.engines.engine import LegSlot, SweepEngine
 from coeval.sweeps.jobs.job_plan import TaskJobs
 from coeval.sweeps.jobs.job_table import JobTable
 from coeval.sweeps.jobs.orders import Attempts, ConclusionDue, LegDue, due_of, foreign_shards_taken_in
-from coeval.sweeps.judging import Concluder
-from coeval.sweeps.judging_messages import Concluded
+from coeval.sweeps.judging.concluder import Concluder
+from coeval.sweeps.judging.judging_messages import Concluded
 from coeval.sweeps.leg import Leg, LegResult
 from coeval.sweeps.leg_files import read_progress, read_result
-from coeval.sweeps.sweep import Sweep
-from coeval.sweeps.sweep_board import SweepBoard
-from coeval.sweeps.sweep_phases import SweepPhases
+from coeval.sweeps.schedule.sweep_board import SweepBoard
+from coeval.sweeps.sweep import Sweep, SweepPhases
 
 __all__ = ["CheckpointSource", "Scheduler"]
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from coeval.sweeps.engines.engine import LegSlot
 from coeval.sweeps.jobs.job_table import OwedJobs
-from coeval.sweeps.judging import Concluder
-from coeval.sweeps.judging_messages import ConcludeProgress, SampleConcluded
+from coeval.sweeps.judging.concluder import Concluder
+from coeval.sweeps.judging.judging_messages import ConcludeProgress, SampleConcluded
 from coeval.sweeps.leg import Leg, LegProgress, LegResult
 from coeval.sweeps.leg_files import read_progress
 

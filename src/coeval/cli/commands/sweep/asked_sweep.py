@@ -20,8 +20,7 @@ from coeval.sweeps.checkpoint_places import CheckpointPlaces, CheckpointWatch
 from coeval.sweeps.checkpoints import STEP
 from coeval.sweeps.leg import Server
 from coeval.sweeps.servers.server_command import DEFAULT, ServerCommand
-from coeval.sweeps.sweep import Sweep
-from coeval.sweeps.sweep_phases import SweepPhases
+from coeval.sweeps.sweep import Sweep, SweepPhases
 from coeval.sweeps.sweep_settings import SweepSettings
 
 __all__ = ["KEY_VARIABLE", "AskedFor", "asked_for"]

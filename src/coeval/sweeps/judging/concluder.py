@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.store.jsonl import store_error
-from coeval.sweeps.judging_messages import (
+from coeval.sweeps.judging.judging_messages import (
     Concluded,
     ConcludeOrder,
     ConcludeProgress,

@@ -1,0 +1,1 @@
+"""Judging and scoring for a sweep, in one process of its own."""
