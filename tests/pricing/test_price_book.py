@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from coeval.core.errors import UsageError
-from coeval.core.model import ModelSpec
+from coeval.core.model import ModelSpec, is_own_address
 from coeval.core.records import Usage
 from coeval.engine.terms import Ceiling, offer_of, tariff_of, terms_of
-from coeval.pricing.price_book import PriceBook, is_own_address
+from coeval.pricing.price_book import PriceBook
 from coeval.pricing.tariff import FREE, Rates, Tariff
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -99,3 +101,17 @@ class Model(ABC):
         Gap
             no request was sent: quota reached, model given up, run being interrupted.
         """
+
+
+def is_own_address(url: str) -> bool:
+    """Whether a URL is of this machine or a private network, as far as its host name tells: an address of
+    one, or a name without a domain. No name is looked up."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False  # what is wrong with it is said when it is asked
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return "." not in host or host.endswith((".local", ".localhost", ".internal", ".lan"))
+    return address.is_loopback or address.is_private or address.is_link_local

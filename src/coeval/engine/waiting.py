@@ -40,13 +40,14 @@ async def telling_of_hosts(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
 ) -> AsyncIterator[None]:
-    """Meanwhile, say of each host that gives nothing but failures what they are (see `Http.troubles`); in the
-    end, which have repeated a credential: their answers are kept without it, so they are not as they were."""
+    """Meanwhile, say of each host that gives nothing but failures what they are (see `Http.troubles`), and
+    why the throttle is not shared, if it is not; in the end, which hosts have repeated a credential: their
+    answers are kept without it, so they are not as they were."""
     telling = asyncio.create_task(_tell(http, note, clock, sleep), name="waits")
     try:
         yield
     finally:
-        for sentence in http.repeating():
+        for sentence in (*http.hosts.throttle_problems(), *http.repeating()):
             note(sentence)
         telling.cancel()
         await asyncio.wait({telling})
@@ -64,6 +65,8 @@ async def _tell(
     while True:
         await sleep(LOOK_S)
         now = clock()
+        for problem in http.hosts.throttle_problems():
+            note(problem)
         for host, sentence in http.troubles().items():
             if now >= told.get(host, float("-inf")) + AGAIN_AFTER_S:
                 told[host] = now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -25,6 +26,7 @@ from coeval.models.metering.ledger import Ledger
 from coeval.models.pacing.admission import REFUSALS_TO_STOP, Admission
 from coeval.models.pacing.endpoint_limits import EndpointLimits
 from coeval.models.pacing.limits import Limiter
+from coeval.models.pacing.throttle import throttle_of
 from coeval.models.transport.http import Endpoint, Http, draining
 from coeval.simulation import SimulatedModel
 
@@ -37,6 +39,7 @@ def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
     a model without an address or a key, or one in this process without its folder, a library or the
     device. Whether weights can be loaded shows when they are.
     """
+    throttle_of(os.environ)
     _reach(_asked(specs), keys)
 
 
@@ -200,7 +203,7 @@ def _lists(
 ) -> dict[EndpointKey, HostModels]:
     """The lists of models of those endpoints whose hosts show each key what it may ask."""
     return {
-        address.key: HostModels(http, _list_endpoint(address, endpoints[address.key]), address.dialect)
+        address.key: HostModels(http, _list_endpoint(address, endpoints[address.key], http), address.dialect)
         for address in reached.values()
         if _is_told_by_a_list(address)
     }
@@ -214,9 +217,9 @@ def _is_told_by_a_list(address: ModelAddress) -> bool:
     return all(host.lists_models and host.listed_may_be_asked for host in (address.host, *rows))
 
 
-def _list_endpoint(address: ModelAddress, endpoint: Endpoint) -> Endpoint:
+def _list_endpoint(address: ModelAddress, endpoint: Endpoint, http: Http) -> Endpoint:
     """Where the models are listed of a host that is asked at an endpoint: there, at nearly all."""
     if not address.models_url:
         return endpoint
-    limiter = EndpointLimits.of([address.spec]).limiter()
+    limiter = http.hosts.limiter(EndpointLimits.of([address.spec]), address.models_url)
     return Endpoint(address.models_url, address.signer, limiter, address.secrets, address.host.headers)

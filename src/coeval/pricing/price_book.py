@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
-from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 
 from coeval.core.errors import UsageError
+from coeval.core.model import is_own_address
 from coeval.pricing.price_library import context_window, library_tariff, provider_at
 from coeval.pricing.pricing_file import (
     LOCAL_FILE,
@@ -24,7 +23,7 @@ from coeval.pricing.pricing_file import (
 )
 from coeval.pricing.tariff import FREE, Rates, Tariff
 
-__all__ = ["FREE_HERE", "Offer", "PriceBook", "is_own_address"]
+__all__ = ["FREE_HERE", "Offer", "PriceBook"]
 
 RatesT = TypeVar("RatesT", bound=Rates)
 
@@ -154,17 +153,3 @@ def _place(offer: Offer) -> tuple[str, str] | None:
         model, colon, named = model.rpartition(":")
         return (f"{_OF_ROUTER}{named}", model) if colon else None
     return (provider, model) if provider else None
-
-
-def is_own_address(url: str) -> bool:
-    """Whether a URL is of this machine or a private network, as far as its host name tells: an address of
-    one, or a name without a domain."""
-    try:
-        host = urlsplit(url).hostname or ""
-    except ValueError:
-        return False  # what is wrong with it is said when it is asked
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return "." not in host or host.endswith((".local", ".localhost", ".internal", ".lan"))
-    return address.is_loopback or address.is_private or address.is_link_local

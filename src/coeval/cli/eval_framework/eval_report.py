@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
@@ -16,7 +17,7 @@ from coeval.benchmarks.assets import Progress
 from coeval.benchmarks.run.conclusion import Outcome, conclude, over_runs
 from coeval.benchmarks.run.eval_budget import refuse_too_dear
 from coeval.benchmarks.run.eval_estimate import estimate_evaluation
-from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare, usage_file
+from coeval.benchmarks.run.runner import EndOfAsking, Prepared, ask_owed, held, prepare, usage_file
 from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.eval_framework.report import show
@@ -31,6 +32,8 @@ from coeval.core.options import BUDGET
 from coeval.engine.run_log import logged
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import read_accounts
+from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
+from coeval.models.transport.shared_hosts import SharedHosts
 from coeval.pricing.estimate.budget_fit import budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.store.jsonl import write_json_atomic
@@ -43,6 +46,7 @@ def run_and_report(flags: Flags) -> int:
     logging.getLogger("coeval").setLevel(flags["log_level"])  # what shows a traceback, see cli.ending
     messages = streams.messages()
     keys = Keys.load(flags["keys"], env=os.environ, cwd=Path.cwd(), home=Path.home())
+    throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
     evaluation = evaluation_of(flags, keys)
     with Terminal(messages) as terminal:
         if said := idle_options(flags, {task.name for task in evaluation.tasks}):
@@ -55,9 +59,12 @@ def run_and_report(flags: Flags) -> int:
         output = evaluation.output
         with _output_made(output), logged(output / _LOG, flags["log_level"]), held(prepared):
             refuse_too_dear(prepared)
-            ended = run_async(
-                interruptible(lambda event: ask_owed(prepared, keys, terminal, event), terminal.note)
-            )
+
+            async def ask(interrupt: asyncio.Event) -> EndOfAsking:
+                async with SharedHosts(throttle=throttle) as hosts:
+                    return await ask_owed(prepared, keys, terminal, interrupt, hosts)
+
+            ended = run_async(interruptible(ask, terminal.note))
             outcome = conclude(prepared, ended)
     if flags["as_json"]:
         sys.stdout.write(json_text(_plain(outcome), indent=2) + "\n")

@@ -7,6 +7,7 @@ from typing import NamedTuple, Self, TypeVar
 
 from coeval.core.model import ModelSpec
 from coeval.models.pacing.limits import Limiter
+from coeval.models.pacing.throttle import Turn
 
 __all__ = ["DEFAULT_CONCURRENCY", "EndpointLimits"]
 
@@ -47,9 +48,9 @@ class EndpointLimits(NamedTuple):
             tokens_per_minute=min(_set(self.tokens_per_minute, other.tokens_per_minute), default=None),
         )
 
-    def limiter(self) -> Limiter:
-        """A new limiter with these limits."""
-        limiter = Limiter()
+    def limiter(self, turn: Turn | None = None) -> Limiter:
+        """A new limiter with these limits, and its turn among all processes, where there is a throttle."""
+        limiter = Limiter(turn=turn)
         self.apply_to(limiter)
         return limiter
 

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from itertools import chain, count
 
 from coeval.core.errors import CoevalError
-from coeval.models.pacing.pace import Pace, Spacing
+from coeval.models.pacing.gate import Gate
+from coeval.models.pacing.throttle import Turn
 from coeval.models.pacing.window import Window
 
 __all__ = ["LONGEST_HOLD_S", "Lane", "Limiter", "unrefused"]
 
 LONGEST_HOLD_S = 600.0
-_SMOOTHING = 1 / 16
 _SHORTEST_TIMER_S = 0.001
 
 
@@ -54,6 +54,8 @@ class Limiter:
     requests_per_minute, tokens_per_minute:
         paces kept besides; tokens are charged by the mean when a request goes, and set right by
         what its answer says it took.
+    turn:
+        its turn among the requests of all processes, where there is a throttle.
     clock:
         seconds, monotonic.
     """
@@ -65,18 +67,13 @@ class Limiter:
         start: int = 16,
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
+        turn: Turn | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._window = Window(ceiling, start)
-        self._spacing = Spacing()
+        self._gate = Gate(turn)
         self._clock = clock
-        self._requests: Pace | None = None
-        self._tokens: Pace | None = None
-        self._mean_tokens = self._charged_ahead = 0.0
-        self._settled = False
         self._host = Lane()  # of requests that name no lane of their own
-        self._held_until = self._lanes_held_until = float("-inf")
-        self._gated = self._is_paced = False
         self._in_flight = self._waiting = 0
         self._queue: list[_Waiter] = []
         self._parked: dict[Lane, list[_Waiter]] = {}
@@ -105,14 +102,7 @@ class Limiter:
         if any(rate is not None and rate <= 0 for rate in (requests_per_minute, tokens_per_minute)):
             raise ValueError("requests_per_minute and tokens_per_minute must be above 0")
         self._window.limit_to(ceiling, start)
-        self._requests = self._tokens = None
-        if requests_per_minute is not None:
-            # One second's worth may go at once: a fast pace then needs one timer a second's worth.
-            self._requests = Pace(requests_per_minute, max(0.0, 1.0 - 60.0 / requests_per_minute))
-        if tokens_per_minute is not None:
-            self._tokens = Pace(tokens_per_minute, 6.0)
-        self._is_paced = self._requests is not None or self._tokens is not None
-        self._gated = self._gated or self._is_paced
+        self._gate.set_rates(requests_per_minute, tokens_per_minute)
 
     @property
     def limit(self) -> int:
@@ -145,7 +135,7 @@ class Limiter:
         """
         if self._closed is not None:
             raise self._closed.with_traceback(None)
-        if not self._waiting and self._in_flight + 1 <= self._window.size and not self._gated:
+        if not self._waiting and self._in_flight + 1 <= self._window.size and not self._gate.shut:
             self._in_flight += 1
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -169,27 +159,24 @@ class Limiter:
             raise
 
     def release(self) -> None:
-        if self._tokens is not None and not self._settled:
-            self._settle(self._tokens, 0)
-        self._settled = False
+        if self._gate.counts_tokens:
+            self._gate.ended(self._in_flight, self._clock())
         self._in_flight -= 1
         if self._waiting:
             self._grant()
 
     def succeeded(self, rank: int, latency_s: float, tokens: int = 0) -> None:
         """An answer came; called before its slot is released."""
-        self._window.answered(rank, latency_s, self._in_flight, self._clock())
-        if self._tokens is not None:
-            self._settle(self._tokens, tokens)
-            self._settled = True
-            self._mean_tokens += (tokens - self._mean_tokens) * (_SMOOTHING if self._mean_tokens else 1.0)
+        now = self._clock()
+        self._window.answered(rank, latency_s, self._in_flight, now)
+        if self._gate.counts_tokens:
+            self._gate.answered(tokens, self._in_flight, now)
 
     def refused(self, sent_at: float) -> None:
         """The host would not take a request sent at ``sent_at``, because it has too many."""
         now = self._clock()
-        if self._window.refused(sent_at, now, again=not self._spacing.open):
-            self._spacing.refused(sent_at, now)
-            self._gated = True
+        if self._window.refused(sent_at, now, again=self._gate.spaced):
+            self._gate.refused(sent_at, now)
 
     def timed_out(self, sent_at: float, *, alone: bool) -> None:
         """A request sent at ``sent_at`` was not answered in time; ``alone``: nor was any other, lately."""
@@ -198,17 +185,16 @@ class Limiter:
     def reopen(self) -> None:
         """What was refused says nothing more: the host is down for another reason than load."""
         self._window.reopen()
-        self._spacing.forget()
+        self._gate.forget_refusals()
 
     def hold(self, seconds: float, lane: Lane | None = None) -> None:
         """Grant nothing (of a lane) for so long, at most ten minutes: the host named the time itself."""
         until = self._clock() + min(seconds, LONGEST_HOLD_S)
         if lane is None:
-            self._held_until = max(self._held_until, until)
+            self._gate.hold(until)
         else:
             lane.held_until = max(lane.held_until, until)
-            self._lanes_held_until = max(self._lanes_held_until, until)
-        self._gated = True
+            self._gate.look_until(until)
 
     def close(self, error: CoevalError) -> None:
         """From now on waiters and later acquires raise ``error``; slots taken may be released."""
@@ -240,50 +226,25 @@ class Limiter:
                 self._waiting -= 1
                 granted.set_exception(error)
                 continue
-            if self._gated:
+            if self._gate.shut:
                 now = self._clock()
                 if lane.held_until > now:
                     self._parked.setdefault(lane, []).append(heapq.heappop(self._queue))
                     self._look_again_in(lane.held_until - now)
                     continue
-                wait_s = self._gate_s(now)
+                wait_s = self._gate.wait_s(now, self._sendable())
                 if wait_s > 0:
                     self._look_again_in(wait_s)
                     return
-                self._passed(now)
+                self._gate.passed(now)
             heapq.heappop(self._queue)
             self._waiting -= 1
             self._in_flight += 1
             granted.set_result(None)
 
-    def _gate_s(self, now: float) -> float:
-        """Seconds until pace and host allow the next request; opens the gate when nothing keeps it."""
-        wait_s = self._held_until - now
-        if not self._spacing.open:
-            wait_s = max(wait_s, self._spacing.wait_s(now))
-        if self._requests is not None:
-            wait_s = max(wait_s, self._requests.wait_s(now))
-        if self._tokens is not None:
-            wait_s = max(wait_s, self._tokens.wait_s(now))
-        if wait_s <= 0:
-            self._gated = self._is_paced or not self._spacing.open or self._lanes_held_until > now
-        return wait_s
-
-    def _passed(self, now: float) -> None:
-        """One request goes through the gate."""
-        if not self._spacing.open:
-            self._spacing.sent(now)
-        if self._requests is not None:
-            self._requests.charge(now, 1)
-        if self._tokens is not None:
-            self._tokens.charge(now, self._mean_tokens)
-            self._charged_ahead += self._mean_tokens
-
-    def _settle(self, pace: Pace, tokens: int) -> None:
-        """Charge what one request took in place of its share of what was charged ahead."""
-        share = self._charged_ahead / self._in_flight
-        self._charged_ahead -= share
-        pace.charge(self._clock(), tokens - share)
+    def _sendable(self) -> int:
+        """How many of those who wait there are slots for."""
+        return min(self._waiting, int(self._window.size) - self._in_flight)
 
     def _look_again_in(self, wait_s: float) -> None:
         loop = asyncio.get_running_loop()

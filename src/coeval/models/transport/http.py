@@ -8,6 +8,7 @@ failure is called.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Callable, Coroutine
@@ -25,6 +26,7 @@ from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.connections.route import RequestRoute
 from coeval.models.pacing.limits import LONGEST_HOLD_S
 from coeval.models.pacing.rate_headers import asked_hold_s, asked_retry, asked_wait_s
+from coeval.models.pacing.throttle import throttle_of
 from coeval.models.transport.call import Answered, Call
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.faults import (
@@ -73,7 +75,8 @@ class Http:
         spreads retries, so that requests which failed together do not come back together.
     hosts:
         connections and endpoints, which other sessions may share: ending one session leaves the others
-        theirs. None: its own, closed with it.
+        theirs. None: its own, closed with it, with the throttle that the environment asks for; raises
+        UsageError as `throttle_of`.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class Http:
         self._clock = clock
         self._rng = rng or random.Random()
         self._sleep = sleep
-        self.hosts = hosts or SharedHosts()
+        self.hosts = hosts or SharedHosts(throttle=throttle_of(os.environ))
         self._closes_hosts = hosts is None
         self._endpoints: set[Endpoint] = set()
         self._over: Draining | None = None

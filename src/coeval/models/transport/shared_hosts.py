@@ -14,6 +14,8 @@ from coeval.models.connections.route import RequestRoute
 from coeval.models.connections.wire import Wire
 from coeval.models.hosts.address import EndpointKey, ModelAddress
 from coeval.models.pacing.endpoint_limits import EndpointLimits
+from coeval.models.pacing.limits import Limiter
+from coeval.models.pacing.throttle import Throttle
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.network import raise_open_file_limit
 
@@ -41,10 +43,11 @@ class SharedHosts:
     Sessions that are given one `SharedHosts` share what an endpoint knows of its host: requests in flight,
     rates, holds, outages. It outlives each of them, and is closed by whoever made it (`aclose`, or as an
     async context manager). ``wire`` sends what goes straight to its host; None: a `Wire`, opened when it is
-    first needed.
+    first needed. ``throttle`` is the pace that they keep with other processes; None: there is none.
     """
 
-    def __init__(self, wire: Sender | None = None) -> None:
+    def __init__(self, wire: Sender | None = None, throttle: Throttle | None = None) -> None:
+        self._throttle = throttle
         self._straight = wire
         self._proxied: ProxiedWire | None = None
         self._known: dict[EndpointKey, _Known] = {}
@@ -80,8 +83,18 @@ class SharedHosts:
                 self._known[key] = known._replace(limits=joined)
             return
         first = addresses[0]
-        endpoint = Endpoint(key[0], first.signer, limits.limiter(), first.secrets, first.host.headers)
+        limiter = self.limiter(limits, key[0])
+        endpoint = Endpoint(key[0], first.signer, limiter, first.secrets, first.host.headers)
         self._known[key] = _Known(endpoint, limits)
+
+    def limiter(self, limits: EndpointLimits, url: str) -> Limiter:
+        """A new limiter of requests to a base URL."""
+        return limits.limiter(None if self._throttle is None else self._throttle.turn_at(url))
+
+    def throttle_problems(self) -> list[str]:
+        """Why the throttle is not shared with other processes, if it is not; whoever asks first is told."""
+        problem = None if self._throttle is None else self._throttle.untold_problem()
+        return [] if problem is None else [problem]
 
     def _exchange_secrets(self, addresses: Iterable[ModelAddress]) -> None:
         at: defaultdict[str, list[Endpoint]] = defaultdict(list)

@@ -137,8 +137,8 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
             _unchanged_outlook(config, options)  # refused before any item gives way to another one
         supply.put(folder)
         accounts = accounts_of(folder, config)
-        async with opened(accounts, specs, Board(PHASES, FED_BY), context, terms) as session:
-            with logged(folder.log, config.experiment.log_level):
+        with logged(folder.log, config.experiment.log_level):  # until the session's last word
+            async with opened(accounts, specs, Board(PHASES, FED_BY), context, terms) as session:
                 for choice in choices:
                     log.info("%s", choice)
                 for remark in supply.remarks():

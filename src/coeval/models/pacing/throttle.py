@@ -1,0 +1,273 @@
+"""One pace for the requests of all processes: at most one each ``MIN_INTERVAL_S``, as a file has it.
+
+The file says until when all moments are given away. A process takes a lease, a few moments long, and sends
+one request at each; so no two processes have the same moment, each has its turn after those who asked before,
+and one that ends loses no more than its lease. The file is locked for as long as it takes to read and write a
+number, and never waited for. What it says is believed within bounds: nobody who can write it keeps a process
+from sending for long.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from tempfile import gettempdir
+from typing import NamedTuple
+
+from coeval.core.errors import UsageError
+from coeval.core.model import is_own_address
+from coeval.models.pacing.pace_file import change_time
+
+__all__ = ["BURST_S", "DEFAULT_INTERVAL_S", "Throttle", "Turn", "throttle_of"]
+
+DEFAULT_INTERVAL_S = 0.005
+BURST_S = 0.1
+"""A moment may be used so much later: so many seconds' worth may go at once."""
+_LEASE_S = 0.05
+LONGEST_INTERVAL_S = 3_600.0
+INTERVAL, STATE_PATH = "MIN_INTERVAL_S", "EVAL_THROTTLE_STATE_PATH"
+
+_HORIZON_S = 2.0
+"""Nothing is leased that is further ahead: processes that have to wait longer compete by chance."""
+_SKEW_S = 1.0
+"""By so much the clocks of machines that share the file may differ."""
+_LOCK_PATIENCE_S = 2.0
+_TURN_PATIENCE_S = 30.0
+_TURNS_OF_PATIENCE = 20
+"""After so long, or so many intervals more, a process goes on without the file."""
+_SHORTEST_INTERVAL_S = 1e-6
+_AGAIN_S = (0.001, 0.003)
+
+
+class Moment(NamedTuple):
+    """A moment (the throttle's clock) for one request, or when to look ``again`` for one."""
+
+    at: float
+    again: bool
+
+
+class Throttle:
+    """The pace of this process among all that use the same file.
+
+    Parameters
+    ----------
+    interval_s:
+        least seconds between two requests, on average; above 0.
+    path:
+        the file.
+    everywhere:
+        whether servers on this machine and in private networks are meant as well.
+    clock, wall:
+        seconds: monotonic; and since 1970, by which processes know each other's moments.
+    rng:
+        spreads the looks of processes that compete.
+    """
+
+    def __init__(
+        self,
+        interval_s: float,
+        path: Path,
+        *,
+        everywhere: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._interval_s = interval_s
+        self._path = path
+        self._everywhere = everywhere
+        self._clock = clock
+        self._wall = wall
+        self._rng = rng or random.Random()
+        self._longest = max(1, int(_LEASE_S / interval_s))
+        self._credit_s = max(0.0, BURST_S - interval_s)  # of moments that nobody leased
+        self._next = self._leased_until = -math.inf
+        self._left = 0
+        self._look_at = -math.inf
+        self._locked_from = self._behind_from = math.inf
+        self._alone = False
+        self._taken, self._counted_from, self._per_s = 0, -math.inf, 0.0
+        self.problem: str | None = None
+        """Why the pace is this process's own, in a sentence; None where it is shared."""
+        self._told = False
+
+    def turn_at(self, url: str) -> Turn | None:
+        """The turn of those who ask there; None where requests are not throttled."""
+        return Turn(self) if self._everywhere or not is_own_address(url) else None
+
+    def untold_problem(self) -> str | None:
+        """The `problem`, once: a process may have several sessions."""
+        if self._told or self.problem is None:
+            return None
+        self._told = True
+        return self.problem
+
+    def now(self) -> float:
+        return self._clock()
+
+    def moment(self, wanted: int) -> Moment:
+        """The next moment that is free, for one of ``wanted`` requests that could be sent now."""
+        now = self._clock()
+        self._let_pass(now)
+        if not self._left and (look_at := self._lease(now, self._size(now, wanted))) is not None:
+            return Moment(look_at, again=True)
+        at = self._next
+        self._next += self._interval_s
+        self._left -= 1
+        self._taken += 1
+        return Moment(at, again=False)
+
+    def _let_pass(self, now: float) -> None:
+        """Give up moments that are too long past."""
+        passed = math.ceil((now - BURST_S - self._next) / self._interval_s) if self._left else 0
+        if passed > 0:
+            self._next += min(passed, self._left) * self._interval_s
+            self._left -= min(passed, self._left)
+
+    def _size(self, now: float, wanted: int) -> int:
+        """How many moments are leased: for those who wait, or for half of what is usual while they last."""
+        elapsed_s = now - self._counted_from
+        if elapsed_s >= BURST_S:
+            self._per_s = self._taken / elapsed_s
+            self._taken, self._counted_from = 0, now
+        usual = int(self._per_s * _LEASE_S)
+        return min(self._longest, max(1, wanted, usual))
+
+    def _lease(self, now: float, size: int) -> float | None:
+        """Take so many moments; where there are none to be had as yet, when to look again."""
+        if now < self._look_at:
+            return self._look_at
+        length_s = size * self._interval_s
+        start = -math.inf
+
+        def change(leased_until: float) -> float | None:
+            nonlocal start
+            self._locked_from = math.inf
+            ahead_s = self._believed(leased_until - wall)
+            if ahead_s > _HORIZON_S:
+                self._look_at = now + ahead_s - _HORIZON_S + self._rng.uniform(0, _LEASE_S)
+                return None
+            start = max(now + ahead_s, now - self._credit_s, self._leased_until)
+            return wall + (start - now) + length_s
+
+        wall = self._wall()
+        try:
+            change_time(self._path, change)
+        except BlockingIOError:
+            self._locked_from = min(self._locked_from, now)
+            self._look_at = now + self._rng.uniform(*_AGAIN_S)
+            why, waits = "another process keeps it locked", now - self._locked_from < _LOCK_PATIENCE_S
+        except OSError as error:
+            start = -math.inf  # what was leased does not stand there
+            why, waits = error.strerror or "it cannot be used", False
+        else:
+            self._behind_from = min(self._behind_from, now)
+            patience_s = _TURN_PATIENCE_S + _TURNS_OF_PATIENCE * self._interval_s
+            why, waits = "others take all there is", now - self._behind_from < patience_s
+        if start > -math.inf:
+            self._behind_from, self._alone = math.inf, False
+        elif waits and not self._alone:
+            return self._look_at
+        else:
+            self._go_alone(why)
+            start = max(now - self._credit_s, self._leased_until)
+        self._next, self._left, self._leased_until = start, size, start + length_s
+        return None
+
+    def _believed(self, ahead_s: float) -> float:
+        """How far ahead everything is leased, by the file; what none of us can have written is long past."""
+        most_s = _HORIZON_S + max(_LEASE_S, self._interval_s) + _SKEW_S
+        return ahead_s if ahead_s <= most_s else -math.inf
+
+    def _go_alone(self, why: str) -> None:
+        self._alone = True
+        self._look_at = -math.inf
+        self.problem = self.problem or (
+            f"requests are kept {self._interval_s:g} s apart in this process alone, not with others: "
+            f"{self._path} cannot be shared ({why}). Name a file of your own in {STATE_PATH}, or set "
+            f"{INTERVAL}=0 for no throttle."
+        )
+
+
+class Turn:
+    """The turn of one endpoint among all that this process asks: each waits for a moment of its own."""
+
+    __slots__ = ("_at", "_throttle")
+
+    def __init__(self, throttle: Throttle) -> None:
+        self._throttle = throttle
+        self._at: float | None = None
+
+    def wait_s(self, wanted: int) -> float:
+        """Seconds until a request may be sent, of so many that could be; zero or less: now."""
+        now = self._throttle.now()
+        if self._at is None or now - self._at > BURST_S:
+            found = self._throttle.moment(wanted)
+            if found.again:
+                self._at = None
+                return max(found.at - now, _AGAIN_S[0])
+            self._at = found.at
+        return self._at - now
+
+    def take(self) -> None:
+        """A request is sent."""
+        self._at = None
+
+
+def throttle_of(environment: Mapping[str, str], *, default_s: float | None = None) -> Throttle | None:
+    """The throttle that the environment asks for; None: there is none.
+
+    ``default_s`` is the interval where ``MIN_INTERVAL_S`` is not set, and spares servers on this machine and
+    in private networks.
+
+    Raises
+    ------
+    UsageError
+        a variable holds what it cannot.
+    """
+    text = environment.get(INTERVAL, "").strip()
+    interval_s = _interval(text) if text else default_s
+    if not interval_s:
+        return None
+    named = environment.get(STATE_PATH, "").strip()
+    path = _named_path(named) if named else _usual_path()
+    return _of_this_process(max(interval_s, _SHORTEST_INTERVAL_S), path.absolute(), bool(text))
+
+
+def _interval(text: str) -> float:
+    try:
+        interval_s = float(text)
+    except ValueError:
+        interval_s = math.nan
+    if not 0 <= interval_s <= LONGEST_INTERVAL_S:
+        raise UsageError(
+            f"{INTERVAL} in the environment is no number of seconds from 0 to {LONGEST_INTERVAL_S:,.0f}; "
+            f"correct it (0.01 is at most 100 requests a second, 0 no throttle) or unset it"
+        )
+    return interval_s
+
+
+def _named_path(named: str) -> Path:
+    try:
+        return Path(named).expanduser()
+    except RuntimeError:
+        raise UsageError(
+            f"{STATE_PATH} in the environment names an unknown user's folder; correct it"
+        ) from None
+
+
+def _usual_path() -> Path:
+    try:
+        folder = gettempdir()
+    except FileNotFoundError:  # none can be written: that is said when it is to be shared
+        folder = "/tmp"  # noqa: S108
+    return Path(folder, "eval_framework_global_throttle.state")
+
+
+@cache
+def _of_this_process(interval_s: float, path: Path, everywhere: bool) -> Throttle:
+    return Throttle(interval_s, path, everywhere=everywhere)
