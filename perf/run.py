@@ -41,6 +41,7 @@ SCENARIOS: dict[str, Callable[[Path], scenarios.Figures]] = {
     "analyze-million": analysis.analyze_million,
     "analyze-ten-million": analysis.analyze_ten_million,
     "report-million": reports.report_million,
+    "excel-million": reports.excel_million,
     "view-million": reports.view_million,
     "compare-541": analysis.compare_outputs,
     "batched-200-thousand": batches.batched_200_thousand,

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import openpyxl
+import pypdf
 import pytest
 from cli.invoked import Command
 from pipeline.experiments import Lab, model, quiz, task
+from reports.browser import CHROMIUM
 
 KEPT = (
     "of another configuration, and counted all the same: 3 responses, 6 evaluations; --redo-changed makes "
@@ -43,6 +46,33 @@ def test_kept_records_are_told_wherever_scores_are_shown(here: Path, coeval: Com
     assert coeval("analyze", *run, "--format", "html", "--out", "page").code == 0
     page = re.sub(r"<[^>]+>", "", (here / "page" / "report.html").read_text())
     assert page.count(KEPT.removeprefix("of")) == 2, "at the head, and below what is missing"
+
+    told = KEPT.removeprefix("of")
+    for name in ("all", "complete-report", "judge-report"):
+        shown = coeval("analyze", name, *run, "--format", "excel", "--out", "book")
+        assert (shown.code, words(shown.err).count(KEPT)) == (0, 1), name
+        stem = "report" if name == "all" else name
+        assert any(told in line for line in summary(here / "book" / f"{stem}.xlsx")), name
+    assert coeval("compare", str(lab.path), "--excel", "both.xlsx").code == 0
+    assert any(told in line for line in summary(here / "both.xlsx"))
+
+    lost = next((lab.path / "phase5_evaluations").glob("*.jsonl"))
+    lost.write_text("".join(lost.read_text().splitlines(keepends=True)[:-1]))
+    shown = coeval("analyze", "judge-report", *run, "--format", "excel", "--out", "book")
+    assert shown.code == 3
+    [missing] = [line for line in summary(here / "book" / "judge-report.xlsx") if "is not there" in line]
+    assert missing.removesuffix(".").casefold() in words(shown.err).casefold()
+    if CHROMIUM is not None:
+        shown = coeval("analyze", "judge-report", *run, "--format", "pdf", "--out", "paper")
+        assert shown.code == 3
+        pages = pypdf.PdfReader(here / "paper" / "judge-report.pdf").pages
+        printed = words(*(page.extract_text() for page in pages))
+        assert "another configuration, and counted all the same" in printed
+        assert missing in printed
+
+
+def summary(path: Path) -> list[str]:
+    return [str(cell) for (cell,) in openpyxl.load_workbook(path)["Summary"].iter_rows(values_only=True)]
 
 
 def test_labels_compared_by_earlier_rules_are_not_missing(here: Path, coeval: Command) -> None:

@@ -1,4 +1,5 @@
-"""Page, workbook, terminal and ``measures.json`` of one run: the same numbers, as each shows them."""
+"""Page, workbook, terminal and ``measures.json`` of one run, or of an output of ``eval-framework`` and its
+``summary.json``: the same numbers, as each shows them."""
 
 from __future__ import annotations
 
@@ -6,12 +7,19 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import openpyxl
 import pytest
+from aiohttp.test_utils import TestServer
+from cli.eval_process import finish, start, write_prompts
 from cli.invoked import Command
+from openpyxl.workbook import Workbook
 from pipeline.experiments import Lab, model, quiz, task
+
+from coeval.simulation.server import make_app
+from coeval.simulation.simulated_model import SimulatedModel
+from coeval.simulation.traits import parse_model_option
 
 pytestmark = pytest.mark.slow
 
@@ -50,25 +58,36 @@ def shown(text: str) -> list[float]:
     return [float(number) for number in re.findall(r"-?\d*\.\d+", text.replace("−", "-"))]
 
 
-def test_one_run_has_the_same_numbers_everywhere(tmp_path: Path, coeval: Command) -> None:
-    models = [model("ann"), model("ben", skill=0.5, severity=0.2), model("cem", "student", skill=0.2)]
-    lab = Lab(tmp_path, models, [task(total=6), quiz(total=4)])
-    assert lab.run().exit_code == 0
-    out = tmp_path / "report"
-    for words in (("complete-report",), ("all", "--format", "html")):
-        assert coeval("analyze", *words, "--run", lab.path, "--out", out).code == 0
-    measures = json.loads((out / "measures.json").read_text())
-    terminal = coeval("analyze", "--run", lab.path).out
-    page = Tables()
-    page.feed((out / "report.html").read_text())
-    book = openpyxl.load_workbook(out / "complete-report.xlsx")
+class Shown(NamedTuple):
+    """What a folder's reports show."""
 
-    def compared(table: str, sheet: str, names: int, heading: str, expected: dict[Any, list[float]]) -> None:
+    page: Tables
+    book: Workbook
+    terminal: str
+    measures: dict[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path, out: Path, coeval: Command) -> Self:
+        for words in (("complete-report",), ("all", "--format", "html")):
+            ended = coeval("analyze", *words, "--run", folder, "--out", out)
+            assert ended.code == 0, ended.err
+        page = Tables()
+        page.feed((out / "report.html").read_text())
+        return cls(
+            page,
+            openpyxl.load_workbook(out / "complete-report.xlsx"),
+            coeval("analyze", "--run", folder).out,
+            json.loads((out / "measures.json").read_text()),
+        )
+
+    def compared(
+        self, table: str, sheet: str, names: int, heading: str, expected: dict[Any, list[float]]
+    ) -> None:
         """A measure of a table: of the page, of the workbook; ``names`` columns tell what a row is of."""
-        head, *rows = page.rows[table]
+        head, *rows = self.page.rows[table]
         place = head.index(heading)
         on_page = {tuple(row[:names]): shown(row[place]) for row in rows}
-        first, *lines = book[sheet].iter_rows(values_only=True)
+        first, *lines = self.book[sheet].iter_rows(values_only=True)
         at = [first.index(name) for name in (heading, f"{heading}, from", f"{heading}, to")]
         in_book = {tuple(line[:names]): [line[each] for each in at] for line in lines}
         assert on_page.keys() == in_book.keys() == expected.keys() != set()
@@ -76,23 +95,97 @@ def test_one_run_has_the_same_numbers_everywhere(tmp_path: Path, coeval: Command
             assert on_page[key] == pytest.approx(numbers, abs=0.0051), (table, key)
             assert in_book[key] == pytest.approx(numbers, rel=1e-15, abs=1e-300), (sheet, key)
 
-    students = {
-        (name,): [found["headline"], *found["ci95"]["headline"]]
-        for name, found in measures["students"].items()
-    }
-    compared("students", "Students", 1, "Score", students)
-    agreement = {
-        tuple(pair.split("|")): [found["kappa"], *found["ci95"]["kappa"]]
-        for pair, found in measures["agreement"].items()
-    }
-    compared("agreement", "Every two judges", 2, "κ", agreement)
-    teachers = {(name,): [found["v1"], *found["ci95"]["v1"]] for name, found in measures["teachers"].items()}
-    compared("teachers", "Teachers", 1, "Variance", teachers)
+    def of_line(self, pattern: str) -> list[float]:
+        """The first measure of the terminal's line that begins so."""
+        return shown(next(line for line in self.terminal.splitlines() if re.match(pattern, line)))[:3]
 
+    def told(self, finding: str) -> None:
+        """A finding stands in the workbook's summary and in the terminal."""
+        assert finding in [cell for (cell,) in self.book["Summary"].iter_rows(values_only=True)]
+        assert finding in " ".join(self.terminal.split())
+
+
+def test_one_run_has_the_same_numbers_everywhere(tmp_path: Path, coeval: Command) -> None:
+    models = [model("ann"), model("ben", skill=0.5, severity=0.2), model("cem", "student", skill=0.2)]
+    lab = Lab(tmp_path, models, [task(total=6), quiz(total=4)])
+    assert lab.run().exit_code == 0
+    found = Shown.of(lab.path, tmp_path / "report", coeval)
+    measures = found.measures
+    students = {(name,): pair(each, "headline") for name, each in measures["students"].items()}
+    found.compared("students", "Students", 1, "Score", students)
+    agreement = {tuple(who.split("|")): pair(each, "kappa") for who, each in measures["agreement"].items()}
+    found.compared("agreement", "Every two judges", 2, "κ", agreement)
+    teachers = {(name,): pair(each, "v1") for name, each in measures["teachers"].items()}
+    found.compared("teachers", "Teachers", 1, "Variance", teachers)
     for (name,), numbers in students.items():
-        line = next(line for line in terminal.splitlines() if re.match(rf"{name} +\d", line))
-        assert shown(line)[:3] == pytest.approx(numbers, abs=0.0051)
-    summary = [cell for (cell,) in book["Summary"].iter_rows(values_only=True) if cell]
+        assert found.of_line(rf"{name} +\d") == pytest.approx(numbers, abs=0.0051)
     for finding in measures["findings"]:
-        assert finding in summary
-        assert finding in " ".join(terminal.split())
+        found.told(finding)
+
+
+async def test_an_output_has_the_same_numbers_everywhere(tmp_path: Path, coeval: Command) -> None:
+    """Metrics of a task answered once, and twice; how far two judges agree."""
+    lab = Lab(tmp_path, [model("ann", skill=0.5)], [task(total=12)])
+    await lab.arun()
+    asked = write_prompts(
+        tmp_path / "prompts.jsonl", "punctuation:no_comma", [f"prompt {n}" for n in range(9)]
+    )
+    models = [
+        SimulatedModel(parse_model_option(text, {}))
+        for text in ("base:skill=0.5", "jury", "hard:severity=0.3")
+    ]
+    async with TestServer(make_app(models)) as server:
+        how = ["--model", "base", "--base-url", f"http://127.0.0.1:{server.port}/v1", "--ifeval-input", asked]
+        for words in (
+            ["--tasks", f"ifeval,coeval:{lab.path}", "--judge-model", "hard", "--output-dir", "once"],
+            ["--tasks", f"ifeval,coeval:{lab.path}", "--judge-model", "jury", "--output-dir", "once"],
+            ["--tasks", "ifeval", "--num-runs", 2, "--output-dir", "twice"],
+        ):
+            ended = await finish(await start(tmp_path, *how, *words))
+            assert ended.code == 0, ended
+
+    found = Shown.of(tmp_path / "once", tmp_path / "report", coeval)
+    metrics = {}
+    for folder in ("ifeval", "coeval-exp"):
+        for name, numbers in summary_of(tmp_path / "once" / folder).items():
+            metrics[f"{folder} · {name}",] = numbers
+            assert metric(found.measures, folder, name) == numbers
+            assert found.of_line(rf"{name} +-?\d") == pytest.approx(numbers, abs=0.0051)
+    found.compared("metrics", "Metrics", 1, "Value", metrics)
+    agreement = {
+        tuple(who.split("|")): pair(each, "wpa") for who, each in found.measures["agreement"].items()
+    }
+    found.compared("agreement", "Every two judges", 2, "Weighted", agreement)
+    assert found.measures["findings"]
+    for finding in found.measures["findings"]:
+        found.told(finding)
+
+    twice = Shown.of(tmp_path / "twice", tmp_path / "report of both", coeval)
+    names = twice.measures["samples"]["base"]["ifeval"]
+    samples = {("base", "ifeval", name): metric(twice.measures, "ifeval", name) for name in names}
+    twice.compared("samples", "Over all samples", 3, "Value", samples)
+    for (_, _, name), numbers in samples.items():
+        assert twice.of_line(rf"{name} +\d") == pytest.approx(numbers, abs=0.0051)
+    each = {
+        (f"ifeval, sample {k} · {name}",): numbers
+        for k in (0, 1)
+        for name, numbers in summary_of(tmp_path / "twice" / f"run_{k}" / "ifeval").items()
+    }
+    twice.compared("metrics", "Metrics", 1, "Value", each)
+
+
+def summary_of(folder: Path) -> dict[str, list[float]]:
+    """The metrics of a ``summary.json`` with the ends of their intervals."""
+    metrics = json.loads((folder / "summary.json").read_text())["metrics"]
+    return {name: [each["value"], *each["ci95"]] for name, each in metrics.items()}
+
+
+def metric(measures: dict[str, Any], task: str, name: str) -> list[float]:
+    """A metric of ``measures.json`` likewise."""
+    of_model = measures["metrics"]["base"]
+    return [of_model[task][name], *of_model["ci95"][task][name]]
+
+
+def pair(measured: dict[str, Any], name: str) -> list[float]:
+    """A measure of ``measures.json`` with the ends of its interval."""
+    return [measured[name], *measured["ci95"][name]]

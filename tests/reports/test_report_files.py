@@ -130,4 +130,4 @@ def test_paper_runs_nothing_whatever_models_say() -> None:
     assert "<script" not in page
     assert "default-src 'none'" in unescape(page)
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 70
-    assert f"The first {MOST_ROWS} of {MOST_ROWS + 1} rows." in page
+    assert f"The first {MOST_ROWS} of {MOST_ROWS + 1} rows; a page (html) and a workbook (excel) hold" in page

@@ -23,6 +23,7 @@ from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.content.report_content import Cell, Report, ReportColumn, ReportSection, ReportTable
 from coeval.reports.workbook.cell_texts import LONGEST, sheet_text
 from coeval.reports.workbook.report_workbook import write_workbook
+from coeval.reports.workbook.workbook_file import SHORT, SheetTable
 from coeval.store.rundir import RunDir
 
 EVIL = '=HYPERLINK("http://evil","x")\x00\x1b[31m\u202e</t>]]>&<c><f>1+1</f>'
@@ -163,6 +164,29 @@ def test_what_is_left_out_is_told(lab: Lab, tmp_path: Path, monkeypatch: pytest.
     assert len(texts) == 1 + 5 + 2
     assert texts[-1].startswith("the first 5 of ")
     assert any(str(cell.value).startswith("→ Answers: the first 5 of ") for cell in book["Summary"]["A"])
+
+
+def test_texts_of_a_workbook_stay_within_what_can_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long texts are kept whole while they fit, from there on the beginning of each; the sheet says so."""
+    monkeypatch.setattr("coeval.reports.workbook.workbook_file.MOST_TEXT", 2_500)
+    columns = (ReportColumn("n", "N", "count"), ReportColumn("text", "Text"))
+    texts = ["a" * 1_000, "b" * 200, "c" * 1_000, "d" * 1_000, "e" * 200, "f" * 40_000]
+    whole = "somebody has all"
+    first, again = (SheetTable(name, columns, list(enumerate(texts)), total=7, whole=whole) for name in "xy")
+    report = Report("comparison", "t", (), (), ())
+    write_workbook(tmp_path / "t.xlsx", report, (first, again))
+    book = openpyxl.load_workbook(tmp_path / "t.xlsx")
+    kept = [str(cell.value) for cell in book["x"]["B"][1:7]]
+    assert kept[:3] == texts[:3]
+    assert kept[3] == "d" * SHORT + " … [cut: 1,000 characters in all]"
+    assert kept[4] == texts[4]
+    assert kept[5] == "f" * SHORT + " … [cut: 40,000 characters in all]"
+    told = f"the first 6 of 7; texts longer than {SHORT} characters are cut from row 5 on; " + whole
+    assert book["x"]["A"][-1].value == told
+    assert book["y"]["B"][1].value == "a" * SHORT + " … [cut: 1,000 characters in all]"
+    assert f"→ x: {told}" in [cell.value for cell in book["Summary"]["A"]]
 
 
 def test_one_section_alone_is_a_workbook_too(lab: Lab, tmp_path: Path) -> None:

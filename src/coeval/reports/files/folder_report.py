@@ -74,17 +74,22 @@ def folder_report(folder: Path, options: RobustOptions | None = None) -> Iterato
         it cannot be read.
     """
     with opened(folder) as (reader, notes):
-        match reader:
-            case RunReader():
-                measured = measure_run(reader, options)
-                evidence = evidence_of(reader, measured, notes)
-                tree, report = measured.tree, experiment_report(evidence)
-                lacks = (*evidence.missing.sentences, *evidence.missing.notes)
-            case OutputReader():
-                tree = measure_tree(reader)
-                report = evaluation_report(reader, tree, notes)
-                lacks = (*reader.notes(), *notes)
-            case _:
-                raise TypeError(f"there is no report of what a {type(reader).__name__} reads")
-        told = tuple(plain(as_sentence(text)) for text in lacks)
-        yield FolderReport(report, tree, (*reader.notes(), *notes), told, reader)
+        yield _reported(reader, notes, options)
+
+
+def _reported(reader: Reader, notes: tuple[str, ...], options: RobustOptions | None) -> FolderReport:
+    """What is kept is the tree alone: the scores that it comes of are as large as what is read next."""
+    match reader:
+        case RunReader():
+            measured = measure_run(reader, options)
+            evidence = evidence_of(reader, measured, notes)
+            tree, report = measured.tree, experiment_report(evidence)
+            lacks = (*evidence.missing.sentences, *evidence.missing.notes)
+        case OutputReader():
+            tree = measure_tree(reader)
+            report = evaluation_report(reader, tree, notes)
+            lacks = (*reader.notes(), *notes)
+        case _:
+            raise TypeError(f"there is no report of what a {type(reader).__name__} reads")
+    told = tuple(plain(as_sentence(text)) for text in lacks)
+    return FolderReport(report, tree, (*reader.notes(), *notes), told, reader)
