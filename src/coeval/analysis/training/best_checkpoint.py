@@ -1,0 +1,162 @@
+"""The best checkpoint, with what luck gave it taken off.
+
+The largest of several means is larger than its truth on average: whoever wins was lucky as well. The
+conditional distribution of the winner's mean, given that it won, says by how much: it is a normal one cut off
+where another would have won. Inference from it alone is right on average and very wide where two are nearly
+equal; the hybrid of it and the simultaneous interval is never much wider than that one (Andrews, Kitagawa and
+McCloskey 2024, Inference on Winners).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from scipy.special import log_ndtr
+
+from coeval.analysis.intervals import LEVEL, Floats, Scatter, mean_bounds
+from coeval.analysis.training.checkpoint_scores import CommonItems
+from coeval.analysis.training.figure_text import score_text
+
+__all__ = ["BestCheckpoint", "Winner", "best_checkpoint", "winner"]
+
+_SIMULTANEOUS = 0.1
+"""What share of the error is left to the simultaneous interval; the authors' choice."""
+_DRAWS = 20_000
+_AT_ONCE = 1_000
+"""Draws that are held in memory."""
+_HALVINGS = 60
+
+
+class Winner(NamedTuple):
+    """Which one is largest, what it is worth (median-unbiased), and the interval of that."""
+
+    place: int
+    estimate: float
+    low: float
+    high: float
+
+
+class BestCheckpoint(msgspec.Struct, frozen=True):
+    """The checkpoint of the largest mean over ``n_items``, in the metric's unit: ``corrected`` is its score
+    with the luck of the winner taken off, too large as often as too small; ``ci95`` is its interval."""
+
+    step: int
+    mean: float
+    corrected: float
+    ci95: tuple[float, float]
+    n_items: int
+    of: int
+    sentence: str
+
+
+def best_checkpoint(found: CommonItems, unit: str) -> BestCheckpoint | None:
+    """None where there are no two checkpoints, or no two items."""
+    items, count = found.scores.shape
+    if count < 2 or items < 2:
+        return None
+    means = found.scores.mean(axis=0)
+    away = found.scores - means
+    won = winner(means, away.T @ away / items / (items - 1))
+    if won.low == won.high:  # its items all score alike: that they do so by chance is all there is
+        squares = float((away[:, won.place] ** 2).sum())
+        own = mean_bounds(min(max(won.estimate, 0.0), 1.0), [Scatter(items, squares)])
+        won = won._replace(low=own.low, high=own.high)
+    mean, corrected, low, high = (
+        found.scale.least + min(max(share, 0.0), 1.0) * (found.scale.most - found.scale.least)
+        for share in (float(means[won.place]), won.estimate, won.low, won.high)
+    )
+    step = found.steps[won.place]
+    return BestCheckpoint(
+        step=step,
+        mean=mean,
+        corrected=corrected,
+        ci95=(low, high),
+        n_items=items,
+        of=count,
+        sentence=(
+            f"step {step} scores best, {score_text(mean, unit)}; being the best of {count} taken into "
+            f"account, {score_text(corrected, unit)} [{score_text(low, unit)}, {score_text(high, unit)}]"
+        ),
+    )
+
+
+def winner(means: Floats, covariance: Floats, level: float = LEVEL) -> Winner:
+    """The hybrid estimate and interval of the largest mean; of equally large ones the first.
+
+    Parameters
+    ----------
+    means : (K,) estimates
+    covariance : (K, K) of their errors
+    """
+    place = int(np.argmax(means))
+    error = float(np.sqrt(covariance[place, place]))
+    x = float(means[place])
+    if error == 0:
+        return Winner(place, x, x, x)
+    least, most = _won_between(means, covariance, place)
+    outer = (1 - level) * _SIMULTANEOUS
+    reach = _simultaneous_quantile(covariance, 1 - outer) * error
+    tail = ((1 - level) - outer) / (1 - outer) / 2
+
+    def share_below(truth: float) -> float:
+        """Of the winner's means at this truth, those below the one that was seen."""
+        ends = (max(least, truth - reach), min(most, truth + reach))
+        return _truncated((x - truth) / error, *((end - truth) / error for end in ends))
+
+    def solved(share: float) -> float:
+        low, high = x - reach, x + reach
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if share_below(middle) > share else (low, middle)
+        return (low + high) / 2
+
+    return Winner(place, solved(0.5), solved(1 - tail), solved(tail))
+
+
+def _won_between(means: Floats, covariance: Floats, place: int) -> tuple[float, float]:
+    """Between which values the winner's mean makes it win, all that is independent of it being as it is."""
+    slopes = covariance[:, place] / covariance[place, place]
+    rest = means - slopes * means[place]
+    least, most = -np.inf, np.inf
+    for k, (slope, other) in enumerate(zip(slopes.tolist(), rest.tolist(), strict=True)):
+        if k == place or abs(1 - slope) < 1e-9:
+            continue
+        bound = other / (1 - slope)
+        if slope < 1:
+            least = max(least, bound)
+        else:
+            most = min(most, bound)
+    return min(least, float(means[place])), max(most, float(means[place]))
+
+
+def _simultaneous_quantile(covariance: Floats, level: float) -> float:
+    """Of the largest ``|error_j| / se_j`` of normal errors."""
+    errors = np.sqrt(np.diag(covariance))
+    known = errors > 0
+    values, vectors = np.linalg.eigh(covariance[np.ix_(known, known)])
+    root = vectors * np.sqrt(np.maximum(values, 0.0)) / errors[known][:, None]
+    generator = np.random.default_rng(0)
+    largest = [
+        np.abs(generator.standard_normal((_AT_ONCE, len(values))) @ root.T).max(axis=1)
+        for _ in range(_DRAWS // _AT_ONCE)
+    ]
+    return float(np.quantile(np.concatenate(largest), level))
+
+
+def _truncated(z: float, low: float, high: float) -> float:
+    """The distribution function of a standard normal between ``low`` and ``high``, at z."""
+    if z <= low:
+        return 0.0
+    if z >= high:
+        return 1.0
+    return float(np.exp(_log_between(low, z) - _log_between(low, high)))
+
+
+def _log_between(low: float, high: float) -> float:
+    """The logarithm of how likely a standard normal lies between, exact far out as well."""
+    if low > 0:  # where the upper tails hold the digits
+        low, high = -high, -low
+    upper, lower = float(log_ndtr(high)), float(log_ndtr(low))
+    return upper + float(np.log1p(-np.exp(min(lower - upper, 0.0))))
