@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 
 from coeval.analysis.comparison.multiplicity import holm
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
@@ -30,11 +31,12 @@ from coeval.analysis.training.simultaneous_bands import simultaneous_bounds
 from coeval.analysis.training.stop_signal import stop_signal
 
 PAGE = Path(__file__).parents[1] / "docs" / "training-coverage.md"
-REPEATS = 400
+REPEATS = 250
 STEPS = (100, 200, 300, 400, 500, 600)
 HARD, OWN = 1.0, 0.5
 """Standard deviations of what makes an item hard at all checkpoints, and at one of them, beside the 1 of what
 differs between samples."""
+ALL = float(np.sqrt(1 + HARD**2 + OWN**2))
 
 Score: TypeAlias = Callable[[Floats], Floats]
 
@@ -64,8 +66,11 @@ SHAPES: dict[str, tuple[float, ...]] = {
     "rising, then falling": (0.4, 0.46, 0.52, 0.52, 0.46, 0.4),
     "a step at 400": (0.5, 0.5, 0.5, 0.58, 0.58, 0.58),
     "near the end, a step at 400": (0.95, 0.95, 0.95, 0.98, 0.98, 0.98),
+    "falling": (0.6, 0.56, 0.52, 0.48, 0.44, 0.4),
 }
 """Of the share of answers that a rule calls right; a judge sees the same skill."""
+TOLD = tuple(SHAPES)[:5]
+"""Those of the tables; the last one is only for alarms."""
 
 
 class Design(NamedTuple):
@@ -86,25 +91,38 @@ class Sweep(NamedTuple):
     truth: Floats
 
 
-def sweeps(
-    scoring: Scoring, shape: str, design: Design, *, repeats: int, seed: int = 0
-) -> Iterator[Sweep]:
+def sweeps(scoring: Scoring, shape: str, design: Design, *, repeats: int, seed: int = 0) -> Iterator[Sweep]:
     """Training runs of this shape."""
     generator = np.random.default_rng([seed, SCORINGS.index(scoring), list(SHAPES).index(shape), *design])
-    skill = ndtri(np.array(SHAPES[shape])) * np.sqrt(1 + HARD**2 + OWN**2)
-    truth = true_means(scoring, skill)
-    items, samples = design
     for _ in range(repeats):
-        hard = HARD * generator.standard_normal((items, 1, 1))
-        own = OWN * generator.standard_normal((items, len(skill), 1))
-        luck = generator.standard_normal((items, len(skill), samples))
-        yield Sweep(scoring.score(skill[None, :, None] + hard + own + luck).mean(axis=2), truth)
+        yield drawn(scoring, SHAPES[shape], design, generator)
+
+
+def drawn(
+    scoring: Scoring, shape: tuple[float, ...], design: Design, generator: np.random.Generator
+) -> Sweep:
+    items, samples = design
+    skill = skill_of(shape)
+    hard = HARD * generator.standard_normal((items, 1, 1))
+    own = OWN * generator.standard_normal((items, len(skill), 1))
+    luck = generator.standard_normal((items, len(skill), samples))
+    scores = scoring.score(skill[None, :, None] + hard + own + luck).mean(axis=2)
+    return Sweep(scores, true_means(scoring, skill))
+
+
+def skill_of(shares: tuple[float, ...]) -> Floats:
+    return np.asarray(ndtri(np.array(shares)) * ALL, np.float64)
 
 
 def true_means(scoring: Scoring, skill: Floats) -> Floats:
     """Over all items and samples there could be."""
-    nodes = ndtri((np.arange(200_000) + 0.5) / 200_000) * np.sqrt(1 + HARD**2 + OWN**2)
-    return np.array([scoring.score(one + nodes).mean() for one in skill])
+    return np.array([_true_mean(scoring, float(one)) for one in skill])
+
+
+@cache
+def _true_mean(scoring: Scoring, skill: float) -> float:
+    nodes = ndtri((np.arange(200_000) + 0.5) / 200_000) * ALL
+    return float(scoring.score(skill + nodes).mean())
 
 
 def common(scores: Floats, characters: Floats | None = None) -> CommonItems:
@@ -141,38 +159,38 @@ class Firsts(NamedTuple):
     found: float
 
 
-def firsts(runs: list[Sweep], method: Callable[[Floats], int | None]) -> Firsts:
-    """``method``: the place of the first better one among the checkpoints."""
+class Methods(NamedTuple):
+    """Of ours, of the comparisons' own tests with Holm's adjustment, and of those without any."""
+
+    ours: Firsts
+    holm: Firsts
+    unadjusted: Firsts
+
+
+def firsts(runs: list[Sweep]) -> Methods:
     rows = []
     for scores, truth in runs:
         better = [at for at in range(1, len(truth)) if truth[at] > truth[0] + 1e-9]
-        named = method(scores)
-        wrong = named is not None and not (truth[named] > truth[0] + 1e-9)
-        rows.append([wrong, bool(better) and named == better[0], named is not None])
-    return Firsts(*np.mean(rows, axis=0).tolist())
+        row = []
+        for named in first_by_each(scores):
+            wrong = named is not None and truth[named] <= truth[0] + 1e-9
+            row.append([wrong, bool(better) and named == better[0], named is not None])
+        rows.append(row)
+    return Methods(*(Firsts(*of.tolist()) for of in np.mean(rows, axis=0)))
 
 
-def ours(scores: Floats) -> int | None:
+def first_by_each(scores: Floats) -> list[int | None]:
+    """The place of the first better one among the checkpoints, by each method."""
     found = first_better(common(scores), "share")
-    return None if found is None or found.step is None else STEPS.index(found.step)
-
-
-def by_holm(scores: Floats) -> int | None:
-    """The comparisons' own tests, adjusted by Holm."""
+    named = [None if found is None or found.step is None else STEPS.index(found.step)]
     once = np.ones(len(scores))
     pairs = [paired_difference([PairedScores(scores[:, 0], later, once)]) for later in scores.T[1:]]
-    adjusted = holm([1.0 if one.p is None else one.p for one in pairs])
-    named = (n for n, one in enumerate(pairs, 1) if adjusted[n - 1] < 0.05 and one.difference > 0)
-    return next(named, None)
-
-
-def unadjusted(scores: Floats) -> int | None:
-    once = np.ones(len(scores))
-    for n, later in enumerate(scores.T[1:], 1):
-        one = paired_difference([PairedScores(scores[:, 0], later, once)])
-        if one.p is not None and one.p < 0.05 and one.difference > 0:
-            return n
-    return None
+    single = [1.0 if one.p is None else one.p for one in pairs]
+    for p_values in (holm(single), single):
+        better = (n for n, one in enumerate(pairs) if p_values[n] < 0.05 and one.difference > 0)
+        first = next(better, None)
+        named.append(None if first is None else first + 1)
+    return named
 
 
 class Best(NamedTuple):
@@ -226,23 +244,16 @@ def stops(runs: list[Sweep]) -> Stops:
 
 
 def stops_at_the_detectable(scoring: Scoring, design: Design, *, repeats: int) -> Stops:
-    """Of runs whose last checkpoint gains just what one comparison can find."""
+    """Of runs that are flat but for their last checkpoint, which gains just what one comparison can find."""
     pilot = stops(list(sweeps(scoring, "flat", design, repeats=20, seed=1)))
-    name = f"flat, then {pilot.detectable:.4f}"
-    gained = 0.5 + (pilot.detectable if scoring is RULE else _rule_gain(scoring, pilot.detectable))
-    SHAPES[name] = (0.5, 0.5, 0.5, 0.5, 0.5, gained)
-    return stops(list(sweeps(scoring, name, design, repeats=repeats)))
-
-
-def _rule_gain(scoring: Scoring, gain: float) -> float:
-    """By how much the share of right answers rises where the mean of this scoring rises by ``gain``."""
     low, high = 0.0, 0.45
-    middle = true_means(scoring, np.zeros(1))[0]
     for _ in range(30):
-        half = (low + high) / 2
-        skill = ndtri(np.array([0.5 + half])) * np.sqrt(1 + HARD**2 + OWN**2)
-        low, high = (half, high) if true_means(scoring, skill)[0] - middle < gain else (low, half)
-    return (low + high) / 2
+        gain = (low + high) / 2
+        seen = np.diff(true_means(scoring, skill_of((0.5, 0.5 + gain))))[0]
+        low, high = (gain, high) if seen < pilot.detectable else (low, gain)
+    shape = (0.5, 0.5, 0.5, 0.5, 0.5, 0.5 + low)
+    generator = np.random.default_rng([1, SCORINGS.index(scoring), *design])
+    return stops([drawn(scoring, shape, design, generator) for _ in range(repeats)])
 
 
 class Training(NamedTuple):
@@ -264,7 +275,6 @@ TRAININGS = (
     Training("judged rises, answers grow by 30 %", "rising", "flat", 0.3),
     Training("judged flat, answers grow by 30 %", "flat", "flat", 0.3),
 )
-SHAPES["falling"] = SHAPES["rising"][::-1]
 
 
 class Alarms(NamedTuple):
@@ -292,3 +302,140 @@ def alarms(training: Training, design: Design, *, repeats: int) -> Alarms:
         kinds = {alarm.kind for alarm in found}
         rows.append(["rules fall" in kinds, "answers grow" in kinds])
     return Alarms(*np.mean(rows, axis=0).tolist())
+
+
+def page(repeats: int) -> str:
+    """Markdown."""
+    parts = [INTRODUCTION.format(repeats=f"{repeats:,}", designs=", ".join(map(str, DESIGNS)))]
+    cells = [
+        (scoring, design, shape, list(sweeps(scoring, shape, design, repeats=repeats)))
+        for scoring in SCORINGS
+        for design in DESIGNS
+        for shape in TOLD
+    ]
+    parts += [BANDS, _table(_BANDS, [(*cell[:3], of_bands(bands(cell[3]))) for cell in cells])]
+    parts += [FIRST, _table(_FIRST, [(*cell[:3], of_firsts(firsts(cell[3]))) for cell in cells])]
+    parts += [BEST, _table(_BEST, [(*cell[:3], of_best(best(cell[3]))) for cell in cells])]
+    lines = ["| scores | items × samples | true gain | signal given | detectable |", "|---|---|---|---|---|"]
+    for scoring in SCORINGS:
+        for design in DESIGNS:
+            for said, found in (
+                ("nothing", stops(list(sweeps(scoring, "flat", design, repeats=repeats)))),
+                ("the detectable", stops_at_the_detectable(scoring, design, repeats=repeats)),
+                ("it falls", stops(list(sweeps(scoring, "rising, then falling", design, repeats=repeats)))),
+            ):
+                shown = f"{percent(found.given)} | {found.detectable:.3f}"
+                lines.append(f"| {scoring.said} | {design} | {said} | {shown} |")
+    parts += [STOP, "\n".join(lines)]
+    lines = ["| training | items × samples | rules fall | answers grow |", "|---|---|---|---|"]
+    for training in TRAININGS:
+        for design in DESIGNS:
+            told = alarms(training, design, repeats=repeats)
+            lines.append(f"| {training.said} | {design} | {' | '.join(map(percent, told))} |")
+    return "\n\n".join([*parts, ALARMS, "\n".join(lines)]) + "\n"
+
+
+_BANDS = ("all six truths in the band", "in the six 95 % intervals", "width", "width of those")
+_FIRST = (
+    "too early",
+    "the first one",
+    "any",
+    "Holm: too early",
+    "the first one",
+    "any",
+    "unadjusted: too early",
+)
+_BEST = (
+    "corrected interval holds it",
+    "usual one",
+    "corrected too high by",
+    "usual too high by",
+    "corrected is too high",
+    "width",
+    "usual width",
+)
+
+
+def _table(headings: tuple[str, ...], rows: list[tuple[Scoring, Design, str, str]]) -> str:
+    lines = [
+        f"| scores | items × samples | shape | {' | '.join(headings)} |",
+        "|---|---|---|" + "---|" * len(headings),
+    ]
+    lines += [f"| {scoring.said} | {design} | {shape} | {shown} |" for scoring, design, shape, shown in rows]
+    return "\n".join(lines)
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def of_bands(found: Bands) -> str:
+    shares = map(percent, (found.simultaneous, found.pointwise))
+    return " | ".join([*shares, f"{found.width:.3f}", f"{found.pointwise_width:.3f}"])
+
+
+def of_firsts(found: Methods) -> str:
+    return " | ".join(map(percent, [*found.ours, *found.holm, found.unadjusted.too_early]))
+
+
+def of_best(found: Best) -> str:
+    shown = [*map(percent, (found.corrected, found.usual)), f"{found.bias:+.4f}", f"{found.usual_bias:+.4f}"]
+    return " | ".join([*shown, percent(found.above), f"{found.width:.3f}", f"{found.usual_width:.3f}"])
+
+
+INTRODUCTION = """\
+# Training runs: coverage, false alarms, power
+
+Written by `python -m perf.training_coverage`, which simulates training runs whose truth is known: six
+checkpoints, on the same items, with several samples of each ({designs}), scored by rules or by a judge, each
+cell of {repeats} runs. An item that is hard is hard for all checkpoints. Figures are percentages of runs, but
+for widths and differences, which are on a scale from 0 to 1. [training-runs.md](training-runs.md) says how
+the figures are made."""
+
+BANDS = """\
+## Bands
+
+How often the simultaneous band holds all six true means, and how often six pointwise 95 % intervals do."""
+
+FIRST = """\
+## The first better checkpoint
+
+*Too early*: a checkpoint is named that is no better than the base in truth. *The first one*: the first that
+is better in truth is named; *any*: some checkpoint is. Beside it, the same by the comparisons' own tests with
+Holm's adjustment, and how often it is too early without any. Where every step is a little better than the one
+before, naming one of the later ones is no error."""
+
+BEST = """\
+## The best checkpoint
+
+How often the interval holds the true mean of the checkpoint that was best by its scores: with the luck of the
+winner taken off, and the usual interval. How much too high both scores are on average, and how often the
+corrected one is (50: as often as too low)."""
+
+STOP = """\
+## The stop signal
+
+How often it is given over the last three checkpoints where these gain nothing, where one of them gains just
+what a comparison can detect (then it is false), and where they fall."""
+
+ALARMS = """\
+## Alarms
+
+How often each is given. An alarm needs both of its halves: where one is missing, it is false."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="How often what is said of a training run is right.")
+    parser.add_argument(
+        "--repeats", type=int, help="fewer than those of the page, which is then only printed"
+    )
+    repeats = parser.parse_args().repeats
+    if repeats is not None:
+        print(page(repeats))
+        return
+    PAGE.write_text(page(REPEATS), encoding="utf-8")
+    print(f"written: {PAGE}")
+
+
+if __name__ == "__main__":
+    main()

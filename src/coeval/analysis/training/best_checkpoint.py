@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from scipy.special import log_ndtr
 
-from coeval.analysis.intervals import LEVEL, Floats, Scatter, mean_bounds
+from coeval.analysis.intervals import LEVEL, Floats, Scatter, unseen_share
 from coeval.analysis.training.checkpoint_scores import CommonItems
 from coeval.analysis.training.figure_text import score_text
 
@@ -56,16 +56,11 @@ def best_checkpoint(found: CommonItems, unit: str) -> BestCheckpoint | None:
     items, count = found.scores.shape
     if count < 2 or items < 2:
         return None
-    means = found.scores.mean(axis=0)
-    away = found.scores - means
-    won = winner(means, away.T @ away / items / (items - 1))
-    if won.low == won.high:  # its items all score alike: that they do so by chance is all there is
-        squares = float((away[:, won.place] ** 2).sum())
-        own = mean_bounds(min(max(won.estimate, 0.0), 1.0), [Scatter(items, squares)])
-        won = won._replace(low=own.low, high=own.high)
+    won = winner(_stabilised(found.scores))
+    mean = float(found.scores[:, won.place].mean())
     mean, corrected, low, high = (
-        found.scale.least + min(max(share, 0.0), 1.0) * (found.scale.most - found.scale.least)
-        for share in (float(means[won.place]), won.estimate, won.low, won.high)
+        found.scale.least + share * (found.scale.most - found.scale.least)
+        for share in (min(max(mean, 0.0), 1.0), *map(_back, won[1:]))
     )
     step = found.steps[won.place]
     return BestCheckpoint(
@@ -82,20 +77,60 @@ def best_checkpoint(found: CommonItems, unit: str) -> BestCheckpoint | None:
     )
 
 
-def winner(means: Floats, covariance: Floats, level: float = LEVEL) -> Winner:
+class Estimates(NamedTuple):
+    """K means and the covariance of their errors, (K, K); ``step`` is the smallest difference that two of
+    them can have, 0 where they are continuous."""
+
+    means: Floats
+    covariance: Floats
+    step: float = 0.0
+
+
+def _stabilised(scores: Floats) -> Estimates:
+    """The means as ``arcsin √m``, whose errors are about normal and of the same size near an end of the scale
+    as in its middle.
+
+    As in `mean_bounds`, h of an observation is added at either end of the scale, the more the fewer items
+    say what those are like that were not drawn; items that all score alike have an error as well.
+    """
+    items = len(scores)
+    means = np.clip(scores.mean(axis=0), 0.0, 1.0)
+    away = scores - scores.mean(axis=0)
+    squares = (away**2).sum(axis=0)
+    added = np.array(
+        [unseen_share(float(m), [Scatter(items, float(s))]) / 2 for m, s in zip(means, squares, strict=True)]
+    )
+    total = items + 2 * added
+    centres = (items * means + added) / total
+    spread = (squares + items * means**2 + added) / total - centres**2
+    errors = np.sqrt(spread / (total - 1))
+    lengths = np.sqrt(squares)
+    standard = away / np.where(lengths > 0, lengths, 1.0)
+    correlation = standard.T @ standard
+    np.fill_diagonal(correlation, 1.0)
+    slopes = 1 / (2 * np.sqrt(centres * (1 - centres)))
+    errors = errors * slopes
+    gaps = np.diff(np.unique(scores))
+    step = float(gaps.min() / items * slopes[int(np.argmax(means))]) if len(gaps) else 0.0
+    return Estimates(np.arcsin(np.sqrt(centres)), correlation * np.outer(errors, errors), step)
+
+
+def _back(stable: float) -> float:
+    return float(np.sin(min(max(stable, 0.0), np.pi / 2)) ** 2)
+
+
+def winner(found: Estimates, level: float = LEVEL) -> Winner:
     """The hybrid estimate and interval of the largest mean; of equally large ones the first.
 
-    Parameters
-    ----------
-    means : (K,) estimates
-    covariance : (K, K) of their errors
+    Where means can only differ by steps, winning is leading by more than minus half a step.
     """
+    means, covariance, _ = found
     place = int(np.argmax(means))
     error = float(np.sqrt(covariance[place, place]))
     x = float(means[place])
     if error == 0:
         return Winner(place, x, x, x)
-    least, most = _won_between(means, covariance, place)
+    least, most = _won_between(found, place)
     outer = (1 - level) * _SIMULTANEOUS
     reach = _simultaneous_quantile(covariance, 1 - outer) * error
     tail = ((1 - level) - outer) / (1 - outer) / 2
@@ -115,10 +150,11 @@ def winner(means: Floats, covariance: Floats, level: float = LEVEL) -> Winner:
     return Winner(place, solved(0.5), solved(1 - tail), solved(tail))
 
 
-def _won_between(means: Floats, covariance: Floats, place: int) -> tuple[float, float]:
+def _won_between(found: Estimates, place: int) -> tuple[float, float]:
     """Between which values the winner's mean makes it win, all that is independent of it being as it is."""
+    means, covariance, step = found
     slopes = covariance[:, place] / covariance[place, place]
-    rest = means - slopes * means[place]
+    rest = means - slopes * means[place] - step / 2
     least, most = -np.inf, np.inf
     for k, (slope, other) in enumerate(zip(slopes.tolist(), rest.tolist(), strict=True)):
         if k == place or abs(1 - slope) < 1e-9:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import TaskAggregate, read_aggregate
-from coeval.analysis.training.checkpoint_folders import PATTERN, EvaluatedStep, find_checkpoints
-from coeval.analysis.training.checkpoint_scores import ItemColumn, read_items, side_by_side
+from coeval.analysis.training.checkpoint_folders import PATTERN, EvaluatedStep, find_checkpoints, task_names
+from coeval.analysis.training.checkpoint_scores import ItemColumn, common_items, read_items, side_by_side
+from coeval.analysis.training.curve_conclusions import NOTHING_FOLLOWS, conclude_curve
+from coeval.analysis.training.drift_alarms import WatchedTask, drift_alarms
 from coeval.analysis.training.run_choice import ChosenRuns, choose_runs
 from coeval.analysis.training.training_run import CurvePoint, TaskCurve, TrainingRun
 from coeval.core.errors import UsageError
@@ -25,6 +27,7 @@ def training_curves(
     tasks: Sequence[str] | None = None,
     steps: Collection[int] | None = None,
     patterns: Mapping[str, str] | None = None,
+    base: int | None = None,
 ) -> tuple[TrainingRun, ...]:
     """Every run by its label, with the curves of its tasks in the order of ``tasks``.
 
@@ -33,6 +36,7 @@ def training_curves(
     runs : by label, the folder that holds the checkpoints' folders
     tasks, steps : of these only; None: of all there are
     patterns : by label, how the checkpoints' folders are called; ``step_{step}`` without one
+    base : the step that others are held against; without it, the first one
 
     Raises
     ------
@@ -44,7 +48,18 @@ def training_curves(
     found = []
     for label, root in runs.items():
         checkpoints = find_checkpoints(root, (patterns or {}).get(label, PATTERN), steps)
-        found.append(_training_run(label, root, checkpoints, tasks, steps))
+        stops, notes = _read(checkpoints, tasks)
+        if not any(stops.values()):
+            raise UsageError(f"{root} holds no scores of {listed(tasks or ()) or 'any task'} yet")
+        if absent := sorted(set(steps or ()) - {checkpoint.step for checkpoint in checkpoints}):
+            notes.append(f"{root} holds no results of step {listed(map(str, absent))}")
+        notes += [f"{root} holds no scores of {task}" for task, at in stops.items() if not at]
+        if base is not None and base not in {checkpoint.step for checkpoint in checkpoints}:
+            notes.append(f"{root} holds no results of step {base}, so nothing is held against it")
+        drawn = {task: _curve(task, at, base) for task, at in stops.items() if at}
+        curves = {task: curve for task, (curve, _) in drawn.items()}
+        watched = [one for _, one in drawn.values() if one is not None]
+        found.append(TrainingRun(label, root, curves, drift_alarms(watched), tuple(notes)))
     return tuple(found)
 
 
@@ -60,26 +75,16 @@ class _Stop(NamedTuple):
     n_items: int
 
 
-def _training_run(
-    label: str,
-    root: Path,
-    checkpoints: Sequence[EvaluatedStep],
-    tasks: Sequence[str] | None,
-    steps: Collection[int] | None,
-) -> TrainingRun:
-    stops: dict[str, list[_Stop]] = {task: [] for task in tasks or ()}
+def _read(
+    checkpoints: Sequence[EvaluatedStep], tasks: Sequence[str] | None
+) -> tuple[dict[str, list[_Stop]], list[str]]:
+    """What there is of each task, in the order of ``tasks`` or by name, and notes on what there is not."""
+    stops: dict[str, list[_Stop]] = {task: [] for task in tasks or task_names(checkpoints)}
     notes: list[str] = []
     for checkpoint in checkpoints:
         for stop in _stops(checkpoint, tasks, notes):
-            stops.setdefault(stop.chosen.task, []).append(stop)
-    if not any(stops.values()):
-        raise UsageError(f"{root} holds no scores of {listed(tasks or ()) or 'any task'} yet")
-    if absent := sorted(set(steps or ()) - {checkpoint.step for checkpoint in checkpoints}):
-        notes.append(f"{root} holds no results of step {listed(map(str, absent))}")
-    notes += [f"{root} holds no scores of {task}" for task, found in stops.items() if not found]
-    order = list(tasks) if tasks is not None else sorted(stops)
-    curves = {task: _curve(task, stops[task]) for task in order if stops[task]}
-    return TrainingRun(label, root, curves, (), tuple(notes))
+            stops[stop.chosen.task].append(stop)
+    return stops, notes
 
 
 def _stops(checkpoint: EvaluatedStep, tasks: Sequence[str] | None, notes: list[str]) -> list[_Stop]:
@@ -114,7 +119,8 @@ def _stops(checkpoint: EvaluatedStep, tasks: Sequence[str] | None, notes: list[s
     return found
 
 
-def _curve(task: str, stops: Sequence[_Stop]) -> TaskCurve:
+def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> tuple[TaskCurve, WatchedTask | None]:
+    """The curve, and what is watched for alarms."""
     names = [stop.values[:2] for stop in stops]
     metric, unit = max(dict.fromkeys(names), key=names.count)
     notes = [
@@ -124,26 +130,47 @@ def _curve(task: str, stops: Sequence[_Stop]) -> TaskCurve:
     ]
     stops = [stop for stop in stops if stop.values[:2] == (metric, unit)]
     [(usual, _)] = Counter(stop.chosen.how for stop in stops).most_common(1)
-    for stop in stops:
-        notes += [f"step {stop.checkpoint.step}: {note}" for note in stop.chosen.notes]
-        if stop.chosen.how != usual:
-            notes.append(f"step {stop.checkpoint.step} is {_otherwise(stop, usual)}: no conclusion counts it")
-        if stop.written is not None and not _is_current(stop):
-            notes.append(
-                f"step {stop.checkpoint.step}: summary_agg.json is not of the samples there are now; make it "
-                "anew with coeval sweep aggregate"
-            )
+    notes += [note for stop in stops for note in _notes(stop, usual)]
     columns = {stop.checkpoint.step: stop.items for stop in stops if stop.items is not None}
-    return TaskCurve(
+    items = side_by_side(columns) if columns else None
+    common, concluded = None, NOTHING_FOLLOWS
+    if items is not None:
+        alike = [stop.checkpoint.step for stop in stops if stop.chosen.how == usual]
+        common = common_items(items, alike)
+        concluded = conclude_curve(common, items.unit, base)
+        notes += common.notes
+        if items.metric != metric:
+            notes.append(
+                f"conclusions are by {items.metric}: {metric} is fitted, and no item has a score in it"
+            )
+    bands = concluded.bands if items is not None and items.metric == metric else {}
+    curve = TaskCurve(
         task=task,
         metric=metric,
         unit=unit,
         judged=bool(usual[1]),
-        points=tuple(_point(stop, usual) for stop in stops),
-        items=side_by_side(columns) if columns else None,
-        conclusions=(),
+        points=tuple(_point(stop, usual, bands.get(stop.checkpoint.step)) for stop in stops),
+        items=items,
+        first_better=concluded.first_better,
+        best=concluded.best,
+        stop=concluded.stop,
+        conclusions=concluded.sentences,
         notes=tuple(notes),
     )
+    if items is None or common is None:
+        return curve, None
+    return curve, WatchedTask(task, items.unit, curve.judged, common)
+
+
+def _notes(stop: _Stop, usual: tuple[str, str]) -> Iterator[str]:
+    yield from (f"step {stop.checkpoint.step}: {note}" for note in stop.chosen.notes)
+    if stop.chosen.how != usual:
+        yield f"step {stop.checkpoint.step} is {_otherwise(stop, usual)}: no conclusion counts it"
+    if stop.written is not None and not _is_current(stop):
+        yield (
+            f"step {stop.checkpoint.step}: summary_agg.json is not of the samples there are now; make it "
+            "anew with coeval sweep aggregate"
+        )
 
 
 def _otherwise(stop: _Stop, usual: tuple[str, str]) -> str:
@@ -162,19 +189,19 @@ def _is_current(stop: _Stop) -> bool:
     return len(values) == len(stop.written.runs) and list(stop.written.per_run) == values
 
 
-def _point(stop: _Stop, usual: tuple[str, str]) -> CurvePoint:
+def _point(stop: _Stop, usual: tuple[str, str], band: tuple[float, float] | None) -> CurvePoint:
     """As it was written, if that is of the samples there are; else a plain point."""
     written = stop.written if _is_current(stop) else None
     values = tuple(stop.values[2].values()) if written is None else written.per_run
-    judge = stop.chosen.judge
+    judge, mean = stop.chosen.judge, fmean(values) if written is None else written.mean
     return CurvePoint(
         step=stop.checkpoint.step,
         folder=stop.checkpoint.folder,
-        mean=fmean(values),
+        mean=mean,
         std=None if written is None else written.std,
         sem=None if written is None else written.sem,
         ci95=None if written is None else written.ci95,
-        band=None,
+        band=None if written is None or band is None else (min(band[0], mean), max(band[1], mean)),
         per_run=values,
         n_items=stop.n_items if written is None else written.n_items,
         n_runs=len(values),

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import msgspec
 
+from coeval.analysis.training.best_checkpoint import BestCheckpoint
 from coeval.analysis.training.checkpoint_scores import CheckpointScores
+from coeval.analysis.training.drift_alarms import DriftAlarm
+from coeval.analysis.training.first_better import FirstBetter
+from coeval.analysis.training.stop_signal import StopSignal
 
 __all__ = ["CurvePoint", "TaskCurve", "TrainingRun"]
 
@@ -44,8 +48,8 @@ class TaskCurve:
     """A task over the checkpoints, ``points`` by step.
 
     ``items`` are the scores behind the conclusions: of ``metric``, or, where that one is fitted to all items
-    at once, of the next metric that items have scores in. ``conclusions`` are sentences, ``notes`` what is
-    to be known of the figures.
+    at once, of the next metric that items have scores in; then no point has a band. ``conclusions`` are
+    sentences, those of ``first_better``, ``best`` and ``stop``; ``notes`` are what to know of the figures.
     """
 
     task: str
@@ -54,6 +58,9 @@ class TaskCurve:
     judged: bool
     points: tuple[CurvePoint, ...]
     items: CheckpointScores | None
+    first_better: FirstBetter | None
+    best: BestCheckpoint | None
+    stop: StopSignal | None
     conclusions: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -64,10 +71,15 @@ class TaskCurve:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """``curves`` by task; ``alarms`` are sentences on several tasks together."""
+    """``curves`` by task; ``drift`` is what speaks against the scores of judged tasks, ``alarms`` its
+    sentences."""
 
     label: str
     folder: Path
     curves: dict[str, TaskCurve]
-    alarms: tuple[str, ...]
+    drift: tuple[DriftAlarm, ...]
     notes: tuple[str, ...]
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        return tuple(one.sentence for one in self.drift)
