@@ -73,6 +73,20 @@ def find_checkpoints(
     return tuple(EvaluatedStep(step, found[step]) for step in sorted(chosen))
 
 
+def require_base(base: int | None, checkpoints: Sequence[EvaluatedStep], root: Path) -> None:
+    """
+    Raises
+    ------
+    UsageError
+        the step that others are to be held against is not there.
+    """
+    steps = [checkpoint.step for checkpoint in checkpoints]
+    if base is not None and base not in steps:
+        raise UsageError(
+            f"--base {base}: {root} holds no results of this step; there are {listed(map(str, steps))}"
+        )
+
+
 def task_names(checkpoints: Sequence[EvaluatedStep]) -> tuple[str, ...]:
     """The tasks of any of them, by name."""
     return tuple(

@@ -111,7 +111,7 @@ def _alarm(pair: _Pair, p: float) -> DriftAlarm:
     else:
         other = _grown(pair.other)
         said += (
-            f"its answers grow longer by {other:.0%} ({p_text(p)}): the judge may reward length; look at "
-            "answers of the first and the last checkpoint side by side"
+            f"its answers grow longer by {100 * other:.0f} % ({p_text(p)}): the judge may reward length; "
+            "look at answers of the first and the last checkpoint side by side"
         )
     return DriftAlarm(pair.kind, judged.task, beside.task, rise, other, p, said)

@@ -10,7 +10,13 @@ from typing import NamedTuple
 
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import TaskAggregate, read_aggregate
-from coeval.analysis.training.checkpoint_folders import PATTERN, EvaluatedStep, find_checkpoints, task_names
+from coeval.analysis.training.checkpoint_folders import (
+    PATTERN,
+    EvaluatedStep,
+    find_checkpoints,
+    require_base,
+    task_names,
+)
 from coeval.analysis.training.checkpoint_scores import ItemColumn, common_items, read_items, side_by_side
 from coeval.analysis.training.curve_conclusions import NOTHING_FOLLOWS, conclude_curve
 from coeval.analysis.training.drift_alarms import WatchedTask, drift_alarms
@@ -48,14 +54,13 @@ def training_curves(
     found = []
     for label, root in runs.items():
         checkpoints = find_checkpoints(root, (patterns or {}).get(label, PATTERN), steps)
+        require_base(base, checkpoints, root)
         stops, notes = _read(checkpoints, tasks)
         if not any(stops.values()):
             raise UsageError(f"{root} holds no scores of {listed(tasks or ()) or 'any task'} yet")
         if absent := sorted(set(steps or ()) - {checkpoint.step for checkpoint in checkpoints}):
             notes.append(f"{root} holds no results of step {listed(map(str, absent))}")
         notes += [f"{root} holds no scores of {task}" for task, at in stops.items() if not at]
-        if base is not None and base not in {checkpoint.step for checkpoint in checkpoints}:
-            notes.append(f"{root} holds no results of step {base}, so nothing is held against it")
         drawn = {task: _curve(task, at, base) for task, at in stops.items() if at}
         curves = {task: curve for task, (curve, _) in drawn.items()}
         watched = [one for _, one in drawn.values() if one is not None]
@@ -88,7 +93,13 @@ def _read(
 
 
 def _stops(checkpoint: EvaluatedStep, tasks: Sequence[str] | None, notes: list[str]) -> list[_Stop]:
-    chosen = choose_runs(checkpoint.folder, tasks)
+    written = {
+        task: one
+        for task in tasks or task_names([checkpoint])
+        if (one := read_aggregate(checkpoint, task)) is not None
+    }
+    expected = {task: one.expected_runs for task, one in written.items() if one.expected_runs is not None}
+    chosen = choose_runs(checkpoint.folder, tasks, expected)
     notes += [
         f"step {checkpoint.step} {runs.task}: {note}"
         for runs in chosen
@@ -110,7 +121,7 @@ def _stops(checkpoint: EvaluatedStep, tasks: Sequence[str] | None, notes: list[s
                 _Stop(
                     checkpoint,
                     runs,
-                    read_aggregate(checkpoint, runs.task),
+                    written.get(runs.task),
                     read_items(reader, runs),
                     (first.metric, first.unit, values),
                     first.n,

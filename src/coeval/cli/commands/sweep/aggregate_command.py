@@ -39,18 +39,24 @@ def aggregate(
     name_pattern: Annotated[
         str, typer.Option(metavar="PATTERN", help="What the checkpoints' folders are called.")
     ] = "step_{step}",
+    base: Annotated[
+        int | None,
+        typer.Option(metavar="STEP", help="Hold checkpoints against this step; without it, the first one."),
+    ] = None,
 ) -> None:
-    """Write each checkpoint's summary_agg.json: mean, spread and intervals over its samples.
+    """Write each checkpoint's summary_agg.json, and say what follows from all of them.
 
-    Nobody is asked. Samples count together where they were made with the same sampling and judged alike;
-    those that were not, or are unfinished, are left out and told. docs/training-runs.md explains the figures.
+    Nobody is asked. Of each task it is told which step is the first that is better than the base, what the
+    best one is worth with its luck taken off, and whether the last ones still gained. Samples count together
+    where they were made with the same sampling and judged alike; those that were not, or are unfinished, are
+    left out and told. docs/training-runs.md explains the figures.
 
     Exit codes: 0 all there, 1 wrong request, 3 something is missing.
 
     \b
     Examples:
       coeval sweep aggregate --out outputs/run_a
-      coeval sweep aggregate --out outputs/run_a --steps 120,240 --tasks ifeval,healthbench
+      coeval sweep aggregate --out outputs/run_a --steps 120,240 --tasks ifeval,healthbench --base 120
       coeval sweep aggregate --out outputs/run_a --n-samples ifeval=8,healthbench=8,arena-hard=1
     """
     from coeval.cli import streams
@@ -64,16 +70,21 @@ def aggregate(
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.aggregate import aggregate as put_together
     from coeval.analysis.training.aggregate import write_aggregates
-    from coeval.analysis.training.checkpoint_folders import find_checkpoints
-    from coeval.cli.commands.sweep.aggregate_view import print_aggregates, told_of
+    from coeval.analysis.training.checkpoint_folders import find_checkpoints, require_base
+    from coeval.analysis.training.training_curves import training_curves
+    from coeval.cli.commands.sweep.aggregate_view import print_aggregates, print_conclusions, told_of
 
     checkpoints = find_checkpoints(out, name_pattern, wanted)
+    require_base(base, checkpoints, out)
     found, written = [], 0
     for checkpoint in checkpoints:
         one = put_together(checkpoint, asked, expected)
         written += len(write_aggregates(one))
         found.append(one)
     print_aggregates(found, streams.results())
+    if written:
+        [run] = training_curves({out.name: out}, asked, wanted, {out.name: name_pattern}, base)
+        print_conclusions(run, found, streams.results())
     told = told_of(found, out, asked, wanted)
     for sentence in told.notes:
         warn(streams.messages(), sentence)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
+from coeval.cli.say import say, warn
 from coeval.cli.views.metric_table import shown_interval, shown_value
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
     from coeval.analysis.training.aggregate import Aggregated
+    from coeval.analysis.training.training_run import TrainingRun
 
 _COLUMNS = [Column(name) for name in ("mean", "95 % interval", "sem", "runs", "items", "missing")]
 
@@ -31,6 +33,28 @@ def print_aggregates(found: Sequence[Aggregated], console: Console) -> None:
             rows.append(NameRow(str(of.step), (*figures, shown_value(of.sem, of.unit), *counts)))
         console.print()
         print_table(console, f"{task}: {listed(dict.fromkeys(metrics))}", "step", _COLUMNS, rows)
+
+
+def print_conclusions(run: TrainingRun, found: Sequence[Aggregated], console: Console) -> None:
+    """What follows from the checkpoints, by task, and what to know of it beside what is told of the samples;
+    then what speaks against it."""
+    told = {
+        f"step {one.checkpoint.step}: {note}"
+        for one in found
+        for of in one.tasks.values()
+        for note in of.notes
+    }
+    for task, curve in run.curves.items():
+        notes = [note for note in curve.notes if note not in told]
+        if curve.conclusions or notes:
+            console.print()
+        for sentence in curve.conclusions:
+            say(console, f"{task}: {sentence}")
+        for note in notes:
+            say(console, f"{task}: {note}", "dim")
+    for sentence in run.alarms:
+        console.print()
+        warn(console, sentence)
 
 
 class AggregateNotes(NamedTuple):

@@ -1,0 +1,147 @@
+"""Training runs read from their folders, and what `coeval sweep aggregate` says follows from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli.invoked import Command
+from cli.written_training import JUDGE, STRICT, drawn, write_run, write_training
+
+from coeval.analysis.training.training_curves import training_curves
+from coeval.core.errors import UsageError
+
+STEPS = (120, 240, 360, 480, 600)
+FALLING = dict(zip(STEPS, (0.7, 0.66, 0.6, 0.55, 0.5), strict=True))
+RISING = dict(zip(STEPS, (0.4, 0.42, 0.6, 0.62, 0.62), strict=True))
+
+
+def flattering(root: Path) -> Path:
+    """A judged task that rises with the length of its answers, and one by rules that falls."""
+    write_training(root, drawn(FALLING, 250, 2, seed=1))
+    for at, (step, scores) in enumerate(drawn(RISING, 250, 2, seed=2).items()):
+        for run, of_run in enumerate(scores.T):
+            folder = root / f"step_{step}" / f"run_{run}"
+            names = {"task": "healthbench", "metric": "overall_score"}
+            write_run(folder, of_run, judge=JUDGE, characters=100 + 20 * at, **names)
+    return root
+
+
+def test_what_follows_is_told_and_drawn_alike(tmp_path: Path, coeval: Command) -> None:
+    flattering(tmp_path / "run_a")
+    ended = coeval("sweep", "aggregate", "--out", tmp_path / "run_a")
+    assert ended.code == 0, ended.err
+    [run] = training_curves({"a": tmp_path / "run_a"}, ["ifeval", "healthbench"])
+    assert list(run.curves) == ["ifeval", "healthbench"]
+    judged, rules = run.curves["healthbench"], run.curves["ifeval"]
+    assert (judged.judged, rules.judged) == (True, False)
+    assert judged.first_better is not None
+    assert judged.first_better.step == 360
+    assert rules.first_better is not None
+    assert rules.first_better.step is None
+    assert [alarm.kind for alarm in run.drift] == ["rules fall", "answers grow"]
+    for task, curve in run.curves.items():
+        assert len(curve.conclusions) == 3
+        for sentence in curve.conclusions:
+            assert f"{task}: {sentence}" in ended.out
+        assert curve.steps == STEPS
+        for point in curve.points:
+            written = json.loads((point.folder / task / "summary_agg.json").read_text())
+            assert (point.mean, list(point.ci95 or ())) == (written["mean"], written["ci95"])
+            assert (point.n_items, point.n_runs, point.aggregated, point.comparable) == (250, 2, True, True)
+            assert point.band is not None
+            assert point.ci95 is not None
+            assert point.band[0] < point.ci95[0] < point.mean < point.ci95[1] < point.band[1]
+    for sentence in run.alarms:
+        assert f"warning: {sentence}" in ended.out
+    assert judged.items is not None
+    assert judged.items.values.shape == (250, 5)
+    assert judged.items.characters[0].tolist() == [100, 120, 140, 160, 180]
+
+
+def test_without_aggregates_there_are_plain_points_and_the_same_conclusions(tmp_path: Path) -> None:
+    flattering(tmp_path)
+    [run] = training_curves({"a": tmp_path}, steps=STEPS[:4])
+    curve = run.curves["ifeval"]
+    assert len(curve.points) == 4
+    for point in curve.points:
+        assert not point.aggregated
+        assert (point.std, point.sem, point.ci95, point.band) == (None, None, None, None)
+        assert point.mean == pytest.approx(np.mean(point.per_run))
+    assert len(curve.conclusions) == 3
+
+
+def test_a_checkpoint_judged_otherwise_is_drawn_and_counts_in_no_conclusion(tmp_path: Path) -> None:
+    for step, scores in drawn(RISING, 100, 1).items():
+        judge = JUDGE | ({"model": "strict"} if step == 600 else {})
+        write_run(tmp_path / f"step_{step}" / "run_0", scores[:, 0], judge=judge)
+    [run] = training_curves({"a": tmp_path})
+    curve = run.curves["ifeval"]
+    assert [point.comparable for point in curve.points] == [True] * 4 + [False]
+    assert curve.notes == (
+        "step 600 is judged by strict otherwise than most checkpoints: no conclusion counts it",
+    )
+    assert curve.best is not None
+    assert (curve.best.of, curve.points[-1].judge) == (4, "strict")
+
+
+def test_an_aggregate_of_other_samples_is_told(tmp_path: Path, coeval: Command) -> None:
+    scores = drawn({1: 0.5, 2: 0.6}, 20, 3)
+    write_training(tmp_path, {step: of[:, :2] for step, of in scores.items()})
+    assert coeval("sweep", "aggregate", "--out", tmp_path).code == 0
+    write_run(tmp_path / "step_2" / "run_0", scores[2][:, 2])
+    [run] = training_curves({"a": tmp_path})
+    assert [point.aggregated for point in run.curves["ifeval"].points] == [True, False]
+    assert "step 2: summary_agg.json is not of the samples there are now" in run.curves["ifeval"].notes[0]
+
+
+def test_samples_that_were_not_asked_for_count_nowhere(tmp_path: Path, coeval: Command) -> None:
+    write_training(tmp_path, scores := drawn({1: 0.5, 2: 0.6}, 20, 3))
+    assert coeval("sweep", "aggregate", "--out", tmp_path, "--n-samples", "ifeval=2").code == 0
+    [run] = training_curves({"a": tmp_path})
+    items = run.curves["ifeval"].items
+    assert items is not None
+    assert items.values[:, 1].mean() == pytest.approx(scores[2][:, :2].mean())
+
+
+def test_a_fitted_headline_has_no_band_and_conclusions_by_the_next_metric(tmp_path: Path) -> None:
+    for step, scores in drawn(RISING, 60, 1).items():
+        values = 100 * scores[:, 0]
+        fitted = {"value": 40.0, "n": 60, "unit": "percent"}
+        mean = {"value": float(values.mean()), "n": 60, "unit": "percent"}
+        metrics = {"length_controlled_winrate": fitted, "win_rate": mean}
+        write_run(tmp_path / f"step_{step}" / "run_0", values, metric="win_rate", metrics=metrics)
+    [run] = training_curves({"a": tmp_path})
+    curve = run.curves["ifeval"]
+    assert (curve.metric, curve.items and curve.items.metric) == ("length_controlled_winrate", "win_rate")
+    assert all(point.band is None for point in curve.points)
+    assert curve.best is not None
+    assert curve.best.mean == pytest.approx(max(100 * of.mean() for of in drawn(RISING, 60, 1).values()))
+    assert any("conclusions are by win_rate" in note for note in curve.notes)
+
+
+def test_several_runs_have_patterns_and_steps_of_their_own(tmp_path: Path) -> None:
+    write_training(tmp_path / "a", drawn({1: 0.5, 2: 0.5}, 10, 1))
+    write_training(tmp_path / "b", drawn({2: 0.5}, 10, 1), pattern="global_step_{step}/hf", metric=STRICT)
+    a, b = training_curves(
+        {"a": tmp_path / "a", "b": tmp_path / "b"}, ["ifeval", "x"], {2, 3}, {"b": "global_step_{step}/hf"}
+    )
+    assert (a.curves["ifeval"].steps, b.curves["ifeval"].steps) == ((2,), (2,))
+    assert b.notes == (
+        f"{tmp_path / 'b'} holds no results of step 3",
+        f"{tmp_path / 'b'} holds no scores of x",
+    )
+    with pytest.raises(UsageError, match="holds no scores of x yet"):
+        training_curves({"a": tmp_path / "a"}, ["x"])
+    with pytest.raises(UsageError, match=r"--base 7: .* holds no results of this step; there are 1, 2"):
+        training_curves({"a": tmp_path / "a"}, base=7)
+
+
+def test_a_wrong_base_is_told_before_anything_is_written(tmp_path: Path, coeval: Command) -> None:
+    write_training(tmp_path, drawn({1: 0.5, 2: 0.5}, 10, 1))
+    assert coeval("sweep", "aggregate", "--out", tmp_path, "--base", "9").code == 1
+    assert not list(tmp_path.rglob("summary_agg.json"))
+    ended = coeval("sweep", "aggregate", "--out", tmp_path, "--base", "2")
+    assert "better than step 2 beyond chance" in ended.out
