@@ -6,9 +6,11 @@ import csv
 import io
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from cli.invoked import Command
+from cli.written_output import output, verdicts
 from pipeline.experiments import Lab, listen, model, quiz, task
 
 import coeval as api
@@ -55,6 +57,34 @@ def test_csv_has_a_line_for_each_number(lab: Lab, coeval: Command) -> None:
     assert float(line["value"]) == ann["overall"]
     assert [float(line["low"]), float(line["high"])] == ann["ci95"]["overall"]
     assert (int(line["n"]), int(line["missing"])) == (ann["n"]["overall"], ann["missing"]["overall"])
+
+
+def test_every_table_can_be_read_elsewhere(here: Path, coeval: Command) -> None:
+    """CSV by pandas, each number once and named; Markdown by a renderer, rows as wide as their headings."""
+    pandas, markdown = pytest.importorskip("pandas"), pytest.importorskip("markdown")
+    lab = Lab(here, [model(name) for name in ("ann", "ben_x", "cleo")], [task(total=4), quiz(total=4)])
+    assert lab.run().exit_code == 0
+    scored = output(here / "outputs", "base_1", verdicts([1, 0] * 5))
+    names = ("all", "students", "teachers", "judges", "agreement", "robust", "labels", "coverage", "items")
+    for name, folder in (*((name, lab.path) for name in names), ("all", scored)):
+        table = pandas.read_csv(
+            io.StringIO(coeval("analyze", name, "--run", folder, "--format", "csv").out),
+            keep_default_na=False,
+        )
+        first = table.iloc[0]
+        assert (first["part"], first["measure"]) == ("run", "units")
+        assert not table.duplicated(["part", "name", "measure", "of"]).any()
+        assert not table.duplicated(["part", "measure", "of"])[table["name"] == ""].any()
+        assert pandas.to_numeric(table["value"], errors="coerce")[table["value"] != ""].notna().all()
+        shown = coeval("analyze", name, "--run", folder, "--format", "markdown").out
+        assert f"Scores that count (units): {float(first['value']):.0f}." in shown
+        page = ElementTree.fromstring(f"<x>{markdown.markdown(shown, extensions=['tables'])}</x>")  # noqa: S314  ours
+        assert len(page.findall("table")) == shown.count("| measure |") + shown.count("| expected |")
+        for rendered in page.findall("table"):
+            widths = {len(row) for row in rendered.iter("tr")}
+            assert len(widths) == 1
+            assert all("".join(row[0].itertext()) for row in rendered.iter("tr")) or name in ("all", "robust")
+        assert not [text for text in page.itertext() if text.startswith("|")], "no row outside of a table"
 
 
 def test_a_report_stands_beside_the_measures(lab: Lab, here: Path, coeval: Command) -> None:

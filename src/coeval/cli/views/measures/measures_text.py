@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from coeval.analysis.measures.measured import Branch, Leaf, leaves
 from coeval.analysis.measures.run_measures import plain_measures
+from coeval.analysis.run_results import SIMULATED
 from coeval.cli.views.json_text import json_text
 from coeval.cli.views.measures.label_view import MOST_VALUES, NO_LABEL, mistakes
 from coeval.core.plain import plain
@@ -31,8 +32,9 @@ def json_of(measures: dict[str, Any]) -> str:
 
 
 def as_csv(tree: Branch) -> str:
-    """A line for each number: the part and name it belongs to, the measure, and of what (``by_task`` of
-    ``haiku``; of a label ``quiz / colour``); with its interval, n and what is missing, where it has these."""
+    """A line for each number: the part and name it belongs to (no name: the run as a whole), the measure,
+    and of what (``by_task`` of ``haiku``; of a label ``quiz / colour``); with its interval, n and what is
+    missing, where it has these."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
@@ -42,12 +44,15 @@ def as_csv(tree: Branch) -> str:
 
 
 def as_markdown(tree: Branch) -> str:
-    """A table for each part of the measures, and for each student and label what is taken for what."""
-    lines: list[str] = []
+    """Findings, a table for each part of the measures, and for each student and label what is taken for
+    what."""
+    lines = [f"**{_cell(SIMULATED)}**", ""] if tree.get("simulated") else []
+    if findings := tree.get("findings"):
+        lines += [*(f"- {_cell(finding)}" for finding in findings), ""]
+    lines += [f"Scores that count (units): {tree['units']:,}.", ""]
     for part, found in groupby(leaves(tree), key=lambda leaf: leaf.path[0]):
-        rows = list(_markdown_rows(leaf for leaf in found if _place(leaf)[2] not in _IN_TABLES))
-        lines += [f"## {part}", "", "| name | measure | value | 95 % interval | n | missing |"]
-        lines += ["| --- | --- | ---: | --- | ---: | ---: |", *rows, ""]
+        if part != "units" and (shown := [leaf for leaf in found if _place(leaf).measure not in _IN_TABLES]):
+            lines += [f"## {part}", "", *_markdown_table(shown), ""]
     for task, labels in tree.get("labels", {}).items():
         for label, found in labels.items():
             for student, of_student in found["students"].items():
@@ -77,26 +82,43 @@ def _confusion(found: Branch) -> Iterator[str]:
         yield f"| {_cell(expected)} | {' | '.join(f'{count:,}' for count in (*row.values(), none))} |"
 
 
-def _markdown_rows(found: Iterator[Leaf]) -> Iterator[str]:
+def _markdown_table(found: Sequence[Leaf]) -> Iterator[str]:
+    """Without a column of names where all is of the run as a whole."""
+    named = any(_place(leaf).name for leaf in found)
+    yield f"|{' name |' * named} measure | value | 95 % interval | n | missing |"
+    yield f"|{' --- |' * named} --- | ---: | --- | ---: | ---: |"
     for leaf in found:
         _, name, measure, of = _place(leaf)
         value, low, high, n, missing = leaf.measured
         bounds = "" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
         shown = "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
         counts = ("" if count is None else f"{count:,}" for count in (n, missing))
-        cells = (_cell(name), _cell(f"{measure} {of}".strip()), shown, bounds, *counts)
-        yield f"| {' | '.join(cells)} |"
+        names = (_cell(name),) if named else ()
+        yield f"| {' | '.join((*names, _cell(f'{measure} {of}'.strip()), shown, bounds, *counts))} |"
 
 
-def _place(leaf: Leaf) -> tuple[str, str, str, str]:
-    """Part, name, measure and of what; of labels the name is the student's, and they are part of what."""
+class _Place(NamedTuple):
+    part: str
+    name: str
+    measure: str
+    of: str
+
+
+def _place(leaf: Leaf) -> _Place:
+    """Where a number belongs; of labels the name is the student's, and they are part of what."""
     part, *rest = leaf.path
-    if part == "labels":
-        task, label, _, *rest = rest
-        rest = [name for name in rest if name != "differences"]
-        return part, rest[0], rest[1], _OF.join((task, label, *rest[2:]))
+    match part, rest:
+        case "units", _:
+            return _Place("run", "", part, "")
+        case "labels", [task, label, _, *rest]:
+            rest = [name for name in rest if name != "differences"]
+            return _Place(part, rest[0], rest[1], _OF.join((task, label, *rest[2:])))
+        case "leak", [kind, name, measure]:
+            return _Place(part, name, measure, kind)
+        case ("robust", ["students", name, measure, *of]) | ("ranking", ["differences", name, measure, *of]):
+            return _Place(part, name, measure, _OF.join(of))
     name = rest.pop(0) if len(rest) > 1 else ""
-    return part, name, rest[0] if rest else part, _OF.join(rest[1:])
+    return _Place(part, name, rest[0], _OF.join(rest[1:]))
 
 
 def _cell(text: str) -> str:
