@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli.invoked import Command, Ended
+from cli.terminal import on_terminal
 from pipeline.experiments import Lab, listen, model, task
 
 import coeval as api
@@ -72,20 +74,52 @@ def test_status_repair_and_results_agree_on_a_damaged_run(lab: Lab, coeval: Comm
     assert (complete["response_collection"], complete["evaluation"]) == ("no", "no")
     assert status.out.startswith("exp: incomplete")
     assert f"4 invalid records; see coeval repair --run {lab.path} --dry-run" in said(status)
-    assert "Fill the gaps with: coeval run --config FILE --continue" in said(status)
+    go_on = f"Fill the gaps with: coeval run --config {lab.path}/config.yaml --continue"
+    assert go_on in said(status)
     coeval("repair", "--run", lab.path)
     results = coeval("results", "--run", lab.path)
     assert results.code == 0
     [lacking] = api.open_run(lab.path).results().missing
-    assert lacking in said(results), "Python and the command line say the same"
+    what, _, where = lacking.partition("; see ")
+    assert what in said(results), "Python and the command line say the same"
+    assert all(name in results.err for name in where.partition(" and ")[0].split(", "))
     assert json.loads(coeval("results", "--run", lab.path, "--json").out)["missing"] == [lacking]
     assert "warning: of what is planned, this is not there: 2 answers, 4 judgments" in said(results)
-    assert "Fill the gaps with: coeval run --config FILE --continue" in results.err
-    assert lab.run(continue_run=True).exit_code == 0
+    assert go_on in results.err
+    assert coeval(*go_on.partition("coeval ")[2].split()).code == 0
     for command in ("status", "results"):
         shown = said(coeval(command, "--run", lab.path))
         assert "not there" not in shown
         assert "Fill the gaps" not in shown
+
+
+@pytest.mark.slow
+def test_files_that_lack_records_have_a_line_each(lab: Lab, here: Path, coeval: Command) -> None:
+    """On a terminal only the first, those that lack most; a way on that can be taken is named by its file."""
+    for n in range(5):
+        lab.tasks.append(task(f"task-{n}", total=1))
+    assert lab.run(continue_run=True).exit_code == 0
+    for lost in lab.path.glob("phase5_evaluations/*"):
+        lost.unlink()
+    run = lab.path.relative_to(here)
+    seen = on_terminal(["python", "-m", "coeval", "analyze", "--run", run], 80, cwd=here)
+    at = seen.screen.index("missing  of file")
+    files = seen.screen[at + 1 : at + 9]
+    assert all(re.fullmatch(r"\d+ +phase5_evaluations/\S+\.jsonl", line) for line in files), files
+    assert [int(line.split()[0]) for line in files] == [6] * 4 + [2] * 4
+    assert seen.screen[at + 9] == f"… and 16 more files; see coeval status --run {run}"
+    assert seen.screen[at + 10] == f"Fill the gaps with: coeval run --config {run}/config.yaml --continue"
+    piped = coeval("analyze", "--run", run)
+    assert (seen.code, piped.code) == (3, 3)
+    assert len(re.findall(r"^\d +phase5_evaluations/\S+\.jsonl$", piped.err, re.MULTILINE)) == 24
+
+
+def test_a_copy_without_its_credentials_is_not_recommended(lab: Lab, coeval: Command) -> None:
+    lab.lose("evaluation", "story__ann__00001__ben__ann")
+    copy = lab.path / "config.yaml"
+    copy.write_text(copy.read_text() + "# api_key: '***'\n")
+    shown = said(coeval("analyze", "--run", lab.path))
+    assert "coeval run --config FILE --continue (FILE: the experiment file that the run was started" in shown
 
 
 FLAWS: dict[str, tuple[Phase, str, dict[str, Any]]] = {

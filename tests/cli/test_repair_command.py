@@ -57,7 +57,7 @@ def test_repairing_says_where_the_records_went_and_how_to_go_on(lab: Lab) -> Non
     shown = repair(lab)
     [aside] = (lab.path / "repaired").iterdir()
     assert f"2 invalid records set aside in {aside}" in " ".join(shown.split())
-    assert "coeval run --config FILE --continue" in shown
+    assert f"coeval run --config {lab.path}/config.yaml --continue" in shown
     again = repair(lab, "--phase", "5")
     assert "All records are valid." in again
     assert again.splitlines()[1].split() == ["evaluation", "14", "0", "0", "16", "14", "2"]

@@ -135,7 +135,7 @@ def test_what_failed_is_told_with_its_reason_and_the_way_on(lab: Lab, report: Re
     said = [
         said.text for section in report.sections if section.anchor == "cost" for said in section.sentences
     ]
-    assert any("coeval run --config FILE --continue" in text for text in said)
+    assert any(f"coeval run --config {lab.path}/config.yaml --continue" in text for text in said)
     spent = rows(report, "phases")
     on_disk = sum(len(path.read_text().splitlines()) for path in lab.path.glob("phase4_responses/*.jsonl"))
     assert sum(row["records"] for row in spent if row["what"] == "answers") <= on_disk

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -179,13 +180,15 @@ def test_a_file_about_the_run_that_is_gone_is_named(
 
 
 def test_files_that_lack_records_are_named(finished: Finished, tmp_path: Path, coeval: Command) -> None:
-    """A long list ends in a count."""
+    """In JSON a long list ends in a count; on standard error each file has a line."""
     run = Damaged(finished, tmp_path, coeval)
     (run.path / "phase4_responses/quiz.ann.responses.jsonl").unlink()
     said = run.figures()[1]
     assert "4 answers, 12 judgments; see phase4_responses/quiz.ann.responses.jsonl, " in said
     shutil.rmtree(run.path / "phase5_evaluations")
-    assert "and 3 more Fill" in " ".join(run.figures()[1].split())
+    shown = run.figures()[1]
+    assert " and 8 more" in shown
+    assert len(re.findall(r"^\d+ +phase[45]\S+\.jsonl$", shown, re.MULTILINE)) == 11
 
 
 @pytest.mark.parametrize("level", ["", *map(str.upper, LEVELS[:1])])

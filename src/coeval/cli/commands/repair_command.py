@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from coeval.cli.views.name_table import Column
     from coeval.pipeline.config.schema import Phase
     from coeval.pipeline.upkeep.repair import DamagedLine, FileState, RepairReport
+    from coeval.store.rundir import RunDir
 
 _EXCERPT = 300
 
@@ -62,7 +63,7 @@ def repair(
         _show_reasons(report, console)
     _show_lines("Invalid lines", report.invalid, folder.path, console)
     _show_lines("Valid lines", report.valid, folder.path, console)
-    _show_outcome(report, dry_run, console)
+    _show_outcome(report, folder, dry_run, console)
 
 
 def _phase(text: str) -> Phase:
@@ -147,10 +148,11 @@ def _show_lines(title: str, lines: list[DamagedLine], folder: Path, console: Con
         )
 
 
-def _show_outcome(report: RepairReport, dry_run: bool, console: Console) -> None:
+def _show_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: Console) -> None:
     from coeval.cli.say import say
-    from coeval.cli.views.gaps_view import CONTINUE, tell_way_on
+    from coeval.cli.views.gaps_view import tell_way_on
     from coeval.core.text import numbered
+    from coeval.pipeline.upkeep.way_on import continue_command
 
     for file in report.files:
         if file.damaged is not None:
@@ -169,4 +171,4 @@ def _show_outcome(report: RepairReport, dry_run: bool, console: Console) -> None
         say(console, "All records are valid.")
     owed = sum(file.owed for file in report.files)
     if (owed or report.unsettled) and not (dry_run and invalid):
-        tell_way_on(console, report.short, CONTINUE, owed=owed + len(report.unsettled))
+        tell_way_on(console, report.short, continue_command(folder), owed=owed + len(report.unsettled))

@@ -76,4 +76,4 @@ def results(
         results_view.print_csv(found, parts)
     else:
         results_view.print_tables(found, parts, streams.results())
-    tell_missing(missing, streams.messages())
+    tell_missing(missing, RunDir(folder), streams.messages())

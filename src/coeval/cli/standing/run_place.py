@@ -19,7 +19,7 @@ from coeval.cli.standing.standing import (
     last_errors,
     spend_of,
 )
-from coeval.cli.views.gaps_view import CONTINUE, tell_way_on
+from coeval.cli.views.gaps_view import tell_way_on
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.errors import StoreError
 from coeval.core.text import numbered
@@ -27,6 +27,7 @@ from coeval.models.metering.account_file import read_accounts
 from coeval.pipeline.config.schema import PHASES
 from coeval.pipeline.upkeep.quick_look import QuickLook, quick_look
 from coeval.pipeline.upkeep.repair import RepairReport, config_of
+from coeval.pipeline.upkeep.way_on import continue_command
 from coeval.store.rundir import Meta, RunDir
 
 __all__ = ["RunPlace"]
@@ -100,7 +101,7 @@ def _standing(folder: RunDir, meta: Meta, report: RepairReport | None) -> str:
     writer = folder.writer()
     if writer is not None:
         return f"running (process {writer})"
-    return "stopped before its end; go on with coeval run --config FILE --continue"
+    return f"stopped before its end; go on with {continue_command(folder)}"
 
 
 def _show_phases(folder: RunDir, look: QuickLook, console: Console) -> None:
@@ -174,7 +175,7 @@ def _show_state(report: RepairReport, folder: RunDir, console: Console) -> None:
         tell_way_on(
             console,
             report.short,
-            CONTINUE,
+            continue_command(folder),
             owed=owed + len(report.unsettled),
             first=_to_be_raised(folder, owed),
         )

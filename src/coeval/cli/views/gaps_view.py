@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from coeval.cli.say import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.core.text import numbered
+from coeval.pipeline.upkeep.way_on import continue_command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,18 +17,31 @@ if TYPE_CHECKING:
     from coeval.pipeline.phases.supplied import ShortSupply
     from coeval.pipeline.run_summary import PhaseOutcome, RunSummary
     from coeval.pipeline.upkeep.quick_look import Missing
+    from coeval.store.rundir import RunDir
 
-__all__ = ["CONTINUE", "tell_gaps", "tell_missing", "tell_way_on"]
+__all__ = ["tell_gaps", "tell_missing", "tell_way_on"]
 
-CONTINUE = "coeval run --config FILE --continue"
+_MOST_FILES = 8
+"""On a terminal; a pipe is told of all."""
 
 
-def tell_missing(missing: Missing, console: Console) -> None:
-    """Say what of a run's plan is not there, if anything is, and the way on."""
-    for sentence in missing.sentences:
+def tell_missing(missing: Missing, folder: RunDir, console: Console) -> None:
+    """Say what of a run's plan is not there, if anything is, in which files, and the way on."""
+    if missing.gaps is None or not missing.sentences:
+        for sentence in missing.sentences:
+            warn(console, sentence)
+        return
+    for sentence in missing.gaps.sentences(files=False):
         warn(console, sentence)
-    if missing.gaps is not None and missing.sentences:
-        tell_way_on(console, missing.gaps.short, CONTINUE, owed=missing.gaps.owed)
+    lacking = sorted(missing.gaps.lacking, key=lambda file: -file[1])
+    shown = lacking[:_MOST_FILES] if console.file.isatty() else lacking
+    if shown:
+        rows = [NameRow(f"{count:,}", (name,)) for name, count in shown]
+        print_table(console, "", "missing", [Column("of file", words=True, free=True)], rows)
+    if len(lacking) > len(shown):
+        more = f"coeval status --run {quote(str(folder.path))}"
+        say(console, f"… and {numbered(len(lacking) - len(shown), 'more file')}; see {more}")
+    tell_way_on(console, missing.gaps.short, continue_command(folder), owed=missing.gaps.owed)
 
 
 def tell_way_on(

@@ -52,16 +52,26 @@ class Gaps:
         """How much is missing, tasks whose phases 1–2 are not finished among it."""
         return sum(map(self.missing, _NOUNS)) + len(self.unsettled)
 
-    def sentences(self) -> Iterator[str]:
-        """What of the plan is not there, and where, for people."""
+    @property
+    def lacking(self) -> list[tuple[str, int]]:
+        """The files of phases 3–5 that lack records, by their names in the run's folder, and how many each
+        lacks; in the order of the plan."""
+        return [
+            (f"{path.parent.name}/{path.name}", gap.planned - gap.there)
+            for path, gap in self.files.items()
+            if gap.phase in _NOUNS and gap.planned > gap.there
+        ]
+
+    def sentences(self, *, files: bool = True) -> Iterator[str]:
+        """What of the plan is not there, for people; and where, unless all ``files`` are shown beside it."""
         if self.unsettled:
             yield f"phases 1–2 are not finished for {listed(self.unsettled)}"
         if said := missing_records({phase: self.missing(phase) for phase in _NOUNS}):
-            paths = [
-                path for path, gap in self.files.items() if gap.phase in _NOUNS and gap.planned > gap.there
-            ]
-            yield f"{said}; see {listed(f'{path.parent.name}/{path.name}' for path in paths)}"
+            yield f"{said}; see {listed((name for name, _ in self.lacking), _MOST_NAMED)}" if files else said
 
+
+_MOST_NAMED = 3
+"""Files in a sentence."""
 
 _NOUNS: dict[Phase, str] = {
     "data_generation": "item",

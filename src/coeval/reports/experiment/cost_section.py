@@ -9,6 +9,7 @@ from coeval.analysis.costs import bill
 from coeval.analysis.measures.measured import Branch
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.core.text import dollars, numbered
+from coeval.pipeline.upkeep.way_on import continue_command
 from coeval.reports.charts.purchase_plot import purchase_plot
 from coeval.reports.charts.share_bars import share_bars
 from coeval.reports.content.report_content import (
@@ -31,7 +32,6 @@ _PARTS = {
     "judges": "judges differ",
     "residual": "noise, and judges' own views",
 }
-FILL = "coeval run --config FILE --continue"
 
 
 def cost_section(evidence: RunEvidence) -> ReportSection:
@@ -41,7 +41,7 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     said += [as_sentence(told) for told in (*evidence.missing.sentences, *evidence.missing.notes)]
     failures = failure_table(evidence.reader)
     if evidence.missing.sentences or failures.rows:
-        said.append(f"What is missing or failed is asked again by: {FILL}")
+        said.append(f"What is missing or failed is asked again by: {continue_command(evidence.reader.run)}")
     variance, steps = _variance(tree["variance"]), _steps(tree["next"], evidence.measured.grid)
     pictures = []
     if variance.rows:

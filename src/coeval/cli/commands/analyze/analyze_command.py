@@ -137,7 +137,7 @@ def analyze(
     missing = look_for_gaps(RunDir(folder)) if RunDir(folder).is_run() else Missing(None, ())
     for note in missing.notes:
         warn(streams.messages(), note)
-    tell_missing(missing, streams.messages())
+    tell_missing(missing, RunDir(folder), streams.messages())
     if missing.sentences and not partial_ok:
         raise typer.Exit(GAPS)
 

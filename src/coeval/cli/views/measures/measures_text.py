@@ -97,28 +97,28 @@ def _markdown_table(found: Sequence[Leaf]) -> Iterator[str]:
         yield f"| {' | '.join((*names, _cell(f'{measure} {of}'.strip()), shown, bounds, *counts))} |"
 
 
-class _Place(NamedTuple):
+class _RowPlace(NamedTuple):
     part: str
     name: str
     measure: str
     of: str
 
 
-def _place(leaf: Leaf) -> _Place:
+def _place(leaf: Leaf) -> _RowPlace:
     """Where a number belongs; of labels the name is the student's, and they are part of what."""
     part, *rest = leaf.path
     match part, rest:
         case "units", _:
-            return _Place("run", "", part, "")
+            return _RowPlace("run", "", part, "")
         case "labels", [task, label, _, *rest]:
             rest = [name for name in rest if name != "differences"]
-            return _Place(part, rest[0], rest[1], _OF.join((task, label, *rest[2:])))
+            return _RowPlace(part, rest[0], rest[1], _OF.join((task, label, *rest[2:])))
         case "leak", [kind, name, measure]:
-            return _Place(part, name, measure, kind)
+            return _RowPlace(part, name, measure, kind)
         case ("robust", ["students", name, measure, *of]) | ("ranking", ["differences", name, measure, *of]):
-            return _Place(part, name, measure, _OF.join(of))
+            return _RowPlace(part, name, measure, _OF.join(of))
     name = rest.pop(0) if len(rest) > 1 else ""
-    return _Place(part, name, rest[0], _OF.join(rest[1:]))
+    return _RowPlace(part, name, rest[0], _OF.join(rest[1:]))
 
 
 def _cell(text: str) -> str:
