@@ -98,6 +98,10 @@ def test_a_single_judge_and_nobody_scored(tmp_path: Path, coeval: Command) -> No
     out = coeval("analyze", "--run", run.folder).out
     assert "only is the only student" in out
     assert "A single judge" in out
+    run.response(1, "lost", status="failed", error={"kind": "server", "message": "down"})
+    first = api.open_run(run.folder).measures()["findings"][0]
+    assert first.startswith("only is the only student with a score, 1.00")
+    assert first.endswith("none yet: lost.")
     empty = Run(tmp_path / "none")
     empty.datapoint(1)
     ended = coeval("analyze", "--run", empty.folder)

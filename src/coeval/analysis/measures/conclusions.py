@@ -59,7 +59,11 @@ def leader_sentences(students: Mapping[str, Branch], ranks: Ranking) -> Iterator
     first, *others = ranks.order
     score = _bracketed(students[first]["headline"])
     if not others:
-        yield f"{first} is the only student, with {score}."
+        unscored = sorted(students.keys() - {first})
+        if unscored:
+            yield f"{first} is the only student with a score, {score}; none yet: {listed(unscored)}."
+        else:
+            yield f"{first} is the only student, with {score}."
         return
     second = others[0]
     told = ranks.between(first, second)

@@ -28,6 +28,7 @@ __all__ = [
     "ReportSection",
     "ReportTable",
     "Sentence",
+    "section_of",
 ]
 
 
@@ -129,6 +130,20 @@ class ReportSection(msgspec.Struct, frozen=True):
     passages: tuple[Passage, ...] = ()
 
 
+def section_of(
+    anchor: str,
+    question: str,
+    sentences: Sequence[Sentence],
+    pictures: Sequence[Picture],
+    tables: Sequence[ReportTable],
+) -> ReportSection:
+    """A section without the tables that have no row, and without the pictures of these."""
+    shown = tuple(table for table in tables if table.rows)
+    names = {table.name for table in shown}
+    drawn = tuple(picture for picture in pictures if picture.table in names)
+    return ReportSection(anchor, question, tuple(sentences), drawn, shown)
+
+
 class Report(msgspec.Struct, frozen=True):
     """``kind``: what it is about. ``facts`` stand below the title: sizes, cost, dates. ``banner`` must not be
     overlooked, as that models were simulated; ``lead`` is the whole in a few sentences."""
@@ -139,6 +154,16 @@ class Report(msgspec.Struct, frozen=True):
     lead: tuple[Sentence, ...]
     sections: tuple[ReportSection, ...]
     banner: str = ""
+
+    def __post_init__(self) -> None:
+        for section in self.sections:
+            shown = {table.name for table in section.tables}
+            for picture in section.pictures:
+                if picture.table not in shown:
+                    raise ValueError(
+                        f"the picture {picture.name} shows the table {picture.table}, "
+                        f"which the section {section.anchor} does not hold"
+                    )
 
     def table(self, name: str) -> ReportTable:
         """One of its tables, by name."""

@@ -20,6 +20,7 @@ from coeval.reports.content.report_content import (
     ReportSection,
     ReportTable,
     Sentence,
+    section_of,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
 
@@ -80,23 +81,36 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
             )
         )
     tables = (tasks, teachers, _leak(tree["leak"]), _dubious(tree["items"]), items, strata)
-    return ReportSection(
+    return section_of(
         "benchmark",
         "Is the benchmark any good?",
-        tuple(Sentence(text, "tasks") for text in _said(tree["coverage"])),
-        tuple(pictures),
-        tuple(table for table in tables if table.rows),
+        [Sentence(text, "tasks") for text in _said(tree["coverage"])],
+        pictures,
+        tables,
     )
 
 
 def _said(coverage: Branch) -> Iterator[str]:
     items = sum(found["acr"].n or 0 for found in coverage.values())
+    scored = sum(found["scored"] for found in coverage.values())
+    ranked = sum(found["discrimination"].n or 0 for found in coverage.values())
     counted = {name: sum(found[name] for found in coverage.values()) for name in _WORDS}
     told = [words.format(f"{counted[name]:,}") for name, words in _WORDS.items() if counted[name]]
     if told:
         yield f"Of {numbered(items, 'item')}, there are {listed(told)}."
     elif items:
-        yield f"None of {numbered(items, 'item')} is passed or failed by all, reversed or nearly a duplicate."
+        ruled_out = ["passed or failed by all"] * (scored > 0) + ["reversed"] * (ranked > 0)
+        said = " or ".join(filter(None, (", ".join(ruled_out), "nearly a duplicate")))
+        yield f"None of {numbered(items, 'item')} is {said}."
+    if items and not scored:
+        yield "No item has a judged score, so which are too easy or too hard cannot be told."
+    elif scored < items:
+        yield f"Of {numbered(items - scored, 'item')} no score is known: they may be too easy or too hard."
+    if scored and not ranked:
+        yield (
+            "On which items better students do worse cannot be told: that takes three students or more, "
+            "with scores that differ."
+        )
     absent = [f"{value} ({task})" for task, found in coverage.items() for value in found["absent"]]
     if absent:
         yield f"Declared, but in no item: {listed(absent)}."

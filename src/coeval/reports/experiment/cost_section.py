@@ -19,6 +19,7 @@ from coeval.reports.content.report_content import (
     ReportSection,
     ReportTable,
     Sentence,
+    section_of,
 )
 from coeval.reports.experiment.failures import failure_table
 from coeval.reports.experiment.run_evidence import RunEvidence
@@ -67,12 +68,12 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
             )
         )
     tables = (_models(evidence), spending_table(evidence.reader), failures, variance, steps)
-    return ReportSection(
+    return section_of(
         "cost",
         "What did it cost, what is missing, what to buy next?",
-        tuple(Sentence(text, "models") for text in said),
-        tuple(pictures),
-        tuple(table for table in tables if table.rows),
+        [Sentence(text, "models") for text in said],
+        pictures,
+        tables,
     )
 
 

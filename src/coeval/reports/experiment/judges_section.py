@@ -14,6 +14,7 @@ from coeval.reports.content.report_content import (
     ReportSection,
     ReportTable,
     Sentence,
+    section_of,
 )
 from coeval.reports.experiment.judge_tables import (
     agreement_map,
@@ -29,6 +30,7 @@ from coeval.reports.experiment.run_evidence import RunEvidence
 __all__ = ["judges_section"]
 
 _MOST_DISPUTED = 12
+_NO_JUDGMENT = "No judge scored an answer, so there is nothing to be trusted or doubted."
 
 
 def judges_section(evidence: RunEvidence) -> ReportSection:
@@ -58,12 +60,12 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
         )
     itself = itself_table(tree["judges"])
     tables = (judge_table(tree["judges"]), agreement, itself, biases, levels, _disputed(grid))
-    return ReportSection(
+    return section_of(
         "judges",
         "Can the judges be trusted?",
-        tuple(Sentence(text, "panel") for text in said),
-        tuple(pictures),
-        tuple(table for table in tables if table.rows),
+        [Sentence(text, "panel") for text in said or [_NO_JUDGMENT]],
+        pictures,
+        tables,
     )
 
 

@@ -16,7 +16,9 @@ from coeval.reports.content.report_content import (
     ReportSection,
     ReportTable,
     Sentence,
+    section_of,
 )
+from coeval.reports.experiment.label_tables import label_picture, label_table
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.standings import (
     ALL,
@@ -31,13 +33,14 @@ __all__ = ["leading_section"]
 _SCORE = (
     "Mean over tasks, of the mean over items, of the mean over judges and factors; with its 95 % interval"
 )
+_BY_LABEL = "No judge scored an answer: students are ranked by how often they state the right label."
 _COULD = "The smallest true difference that this comparison finds with 80 % power"
 
 
 def leading_section(evidence: RunEvidence) -> ReportSection:
     """Students by their headline, every two of them on the same items, and how often labels are right."""
     tree, students = evidence.measured.tree, evidence.students
-    scores, differences, labels = _students(evidence), _differences(tree), _labels(tree["labels"])
+    scores, differences, labels = _students(evidence), _differences(tree), label_table(evidence)
     ways = standings(tree, list(tree["judges"]))
     pictures = []
     if tree["ranking"]["order"]:
@@ -73,10 +76,13 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
                 heat_map(grid),
             )
         )
-    tables = (scores, *(table for table in (differences, ways, labels) if table.rows))
-    said = (*order_sentences(tree), *_how_ranked(tree["ranking"]))
-    sentences = tuple(Sentence(text, ways.name) for text in said)
-    return ReportSection("leads", "Who leads, and is it sure?", sentences, tuple(pictures), tables)
+    if labels.rows:
+        pictures.append(label_picture(labels, evidence.models))
+    judged = bool(tree["ranking"]["order"]) or not labels.rows
+    tables = (scores, differences, ways, labels) if judged else (labels,)
+    said = (*order_sentences(tree), *_how_ranked(tree["ranking"])) if judged else (_BY_LABEL,)
+    sentences = [Sentence(text, ways.name if judged else labels.name) for text in said]
+    return section_of("leads", "Who leads, and is it sure?", sentences, pictures, tables)
 
 
 def _how_ranked(ranking: Branch) -> Iterator[str]:
@@ -158,34 +164,3 @@ def _ordered(ranking: Branch) -> Iterator[tuple[str, str, Branch]]:
         else:
             pairs.append((second, first, found))
     yield from sorted(pairs, key=lambda pair: (place[pair[0]], place[pair[1]]))
-
-
-def _labels(labels: Branch) -> ReportTable:
-    """Accuracies, the best first within each label."""
-    rows: list[tuple[Cell, ...]] = []
-    links: dict[int, str] = {}
-    for task, attributes in labels.items():
-        for attribute, found in attributes.items():
-            order = found["ranking"]["order"]
-            for name in [*order, *(each for each in found["students"] if each not in order)]:
-                one = found["students"][name]
-                links[len(rows)] = urlencode({"student": name, "task": task})
-                counts = (one["correct"], one["none_of_the_labels"], one["accuracy"].n)
-                rows.append((name, task, attribute, one["accuracy"], one["macro_f1"], *counts))
-    return ReportTable(
-        "labels",
-        "Labels: how often they are right",
-        (
-            ReportColumn("student", "Student"),
-            ReportColumn("task", "Task"),
-            ReportColumn("label", "Label"),
-            ReportColumn("accuracy", "Accuracy", "share", "Share of right labels, with Wilson's interval"),
-            ReportColumn("macro_f1", "Macro-F1", "score", "Mean over the labels of F1"),
-            ReportColumn("correct", "Right", "count"),
-            ReportColumn("none", "None of them", "count", "Answers that state no label, or several"),
-            ReportColumn("n", "Answers", "count"),
-        ),
-        tuple(rows),
-        note="Labels are compared without a judge, and stand in no score.",
-        links=links,
-    )

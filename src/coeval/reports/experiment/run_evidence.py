@@ -28,8 +28,11 @@ class RunEvidence(NamedTuple):
 
     @property
     def students(self) -> list[str]:
-        """Best first; those without a score stand last, by name."""
-        order: list[str] = self.measured.tree["ranking"]["order"]
+        """Best first, by their score, or by the first label where there are only labels; those without
+        either stand last, by name."""
+        tree = self.measured.tree
+        labels = (found["ranking"]["order"] for names in tree["labels"].values() for found in names.values())
+        order: list[str] = tree["ranking"]["order"] or next(labels, [])
         return [*order, *(name for name in self.measured.grid.students if name not in order)]
 
     @property

@@ -17,8 +17,10 @@ from coeval.reports.content.report_content import (
     ReportSection,
     ReportTable,
     Sentence,
+    section_of,
 )
 from coeval.reports.experiment.additive import column_means, residuals
+from coeval.reports.experiment.label_tables import recall_picture, recall_table
 from coeval.reports.experiment.level_table import LEVELS_BEST_FIRST, level_table
 from coeval.reports.experiment.run_evidence import RunEvidence
 
@@ -81,14 +83,11 @@ def where_section(evidence: RunEvidence) -> ReportSection:
             share_bars(levels.name, ("name", "level"), students, LEVELS_BEST_FIRST, ranked=True),
         )
     )
-    shown = [*tables, levels]
-    return ReportSection(
-        "where",
-        "Where?",
-        tuple(Sentence(text, "parts") for text in said),
-        tuple(pictures),
-        tuple(table for table in shown if table.rows),
-    )
+    recalls = recall_table(tree["labels"], students)
+    if recalls.rows:
+        pictures.append(recall_picture(recalls, students))
+    sentences = [Sentence(text, "parts") for text in said]
+    return section_of("where", "Where?", sentences, pictures, [*tables, levels, recalls])
 
 
 def _factors(tree: Branch, students: Iterable[str], *, several: bool) -> Iterator[_PartScore]:
@@ -194,9 +193,20 @@ def _widest(parts: list[_PartScore]) -> list[str]:
 
 def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
     """The cells that differ most from what student and part lead one to expect, by more than chance."""
+    known = _known(parts)
+    scored = {student for student, _ in known}
+    if not known:
+        yield "No answer has a judged score, so where judges see students differ cannot be told."
+        return
+    if len(scored) == 1:
+        yield f"{scored.pop()} alone has scores: there is nobody to compare it with."
+        return
+    if len({name for _, name in known}) == 1:
+        yield "All scores are of one factor of one task: there is no other to be better or worse in."
+        return
     scores = {(part.student, part.name): part.score for part in parts}
     found = []
-    for place, rest in residuals(_known(parts)).items():
+    for place, rest in residuals(known).items():
         low, high = scores[place].low, scores[place].high
         if low is not None and high is not None and abs(rest) > (high - low) / 2:
             found.append((abs(rest), place, rest))

@@ -19,7 +19,11 @@ function leaderSentences({ names, scores, pairs, design: { students } }) {
     const [first, second] = names;
     if (first === undefined) return ["Nobody has a score yet."];
     const [name, score] = [students[first], bracketed(scores[first])];
-    if (second === undefined) return [`${name} is the only student, with ${score}.`];
+    if (second === undefined) {
+      const unscored = students.filter((_, at) => at !== first).sort();
+      if (unscored.length) return [`${name} is the only student with a score, ${score}; none yet: ${listed(unscored)}.`];
+      return [`${name} is the only student, with ${score}.`];
+    }
     const next = students[second];
     const pair = between(first, second);
     if (!pair) return [`${name} has the highest score, ${score}; ${next}, the next, has none of the same datapoints.`];
