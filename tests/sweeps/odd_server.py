@@ -3,7 +3,7 @@
 ``hangs``: it never listens. ``dies``: it ends at once, with a message. ``sick``: it lists its models, and
 answers each question with 500. ``other``: it serves another model. ``stubborn``: SIGTERM does not end it.
 ``noisy``: it writes without an end of line. ``family``: it has a child in its group, and one in a session of
-its own. ``mute``: it has no list of models, but /health.
+its own. ``mute``: it has no /health.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Handler(BaseHTTPRequestHandler):
     faults: frozenset[str] = frozenset()
 
     def do_GET(self) -> None:
-        if self.path == "/v1/models" and "mute" not in self.faults:
+        if self.path == "/v1/models":
             self.say(200, {"data": [{"id": "other" if "other" in self.faults else "tiny"}]})
         else:
-            self.say(200 if self.path == "/health" else 404, {})
+            self.say(200 if self.path == "/health" and "mute" not in self.faults else 404, {})
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

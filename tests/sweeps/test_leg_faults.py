@@ -86,7 +86,7 @@ async def test_a_server_of_another_model(tmp_path: Path) -> None:
     assert "It serves: other." in result.problem
 
 
-async def test_a_server_without_a_list_that_does_not_heed_term(
+async def test_a_server_without_health_that_does_not_heed_term(
     tmp_path: Path, records: list[ServerRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_process, "GRACE_S", 0.3)

@@ -25,14 +25,15 @@ __all__ = ["served_names", "until_up"]
 _LOOK_S = (0.1, 1.0)
 """Between two looks, at first and later."""
 _ANSWER_S = 10.0
+_NOT_THERE = (404, 405, 501)
 _LONGEST_NAME = 120
 
 
 async def until_up(
     server: ServerProcess, url: str, within_s: float, tell: Callable[[float], None], key: str | None = None
 ) -> None:
-    """Wait until ``url``/models, or /health beside it, answers 200, and it is this server that listens there.
-    ``tell`` is called at every look with the seconds that have passed.
+    """Wait until /health, or ``url``/models where that is not there, answers 200, and it is this server that
+    listens there. ``tell`` is called at every look with the seconds that have passed.
 
     Raises
     ------
@@ -81,13 +82,13 @@ def _is_ours(server: ServerProcess) -> bool:
 
 
 async def _answers(wire: Wire, url: str, key: str | None) -> bool:
-    models = await _get(wire, f"{url}/models", key)
-    if models is None or models.status == 200:
-        return models is not None
-    if models.status not in (404, 405, 501):
-        return False
     health = await _get(wire, f"{url.removesuffix('/v1')}/health", key)
-    return health is not None and health.status == 200
+    if health is None or health.status == 200:
+        return health is not None
+    if health.status not in _NOT_THERE:
+        return False
+    models = await _get(wire, f"{url}/models", key)
+    return models is not None and models.status == 200
 
 
 async def _get(wire: Wire, url: str, key: str | None) -> HttpReply | None:
