@@ -112,17 +112,11 @@ def whole_number(digits: str) -> int | float:
 
 
 def convert(value: Any, kind: type[T]) -> T:
-    """Decoded data in the shape ``kind``; raises Misshapen where it has another. A path is a text in it."""
+    """Decoded data in the shape ``kind``; raises Misshapen where it has another."""
     try:
-        return msgspec.convert(value, kind, dec_hook=_path)
+        return msgspec.convert(value, kind)
     except _RAISED as error:
         raise _undecodable(error) from error
-
-
-def _path(kind: type, value: Any) -> Any:
-    if kind is not Path:
-        raise NotImplementedError(f"{kind.__name__} is no shape of JSON")
-    return Path(value)
 
 
 def utf8(data: bytes) -> str:

@@ -38,7 +38,7 @@ class LegAsking:
     """Asks for a leg, until it is interrupted."""
 
     def __init__(
-        self, leg: Leg, keys: Keys, count: LegCount, log: ServerLog, interrupt: asyncio.Event
+        self, leg: Leg, keys: Keys, count: LegCount, server_log: ServerLog, interrupt: asyncio.Event
     ) -> None:
         self._leg = leg
         self._keys = keys

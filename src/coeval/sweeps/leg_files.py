@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from coeval.core.errors import StoreError, UsageError
-from coeval.core.foreign import convert
 from coeval.core.secrets.shown_url import url_secrets
 from coeval.store.jsonl import read_json, store_error, write_json_atomic
 from coeval.sweeps.leg import Leg, LegProgress, LegResult
@@ -44,7 +41,7 @@ def write_leg(leg: Leg) -> None:
             (leg.folder / name).unlink(missing_ok=True)
         except OSError as error:
             raise store_error("remove", leg.folder / name, error) from error
-    write_json_atomic(leg.folder / LEG, msgspec.to_builtins(leg, enc_hook=_written))
+    write_json_atomic(leg.folder / LEG, leg)
 
 
 def read_leg(folder: Path) -> Leg:
@@ -56,7 +53,7 @@ def read_leg(folder: Path) -> Leg:
     StoreError
         it is damaged.
     """
-    return convert(read_json(folder / LEG), Leg)
+    return read_json(folder / LEG, Leg)
 
 
 def write_progress(folder: Path, progress: LegProgress) -> None:
@@ -81,9 +78,3 @@ def _read(path: Path, kind: type[T]) -> T | None:
     with suppress(OSError, StoreError):
         return read_json(path, kind)
     return None
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, Path):
-        return str(value)
-    raise NotImplementedError(f"{type(value).__name__} in a leg")
