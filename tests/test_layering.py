@@ -67,6 +67,8 @@ LATE_IMPORTS = {
         "transformers": "an extra, and seconds to load",
     },
     "models/local/local_vllm.py": {"vllm": "the user's own installation"},
+    "sweeps/engines/ray_engine.py": {"ray": "an extra, and a second to load"},
+    "sweeps/engines/slurm_engine.py": {"submitit": "an extra"},
     "tables/binary_rows.py": {
         "duckdb": "a tenth of a second to load, and only Parquet files need it",
         "pyarrow": "comes with the packages that write such files",

@@ -23,6 +23,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: end.set())
     threading.Thread(target=wait_for_the_end_of_input, args=[end], daemon=True).start()
     how = read_leg(folder).name
+    (folder / "gpus").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+    (folder / "key").write_text(os.environ.get("MODEL_KEY", ""))
     (folder / "pid").write_text(str(os.getpid()))
     match how:
         case "done":

@@ -1,0 +1,135 @@
+"""Legs as tasks of Ray, on logical GPUs of this machine, and as submitit's jobs: how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coeval.benchmarks.run.eval_spec import EvalSpec
+from coeval.core.errors import UsageError
+from coeval.store.process import started
+from coeval.sweeps.engines.engine import LegSlot, SweepEngine
+from coeval.sweeps.engines.ray_engine import open_ray
+from coeval.sweeps.engines.slurm_engine import open_slurm
+from coeval.sweeps.leg import Leg
+
+pytestmark = pytest.mark.slow
+STAND_IN = Path(__file__).with_name("stand_in_leg.py")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Ray's own
+        import ray
+
+        ray.init(
+            num_cpus=2, num_gpus=4, include_dashboard=False, log_to_driver=False, configure_logging=False
+        )
+        yield ray
+        ray.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("ray_engine", "slurm_engine"):
+        monkeypatch.setattr(
+            f"coeval.sweeps.engines.{module}.leg_command",
+            lambda folder: (sys.executable, str(STAND_IN), str(folder)),
+        )
+
+
+@pytest.fixture(params=["ray", "slurm"])
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SweepEngine]:
+    environment = {"MODEL_KEY": "k", "OTHER": "not handed on"}
+    if request.param == "ray":
+        request.getfixturevalue("cluster")
+        opened: SweepEngine = open_ray(2, None, environment)
+    else:
+        opened = open_slurm(1, 2, environment, tmp_path / "slurm", {"cluster": "local", "timeout_min": 5})
+    yield opened
+    await opened.aclose()
+
+
+def leg(tmp_path: Path, how: str) -> Leg:
+    evaluation = EvalSpec(output=tmp_path / "out", tasks=())
+    return Leg(name=how, folder=tmp_path / how, evaluation=evaluation, key_variable="MODEL_KEY")
+
+
+def number_in(path: Path) -> int:
+    return int(path.read_text() or 0) if path.exists() else 0
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+async def there(path: Path) -> int:
+    async with asyncio.timeout(60):
+        while not (number := number_in(path)):  # noqa: ASYNC110  another process writes it
+            await asyncio.sleep(0.05)
+    return number
+
+
+async def gone(pid: int) -> None:
+    """A little later than its result."""
+    async with asyncio.timeout(30):
+        while started(pid) is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def test_a_leg_has_its_gpus_and_its_key_and_tells_its_end(engine: SweepEngine, tmp_path: Path) -> None:
+    assert len(engine.slots) == 2
+    result = await engine.run(leg(tmp_path, "done"), engine.slots[0])
+    assert result.end == "done"
+    assert (tmp_path / "done" / "key").read_text() == "k"
+    if type(engine).__name__ == "RayEngine":
+        assert len((tmp_path / "done" / "gpus").read_text().split(",")) == 2
+
+
+async def test_a_leg_that_dies_without_a_word_has_failed(engine: SweepEngine, tmp_path: Path) -> None:
+    result = await engine.run(leg(tmp_path, "crash"), engine.slots[0])
+    assert result.end == "failed"
+    assert "before" in result.problem
+    assert "leg.log" in result.problem
+
+
+async def test_cancelled_the_leg_ends_by_itself(engine: SweepEngine, tmp_path: Path) -> None:
+    running = asyncio.create_task(engine.run(leg(tmp_path, "wait"), engine.slots[0]))
+    pid = await there(tmp_path / "wait" / "pid")
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await gone(pid)
+
+
+async def test_a_leg_outlives_no_worker_that_is_killed(engine: SweepEngine, tmp_path: Path) -> None:
+    """Its lifeline ends with whoever waits beside it; what it says then is its end."""
+    running = asyncio.create_task(engine.run(leg(tmp_path, "wait"), engine.slots[0]))
+    pid = await there(tmp_path / "wait" / "pid")
+    os.kill(parent(pid), signal.SIGKILL)
+    result = await running
+    assert result.end == "interrupted"
+    await gone(pid)
+
+
+async def test_as_many_slots_as_the_cluster_has_gpus_for(cluster: Any) -> None:
+    assert len(open_ray(1, None, {}).slots) == 4
+    assert open_ray(1, 3, {}).slots == (LegSlot(0), LegSlot(1), LegSlot(2))
+    with pytest.raises(UsageError, match=r"has 4 GPUs, and a slot takes 8 \(--tp-size\)"):
+        open_ray(8, None, {})
+
+
+def test_a_machine_without_slurm_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--engine slurm"):
+        open_slurm(1, None, {}, tmp_path, {})
