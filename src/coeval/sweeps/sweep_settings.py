@@ -29,7 +29,8 @@ class CheckpointFolder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class SweepSettings(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """None: nobody has said. Text with commas may stand for any list, as it does in a flag."""
+    """None: nobody has said. Text with commas may stand for any list, as it does in a flag. ``slurm`` are
+    submitit's parameters, such as ``slurm_partition``; they have no flag."""
 
     out: Path | None = None
     checkpoints: str | CheckpointFolder | tuple[ListedCheckpoint, ...] | None = None
@@ -46,6 +47,7 @@ class SweepSettings(msgspec.Struct, kw_only=True, omit_defaults=True):
     task_options: dict[str, Any] | tuple[str, ...] | None = None
 
     engine: EngineName | None = None
+    slurm: dict[str, Any] | None = None
     gpus: tuple[int | str, ...] | str | int | None = None
     slots: int | None = None
     tp_size: int | None = None

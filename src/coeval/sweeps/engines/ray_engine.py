@@ -21,8 +21,8 @@ __all__ = ["RayEngine", "open_ray"]
 def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -> RayEngine:
     """Join the cluster that ``RAY_ADDRESS`` names or that runs on this machine, else start one here.
 
-    A slot is ``per_slot`` GPUs of the cluster, as many as there are, at most ``count``; in a cluster without
-    GPUs there are ``count`` slots, or one.
+    A slot is ``per_slot`` GPUs of the cluster, as many as there are, at most ``count``; where there are none,
+    or a slot needs none, there are ``count`` slots, or one.
 
     Raises
     ------
@@ -41,7 +41,8 @@ def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise UsageError(f"--engine ray: the cluster cannot be joined: {error}") from error
     gpus = int(ray.cluster_resources().get("GPU", 0))
-    slots = gpus // per_slot if gpus else (count or 1)
+    takes_gpus = bool(gpus and per_slot)
+    slots = gpus // per_slot if takes_gpus else (count or 1)
     if not slots:
         if ours:
             ray.shutdown()
@@ -49,7 +50,7 @@ def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -
             f"--engine ray: the cluster has {gpus} GPUs, and a slot takes {per_slot} (--tp-size)"
         )
     slots = min(slots, count or slots)
-    return RayEngine(ray, slots, per_slot if gpus else 0, environment, ours=ours)
+    return RayEngine(ray, slots, per_slot if takes_gpus else 0, environment, ours=ours)
 
 
 class RayEngine:

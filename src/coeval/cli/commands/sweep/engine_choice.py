@@ -11,6 +11,8 @@ from coeval.cli.commands.sweep.sweep_flags import names
 from coeval.core.errors import UsageError
 from coeval.sweeps.engines.engine import SweepEngine
 from coeval.sweeps.engines.local_engine import LocalEngine, local_slots
+from coeval.sweeps.engines.ray_engine import open_ray
+from coeval.sweeps.engines.slurm_engine import open_slurm
 from coeval.sweeps.sweep import Sweep
 from coeval.sweeps.sweep_settings import SweepSettings
 
@@ -24,7 +26,15 @@ def engine_of(settings: SweepSettings, sweep: Sweep, environment: Mapping[str, s
     UsageError
         a slot has more GPUs than there are, or the engine is not there.
     """
-    return _local(settings, sweep, environment)
+    tp_size = sweep.server.tp_size if sweep.server is not None else 0
+    match settings.engine:
+        case "ray":
+            return open_ray(tp_size, settings.slots, environment)
+        case "slurm":
+            folder = sweep.own_folder / "slurm"
+            return open_slurm(tp_size, settings.slots, environment, folder, settings.slurm or {})
+        case "local" | None:
+            return _local(settings, sweep, environment)
 
 
 def _local(settings: SweepSettings, sweep: Sweep, environment: Mapping[str, str]) -> LocalEngine:
