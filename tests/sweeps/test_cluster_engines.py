@@ -6,12 +6,12 @@ import asyncio
 import os
 import signal
 import sys
-import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.ray_cluster import ray_cluster
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.core.errors import UsageError
@@ -23,21 +23,7 @@ from coeval.sweeps.leg import Leg
 
 pytestmark = pytest.mark.slow
 STAND_IN = Path(__file__).with_name("stand_in_leg.py")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Ray's own
-        import ray
-
-        ray.init(
-            num_cpus=2, num_gpus=4, include_dashboard=False, log_to_driver=False, configure_logging=False
-        )
-        yield ray
-        ray.shutdown()
+cluster = ray_cluster
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,7 @@ def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -
         import ray
     except ImportError as error:
         raise UsageError('--engine ray needs Ray; install it with: pip install "coeval[ray]"') from error
+    logging.getLogger("ray").setLevel(logging.ERROR)  # it tells of its defaults
     ours = not ray.is_initialized()
     if ours:
         try:

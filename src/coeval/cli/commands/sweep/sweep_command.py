@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,12 @@ import typer
 from coeval.cli.log_level import LogLevel
 from coeval.cli.start_options import KeyFile
 from coeval.cli.starting import nothing_begun
+
+
+class ShownEngine(StrEnum):
+    LOCAL = "local"
+    RAY = "ray"
+    SLURM = "slurm"
 
 
 @nothing_begun()
@@ -70,6 +77,12 @@ def sweep(
             metavar="NAME=VALUE",
             help="An option that eval-framework has for a task; repeatable. "
             "Example: --task-option ifeval-input=prompts.jsonl",
+        ),
+    ] = None,
+    engine: Annotated[
+        ShownEngine | None,
+        typer.Option(
+            help="Where servers run: here, on a Ray cluster, or as Slurm jobs.", show_default="local"
         ),
     ] = None,
     gpus: Annotated[
