@@ -13,6 +13,7 @@ from reports.view_process import ViewServer, viewing
 from written_run import Run, append
 
 from coeval.reports.site.report_file import write_report
+from coeval.reports.view.view_pages import view_page
 
 pytestmark = pytest.mark.slow
 
@@ -193,6 +194,23 @@ def test_view_shows_walks_compares_and_marks(browser: Browser, server: ViewServe
     page.goto(f"{server.address}?all")
     page.locator("#folders-body a").nth(1).wait_for()
     assert page.locator("#folders-body tbody tr").count() == 2
+    accessible(page, 390, 1600)
+    harmless(seen)
+    page.close()
+
+
+def test_the_page_that_waits_for_a_report_can_be_read(browser: Browser, server: ViewServer) -> None:
+    """It is there for a moment only, so its text is held while the server's styles stay."""
+    seen = opened(browser, server.address, "?all")
+    page = seen.page
+    held = {"status": 202, "body": view_page("waiting"), "content_type": "text/html"}
+    page.route("**/f/0/report", lambda asked: asked.fulfill(**held))
+    page.goto(f"{server.address}f/0/report")
+    assert page.locator("h1").inner_text() == "The report is being made"
+    assert page.get_by_role("link", name="what the folder holds").get_attribute("href") == "./"
+    accessible(page, 390, 1600)
+    page.unroute("**/f/0/report")
+    page.locator("#forest").wait_for()  # by itself, once the server has made it
     accessible(page, 390, 1600)
     harmless(seen)
     page.close()

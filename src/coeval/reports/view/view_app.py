@@ -22,6 +22,7 @@ from coeval.reports.items.item_choice import ItemChoice, item_choice
 from coeval.reports.items.item_rows import RowPage
 from coeval.reports.view.item_marks import MarkedItem
 from coeval.reports.view.view_guard import guarded, json_answer, refused
+from coeval.reports.view.view_pages import view_page
 from coeval.reports.view.viewed_folder import ViewedFolder
 from coeval.reports.view.viewed_places import ViewedPlaces
 
@@ -37,8 +38,9 @@ _ASSETS = {
     "item_sources.js": "coeval.reports.items",
     "view.css": "coeval.reports.view",
     "view.js": "coeval.reports.view",
+    "waiting.js": "coeval.reports.view",
 }
-_TYPES = {"css": "text/css", "js": "text/javascript", "html": "text/html"}
+_TYPES = {"css": "text/css", "js": "text/javascript"}
 _LARGEST_BODY = 1 << 17
 _MOST_ROWS = 500
 _FRAMED = "frame-ancestors 'none'"
@@ -84,7 +86,7 @@ class _ViewDesk:
         """The folders side by side; of one alone, its own page."""
         if len(self._places.folders) == 1 and "all" not in request.query:
             raise web.HTTPFound("/f/0/")
-        return _file("coeval.reports.view", "overview.html")
+        return _page("overview")
 
     async def folders(self, _: web.Request) -> web.Response:
         return json_answer([{"number": at, **each.state()} for at, each in enumerate(self._places.folders)])
@@ -97,13 +99,13 @@ class _ViewDesk:
 
     async def page(self, request: web.Request) -> web.Response:
         self._wanted(request)
-        return _file("coeval.reports.view", "folder.html")
+        return _page("folder")
 
     async def report(self, request: web.Request) -> web.Response:
         folder = self._wanted(request)
         folder.report_wanted = True
         if (page := folder.report) is None:
-            return _file("coeval.reports.view", "waiting.html")
+            return _page("waiting", status=202)
         return web.Response(
             body=page, content_type="text/html", charset="utf-8", headers={"Content-Security-Policy": _FRAMED}
         )
@@ -194,6 +196,10 @@ def _whole(told: dict[str, str], name: str, usual: int, most: int | None) -> int
     if not (text.isascii() and text.isdigit()) or len(text) > 9:
         raise UsageError(f"{name}={text}: write a whole number")
     return int(text) if most is None else min(int(text), most)
+
+
+def _page(name: str, status: int = 200) -> web.Response:
+    return web.Response(text=view_page(name), status=status, content_type="text/html", charset="utf-8")
 
 
 def _file(package: str, name: str) -> web.Response:
