@@ -150,6 +150,7 @@ def test_a_report_leads_from_its_numbers_to_items(browser: Browser, hostile: Pat
     assert len({STUDENT, "ben", "cem"} & set(heads)) == 1
     page.goto(f"{(tmp_path / 'report.html').as_uri()}#items?lost=cem,ben&judge=j1")
     page.locator(".items .status", has_text="35 items").wait_for()
+    assert page.locator(".items .pages").is_hidden(), "one page of them is all"
     page.locator("#forest .mark-symbol path").last.click()
     page.wait_for_url("**#items?student=**")
     harmless(seen)

@@ -35,7 +35,7 @@ def forest_plot(table: str, rows: int, models: Sequence[str], scores: str) -> di
         "score_low:Q",
         scale=alt.Scale(zero=False, nice=True, padding=6),
         title="score",
-        axis=alt.Axis(tickCount=8),
+        axis=alt.Axis(tickCount=8, labelOverlap="greedy", labelSeparation=6),
     )
     colour = model_colour("student", models)
     shown = [
