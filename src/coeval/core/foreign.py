@@ -114,7 +114,7 @@ def whole_number(digits: str) -> int | float:
 def convert(value: Any, kind: type[T]) -> T:
     """Decoded data in the shape ``kind``; raises Misshapen where it has another."""
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, kind, dec_hook=_made_of)
     except _RAISED as error:
         raise _undecodable(error) from error
 

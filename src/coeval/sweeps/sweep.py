@@ -15,7 +15,7 @@ from coeval.sweeps.engines.engine import LegSlot
 from coeval.sweeps.leg import Leg, Server
 from coeval.sweeps.servers.server_command import ServerCommand
 
-__all__ = ["PATH", "Samples", "Sweep", "SweepPhases", "filled", "folder_of", "shard_name"]
+__all__ = ["LEGS", "PATH", "Samples", "Sweep", "SweepPhases", "filled", "folder_of", "shard_name"]
 
 PATH = "{path}"
 FOLDER, LEGS, ACCOUNTS = "sweep", "legs", "accounts"
@@ -94,6 +94,11 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
             key_variable=self.key_variable,
             logs=self.logs,
         )
+
+    def whole(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:
+        """All that is asked and judged of a checkpoint, as one evaluation: for telling what it takes."""
+        shaped = self._shaped(checkpoint, samples)
+        return msgspec.structs.replace(shaped, mode="all" if shaped.judge is not None else "inference")
 
     def concluding(self, checkpoint: Checkpoint, task: str, runs: Sequence[int]) -> EvalSpec:
         """What is judged and scored of a task of a checkpoint."""

@@ -40,8 +40,12 @@ class Document(NamedTuple):
     problems: list[Problem]
 
 
-def read_document(path: Path) -> Document:
-    """Read one YAML mapping.
+SECTIONS = "models:, tasks: and experiment:"
+"""What an experiment file begins with."""
+
+
+def read_document(path: Path, sections: str = SECTIONS) -> Document:
+    """Read one YAML mapping, which is to have these sections.
 
     Raises
     ------
@@ -49,19 +53,19 @@ def read_document(path: Path) -> Document:
         the file is not there, or is not one UTF-8 YAML mapping of bearable size; the one
         problem says where.
     """
-    return parse_document(read_text(path), path)
+    return parse_document(read_text(path), path, sections)
 
 
-def parse_document(text: str, path: Path) -> Document:
+def parse_document(text: str, path: Path, sections: str = SECTIONS) -> Document:
     """As `read_document`, of a text that stands, or is to stand, in the file ``path``."""
     root = _compose(text, str(path))
     if root is None:
-        raise _unreadable(path, 1, "the file is empty; write the sections models, tasks and experiment")
+        raise _unreadable(path, 1, f"the file is empty; write {sections}")
     if not isinstance(root, Mapping):
         raise _unreadable(
             path,
             root.line,
-            "the file is not a mapping; write models:, tasks: and experiment: at its left margin",
+            f"the file is not a mapping; write {sections} at its left margin",
         )
     builder = _Builder(path)
     data = builder.mapping(root, ())

@@ -16,6 +16,7 @@ from coeval import __version__
 from coeval.benchmarks.benchmark import TaskSettings
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.benchmarks.task_registry import PREFIX, kind_of
+from coeval.core.errors import StoreError
 from coeval.core.model import ModelSpec
 from coeval.core.text import canonical, digest
 from coeval.store.jsonl import read_json, write_json_atomic
@@ -75,8 +76,8 @@ def plan_file(own_folder: Path) -> Path:
     return own_folder / "sweep.json"
 
 
-def job_plan(sweep: Sweep, checkpoints: tuple[Checkpoint, ...]) -> JobPlan:
-    """The jobs of these checkpoints.
+def job_plan(sweep: Sweep) -> JobPlan:
+    """The jobs of a sweep, with the checkpoints that were swept into its folder before.
 
     Raises
     ------
@@ -85,11 +86,18 @@ def job_plan(sweep: Sweep, checkpoints: tuple[Checkpoint, ...]) -> JobPlan:
     """
     evaluation = sweep.evaluation
     return JobPlan(
-        checkpoints=tuple(sorted(checkpoints, key=lambda checkpoint: checkpoint.step)),
+        checkpoints=_known(sweep),
         tasks=tuple(_task_jobs(evaluation, request) for request in evaluation.tasks),
         shards=sweep.shards,
         served_name=sweep.called,
     )
+
+
+def _known(sweep: Sweep) -> tuple[Checkpoint, ...]:
+    try:
+        return JobPlan.read(sweep.own_folder).checkpoints
+    except (FileNotFoundError, StoreError):  # what is damaged is written anew
+        return ()
 
 
 def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:

@@ -6,7 +6,7 @@ records first: what is there is never asked again.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,6 +71,19 @@ class JobTable:
         """
         for line in self._journal.read():
             self._take_in(line)
+
+    def include(self, checkpoints: Iterable[Checkpoint]) -> None:
+        """Write down that these are swept too, in place of others of the same steps.
+
+        Raises
+        ------
+        StoreError
+            it cannot be written.
+        """
+        by_step = {checkpoint.step: checkpoint for checkpoint in (*self.plan.checkpoints, *checkpoints)}
+        known = tuple(by_step[step] for step in sorted(by_step))
+        self.plan = replace(self.plan, checkpoints=known)
+        self.plan.write(folder_of(self._out))
 
     def _take_in(self, line: JobLine) -> None:
         job = line.job

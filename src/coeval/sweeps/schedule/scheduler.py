@@ -118,6 +118,7 @@ class Scheduler:
 
     async def _follow(self, source: CheckpointSource) -> None:
         while (found := await source.next()) is not None:
+            self._table.include(found)
             for checkpoint in found:
                 self.add(checkpoint)
         self._watching = False
@@ -199,6 +200,7 @@ class Scheduler:
         self._legs.append(due)
 
     def _end_leg(self, due: LegDue) -> None:
+        self.board.legs_ended += 1
         self._open_legs[due.checkpoint.step] -= 1
         if not self._open_legs[due.checkpoint.step]:
             self._conclude(due.checkpoint)

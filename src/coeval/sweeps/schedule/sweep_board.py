@@ -40,7 +40,7 @@ class SweepBoard:
     def __init__(self, slots: Sequence[LegSlot]) -> None:
         self.began = time.monotonic()
         self.checkpoints = 0
-        self.legs = self.legs_done = 0
+        self.legs = self.legs_ended = 0
         self.jobs = self.concluded = self.failed = 0
         self.unanswered = self.unscored = 0
         self.output_tokens = 0
@@ -64,12 +64,17 @@ class SweepBoard:
         self._running.pop(slot.number, None)
         if result is not None:
             self.output_tokens += result.output_tokens
-            self.legs_done += result.end == "done"
+
+    @property
+    def waiting(self) -> int:
+        """Legs that wait for a slot."""
+        return max(0, self.legs - self.legs_ended - len(self._running))
 
     def shown_legs(self) -> Iterator[LegShown]:
         """Every slot."""
+        running = dict(self._running)
         for slot in self._slots:
-            name, folder = self._running.get(slot.number, (None, None))
+            name, folder = running.get(slot.number, (None, None))
             yield LegShown(slot, name, None if folder is None else read_progress(folder))
 
     @property
@@ -87,7 +92,7 @@ class SweepBoard:
 
     def shown_judging(self) -> Iterator[tuple[str, ConcludeProgress | None]]:
         """The tasks that are judged or scored now."""
-        for name, concluder in self._judging.items():
+        for name, concluder in list(self._judging.items()):
             yield name, concluder.progress().get(name)
 
     def count_concluded(self, sample: SampleConcluded) -> None:

@@ -159,6 +159,18 @@ def sweep(
     judge: Annotated[
         bool | None, typer.Option("--judge/--no-judge", help="Judge what needs a judge.", show_default="on")
     ] = None,
+    plot: Annotated[
+        bool | None,
+        typer.Option("--plot/--no-plot", help="At the end, aggregate and draw curves.", show_default="on"),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Count jobs and calls, price the judging; ask and write nothing."),
+    ] = False,
+    status: Annotated[
+        bool,
+        typer.Option("--status", help="Show how far OUT is, also while a sweep runs; needs --out alone."),
+    ] = False,
     log_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the logs of servers and legs are found too.")
     ] = None,
@@ -175,7 +187,8 @@ def sweep(
       coeval sweep --checkpoints ckpts/run_a --out outputs/run_a --tasks ifeval,ifbench
       coeval sweep --checkpoints ckpts/run_a --out outputs/run_a --steps 120,240 --gpus 0,1,2,3 \\
         --judge-model gpt-4.1 --judge-base-url https://api.openai.com/v1
-      coeval sweep --config sweep.yaml
+      coeval sweep --config sweep.yaml --dry-run
+      coeval sweep --out outputs/run_a --status
 
     \b
     Exit codes: 0 complete, 1 wrong request, 2 a model is unavailable,

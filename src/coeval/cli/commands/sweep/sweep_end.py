@@ -25,7 +25,7 @@ def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Consol
         )
     if board.failed:
         warn(messages, f"{numbered(board.failed, 'job')} failed; the same command again tries them anew")
-    if board.cost_usd is not None:
+    if board.cost_usd:
         say(messages, f"judging: {dollars(board.cost_usd)}")
     if board.interrupted:
         say(messages, "Interrupted; what was finished is on disk, and the same command goes on from there.")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,11 @@ from coeval.cli import streams
 from coeval.cli.commands.sweep.asked_sweep import KEY_VARIABLE, AskedFor, asked_for
 from coeval.cli.commands.sweep.checkpoint_choice import refuse_ambiguous
 from coeval.cli.commands.sweep.engine_choice import engine_of
+from coeval.cli.commands.sweep.plot_phase import put_together_and_drawn
 from coeval.cli.commands.sweep.sweep_end import tell_end
+from coeval.cli.commands.sweep.sweep_plan import tell_plan
+from coeval.cli.commands.sweep.sweep_standing import tell_standing
+from coeval.cli.commands.sweep.sweep_view import SweepView
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.say import say
 from coeval.cli.starting import begin
@@ -22,14 +26,18 @@ from coeval.core.errors import UsageError
 from coeval.core.text import numbered
 from coeval.models.keys import Keys
 from coeval.store.rundir import RunDir
+from coeval.sweeps.checkpoint_places import CheckpointWatch
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.engines.engine import SweepEngine
+from coeval.sweeps.jobs.folder_owner import refuse_others
 from coeval.sweeps.jobs.job_plan import job_plan
 from coeval.sweeps.jobs.job_table import JobTable
 from coeval.sweeps.judging.concluder import JudgingProcess, judging_command
 from coeval.sweeps.schedule.scheduler import Scheduler, problems_of
 from coeval.sweeps.schedule.sweep_board import SweepBoard
 from coeval.sweeps.servers.leftovers import end_leftovers
+from coeval.sweeps.sweep import LEGS
+from coeval.sweeps.sweep_file import read_sweep_file
 from coeval.sweeps.sweep_settings import SweepSettings
 
 Flags = Mapping[str, Any]
@@ -39,18 +47,26 @@ def sweep_and_report(flags: Flags) -> int:
     """Do what the flags ask for and show it; the exit code."""
     logging.getLogger("coeval").setLevel(flags["log_level"])  # what shows a traceback, see cli.ending
     settings = settings_of(flags)
+    if flags["status"]:
+        return tell_standing(settings, streams.results())
     keys = Keys.load(settings.keys, env=os.environ, cwd=Path.cwd(), home=Path.home())
     asked = asked_for(settings, keys)
     checkpoints = [] if asked.watch is not None else asked.places.found()
     refuse_ambiguous(asked.sweep, checkpoints)
     if not checkpoints and asked.watch is None:
         raise UsageError(
-            f"{asked.places.folder} holds no whole checkpoint; name how they are called: --name-pattern"
+            f"{asked.places.folder} holds no whole checkpoint; say where they lie below it: --name-pattern"
         )
+    if flags["dry_run"]:
+        return tell_plan(asked.sweep, asked.phases, checkpoints, streams.results())
     begin()
     with RunDir(asked.sweep.own_folder).locked():
+        refuse_others(asked.sweep, checkpoints)
         board = _carried_out(asked, settings, checkpoints)
-    return tell_end(board, asked.sweep, streams.results(), streams.messages())
+        code = tell_end(board, asked.sweep, streams.results(), streams.messages())
+        if asked.phases.plot and not board.interrupted:
+            code = max(code, put_together_and_drawn(asked.sweep))
+    return code
 
 
 def settings_of(flags: Flags) -> SweepSettings:
@@ -62,48 +78,46 @@ def settings_of(flags: Flags) -> SweepSettings:
         the file cannot be read, or has a mistake.
     """
     said = {name: flags[name] for name in SweepSettings.__struct_fields__ if flags.get(name) is not None}
-    for name in ("external", "task_options"):
+    for name in ("external", "task_options"):  # lists in the file, repeated flags here
         if name in said:
             said[name] = tuple(said[name])
-    return SweepSettings(**said)
+    over = SweepSettings(**said)
+    file = flags["config"]
+    return over if file is None else read_sweep_file(file).under(over)
 
 
 def _carried_out(asked: AskedFor, settings: SweepSettings, checkpoints: Sequence[Checkpoint]) -> SweepBoard:
     sweep, messages = asked.sweep, streams.messages()
-    plan = job_plan(sweep, tuple(checkpoints))
-    table = JobTable(sweep.out, plan)
+    table = JobTable(sweep.out, job_plan(sweep))
     table.read()
-    for sentence in end_leftovers(sweep.own_folder / "legs"):
+    for sentence in end_leftovers(sweep.own_folder / LEGS):
         say(messages, sentence, "dim")
-    plan.write(sweep.own_folder)
     environment = dict(os.environ)
     if settings.api_key:
         environment[KEY_VARIABLE] = settings.api_key
     log = sweep.own_folder / "judging.log"
     concluder = JudgingProcess(judging_command(log, settings.keys), log, environment)
-    with ExitStack() as stack:
-        stack.callback(table.close)
-        engine = engine_of(settings, sweep, environment)
-        scheduler = Scheduler(sweep, table, engine, concluder, asked.phases)
-        for checkpoint in plan.checkpoints:
+    engine = engine_of(settings, sweep, environment)
+    scheduler = Scheduler(sweep, table, engine, concluder, asked.phases)
+    with closing(table):
+        table.include(checkpoints)
+        for checkpoint in checkpoints:
             scheduler.add(checkpoint)
         board = scheduler.board
-        say(
-            messages,
-            f"{numbered(board.jobs, 'job')} owed of {numbered(board.checkpoints, 'checkpoint')}",
-            "dim",
-        )
+        owed = f"{numbered(board.jobs, 'job')} owed of {numbered(board.checkpoints, 'checkpoint')}"
+        say(messages, owed if asked.watch is None else f"watching {asked.places.folder}", "dim")
         try:
-            run_async(
-                interruptible(lambda event: _run(scheduler, engine, event), lambda text: say(messages, text))
-            )
+            with SweepView(messages, board) as view:
+                run_async(interruptible(lambda event: _run(scheduler, engine, event, asked.watch), view.note))
         except BaseExceptionGroup as group:
             raise next(problems_of(group), group) from None
     return board
 
 
-async def _run(scheduler: Scheduler, engine: SweepEngine, interrupt: asyncio.Event) -> None:
+async def _run(
+    scheduler: Scheduler, engine: SweepEngine, interrupt: asyncio.Event, watch: CheckpointWatch | None
+) -> None:
     try:
-        await scheduler.run(interrupt)
+        await scheduler.run(interrupt, watch)
     finally:
         await engine.aclose()

@@ -1,0 +1,73 @@
+"""`coeval sweep --dry-run`: jobs that are owed, the requests they take, what the judging will cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from coeval.cli import streams
+from coeval.cli.say import say
+from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.cli.views.progress.progress_view import Terminal
+from coeval.core.text import dollars, listed, numbered
+from coeval.pipeline.plan.estimate.in_words import calls, ends, tokens
+from coeval.pricing.estimate.span import Span
+from coeval.pricing.tariff import sources_told
+from coeval.sweeps.checkpoints import Checkpoint
+from coeval.sweeps.jobs.job_plan import job_plan
+from coeval.sweeps.jobs.job_table import JobTable
+from coeval.sweeps.jobs.sweep_estimate import SweepEstimate, estimate_sweep
+from coeval.sweeps.sweep import Sweep, SweepPhases
+
+_COLUMNS = [Column(name) for name in ("jobs", "answers", "judgments", "judging", "from – to")]
+
+
+def tell_plan(sweep: Sweep, phases: SweepPhases, checkpoints: Sequence[Checkpoint], console: Console) -> int:
+    """Show what a start of the sweep would do; 0.
+
+    Raises
+    ------
+    UsageError
+        a task cannot be prepared.
+    """
+    table = JobTable(sweep.out, job_plan(sweep))
+    table.read()
+    with Terminal(streams.messages()) as terminal:
+        estimate = estimate_sweep(sweep, table, checkpoints, phases, terminal)
+    steps = listed([str(checkpoint.step) for checkpoint in checkpoints], 12)
+    say(console, f"{numbered(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
+    rows = [
+        NameRow(task, (f"{one.jobs:,}", f"{one.answers:,}", calls(one.judgments), *_money(one.cost_usd)))
+        for task, one in estimate.tasks.items()
+    ]
+    if rows:
+        print_table(console, "", "task", _COLUMNS, rows)
+    _tell_judging(sweep, estimate, console)
+    return 0
+
+
+def _owed(estimate: SweepEstimate) -> str:
+    if not estimate.checkpoints:
+        return "nothing owed"
+    servers = f", {numbered(estimate.legs, 'server start')}" if estimate.legs else ""
+    return f"{estimate.checkpoints:,} with something owed{servers}"
+
+
+def _tell_judging(sweep: Sweep, estimate: SweepEstimate, console: Console) -> None:
+    judge = sweep.evaluation.judge
+    line = estimate.judge
+    if judge is None or line is None:
+        return
+    taken = f"{tokens(line.input_tokens)} tokens in, {tokens(line.output_tokens)} out"
+    if line.cost_usd is None:
+        say(console, f"Judging by {judge.model}: {taken}; its price is not known.")
+        return
+    cost = f"{dollars(line.cost_usd.central)} ({ends(line.cost_usd)})"
+    say(console, f"Judging by {judge.model}: {taken}, {cost}.")
+    if estimate.prices:
+        say(console, f"Prices: {sources_told(estimate.prices)}.", "dim")
+
+
+def _money(cost: Span | None) -> tuple[str, str]:
+    return ("", "") if cost is None else (dollars(cost.central), ends(cost))

@@ -1,0 +1,113 @@
+"""The sweep as a file: its keys are the flags, and a mistake is told with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli.invoked import Command
+
+from coeval.core.errors import ConfigError
+from coeval.sweeps.sweep_file import read_sweep_file
+from coeval.sweeps.sweep_settings import CheckpointFolder, ListedCheckpoint, SweepSettings
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_keys_are_the_flags_and_flags_go_over_them(tmp_path: Path) -> None:
+    text = """
+out: outputs/run_a
+checkpoints:
+  folder: ckpts/run_a
+  name_pattern: global_step_{step}/actor_hf
+  steps: [120, 240]
+  more:
+    - {step: 0, path: Qwen/Qwen3-4B}
+tasks: {ifeval: 8, alpaca-eval: 1}
+gpus: [0, 1]
+judge_base_url: http://localhost:9000/v1
+timeout: 30
+task_options: {ifeval-input: prompts.jsonl}
+"""
+    read = read_sweep_file(written(tmp_path, text))
+    assert read.out == Path("outputs/run_a")
+    assert read.checkpoints == CheckpointFolder(
+        folder="ckpts/run_a",
+        name_pattern="global_step_{step}/actor_hf",
+        steps=(120, 240),
+        more=(ListedCheckpoint(0, "Qwen/Qwen3-4B"),),
+    )
+    assert (read.tasks, read.gpus, read.timeout) == ({"ifeval": 8, "alpaca-eval": 1}, (0, 1), 30.0)
+    over = read.under(SweepSettings(gpus="3", max_examples=4))
+    assert (over.gpus, over.max_examples, over.tasks) == ("3", 4, read.tasks)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "out: x\nnum-samples: 3\n",
+            "sweep.yaml:2  num-samples  V-18  the key 'num-samples' is unknown; did you",
+        ),
+        ("judge_modell: j\n", "did you mean 'judge_model'?"),
+        ("checkpoints:\n  folder: c\n  patern: step_{step}\n", "sweep.yaml:3  checkpoints.patern"),
+        ("checkpoints:\n- {step: 0, path: a}\n- {step: 1, pth: b}\n", "checkpoints[1].pth"),
+        ("shards: many\n", "sweep.yaml:1  shards  V-20  is text, and is to be a whole number"),
+        ("out: a\nout: b\n", "the key is on line 1 already"),
+        ("", "write checkpoints:, out: and tasks:"),
+        ("- a\n", "is not a mapping; write checkpoints:, out: and tasks: at its left margin"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_and_the_way_out(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_sweep_file(written(tmp_path, text))
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "--out is missing"),
+        (("--out", "o"), "--judge-base-url"),
+        (("--out", "o", "--tasks", "ifeval"), "no checkpoint is named"),
+        (("--out", "o", "--tasks", "ifevil"), "did you mean ifeval?"),
+        (("--out", "o", "--tasks", "ifeval", "--n-samples", "ifbench=2"), "not among the tasks: ifeval"),
+        (
+            ("--out", "o", "--tasks", "ifeval", "--task-option", "ifeval-inputs=x"),
+            "did you mean ifeval-input?",
+        ),
+        (("--out", "o", "--tasks", "ifeval", "--checkpoints", "c", "--until-step", "9"), "--watch"),
+        (
+            ("--out", "o", "--tasks", "ifeval", "--base-model", "m", "--server-command", "vllm serve"),
+            "{port}",
+        ),
+        (
+            ("--out", "o", "--tasks", "alpaca-eval", "--judge-model", "j", "--base-model", "m"),
+            "--judge-base-url",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coeval: Command, words: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = coeval("sweep", "--gpus", "0", *words)
+    assert ended.code == 1
+    assert said in ended.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_checkpoints_under_one_name_need_a_server_each(tmp_path: Path, coeval: Command) -> None:
+    file = written(
+        tmp_path,
+        "checkpoints: [{step: 0, path: a/b}, {step: 9, path: a/c}]\n"
+        "tasks: ifeval\nexternal: http://127.0.0.1:9/v1\nserved_name: tiny\n",
+    )
+    ended = coeval("sweep", "--config", file, "--out", tmp_path / "out")
+    assert ended.code == 1
+    assert "2 checkpoints would be asked for under one name, tiny" in ended.err
+    assert "--external 0=URL" in ended.err
