@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -31,7 +32,11 @@ SIMULATE = f"{sys.executable} -m coeval simulate --port {{port}} --model {{name}
 
 def odd(*faults: str) -> str:
     """A template of `odd_server`, whose checkpoint is no matter."""
-    return f"{sys.executable} {Path(__file__).with_name('odd_server.py')} {{port}} {' '.join(faults)}"
+    return shlex.join([*odd_words("{port}"), *faults])
+
+
+def odd_words(port: object) -> list[str]:
+    return [sys.executable, str(Path(__file__).with_name("odd_server.py")), str(port)]
 
 
 def a_leg(

@@ -3,7 +3,7 @@
 ``hangs``: it never listens. ``dies``: it ends at once, with a message. ``sick``: it lists its models, and
 answers each question with 500. ``other``: it serves another model. ``stubborn``: SIGTERM does not end it.
 ``noisy``: it writes without an end of line. ``family``: it has a child in its group, and one in a session of
-its own. ``mute``: it has no /health.
+its own. ``mute``: it has no /health. ``tells``: it writes down that it was asked.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 LATENCY_S = 0.01
@@ -26,6 +27,8 @@ class Handler(BaseHTTPRequestHandler):
     faults: frozenset[str] = frozenset()
 
     def do_GET(self) -> None:
+        if "tells" in self.faults:
+            Path(os.environ["ASKED"]).write_text(self.path)
         if self.path == "/v1/models":
             self.say(200, {"data": [{"id": "other" if "other" in self.faults else "tiny"}]})
         else:

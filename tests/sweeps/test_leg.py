@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import msgspec
 import pytest
-from legs import LegProcess, a_leg, answers, asked_at, gone, good_ids, left_of, odd, parent_of
+from legs import LegProcess, a_leg, answers, asked_at, gone, good_ids, left_of, odd, odd_words, parent_of
 
 from coeval.core.errors import UsageError
-from coeval.sweeps.leg_files import write_leg
+from coeval.sweeps.leg_files import read_progress, write_leg
 from coeval.sweeps.servers.leftovers import end_leftovers
 from coeval.sweeps.servers.listening import free_port, is_free
 
@@ -33,6 +32,12 @@ def test_a_leg_asks_its_server_and_leaves_nothing(tmp_path: Path) -> None:
     ]
     assert good_ids(leg) == sorted(str(n) for n in range(12))
     assert {line["model"] for line in answers(leg)} == {"/ckpt/step_10@10"}
+    progress = read_progress(leg.folder)
+    assert progress is not None
+    assert (progress.state, progress.done, progress.planned, progress.failed) == ("ended", 24, 24, 0)
+    assert progress.tasks == {"run_0 ifeval": (12, 12), "run_1 ifeval": (12, 12)}
+    tokens = sum(line["usage"]["output_tokens"] for run in (0, 1) for line in answers(leg, run))
+    assert progress.output_tokens == result.output_tokens == tokens
     assert left_of(record) == []
 
 
@@ -75,8 +80,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 
 def test_a_server_of_the_users_own_is_asked_and_left_alone(tmp_path: Path) -> None:
     port = free_port("127.0.0.1")
-    command = [sys.executable, str(Path(__file__).with_name("odd_server.py")), f"{port}"]
-    with subprocess.Popen(command) as server:
+    with subprocess.Popen(odd_words(port)) as server:
         try:
             while is_free("127.0.0.1", port):
                 time.sleep(0.02)
@@ -127,3 +131,18 @@ def test_a_server_that_was_left_is_ended_by_whoever_comes_next(tmp_path: Path) -
     told = end_leftovers(leg.folder.parent)
     assert left_of(record) == []
     assert told == ["ended a server that an earlier sweep had left (leg, 3 processes)"]
+
+
+def test_a_stranger_that_took_the_port_is_not_asked(tmp_path: Path) -> None:
+    port, asked = free_port("127.0.0.1"), tmp_path / "asked"
+    process = LegProcess(a_leg(tmp_path, odd("hangs"), port=port, starts=1))
+    record = process.record()
+    with subprocess.Popen([*odd_words(port), "tells"], env={**os.environ, "ASKED": str(asked)}) as stranger:
+        try:
+            result = process.result()
+        finally:
+            stranger.kill()
+    assert result.end == "server_failed"
+    assert f"process {stranger.pid} listens on port {port}" in result.problem
+    assert not asked.exists()
+    assert left_of(record) == []

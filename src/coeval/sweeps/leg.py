@@ -36,7 +36,6 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     gpus: tuple[str, ...] = ()
     tp_size: int = 1
-    host: str = "127.0.0.1"
     port: int = 0
     environment: dict[str, str] = {}
     start_timeout_s: float = 1800.0

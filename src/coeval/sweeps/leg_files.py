@@ -11,8 +11,18 @@ from coeval.core.secrets.shown_url import url_secrets
 from coeval.store.jsonl import read_json, store_error, write_json_atomic
 from coeval.sweeps.leg import Leg, LegProgress, LegResult
 
-__all__ = ["read_leg", "read_progress", "read_result", "write_leg", "write_progress", "write_result"]
+__all__ = [
+    "LEG_LOG",
+    "read_leg",
+    "read_progress",
+    "read_result",
+    "write_leg",
+    "write_progress",
+    "write_result",
+]
 
+LEG_LOG = "leg.log"
+"""What a leg has to say, beside its files."""
 LEG, PROGRESS, RESULT = "leg.json", "progress.json", "result.json"
 
 T = TypeVar("T")

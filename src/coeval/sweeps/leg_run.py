@@ -19,6 +19,7 @@ import msgspec
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.runner import Prepared, held, prepare
 from coeval.core.errors import CoevalError, Draining, ServerDown, StoreError, UsageError
+from coeval.core.plain import plain_lines
 from coeval.models.keys import Keys
 from coeval.sweeps.leg import Leg, LegResult
 from coeval.sweeps.leg_asking import Came, LegAsking, is_owed
@@ -51,13 +52,13 @@ async def run_leg(leg: Leg, keys: Keys, interrupt: asyncio.Event) -> LegResult:
         except ServerDown as error:
             came = Came("server_failed", str(error))
         except CoevalError as error:
-            came = Came("failed", run.redacted(str(error)))
+            came = Came("failed", str(error))
         finally:
             count = run.count
             result = LegResult(
                 end=came.end,
                 tasks=count.answered(),
-                problem=came.problem,
+                problem=run.shown(came.problem),
                 input_tokens=count.input_tokens,
                 output_tokens=count.output_tokens,
                 seconds=time.monotonic() - began,
@@ -79,8 +80,9 @@ class _LegRun:
         self._log = ServerLog(leg.folder, os.environ, [key] if key else [])
         self._asking = LegAsking(leg, keys, self.count, self._log, interrupt)
 
-    def redacted(self, text: str) -> str:
-        return self._log.redacted(text)
+    def shown(self, text: str) -> str:
+        """What others may have said, for whoever shows it."""
+        return plain_lines(self._log.redacted(text))
 
     @asynccontextmanager
     async def telling(self) -> AsyncIterator[None]:
@@ -112,7 +114,7 @@ class _LegRun:
         """
         folder, server = self._leg.folder, self._leg.server
         await asyncio.to_thread(end_leftover, folder)
-        prepared = prepare(self._evaluation, self.count)
+        prepared = await asyncio.to_thread(prepare, self._evaluation, self.count)
         async with self._held(prepared):
             for task_run in prepared.task_runs:
                 task_run.read_answers()

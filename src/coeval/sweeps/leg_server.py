@@ -14,13 +14,12 @@ from coeval.sweeps.leg import Leg, Server
 from coeval.sweeps.leg_count import LegCount
 from coeval.sweeps.servers.health import until_up
 from coeval.sweeps.servers.listening import free_port, is_free
-from coeval.sweeps.servers.server_command import ServerCommand
+from coeval.sweeps.servers.server_command import HOST, ServerCommand
 from coeval.sweeps.servers.server_log import ServerLog
 from coeval.sweeps.servers.server_process import ServerProcess
 
 __all__ = ["LegServer", "Up"]
 
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  where a server listens, not we
 _QUIET_S = 1.0
 
 
@@ -62,7 +61,7 @@ class LegServer:
             self._folder, self._command.filled(server, port), self._environment(), port
         )
         try:
-            url = f"http://{self._address}:{port}/v1"
+            url = f"http://{HOST}:{port}/v1"
             await unless_interrupted(self._wait_for(process, url), interrupt, "the server was still starting")
             yield Up(process, url)
         except asyncio.CancelledError:
@@ -87,18 +86,13 @@ class LegServer:
     def _port(self) -> int:
         server = self.server
         if not server.port:
-            return free_port(server.host)
-        if not is_free(server.host, server.port):
+            return free_port(HOST)
+        if not is_free(HOST, server.port):
             raise ServerDown(
-                f"port {server.port} of {server.host} is taken by another process; "
+                f"port {server.port} of {HOST} is taken by another process; "
                 "end that, or let the sweep choose the ports"
             )
         return server.port
-
-    @property
-    def _address(self) -> str:
-        host = _EVERYWHERE.get(self.server.host, self.server.host)
-        return f"[{host}]" if ":" in host else host
 
     def _environment(self) -> dict[str, str]:
         gpus = ",".join(self.server.gpus)

@@ -23,11 +23,10 @@ from coeval.core.options import Face
 from coeval.engine.run_log import logged
 from coeval.models.keys import Keys
 from coeval.sweeps.leg import Leg, LegResult
-from coeval.sweeps.leg_files import read_leg
+from coeval.sweeps.leg_files import LEG_LOG, read_leg
 from coeval.sweeps.leg_run import run_leg
 from coeval.sweeps.servers.server_log import LOG
 
-LEG_LOG = "leg.log"
 LIFELINE = 0
 log = logging.getLogger("coeval")
 
@@ -58,7 +57,9 @@ async def _until_cut(leg: Leg, keys: Keys, interrupt: asyncio.Event) -> LegResul
 @contextmanager
 def _lifeline(interrupt: asyncio.Event) -> Iterator[None]:
     """Meanwhile, set ``interrupt`` when standard input ends, if it is a pipe or a socket."""
-    mode = os.fstat(LIFELINE).st_mode
+    mode = 0
+    with suppress(OSError):  # it is closed
+        mode = os.fstat(LIFELINE).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         yield
         return

@@ -11,8 +11,10 @@ from coeval.core.errors import UsageError
 from coeval.core.text import listed
 from coeval.sweeps.leg import Server
 
-__all__ = ["DEFAULT", "PLACEHOLDERS", "PRESETS", "ServerCommand"]
+__all__ = ["DEFAULT", "HOST", "PLACEHOLDERS", "PRESETS", "ServerCommand"]
 
+HOST = "127.0.0.1"
+"""Servers listen to this machine alone."""
 _FLAG = "--server-command"
 PRESETS: Mapping[str, str] = {
     "vllm": (
@@ -104,7 +106,7 @@ class ServerCommand:
         values = {
             "checkpoint": server.checkpoint,
             "name": server.name,
-            "host": server.host,
+            "host": HOST,
             "port": str(port),
             "tp_size": str(server.tp_size),
             "gpus": ",".join(server.gpus),

@@ -7,7 +7,7 @@ import os
 import secrets
 import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -17,6 +17,7 @@ import msgspec
 from coeval.core.errors import ServerDown
 from coeval.core.plain import plain
 from coeval.store.process import started
+from coeval.sweeps.leg_files import LEG_LOG
 from coeval.sweeps.servers.guard import MODULE, Launch
 from coeval.sweeps.servers.process_group import MARK
 from coeval.sweeps.servers.server_log import LOG, MOST_BYTES
@@ -66,13 +67,14 @@ class ServerProcess:
             most_bytes=MOST_BYTES,
             grace_s=GRACE_S,
         )
-        guard = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", MODULE),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=DEVNULL,
-            start_new_session=True,
-        )
+        with (folder / LEG_LOG).open("ab") as said:
+            guard = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", MODULE),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=said,
+                start_new_session=True,
+            )
         process = cls(folder, record, guard)
         with ExitStack() as undoing:
             undoing.callback(process.kill)
