@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from perf import analysis, batches, reports, scenarios, tables
+from perf import analysis, batches, reports, scenarios, tables, throttled
 from perf.measure import ROOT
 
 BASELINE = ROOT / "perf" / "baseline.json"
@@ -35,6 +35,7 @@ SCENARIOS: dict[str, Callable[[Path], scenarios.Figures]] = {
     "throughput-1024": lambda folder: scenarios.throughput(folder, 1_024, 1_000),
     "checkpoint": scenarios.checkpoint,
     "dialects": scenarios.dialects,
+    "throttle": throttled.throttle,
     "memory": scenarios.memory,
     "ingest-million": tables.ingest_million,
     "analyze-80-thousand": analysis.analyze_80_thousand,

@@ -93,13 +93,23 @@ async def test_a_file_that_cannot_be_shared_is_told_and_an_interval_that_is_none
 
 
 async def test_servers_of_ones_own_are_not_throttled_unless_it_is_asked_for(tmp_path: Path) -> None:
+    """The remote host is asked through a proxy, which answers itself."""
     async with fake(reply=Arrivals().reply, extra_fields=["top_k"]) as server:
-        for name, env, used in (
-            ("usual", {}, False),
-            ("off", {"MIN_INTERVAL_S": "0"}, False),
-            ("on", {"MIN_INTERVAL_S": "0.001"}, True),
-        ):
-            state = tmp_path / f"{name}.state"
-            env |= {"EVAL_THROTTLE_STATE_PATH": str(state)}
-            assert await evaluation(tmp_path / name, server.url, 3, **env).ended() == 0
+        proxy = {"http_proxy": server.url.removesuffix("/v1")}
+        own, remote = server.url, "http://api.example.com/v1"
+        off, slow = {"MIN_INTERVAL_S": "0"}, {"MIN_INTERVAL_S": "0.001"}
+        cases: list[tuple[str, dict[str, str], bool]] = [
+            (own, {}, False),
+            (own, slow, True),
+            (remote, proxy, True),
+            (remote, proxy | off, False),
+        ]
+        for number, (url, env, used) in enumerate(cases):
+            folder, state = tmp_path / f"{number}", tmp_path / f"{number}.state"
+            program = evaluation(folder, url, 3, EVAL_THROTTLE_STATE_PATH=str(state), **env)
+            assert await program.ended() == 0, program.so_far()
+            told = f"at most one request each {env.get('MIN_INTERVAL_S', '0.005')} s of all that use {state}"
             assert state.exists() is used
+            log = folder / "outputs" / "run.log"
+            assert (log.exists() and told in log.read_text()) is used
+        assert len(server.asked) == 4 * 4

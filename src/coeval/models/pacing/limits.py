@@ -135,7 +135,11 @@ class Limiter:
         """
         if self._closed is not None:
             raise self._closed.with_traceback(None)
-        if not self._waiting and self._in_flight + 1 <= self._window.size and not self._gate.shut:
+        if (
+            not self._waiting
+            and self._in_flight + 1 <= self._window.size
+            and (not self._gate.shut or self._passes(lane or self._host, refusal))
+        ):
             self._in_flight += 1
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -241,6 +245,14 @@ class Limiter:
             self._waiting -= 1
             self._in_flight += 1
             granted.set_result(None)
+
+    def _passes(self, lane: Lane, refusal: _Refusal) -> bool:
+        """Whether a request that nobody waits before goes through the gate at once."""
+        now = self._clock()
+        if lane.held_until > now or refusal() is not None or self._gate.wait_s(now, 1) > 0:
+            return False
+        self._gate.passed(now)
+        return True
 
     def _sendable(self) -> int:
         """How many of those who wait there are slots for."""

@@ -9,6 +9,7 @@ from sending for long.
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import time
@@ -16,13 +17,14 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import gettempdir
-from typing import NamedTuple
 
 from coeval.core.errors import UsageError
 from coeval.core.model import is_own_address
 from coeval.models.pacing.pace_file import change_time
 
 __all__ = ["BURST_S", "DEFAULT_INTERVAL_S", "Throttle", "Turn", "throttle_of"]
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_INTERVAL_S = 0.005
 BURST_S = 0.1
@@ -41,13 +43,6 @@ _TURNS_OF_PATIENCE = 20
 """After so long, or so many intervals more, a process goes on without the file."""
 _SHORTEST_INTERVAL_S = 1e-6
 _AGAIN_S = (0.001, 0.003)
-
-
-class Moment(NamedTuple):
-    """A moment (the throttle's clock) for one request, or when to look ``again`` for one."""
-
-    at: float
-    again: bool
 
 
 class Throttle:
@@ -80,14 +75,14 @@ class Throttle:
         self._interval_s = interval_s
         self._path = path
         self._everywhere = everywhere
-        self._clock = clock
+        self.clock = clock
         self._wall = wall
         self._rng = rng or random.Random()
         self._longest = max(1, int(_LEASE_S / interval_s))
         self._credit_s = max(0.0, BURST_S - interval_s)  # of moments that nobody leased
         self._next = self._leased_until = -math.inf
         self._left = 0
-        self._look_at = -math.inf
+        self.look_at = -math.inf
         self._locked_from = self._behind_from = math.inf
         self._alone = False
         self._taken, self._counted_from, self._per_s = 0, -math.inf, 0.0
@@ -106,20 +101,18 @@ class Throttle:
         self._told = True
         return self.problem
 
-    def now(self) -> float:
-        return self._clock()
-
-    def moment(self, wanted: int) -> Moment:
-        """The next moment that is free, for one of ``wanted`` requests that could be sent now."""
-        now = self._clock()
-        self._let_pass(now)
-        if not self._left and (look_at := self._lease(now, self._size(now, wanted))) is not None:
-            return Moment(look_at, again=True)
-        at = self._next
+    def moment(self, now: float, wanted: int) -> float | None:
+        """The next moment that is free, for one of ``wanted`` requests that could be sent now; None where
+        there is none to be had before ``look_at``. All are seconds of ``clock``."""
+        if not self._left or self._next < now - BURST_S:
+            self._let_pass(now)
+            if not self._left and not self._lease(now, self._size(now, wanted)):
+                return None
+        moment = self._next
         self._next += self._interval_s
         self._left -= 1
         self._taken += 1
-        return Moment(at, again=False)
+        return moment
 
     def _let_pass(self, now: float) -> None:
         """Give up moments that are too long past."""
@@ -137,10 +130,10 @@ class Throttle:
         usual = int(self._per_s * _LEASE_S)
         return min(self._longest, max(1, wanted, usual))
 
-    def _lease(self, now: float, size: int) -> float | None:
-        """Take so many moments; where there are none to be had as yet, when to look again."""
-        if now < self._look_at:
-            return self._look_at
+    def _lease(self, now: float, size: int) -> bool:
+        """Take so many moments; False where there are none to be had as yet."""
+        if now < self.look_at:
+            return False
         length_s = size * self._interval_s
         start = -math.inf
 
@@ -149,7 +142,7 @@ class Throttle:
             self._locked_from = math.inf
             ahead_s = self._believed(leased_until - wall)
             if ahead_s > _HORIZON_S:
-                self._look_at = now + ahead_s - _HORIZON_S + self._rng.uniform(0, _LEASE_S)
+                self.look_at = now + ahead_s - _HORIZON_S + self._rng.uniform(0, _LEASE_S)
                 return None
             start = max(now + ahead_s, now - self._credit_s, self._leased_until)
             return wall + (start - now) + length_s
@@ -159,7 +152,7 @@ class Throttle:
             change_time(self._path, change)
         except BlockingIOError:
             self._locked_from = min(self._locked_from, now)
-            self._look_at = now + self._rng.uniform(*_AGAIN_S)
+            self.look_at = now + self._rng.uniform(*_AGAIN_S)
             why, waits = "another process keeps it locked", now - self._locked_from < _LOCK_PATIENCE_S
         except OSError as error:
             start = -math.inf  # what was leased does not stand there
@@ -169,14 +162,16 @@ class Throttle:
             patience_s = _TURN_PATIENCE_S + _TURNS_OF_PATIENCE * self._interval_s
             why, waits = "others take all there is", now - self._behind_from < patience_s
         if start > -math.inf:
+            if self._leased_until == -math.inf:
+                _log.info("at most one request each %g s of all that use %s", self._interval_s, self._path)
             self._behind_from, self._alone = math.inf, False
         elif waits and not self._alone:
-            return self._look_at
+            return False
         else:
             self._go_alone(why)
             start = max(now - self._credit_s, self._leased_until)
         self._next, self._left, self._leased_until = start, size, start + length_s
-        return None
+        return True
 
     def _believed(self, ahead_s: float) -> float:
         """How far ahead everything is leased, by the file; what none of us can have written is long past."""
@@ -185,7 +180,7 @@ class Throttle:
 
     def _go_alone(self, why: str) -> None:
         self._alone = True
-        self._look_at = -math.inf
+        self.look_at = -math.inf
         self.problem = self.problem or (
             f"requests are kept {self._interval_s:g} s apart in this process alone, not with others: "
             f"{self._path} cannot be shared ({why}). Name a file of your own in {STATE_PATH}, or set "
@@ -204,14 +199,13 @@ class Turn:
 
     def wait_s(self, wanted: int) -> float:
         """Seconds until a request may be sent, of so many that could be; zero or less: now."""
-        now = self._throttle.now()
-        if self._at is None or now - self._at > BURST_S:
-            found = self._throttle.moment(wanted)
-            if found.again:
-                self._at = None
-                return max(found.at - now, _AGAIN_S[0])
-            self._at = found.at
-        return self._at - now
+        throttle, at = self._throttle, self._at
+        now = throttle.clock()
+        if at is None or now - at > BURST_S:
+            at = self._at = throttle.moment(now, wanted)
+            if at is None:
+                return max(throttle.look_at - now, _AGAIN_S[0])
+        return at - now
 
     def take(self) -> None:
         """A request is sent."""
