@@ -29,7 +29,11 @@ def test_it_is_what_the_command_says(lab: Lab, coeval: Command) -> None:
     for run in (lab.path, str(lab.path), api.open_run(lab.path)):
         found = api.compare(run, students=["ben", "ann"])
         assert json.loads(json.dumps(found.as_dict())) == json.loads(asked.out)
-    assert list(found.sentences) == shown.out.splitlines()[: len(found.sentences)]
+    simulated, *said = shown.out.splitlines()
+    assert (simulated.startswith("simulated models"), found.simulated) == (True, True)
+    assert list(found.sentences) == said[: len(found.sentences)]
+    assert coeval("compare", lab.path, "--markdown").out.startswith("**simulated models")
+    assert "simulated models" in found._repr_html_()
     assert found.sentences[0].startswith("ann is better than ben overall by ")
     assert [one.task for one in found.comparisons[:3]] == [None, "saga", "story"]
     assert found.comparisons[0].significant

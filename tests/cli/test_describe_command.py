@@ -76,7 +76,12 @@ def test_the_page_holds_all_of_it_and_runs_nothing_foreign(here: Path, coeval: C
 
 
 @pytest.mark.parametrize(
-    ("place", "told"), [("page.txt", "end its name in .html"), ("folder.html", "name a new file")]
+    ("place", "told"),
+    [
+        ("page.txt", "end its name in .html"),
+        ("folder.html", "name a new file"),
+        ("nowhere/page.html", "there is no folder"),
+    ],
 )
 def test_a_page_takes_the_place_of_nothing_else(place: str, told: str, here: Path, coeval: Command) -> None:
     lab = Lab(here)
@@ -85,4 +90,5 @@ def test_a_page_takes_the_place_of_nothing_else(place: str, told: str, here: Pat
         ended = coeval(words[0], "--config", lab.file, *words[1:], here / place)
         assert (ended.code, ended.out) == (1, "")
         assert told in ended.err
+    assert not (here / "nowhere").exists()
     assert not lab.path.exists()

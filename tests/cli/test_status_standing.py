@@ -57,10 +57,13 @@ async def test_output_folders_have_a_standing_too(tmp_path: Path) -> None:
     shown = json.loads(seen.out)
     assert shown["phases"] == {"ifeval": {"planned": 4, "good": 4, "failed": 0, "owed": 0}}
     assert shown["spend"]["m"]["requests"] >= 4
-    assert (shown["run"], shown["state"]) == (None, {"status": "stopped", "pid": None})
+    assert (shown["run"], shown["state"]) == (None, {"status": "completed", "pid": None})
     table = await called(tmp_path, "status", "--run", "outputs")
     assert table.code == 0, table.err
     assert ["ifeval", "4", "4", "0", "0"] in [line.split() for line in table.out.splitlines()]
+    (tmp_path / "outputs" / "ifeval" / "summary.json").unlink()
+    seen = await called(tmp_path, "status", "--run", "outputs", "--json")
+    assert json.loads(seen.out)["state"]["status"] == "stopped"
 
 
 def test_watching_ends_with_the_run_and_shows_its_end(tmp_path: Path) -> None:

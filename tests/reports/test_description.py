@@ -33,6 +33,12 @@ def pattern(parts: tuple[object, ...]) -> re.Pattern[str]:
     return re.compile("".join(texts), re.DOTALL)
 
 
+def test_of_many_who_are_asked_alike_a_row_names_a_few(tmp_path: Path) -> None:
+    many = [model(f"student-{n}", "student") for n in range(12)]
+    report = described(Lab(tmp_path, [model("ann", "teacher", "judge"), *many]))
+    assert "student-0, student-1, student-2 and 9 more" in column(report, "prompts", "models")
+
+
 LABS = {
     "static": {"tasks": [task(nuanced_attributes={"tone": ["dry", "warm"]}, total=2), quiz(total=2)]},
     "to be proposed": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,14 @@ def test_a_run_that_has_hardly_begun_has_a_report(tmp_path: Path) -> None:
         "benchmark",
         "cost",
     ]
+
+
+def test_a_run_that_was_killed_is_called_stopped(tmp_path: Path) -> None:
+    made = Lab(tmp_path, [model("ann")], [task(total=1)])
+    made.run()
+    assert any(fact.startswith("completed, ") for fact in report_of(made.path).facts)
+    (made.path / "meta.json").write_text(json.dumps(made.meta() | {"status": "running"}))
+    assert any(fact.startswith("stopped, ") for fact in report_of(made.path).facts)
 
 
 def test_a_leaning_is_sure_on_the_page_as_it_is_among_the_findings(

@@ -174,12 +174,15 @@ def test_outputs_of_eval_framework_and_comparisons_have_pages(
     assert (seen.page.evaluate("window.hacked"), seen.complaints, seen.requests) == (None, [], [])
     seen.page.close()
 
+    ended = coeval("compare", lab.path, "--html", tmp_path / "nowhere" / "both.html")
+    assert (ended.code, "there is no folder" in ended.err) == (1, True)
     ended = coeval("compare", lab.path, "--students", "ann,ben", "--html", tmp_path / "both.html", "--json")
     assert ended.code == 0, ended.err
     compared = json.loads(ended.out)["comparisons"]
     seen = opened(browser, tmp_path / "both.html")
     draw_all(seen.page)
     assert compared[0]["sentence"] in seen.page.locator(".lead").inner_text()
+    assert "simulated models" in seen.page.locator(".banner").inner_text()
     parts = seen.page.locator("table[data-table$='-comparisons'] tbody tr").count()
     assert parts == len(compared)
     assert (seen.page.evaluate("window.hacked"), seen.complaints, seen.requests) == (None, [], [])

@@ -201,6 +201,10 @@ class RunDir:
         who = living(self._holder)
         return who.pid if who is not None else None
 
+    def status(self, meta: Meta) -> str:
+        """That of its ``meta.json``; "stopped" where this says "running" and nobody is at work."""
+        return "stopped" if meta.status == "running" and self.writer() is None else meta.status
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Be the run's only writer.

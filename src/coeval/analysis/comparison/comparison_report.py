@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.analysis.comparison.comparison_sentence import Comparison, shown_difference, shown_points
+from coeval.analysis.run_results import SIMULATED
 from coeval.core.columns import Columns, columns
 from coeval.core.errors import UsageError
 from coeval.core.html_table import html_lines, html_table
@@ -40,7 +41,7 @@ class ComparisonReport(msgspec.Struct, frozen=True):
     ``comparisons``: overall first, then by task, then by factor and further metric. ``sides``: by label, the
     folder and the model; ``bases``: those that others are held against when it is asked who is worse;
     ``doubts``: what speaks against taking differences as they are, and ``notes``: what else is to be known of
-    the comparison, one sentence each.
+    the comparison, one sentence each. ``simulated``: simulated models took part.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -48,6 +49,7 @@ class ComparisonReport(msgspec.Struct, frozen=True):
     bases: tuple[str, ...]
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    simulated: bool = False
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -109,7 +111,7 @@ class ComparisonReport(msgspec.Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         """Sentences, doubts, a table for each pair, notes; names and notes are escaped."""
-        parts = [html_lines((*self.sentences, *self.doubts))]
+        parts = [html_lines((*[SIMULATED] * self.simulated, *self.sentences, *self.doubts))]
         for (a, b), found in by_pair(self.comparisons):
             rows = [(one.place, *shown_comparison(one)) for one in found]
             parts.append(html_table("", ("task", a, b, f"{b} − {a}", "p", "n", "least"), rows))

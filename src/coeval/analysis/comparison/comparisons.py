@@ -68,6 +68,7 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         tuple(group[0].label for group in groups),
         tuple(dict.fromkeys(said)),
         (*kin_doubts(kin), *answer_doubts(groups)),
+        any(side.simulated for side in sides),
     )
 
 

@@ -76,7 +76,8 @@ class Side:
 
     ``lacking``: items and metrics of scores without a value. ``methods``: by task and judge, hashes of how
     answers were judged. ``rubrics``: by task, what each factor asks for. ``families``: of the model and its
-    judges, by name. ``fitted``: metrics that no item has a score in.
+    judges, by name. ``fitted``: metrics that no item has a score in. ``simulated``: simulated
+    models took part.
     """
 
     label: str
@@ -92,6 +93,7 @@ class Side:
     answers: AnswerCounts
     families: Mapping[str, str]
     fitted: tuple[str, ...] = ()
+    simulated: bool = False
 
     @property
     def place(self) -> str:
@@ -153,6 +155,7 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
         answers=AnswerCounts(*counts),
         families=_families(reader, [model, *judges.values()]),
         fitted=_fitted(reader),
+        simulated=isinstance(reader, RunReader) and reader.simulated,
     )
 
 

@@ -127,6 +127,8 @@ class _ComparisonFiles(NamedTuple):
         for flag, path in zip(("--html", "--excel", "--pdf"), self[:3], strict=True):
             if path is not None and path.is_dir():
                 raise UsageError(f"{flag} {path} is a folder; name a file")
+            if path is not None and not path.parent.is_dir():
+                raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it, or name another")
         if any(self[1:]):
             from coeval.reports.files.written_report import ReportFiles
 

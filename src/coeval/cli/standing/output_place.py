@@ -8,7 +8,7 @@ from rich.console import Console
 
 from coeval.cli.say import say
 from coeval.cli.standing.account_view import show_costs, show_errors, show_jobs
-from coeval.cli.standing.output_standing import output_phases, output_writer
+from coeval.cli.standing.output_standing import output_phases, output_status, output_writer
 from coeval.cli.standing.standing import (
     FolderStanding,
     StateShown,
@@ -41,7 +41,7 @@ class OutputPlace:
             jobs_shown(self._pending),
             last_errors(self._errors),
             None,
-            StateShown("stopped" if pid is None else "running", pid),
+            StateShown(output_status(self._path) if pid is None else "running", pid),
             budget_of(self._usage, None, at_work=pid is not None),
         )
 

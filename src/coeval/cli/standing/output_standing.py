@@ -13,7 +13,7 @@ from coeval.store.jsonl import read_json
 from coeval.store.output_folder import SUMMARY, output_tasks, sample_of
 from coeval.store.rundir import RunDir
 
-__all__ = ["output_phases", "output_writer"]
+__all__ = ["output_phases", "output_status", "output_writer"]
 
 _COUNT = """
 SELECT task, sample, count(*) FILTER (NOT failed), count(*) FILTER (failed) FROM {} GROUP BY task, sample
@@ -56,6 +56,15 @@ def output_phases(path: Path) -> dict[str, PhaseStanding]:
             planned = good if summary.complete else None
             phases[f"{label} judging"] = PhaseStanding(planned, good, failed, 0 if summary.complete else None)
     return phases
+
+
+def output_status(path: Path) -> str:
+    """Of a folder that nobody is at work in: "completed" where nothing of its tasks is owed, "incomplete"
+    where asking has ended and records are missing, else "stopped"."""
+    summaries = [_summary(folder / SUMMARY) for folder in output_tasks(path)]
+    if not summaries or any(not summary.task for summary in summaries):
+        return "stopped"
+    return "completed" if all(summary.complete for summary in summaries) else "incomplete"
 
 
 def output_writer(path: Path) -> int | None:

@@ -49,9 +49,9 @@ class RunPlace:
         look = quick_look(folder)
         config = config_of(folder)
         meta = folder.read_meta() if folder.meta.exists() else None
-        status = "not started" if meta is None else meta.status
-        if pid is not None or status == "running":
-            status = "stopped" if pid is None else "running"
+        status = "not started" if meta is None else folder.status(meta)
+        if pid is not None:
+            status = "running"
         return FolderStanding(
             phases_of(folder, look),
             spend_of(folder.usage),

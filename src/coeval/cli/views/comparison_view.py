@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from coeval.analysis.comparison.comparison_report import LEGEND, by_pair, shown_comparison
+from coeval.analysis.run_results import SIMULATED
 from coeval.cli.say import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.plain import plain
@@ -23,6 +24,8 @@ _MARKUP = re.compile(r"([\\`*_|<>\[\]~#&])")
 
 def print_comparisons(compared: ComparisonReport, console: Console) -> None:
     """Sentences and what speaks against them, a table for each pair, and what else is to be known of it."""
+    if compared.simulated:
+        say(console, SIMULATED, "bold yellow")
     for said in _sentences(compared):
         say(console, said)
     for doubt in compared.doubts:
@@ -41,7 +44,8 @@ def markdown(compared: ComparisonReport) -> str:
     """For a pull request: the sentences as a list, doubts of them, a table for each pair, notes."""
     said = [_escaped(sentence) for sentence in _sentences(compared)]
     said += [f"**Doubt:** {_escaped(doubt)}" for doubt in compared.doubts]
-    parts = ["\n".join(f"- {one}" for one in said)]
+    parts = [f"**{_escaped(SIMULATED)}**"] if compared.simulated else []
+    parts.append("\n".join(f"- {one}" for one in said))
     for (a, b), found in by_pair(compared.comparisons):
         lines = [
             f"| {_escaped(b)} − {_escaped(a)} | {_escaped(a)} | {_escaped(b)} | difference | p (Holm) | n | "

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from coeval.analysis.measures.measured import Measured
-from coeval.core.text import numbered
+from coeval.core.text import listed, numbered
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.in_words import calls, hours, summed_up
 from coeval.pipeline.plan.preview import Preview
@@ -122,6 +122,10 @@ def _design(described: DescribedExperiment) -> ReportSection:
     )
 
 
+_MOST_NAMED = 3
+"""Models of a row: of many the first, and how many more; all of them stand in a table of their own."""
+
+
 def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
     """A row and a passage for each prompt; what stands in for an unwritten text is marked in these."""
     passages = [
@@ -133,7 +137,7 @@ def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
             prompt.task,
             prompt.phase,
             prompt.what,
-            ", ".join(prompt.models),
+            listed(prompt.models, _MOST_NAMED),
             prompt.characters,
             sum(part.stand_in for part in prompt.parts),
             prompt.structured,
@@ -144,9 +148,11 @@ def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
         ReportColumn("task", "Task"),
         ReportColumn("phase", "Phase"),
         ReportColumn("what", "Asked for"),
-        ReportColumn("models", "Asked alike"),
+        ReportColumn("models", "Sent to", meaning="All of these are sent the same words."),
         ReportColumn("characters", "Characters known", "count"),
-        ReportColumn("unwritten", "Texts to come", "count", "Texts in it that a model is yet to write."),
+        ReportColumn(
+            "unwritten", "Unwritten parts", "count", "Marked texts in it: a model is yet to write them."
+        ),
         ReportColumn("structured", "By schema", meaning="The answer's shape is set where the host can."),
     )
     said = (

@@ -67,4 +67,4 @@ def _facts(evidence: RunEvidence, meta: Meta | None) -> Iterator[str]:
     if told := bill(evidence.results.costs):
         yield str(told)
     if meta is not None:
-        yield f"{plain(meta.status)}, {plain(meta.updated_at)[:10]}"
+        yield f"{plain(evidence.reader.run.status(meta))}, {plain(meta.updated_at)[:10]}"

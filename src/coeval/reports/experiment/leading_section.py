@@ -33,6 +33,7 @@ __all__ = ["leading_section"]
 _SCORE = (
     "Mean over tasks, of the mean over items, of the mean over judges and factors; with its 95 % interval"
 )
+_MISSING = "Scores that are possible and are not there, those of failed answers too; labels are in no score"
 _BY_LABEL = "No judge scored an answer: students are ranked by how often they state the right label."
 _COULD = "The smallest true difference that this comparison finds with 80 % power"
 
@@ -117,8 +118,13 @@ def _students(evidence: RunEvidence) -> ReportTable:
             ReportColumn("robust", "Robust set", "score", "The score where the judges who agree best agree"),
             ReportColumn("n", "Items", "count"),
             ReportColumn("scores", "Scores", "count"),
-            ReportColumn("failed", "Failed", "count", "Answers, judgments and factors without a result"),
-            ReportColumn("missing", "Missing", "count", "Scores that are possible and are not there"),
+            ReportColumn(
+                "failed",
+                "Failed",
+                "count",
+                "Answers, judgments and factors without a result, of the whole run whatever the filter",
+            ),
+            ReportColumn("missing", "Missing", "count", _MISSING),
         ),
         tuple(rows),
         links={place: urlencode({"student": name}) for place, name in enumerate(order)},

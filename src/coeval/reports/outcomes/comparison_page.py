@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from coeval.analysis.comparison.comparison_report import ComparisonReport
 from coeval.analysis.comparison.comparison_sentence import Comparison
 from coeval.analysis.measures.measured import Measured
+from coeval.analysis.run_results import SIMULATED
 from coeval.core.plain import plain
 from coeval.core.text import listed, numbered
 from coeval.reports.charts.interval_plot import interval_plot
@@ -59,6 +60,7 @@ def comparison_page(compared: ComparisonReport) -> Report:
             *(Sentence(plain(doubt), "sides") for doubt in compared.doubts),
         ),
         sections=tuple(sections),
+        banner=SIMULATED if compared.simulated else "",
     )
 
 

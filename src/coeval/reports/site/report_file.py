@@ -83,7 +83,6 @@ def write_comparison(compared: ComparisonReport, file: Path) -> None:
     """
     page = write_page(comparison_page(compared))
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         write_bytes_atomic(file, page)
     except OSError as error:
         raise store_error("write", file, error) from error

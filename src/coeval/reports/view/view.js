@@ -138,7 +138,7 @@
       );
     }
     if (found.labels.length) {
-      parts.push(table("labels", ["student", "task", "label", "accuracy", "right"], found.labels.map((one) => [make("bdi", {}, one.student), make("bdi", {}, one.task), make("bdi", {}, one.attribute), one.accuracy === null ? "–" : `${score(one.accuracy)}${interval(one.low, one.high)}`, `${count(one.correct)} of ${count(one.n)}`]), 2));
+      parts.push(table("labels", ["student", "task", "label", "accuracy", "right", "failed"], found.labels.map((one) => [make("bdi", {}, one.student), make("bdi", {}, one.task), make("bdi", {}, one.attribute), one.accuracy === null ? "–" : `${score(one.accuracy)}${interval(one.low, one.high)}`, `${count(one.correct)} of ${count(one.n)}`, count(one.failed)]), 2));
     }
     if (found.metrics.length) {
       parts.push(table("metrics", ["model", "task", "metric", "sample", "value", "n"], found.metrics.map((one) => [make("bdi", {}, one.model), make("bdi", {}, one.task), make("bdi", {}, one.metric), count(one.sample + 1), one.value === null ? "–" : `${score(one.value)}${interval(one.low, one.high)}`, count(one.n)]), 2));
@@ -208,13 +208,15 @@
           const judged = one.standing?.phases?.evaluation;
           const best = one.results?.students.find((student) => student.task === null && student.mean !== null);
           const metric = one.results?.metrics[0];
+          const right = one.results?.labels.find((label) => label.accuracy !== null);
+          const spent = one.standing?.budget?.total;
           return [
             make("a", { href: `/f/${one.number}/`, title: one.path }, make("bdi", {}, one.name)),
             one.kind,
             one.error ? make("span", { class: "trouble" }, "cannot be read") : stateOf(one) || "…",
-            best ? [make("bdi", {}, best.student), ` ${score(best.mean)}${interval(best.low, best.high)}`] : metric ? [make("bdi", {}, `${metric.task} ${metric.metric}`), ` ${metric.value === null ? "–" : score(metric.value)}`] : "–",
+            best ? [make("bdi", {}, best.student), ` ${score(best.mean)}${interval(best.low, best.high)}`] : right ? [make("bdi", {}, right.student), ` ${score(right.accuracy)}${interval(right.low, right.high)} of labels right`] : metric ? [make("bdi", {}, `${metric.task} ${metric.metric}`), ` ${metric.value === null ? "–" : score(metric.value)}`] : "–",
             judged ? (judged.planned === null ? count(judged.good) : `${count(judged.good)} of ${count(judged.planned)}`) : "",
-            spentOf(one.standing).split(" ")[0],
+            spent ? dollars(spent.spent_usd) : "",
           ];
         }),
         3,

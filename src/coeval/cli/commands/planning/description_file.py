@@ -25,6 +25,8 @@ def refuse_place(place: Path, config: Path) -> None:
         raise UsageError(f"{place} is to be a page; end its name in .html, or in .pdf to have it printed")
     if place.is_dir() or (place.exists() and place.samefile(config)):
         raise UsageError(f"{place} cannot be replaced by a page; name a new file")
+    if not place.parent.is_dir():
+        raise UsageError(f"{place}: there is no folder {place.parent}; make it, or name another")
     if place.suffix.lower() == ".pdf":
         browser()
 
