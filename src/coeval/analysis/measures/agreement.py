@@ -15,7 +15,18 @@ from numpy.typing import NDArray
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import Codes
 
-__all__ = ["LEVELS", "LINEAR", "STRICT", "Agreement", "agreement", "kappa", "pair_tables", "spa", "wpa"]
+__all__ = [
+    "LEVELS",
+    "LINEAR",
+    "STRICT",
+    "Agreement",
+    "agreement",
+    "kappa",
+    "pair_tables",
+    "spa",
+    "weighted_kappa",
+    "wpa",
+]
 
 LEVELS = 3
 STRICT: Floats = np.eye(LEVELS)
@@ -49,11 +60,20 @@ def wpa(tables: Floats) -> Floats:
 def kappa(tables: Floats) -> Floats:
     """Cohen's κ (1960) over the three levels, ``(SPA − pe) / (1 − pe)``, where ``pe = Σ p_a q_a`` is what two
     judges with these shares of levels agree in by chance. Not defined where pe = 1."""
+    return _beyond_chance(spa(tables), tables, STRICT)
+
+
+def weighted_kappa(tables: Floats) -> Floats:
+    """Cohen's weighted κ (1968) with linear weights: the same of the weighted agreement."""
+    return _beyond_chance(wpa(tables), tables, LINEAR)
+
+
+def _beyond_chance(agreed: Floats, tables: Floats, weights: Floats) -> Floats:
     total = tables.sum(axis=(-2, -1))
     with np.errstate(invalid="ignore", divide="ignore"):
         first, second = tables.sum(axis=-1) / total[..., None], tables.sum(axis=-2) / total[..., None]
-        by_chance = (first * second).sum(axis=-1)
-        found = (spa(tables) - by_chance) / (1 - by_chance)
+        by_chance = (first[..., :, None] * weights * second[..., None, :]).sum(axis=(-2, -1))
+        found = (agreed - by_chance) / (1 - by_chance)
     return np.where(by_chance < 1 - 1e-12, found, np.nan)
 
 

@@ -10,10 +10,19 @@ import numpy as np
 
 from coeval.analysis.intervals import PERCENT, POINTS, SHARE, Floats, Scale
 from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.run_results import MetricScore
 from coeval.analysis.training.run_choice import ChosenRuns
 from coeval.core.text import listed, numbered
 
-__all__ = ["CheckpointScores", "CommonItems", "ItemColumn", "common_items", "read_items", "side_by_side"]
+__all__ = [
+    "CheckpointScores",
+    "CommonItems",
+    "ItemColumn",
+    "common_items",
+    "first_of_items",
+    "read_items",
+    "side_by_side",
+]
 
 _SCALES = {"percent": PERCENT, "points": POINTS}
 _MOST_LACKING = 0.1
@@ -50,7 +59,8 @@ class CheckpointScores:
     def scale(self) -> Scale:
         """The metric's, longer where single scores lie beyond it."""
         scale, known = _SCALES.get(self.unit, SHARE), self.values[np.isfinite(self.values)]
-        return Scale(min([scale.least, *known]), max([scale.most, *known]))
+        least, most = known.min(initial=scale.least), known.max(initial=scale.most)
+        return Scale(float(least), float(most))
 
 
 class CommonItems(NamedTuple):
@@ -67,12 +77,16 @@ class CommonItems(NamedTuple):
     notes: tuple[str, ...]
 
 
+def first_of_items(reader: OutputReader, task: str) -> MetricScore | None:
+    """The first of the task's metrics that items have scores in."""
+    with_items = {name for (name,) in reader.rows(_METRICS, [task])}
+    of_task = (one for one in reader.metrics if one.task == task and one.metric in with_items)
+    return next(of_task, None)
+
+
 def read_items(reader: OutputReader, runs: ChosenRuns) -> ItemColumn | None:
     """The items' scores in the first of the task's metrics that has any; None where none has."""
-    metrics = [one for one in reader.metrics if one.task == runs.task]
-    with_items = {name for (name,) in reader.rows(_METRICS, [runs.task])}
-    headline = next((one for one in metrics if one.metric in with_items), None)
-    if headline is None:
+    if (headline := first_of_items(reader, runs.task)) is None:
         return None
     found = reader.columns(_ITEMS, [runs.task, headline.metric, list(runs.runs)] + [runs.task] * 2)
     ids, contents = found["item"].tolist(), np.ma.filled(np.ma.asarray(found["content"]), 0).tolist()

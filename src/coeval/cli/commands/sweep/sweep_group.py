@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from coeval.cli.command_names import Commands
-from coeval.cli.commands.sweep import aggregate_command, plot_command, sweep_command
+from coeval.cli.commands.sweep import aggregate_command, judges_command, plot_command, sweep_command
 
 app = typer.Typer(
     name="sweep",
@@ -16,4 +16,5 @@ app = typer.Typer(
 )
 app.callback()(sweep_command.sweep)
 aggregate_command.add_to(app)
+judges_command.add_to(app)
 plot_command.add_to(app)

@@ -1,0 +1,1 @@
+"""The same answers judged by different judges: how far the judges agree."""
