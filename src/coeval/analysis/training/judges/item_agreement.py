@@ -43,7 +43,7 @@ class ItemAgreement(msgspec.Struct, frozen=True):
     correlation: float | None
 
 
-class _Levels(NamedTuple):
+class _LevelAgreement(NamedTuple):
     units: int
     kappa: float | None
     kappa_ci95: tuple[float, float] | None
@@ -51,7 +51,7 @@ class _Levels(NamedTuple):
     weighted_kappa_ci95: tuple[float, float] | None
 
 
-class _Scores(NamedTuple):
+class _ScoreAgreement(NamedTuple):
     answers: int
     icc: float | None
     icc_ci95: tuple[float, float] | None
@@ -70,11 +70,11 @@ def item_agreement(
     return ItemAgreement(*_of_levels(a, b), *_of_scores(pairs))
 
 
-def _of_levels(a: Mapping[GradeKey, Grade], b: Mapping[GradeKey, Grade]) -> _Levels:
+def _of_levels(a: Mapping[GradeKey, Grade], b: Mapping[GradeKey, Grade]) -> _LevelAgreement:
     """Over what both were shown."""
     both = sorted(a.keys() & b.keys())
     if not both:
-        return _Levels(0, None, None, None, None)
+        return _LevelAgreement(0, None, None, None, None)
     items, block = np.unique([a[key].item for key in both], return_inverse=True)
     of_a, of_b = (np.array([grades[key].level for key in both], np.int8) for grades in (a, b))
     tables = pair_tables(of_a, of_b, block, len(items))
@@ -82,13 +82,13 @@ def _of_levels(a: Mapping[GradeKey, Grade], b: Mapping[GradeKey, Grade]) -> _Lev
     again = drawn.reshape(-1, *tables.shape[1:])
     whole = tables.sum(axis=0)
     found = [(_number(float(of(whole))), _interval(of(again))) for of in (kappa, weighted_kappa)]
-    return _Levels(len(both), *found[0], *found[1])
+    return _LevelAgreement(len(both), *found[0], *found[1])
 
 
-def _of_scores(pairs: Sequence[tuple[str, float, float]]) -> _Scores:
+def _of_scores(pairs: Sequence[tuple[str, float, float]]) -> _ScoreAgreement:
     """Over answers; those of one item are resampled together."""
     if len(pairs) < 3:
-        return _Scores(len(pairs), None, None, None)
+        return _ScoreAgreement(len(pairs), None, None, None)
     items, block = np.unique([item for item, _, _ in pairs], return_inverse=True)
     scores = np.array([[one, other] for _, one, other in pairs])
     weights = _draws(len(items))[:, block]
@@ -96,7 +96,7 @@ def _of_scores(pairs: Sequence[tuple[str, float, float]]) -> _Scores:
     spread = scores - scores.mean(axis=0)
     length = float(np.sqrt((spread[:, 0] ** 2).sum() * (spread[:, 1] ** 2).sum()))
     correlation = float(spread[:, 0] @ spread[:, 1]) / length if length > 0 else float("nan")
-    return _Scores(len(pairs), _number(icc(scores)), _interval(again), _number(correlation))
+    return _ScoreAgreement(len(pairs), _number(icc(scores)), _interval(again), _number(correlation))
 
 
 def icc(scores: Floats, counts: Floats | None = None) -> float:

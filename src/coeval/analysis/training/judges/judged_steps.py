@@ -22,7 +22,7 @@ AnswerKey: TypeAlias = tuple[str, int, int]
 """An item, a hash of what was asked, and the sample."""
 
 
-class _Answer(NamedTuple):
+class _ScoredAnswer(NamedTuple):
     """``words``: a hash of what it says, 0 where that is not on record."""
 
     value: float
@@ -35,7 +35,7 @@ class _JudgedStep(NamedTuple):
     unit: str
     judge: str | None
     judged: str
-    answers: dict[AnswerKey, _Answer]
+    answers: dict[AnswerKey, _ScoredAnswer]
     grades: dict[GradeKey, Grade]
 
 
@@ -128,7 +128,7 @@ def _shared(step: int | None, a: _JudgedStep, b: _JudgedStep, both: Sequence[Ans
 
 def _column(judged: _JudgedStep, answers: Sequence[AnswerKey]) -> ItemColumn:
     """The means of the items over these answers."""
-    of_item: dict[tuple[str, int], list[_Answer]] = {}
+    of_item: dict[tuple[str, int], list[_ScoredAnswer]] = {}
     for key in answers:
         of_item.setdefault(key[:2], []).append(judged.answers[key])
     weights = [sum(answer.weight for answer in of) for of in of_item.values()]
@@ -171,7 +171,7 @@ def _read(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | None:
         headline.unit,
         None if judge is None else judge.model,
         runs.how[1],
-        {(item, content, sample): _Answer(*answer) for item, content, sample, *answer in rows},
+        {(item, content, sample): _ScoredAnswer(*answer) for item, content, sample, *answer in rows},
         {
             (content, factor): Grade(item, level)
             for content, factor, item, level in reader.rows(_GRADES, [runs.task, samples])

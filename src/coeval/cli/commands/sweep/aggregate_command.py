@@ -72,7 +72,7 @@ def aggregate(
     from coeval.analysis.training.aggregate import write_aggregates
     from coeval.analysis.training.checkpoint_folders import find_checkpoints, require_base
     from coeval.analysis.training.training_curves import training_curves
-    from coeval.cli.commands.sweep.aggregate_view import print_aggregates, print_conclusions, told_of
+    from coeval.cli.commands.sweep.tables.aggregate_view import print_aggregates, print_conclusions, told_of
 
     checkpoints = find_checkpoints(out, name_pattern, wanted)
     require_base(base, checkpoints, out)

@@ -52,7 +52,7 @@ def judges(
     asked, wanted = sweep_flags.names(tasks), sweep_flags.steps(steps)
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.judges.judge_comparison import compare_judges
-    from coeval.cli.commands.sweep.judges_view import print_judges
+    from coeval.cli.commands.sweep.tables.judges_view import print_judges
     from coeval.store.jsonl import write_json_atomic
 
     compared = compare_judges(folders, asked, wanted, name_pattern)
