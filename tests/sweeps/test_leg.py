@@ -6,6 +6,9 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -13,6 +16,7 @@ import pytest
 from legs import LegProcess, a_leg, answers, asked_at, gone, good_ids, left_of, odd, odd_words, parent_of
 
 from coeval.core.errors import UsageError
+from coeval.sweeps.leg import Leg
 from coeval.sweeps.leg_files import read_progress, write_leg
 from coeval.sweeps.servers.leftovers import end_leftovers
 from coeval.sweeps.servers.listening import free_port, is_free
@@ -41,6 +45,11 @@ def test_a_leg_asks_its_server_and_leaves_nothing(tmp_path: Path) -> None:
     assert left_of(record) == []
 
 
+def says(leg: Leg, what: str) -> bool:
+    progress = read_progress(leg.folder)
+    return progress is not None and what in progress.message
+
+
 @pytest.mark.parametrize("how", ["the starter is gone", "SIGTERM", "SIGINT"])
 def test_a_leg_is_interrupted(tmp_path: Path, how: str) -> None:
     leg = a_leg(tmp_path, odd("family"), prompts=600)
@@ -59,8 +68,11 @@ def test_a_leg_is_interrupted(tmp_path: Path, how: str) -> None:
 
 
 def test_a_leg_is_interrupted_while_its_server_starts(tmp_path: Path) -> None:
-    process = LegProcess(a_leg(tmp_path, odd("hangs", "family")))
+    leg = a_leg(tmp_path, odd("hangs", "family"))
+    process = LegProcess(leg)
     record = process.record()
+    waits = partial(says, leg, "waiting for the server for ")
+    process.until(waits, "it says what it waits for")
     process.cut()
     assert process.result().end == "interrupted"
     assert left_of(record) == []
@@ -78,18 +90,32 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     assert gone(record)
 
 
-def test_a_server_of_the_users_own_is_asked_and_left_alone(tmp_path: Path) -> None:
+@contextmanager
+def users_own(*faults: str) -> Iterator[str]:
+    """The address of a server that no leg has started; it is there in the end as well."""
     port = free_port("127.0.0.1")
-    with subprocess.Popen(odd_words(port)) as server:
+    with subprocess.Popen([*odd_words(port), *faults]) as server:
         try:
             while is_free("127.0.0.1", port):
                 time.sleep(0.02)
-            leg = asked_at(a_leg(tmp_path, None), f"http://127.0.0.1:{port}/v1")
-            result = LegProcess(leg).result()
-            assert (result.end, result.starts, result.tasks[0].answers) == ("done", 0, 12)
+            yield f"http://127.0.0.1:{port}/v1"
             assert server.poll() is None
         finally:
             server.kill()
+
+
+def test_a_server_of_the_users_own_is_asked_and_left_alone(tmp_path: Path) -> None:
+    with users_own() as url:
+        result = LegProcess(asked_at(a_leg(tmp_path, None), url)).result()
+    assert (result.end, result.starts, result.tasks[0].answers) == ("done", 0, 12)
+
+
+def test_a_server_of_the_users_own_that_serves_another_model(tmp_path: Path) -> None:
+    with users_own("other") as url:
+        result = LegProcess(asked_at(a_leg(tmp_path, None), url)).result()
+    assert result.end == "failed"
+    assert "The model `tiny` does not exist." in result.problem
+    assert "It serves: other." in result.problem
 
 
 def test_a_server_of_the_users_own_that_is_not_there(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +109,9 @@ async def test_a_port_that_another_process_has(tmp_path: Path) -> None:
         result = await run(tmp_path, odd(), port=port, starts=2)
     assert (result.end, result.starts) == ("server_failed", 2)
     assert f"port {port} of 127.0.0.1 is taken by another process" in result.problem
+
+
+async def test_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "{port}"]
+    result = await run(tmp_path, shlex.join(words), starts=2)
+    assert "the server ended before it was up (ended by SIGKILL; a machine whose memory" in result.problem

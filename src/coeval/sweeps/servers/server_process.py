@@ -128,7 +128,12 @@ class ServerProcess:
     @property
     def exit(self) -> str:
         """How it ended, for a message; empty where that is not known."""
-        return "" if self.code is None else f" (exit code {self.code})"
+        if self.code is None:
+            return ""
+        if self.code >= 0:
+            return f" (exit code {self.code})"
+        hint = "; a machine whose memory is full does that" if self.code == -signal.SIGKILL else ""
+        return f" (ended by {signal.Signals(-self.code).name}{hint})"
 
     def pids(self) -> list[int]:
         return self.record.processes()
