@@ -40,6 +40,7 @@ class Sweeping:
     folder: Path
     prompts: int = 6
     words: list[str] = field(default_factory=list)
+    server_options: str = ""
 
     @property
     def out(self) -> Path:
@@ -74,15 +75,19 @@ class Sweeping:
         script = self.folder / "serve.sh"
         if not script.exists():
             python = shlex.quote(sys.executable)
+            options = f",{self.server_options}" if self.server_options else ""
             script.write_text(
                 "#!/bin/sh\n"
-                f'exec {python} -m coeval simulate --port "$2" --model "$1:skill=0.${{1#step_}}${{3:+,$3}}"\n'
+                f'exec {python} -m coeval simulate --port "$2" --model "$1:skill=0.${{1#step_}}{options}"\n'
             )
             script.chmod(0o755)
         return f"{shlex.quote(str(script))} {{name}} {{port}}"
 
+    def environment(self) -> dict[str, str]:
+        return surroundings(self.folder)
+
     def start(self, *more: object) -> WarmProcess:
-        return WarmProcess(*self.flags(*more), cwd=self.folder, env=surroundings(self.folder))
+        return WarmProcess(*self.flags(*more), cwd=self.folder, env=self.environment())
 
     async def run(self, *more: object) -> Finished:
         process = self.start(*more)
@@ -108,6 +113,10 @@ class Sweeping:
     def answers(self, step: int, task: str, run: int = 0) -> list[dict[str, Any]]:
         file = self.out / f"step_{step}" / f"run_{run}" / task / "responses.jsonl"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def set_aside(self, step: int, task: str) -> list[Path]:
+        """Files of answers of other settings, of the first sample."""
+        return list((self.out / f"step_{step}" / "run_0" / task).glob("responses.*-*.jsonl"))
 
 
 @dataclass

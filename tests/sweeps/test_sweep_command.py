@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,76 @@ async def test_what_is_planned_shown_and_left_undone(tmp_path: Path) -> None:
     assert (sweeping.out / "plots" / "curves.html").exists()
     assert (sweeping.out / "step_30" / "ifeval" / "summary_agg.json").exists()
     assert "simulated models at" in (tmp_path / "logs" / "step_30.server.log").read_text()
+
+
+async def test_checkpoints_under_one_name_are_two_and_changed_settings_relabel_nothing(
+    tmp_path: Path,
+) -> None:
+    """Servers that the user runs: one for each checkpoint, all of one name."""
+    sweeping = Sweeping(tmp_path)
+    sweeping.trained(30, 80)
+    how = ("--served-name", "tiny", "--no-plot")
+    async with judge_host(["tiny:skill=0.1"]) as low, judge_host(["tiny:skill=0.95"]) as high:
+        external = (*how, "--external", f"30={low.url}", "--external", f"80={high.url}")
+        ended = await sweeping.run(*external)
+        assert ended.code == 0, ended
+        first = {step: sweeping.answers(step, "ifeval") for step in (30, 80)}
+        assert [{line["model"] for line in first[step]} for step in (30, 80)] == [
+            {f"{sweeping.checkpoints}/global_step_{step}/actor_hf@{step}"} for step in (30, 80)
+        ]
+        assert (low.asked, high.asked) == (12, 12), "two samples of six prompts"
+
+        ended = await sweeping.run(*external, "--temperature", "0.1")
+        assert ended.code == 0, ended
+        assert (low.asked, high.asked) == (24, 24)
+        kept = [len(sweeping.set_aside(step, "ifeval")) for step in (30, 80)]
+        assert kept == [1, 1], "the earlier answers lie aside"
+        ended = await sweeping.run(*external)
+        assert (ended.code, low.asked, high.asked) == (0, 24, 24), "and are taken up again"
+        assert {step: sweeping.answers(step, "ifeval") for step in (30, 80)} == first
+
+    other = tmp_path / "other" / "actor_hf"
+    other.mkdir(parents=True)
+    ended = await sweeping.run(
+        *how, "--steps", "80", "--base-model", other, "--external", "http://127.0.0.1:9/v1"
+    )
+    assert ended.code == 1
+    sweeping.checkpoints.rename(tmp_path / "run_b")
+    ended = await sweeping.run("--checkpoints", tmp_path / "run_b", *external)
+    assert ended.code == 1
+    assert f"holds answers of {sweeping.checkpoints}/global_step_30/actor_hf@30, not of" in ended.err
+
+
+async def test_a_checkpoint_is_swept_once_it_is_whole_and_at_rest(tmp_path: Path) -> None:
+    sweeping = Sweeping(tmp_path)
+    sweeping.trained(30)
+    process = sweeping.start("--watch", "--watch-interval", "1.5", "--until-step", "50", "--no-plot")
+    place = sweeping.checkpoints / "global_step_50" / "actor_hf"
+    place.mkdir(parents=True)
+    weights = place / "model.safetensors"
+    weights.write_text("w")
+    (place / "config.json").write_text("{}")
+    while len(sweeping.concluded()) < 2:  # it is written to all the time
+        assert process.poll() is None, process.so_far()
+        weights.write_text(weights.read_text() + "w")
+        await asyncio.sleep(0.1)
+    assert sweeping.concluded() == [(30, "ifeval", 0), (30, "ifeval", 1)]
+    assert not (sweeping.out / "step_50").exists()
+    ended = await process.output()
+    assert process.wait() == 0, ended
+    assert [step for step, _, run in sweeping.concluded() if run == 0] == [30, 50]
+    assert "4 of 4 jobs done" in ended.out
+
+
+async def test_shards_of_one_checkpoint_are_put_together_whatever_their_number(tmp_path: Path) -> None:
+    sweeping = Sweeping(tmp_path)
+    sweeping.trained(60)
+    ended = await sweeping.run("--slots", "3", "--shards", "3", "--no-plot", "--max-examples", "4")
+    assert ended.code == 0, ended
+    answered = sweeping.answers(60, "ifeval")
+    assert sorted(line["id"] for line in answered) == ["0", "1", "2", "3"]
+    ended = await sweeping.run("--slots", "2", "--shards", "2", "--no-plot")
+    assert ended.code == 0, ended
+    assert sweeping.answers(60, "ifeval")[:4] == answered, "only what is new is asked"
+    assert len(sweeping.answers(60, "ifeval")) == 6
+    assert not list(sweeping.out.rglob("shards"))

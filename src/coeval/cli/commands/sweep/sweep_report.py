@@ -41,6 +41,7 @@ from coeval.sweeps.sweep_file import read_sweep_file
 from coeval.sweeps.sweep_settings import SweepSettings
 
 Flags = Mapping[str, Any]
+_AT_ONCE = "Stopped at once; what was finished is on disk, and the same command goes on from there."
 
 
 def sweep_and_report(flags: Flags) -> int:
@@ -109,6 +110,8 @@ def _carried_out(asked: AskedFor, settings: SweepSettings, checkpoints: Sequence
         try:
             with SweepView(messages, board) as view:
                 run_async(interruptible(lambda event: _run(scheduler, engine, event, asked.watch), view.note))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_AT_ONCE) from None
         except BaseExceptionGroup as group:
             raise next(problems_of(group), group) from None
     return board
