@@ -8,6 +8,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from coeval.core.records import SamplingParameters
 from coeval.sweeps.leg import Leg, LegResult, Server
 from coeval.sweeps.leg_files import read_progress, read_result, write_leg
 from coeval.sweeps.servers.listening import is_free
-from coeval.sweeps.servers.process_group import is_marked, processes
 from coeval.sweeps.servers.server_record import ServerRecord, read_record
 
 MODULE = "coeval.cli.sweep.leg_process"
@@ -153,8 +153,13 @@ def at_least(leg: Leg, wanted: int) -> bool:
 
 
 def left_of(record: ServerRecord) -> list[int]:
-    """Processes of a server, looked for in another way than the product does where it can be."""
-    return [pid for pid in processes() if is_marked(pid, record.mark, record.output)]
+    """The processes that were started with the server's mark, living or not waited for, in any group."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if record.mark.encode() in environment.read_bytes():
+                found.append(int(environment.parent.name))
+    return found
 
 
 def parent_of(pid: int) -> int:

@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import time
-from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -40,7 +39,7 @@ def test_twenty_kills_cost_no_answer_and_leave_no_process(tmp_path: Path) -> Non
     kills = list(KILLS)
     draw.shuffle(kills)
     leg = a_leg(tmp_path, odd("family"), prompts=PROMPTS, starts=99, wait_s=0.01)
-    process, moments = LegProcess(leg), Counter[str]()
+    process = LegProcess(leg)
     killed: list[ServerRecord] = []
     for number, victim in enumerate(kills):
         record = process.record([earlier.mark for earlier in killed])
@@ -50,7 +49,6 @@ def test_twenty_kills_cost_no_answer_and_leave_no_process(tmp_path: Path) -> Non
             most = (PROMPTS - len(answers(leg))) // (len(kills) - number + 1)
             wanted = len(answers(leg)) + draw.randint(1, max(1, most))
             process.until(partial(at_least, leg, wanted), f"{wanted} answers")
-        moments[process.state()] += 1
         kill(victim, process, record)
         killed.append(record)
         if victim in ("server", "guard"):
@@ -65,5 +63,3 @@ def test_twenty_kills_cost_no_answer_and_leave_no_process(tmp_path: Path) -> Non
     assert good_ids(leg) == sorted(str(n) for n in range(PROMPTS))
     assert len(answers(leg)) == PROMPTS
     assert all(gone(record) for record in killed)
-    assert moments["starting"] > 0
-    assert moments["asking"] > 0

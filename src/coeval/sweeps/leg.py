@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
+from coeval.core.errors import UsageError
 
 __all__ = ["Leg", "LegEnd", "LegProgress", "LegResult", "LegState", "Server", "TaskAnswered"]
 
@@ -60,8 +61,11 @@ class Leg(msgspec.Struct, frozen=True, kw_only=True):
     logs: Path | None = None
 
     def key_of(self, environment: Mapping[str, str]) -> str | None:
-        """The tested model's credential."""
-        return environment.get(self.key_variable) or None if self.key_variable else None
+        """The tested model's credential; raises UsageError where it is none that can be sent."""
+        key = environment.get(self.key_variable, "").strip() if self.key_variable else ""
+        if not key.isprintable():
+            raise UsageError(f"{self.key_variable} holds a line break or the like; check the key in it")
+        return key or None
 
 
 class TaskAnswered(msgspec.Struct, frozen=True, kw_only=True):

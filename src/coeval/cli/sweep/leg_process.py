@@ -66,11 +66,16 @@ def _lifeline(interrupt: asyncio.Event) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def look() -> None:
-        with suppress(BlockingIOError):
-            if not os.read(LIFELINE, 1 << 12):
-                log.info("whoever started this leg is gone, or has ended it")
-                loop.remove_reader(LIFELINE)
-                interrupt.set()
+        try:
+            there = os.read(LIFELINE, 1 << 12)
+        except BlockingIOError:
+            return
+        except OSError:  # it is a socket, and was reset
+            there = b""
+        if not there:
+            log.info("whoever started this leg is gone, or has ended it")
+            loop.remove_reader(LIFELINE)
+            interrupt.set()
 
     loop.add_reader(LIFELINE, look)
     try:

@@ -134,7 +134,7 @@ class Guard:
         """Take what comes meanwhile: output, and the end of the lifeline. False: no output came."""
         came = False
         for key, _ in self._selector.select(patience_s):
-            data = os.read(key.fd, _CHUNK)
+            data = _read(key.fd)
             if not data:
                 self._selector.unregister(key.fd)
             if key.fd == LIFELINE:
@@ -146,9 +146,10 @@ class Guard:
 
 
 def main() -> None:
-    launch = decode(_first_line(), Launch)
+    if not (line := _first_line()).endswith(b"\n"):
+        return  # the leg was gone before it could say what to start
     try:
-        guard = Guard(launch)
+        guard = Guard(decode(line, Launch))
     except OSError as error:
         _say(f"refused {error.strerror}")
         return
@@ -160,9 +161,17 @@ def main() -> None:
 
 def _first_line() -> bytes:
     line = b""
-    while not line.endswith(b"\n") and (data := os.read(LIFELINE, _CHUNK)):
+    while not line.endswith(b"\n") and (data := _read(LIFELINE)):
         line += data
     return line
+
+
+def _read(descriptor: int) -> bytes:
+    """What has come; nothing at the end, which may be a reset where it is a socket."""
+    try:
+        return os.read(descriptor, _CHUNK)
+    except OSError:
+        return b""
 
 
 def _say(what: str) -> None:

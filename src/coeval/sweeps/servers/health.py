@@ -47,7 +47,8 @@ async def until_up(
             waited = time.monotonic() - began
             if waited > within_s:
                 raise ServerDown(
-                    f"the server was not up after {within_s:.0f} s; give it more time, or see why it hangs",
+                    f"the server was not up after {within_s:.0f} s; give it more time (--start-timeout), "
+                    "or see why it hangs",
                     again=False,
                 )
             tell(waited)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import signal
 import sys
@@ -157,7 +156,7 @@ class ServerProcess:
     def kill(self) -> None:
         """End it at once, and wait for nothing."""
         with suppress(ProcessLookupError):
-            os.kill(self._guard.pid, signal.SIGKILL)
+            self._guard.kill()
         self.record.kill()
         with suppress(OSError):
             (self._folder / RECORD).unlink(missing_ok=True)
