@@ -1,7 +1,8 @@
 """The frame of every picture: one named data set, no colours and no sizes of its own.
 
 Colours, fonts and backgrounds come of the theme that it is drawn in (`coeval.reports.charts.theme`), the
-width of whatever it stands in, up to the one in its ``usermeta``. Heights are numbers: Vega-Lite warns of
+width of whatever it stands in, up to the ``width`` in its ``usermeta``, and no less than ``least``: where
+there is less room, a page lets it be moved to and fro. Heights are numbers: Vega-Lite warns of
 steps beside a width that follows. Where ``usermeta`` names a ``row`` and a ``step``, the height is that of
 the values that the column ``row`` has.
 """

@@ -46,7 +46,8 @@ def _drawable(picture: Picture, report: Report) -> dict[str, Any]:
     """With its rows, and a width of its own in place of the page's."""
     spec = dict(picture.spec)
     if spec.get("width") == "container":
-        spec["width"] = min(_WIDTH, float(spec.get("usermeta", {}).get("width", _WIDTH)))
+        room = spec.get("usermeta", {})
+        spec["width"] = max(min(_WIDTH, float(room.get("width", _WIDTH))), float(room.get("least", 0)))
     return {**spec, "datasets": {picture.table: report.table(picture.table).records()}}
 
 

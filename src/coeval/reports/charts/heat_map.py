@@ -12,14 +12,24 @@ from coeval.reports.charts.chart_spec import chart_spec, named, names_axis
 __all__ = ["HeatMap", "heat_map"]
 
 _STEP = 26
-_COLUMN = 110
+_COLUMN, _NARROW, _UNWRITTEN = 110, 52, 22
+"""Pixels of a column: the most that it makes good use of, the least with a number, and without."""
 _LABELS = 220
+_FEW_COLUMNS, _MOST_WRITTEN = 4, 24
+"""Up to so many columns have their names above them in lines, and numbers in their cells."""
+_LONGEST = 30
+_SHORTENED = (
+    f"length(datum.label) > {_LONGEST} "
+    "? slice(datum.label, 0, 14) + '…' + slice(datum.label, -15) : datum.label"
+)
+"""Names differ at their beginnings and at their ends."""
 
 
 class HeatMap(NamedTuple):
     """``rows`` and ``columns`` are the values of the columns ``row`` and ``column`` of the table, in order.
     ``value`` is written, ``shade`` gives the colour: around 0, where ``middle`` says how far from it colours
-    are strongest. Where the column ``dot`` is true, a dot stands before the number. ``format`` is d3's."""
+    are strongest. Where the column ``dot`` is true, a dot stands before the number. ``format`` is d3's: a
+    difference loses its third digit where columns are many."""
 
     table: str
     row: str
@@ -42,10 +52,10 @@ def _ends(grid: HeatMap) -> dict[str, Any]:
 
 def heat_map(grid: HeatMap) -> dict[str, Any]:
     """``tooltip`` names further columns that a cell tells of."""
-    row = alt.Y(f"{grid.row}:N", sort=list(grid.rows), title=None, axis=names_axis())
-    slant = -35 if len(grid.columns) > 4 else 0
-    axis = names_axis(orient="top", labelAngle=slant, labelLimit=160 if slant else 105)
-    column = alt.X(f"{grid.column}:N", sort=list(grid.columns), title=None, axis=axis)
+    many = len(grid.columns) > _FEW_COLUMNS
+    column = alt.X(f"{grid.column}:N", sort=list(grid.columns), title=None, axis=_column_axis(many=many))
+    names = names_axis(labelExpr=_SHORTENED, labelLimit=_LABELS)
+    row = alt.Y(f"{grid.row}:N", sort=list(grid.rows), title=None, axis=names)
     scale = alt.Scale(interpolate="rgb", **_ends(grid))
     told = [
         alt.Tooltip(f"{grid.row}:N"),
@@ -57,15 +67,26 @@ def heat_map(grid: HeatMap) -> dict[str, Any]:
     cells = base.mark_rect(cornerRadius=3).encode(
         color=alt.Color(f"{grid.shade}:Q", scale=scale, legend=None)
     )
-    words = base.transform_filter(f"isValid(datum['{grid.value}'])").mark_text()
-    layers: list[alt.Chart] = [cells, words.encode(text=alt.Text(f"{grid.value}:Q", format=grid.format))]
-    if grid.dot:
-        layers.append(
-            base.transform_filter(f"datum['{grid.dot}']")
-            .mark_text(dx=-34, fontSize=9)
-            .encode(text=alt.value("●"))
-        )
-    width = _LABELS + _COLUMN * max(len(grid.columns), 1)
-    spec = chart_spec(alt.layer(*layers), max(len(grid.rows), 1) * _STEP, width)
-    spec["usermeta"] |= {"row": grid.row, "step": _STEP}
+    written = len(grid.columns) <= _MOST_WRITTEN
+    layers = [cells, _numbers(base, grid, many=many)] if written else [cells]
+    columns = max(len(grid.columns), 1)
+    spec = chart_spec(alt.layer(*layers), max(len(grid.rows), 1) * _STEP, _LABELS + _COLUMN * columns)
+    least = _LABELS + (_NARROW if written else _UNWRITTEN) * columns
+    spec["usermeta"] |= {"row": grid.row, "step": _STEP, "least": least}
     return spec
+
+
+def _column_axis(*, many: bool) -> alt.Axis:
+    """Names of many columns stand upright, so that none reaches into another, or out of the picture."""
+    if many:
+        return names_axis(orient="top", labelAngle=-90, labelExpr=_SHORTENED, labelLimit=_LABELS)
+    return names_axis(orient="top", labelAngle=0, labelLimit=_COLUMN - 5)
+
+
+def _numbers(base: alt.Chart, grid: HeatMap, *, many: bool) -> alt.Chart:
+    short = grid.format.replace(".3f", ".2f") if many else grid.format
+    number = f"format(datum['{grid.value}'], '{short}')"
+    if grid.dot:
+        number = f"(datum['{grid.dot}'] ? '● ' : '') + {number}"
+    known = base.transform_filter(f"isValid(datum['{grid.value}'])").transform_calculate(written=number)
+    return known.mark_text(fontSize=11 if many else 12).encode(text="written:N")

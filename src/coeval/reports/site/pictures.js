@@ -21,6 +21,12 @@ async function draw(figure) {
     return;
   }
   if (spec.usermeta?.width) place.style.maxWidth = `${spec.usermeta.width}px`;
+  const scrolls = spec.usermeta?.least > place.clientWidth;
+  place.classList.toggle("scrolls", scrolls);
+  if (scrolls) {
+    Object.assign(spec, { width: spec.usermeta.least, autosize: { type: "fit-x", contains: "padding" } });
+    place.tabIndex = 0; // so that keys move it too
+  }
   const result = await window.vegaEmbed(place, spec, {
     actions: false,
     ast: true,
