@@ -89,4 +89,5 @@ def _numbers(base: alt.Chart, grid: HeatMap, *, many: bool) -> alt.Chart:
     if grid.dot:
         number = f"(datum['{grid.dot}'] ? '● ' : '') + {number}"
     known = base.transform_filter(f"isValid(datum['{grid.value}'])").transform_calculate(written=number)
-    return known.mark_text(fontSize=11 if many else 12).encode(text="written:N")
+    numbers: alt.Chart = known.mark_text(fontSize=11 if many else 12).encode(text="written:N")
+    return numbers
