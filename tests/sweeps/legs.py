@@ -153,12 +153,14 @@ def at_least(leg: Leg, wanted: int) -> bool:
 
 
 def left_of(record: ServerRecord) -> list[int]:
-    """The processes that were started with the server's mark, living or not waited for, in any group."""
+    """The living processes of the server's group, and those that bear its mark in any other."""
     found = []
-    for environment in Path("/proc").glob("[0-9]*/environ"):
+    for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if record.mark.encode() in environment.read_bytes():
-                found.append(int(environment.parent.name))
+            state, _, group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
+            marked = record.mark.encode() in (folder / "environ").read_bytes()
+            if marked or (state != "Z" and record.group and int(group) == record.group):
+                found.append(int(folder.name))
     return found
 
 

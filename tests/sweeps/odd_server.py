@@ -73,7 +73,7 @@ def main() -> None:
     if "noisy" in faults:
         os.write(1, b"x" * (3 << 20))
     if "family" in faults:
-        subprocess.Popen(SLEEPER)
+        subprocess.Popen(SLEEPER, env={})  # as one that has written over its environment
         subprocess.Popen(SLEEPER, start_new_session=True)
     if "dies" in faults:
         sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
