@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from perf import analysis, batches, reports, scenarios, tables, throttled
+from perf import analysis, batches, reports, scenarios, sweeping, tables, throttled
 from perf.measure import ROOT
 
 BASELINE = ROOT / "perf" / "baseline.json"
@@ -51,6 +51,8 @@ SCENARIOS: dict[str, Callable[[Path], scenarios.Figures]] = {
     "resume-million": scenarios.resume_million,
     "settled-million": scenarios.settled_million,
     "status-million": scenarios.status_million,
+    "plan-thousand-checkpoints": sweeping.plan_thousand_checkpoints,
+    "sweep-slots": sweeping.sweep_slots,
 }
 
 

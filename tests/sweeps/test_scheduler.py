@@ -139,7 +139,7 @@ def test_what_ends_short_is_tried_again_elsewhere_and_then_told(tmp_path: Path) 
 
     engine = TimedEngine(2, end)
     board, table = swept(tmp_path, engine, TimedConcluder({"step_0 ifeval": 1, "step_1 ifeval": 99}), steps=4)
-    assert tries == {"step_0": 1, "step_1": 2, "step_2": 4, "step_3": 1}
+    assert tries == {"step_0": 1, "step_1": 2, "step_2": 2, "step_3": 1}
     assert (board.concluded, board.failed) == (4, 4)
     given_up = {problem.what: problem.why for problem in board.problems if problem.given_up}
     assert given_up == {"step_2": "out of memory", "step_1 ifeval": "the judge does not answer"}
@@ -155,3 +155,12 @@ def test_shards_have_a_slot_each_and_are_concluded_together(tmp_path: Path) -> N
     ]
     assert {end for *_, end in engine.spans} == {LEG_S}
     assert [name for name, *_ in concluder.spans] == ["step_0 ifeval", "step_1 ifeval"]
+
+
+def test_where_nothing_comes_of_the_first_the_rest_is_left(tmp_path: Path) -> None:
+    engine = TimedEngine(2, lambda _: LegResult(end="server_failed", problem="no such command"))
+    board, _ = swept(tmp_path, engine, TimedConcluder(), steps=50)
+    assert len(engine.spans) <= 10
+    assert board.left >= 45
+    assert any("none of the first came to anything" in problem.why for problem in board.problems)
+    assert board.waiting == 0

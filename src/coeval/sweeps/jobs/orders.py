@@ -14,30 +14,31 @@ from coeval.sweeps.sweep import Sweep, SweepPhases
 
 __all__ = ["Attempts", "ConclusionDue", "LegDue", "due_of", "foreign_shards_taken_in"]
 
-MOST_ATTEMPTS = 4
+LEG_ATTEMPTS, JUDGING_ATTEMPTS = 4, 6
 FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 120.0
 
 
 @dataclass(slots=True)
 class Attempts:
-    """Those without progress since the last one that made some; after `MOST_ATTEMPTS` no more is made."""
+    """Those since the last one that made progress; when there were ``most``, no further one is made."""
 
+    most: int
     fruitless: int = 0
     reached: int = 0
     not_before: float = 0.0
 
-    def end_short(self, reached: int) -> None:
-        """One more ended before its end; it had come as far as ``reached``."""
+    def end_short(self, reached: int, weight: int = 1) -> None:
+        """One more ended before its end; it had come as far as ``reached``, and counts as ``weight``."""
         if reached > self.reached:
             self.fruitless = 0
         self.reached = max(self.reached, reached)
-        self.fruitless += 1
+        self.fruitless += weight
         wait = min(FIRST_WAIT_S * 2 ** (self.fruitless - 1), LONGEST_WAIT_S)
         self.not_before = asyncio.get_running_loop().time() + wait
 
     @property
     def exhausted(self) -> bool:
-        return self.fruitless >= MOST_ATTEMPTS
+        return self.fruitless >= self.most
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +48,7 @@ class LegDue:
     checkpoint: Checkpoint
     number: int
     samples: Mapping[str, tuple[int, ...]]
-    attempts: Attempts
+    attempts: Attempts = field(default_factory=lambda: Attempts(LEG_ATTEMPTS))
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +58,7 @@ class ConclusionDue:
     checkpoint: Checkpoint
     task: TaskJobs
     runs: tuple[int, ...]
-    attempts: Attempts = field(default_factory=Attempts)
+    attempts: Attempts = field(default_factory=lambda: Attempts(JUDGING_ATTEMPTS))
 
     @property
     def name(self) -> str:

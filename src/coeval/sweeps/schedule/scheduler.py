@@ -18,7 +18,7 @@ from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.engines.engine import LegSlot, SweepEngine
 from coeval.sweeps.jobs.job_plan import TaskJobs
 from coeval.sweeps.jobs.job_table import JobTable
-from coeval.sweeps.jobs.orders import Attempts, ConclusionDue, LegDue, due_of, foreign_shards_taken_in
+from coeval.sweeps.jobs.orders import ConclusionDue, LegDue, due_of, foreign_shards_taken_in
 from coeval.sweeps.judging.concluder import Concluder
 from coeval.sweeps.judging.judging_messages import Concluded
 from coeval.sweeps.leg import Leg, LegResult
@@ -27,6 +27,10 @@ from coeval.sweeps.schedule.sweep_board import SweepBoard
 from coeval.sweeps.sweep import Sweep, SweepPhases
 
 __all__ = ["CheckpointSource", "Scheduler"]
+
+
+HOPELESS = 3
+"""Legs given up before any other was answered: then the rest is left."""
 
 
 class CheckpointSource(Protocol):
@@ -61,6 +65,8 @@ class Scheduler:
         self._conclusions: deque[ConclusionDue] = deque()
         self._running = 0
         self._concluding = 0
+        self._given_up = 0
+        self._answered = 0
         self._watching = False
         self._stopping = False
         self._news = asyncio.Event()
@@ -78,9 +84,10 @@ class Scheduler:
             foreign_shards_taken_in(self._sweep, checkpoint, self._labels)
         legs = list(owed.answers.items()) if self._phases.inference else []
         for number, samples in legs:
-            self._legs.append(LegDue(checkpoint, number, samples, Attempts()))
+            self._legs.append(LegDue(checkpoint, number, samples))
         self._open_legs[checkpoint.step] = len(legs)
-        self.board.expect(owed, len(legs))
+        due = due_of(checkpoint, owed.conclusions, self._tasks, self._phases)
+        self.board.expect(sum(len(each.runs) for each in due), len(legs))
         if not legs:
             self._conclude(checkpoint)
         self._tell()
@@ -171,6 +178,7 @@ class Scheduler:
             self.board.end_leg(slot, result)
             self._note_answered(due, result)
         if result.end == "done":
+            self._answered += 1
             self._end_leg(due)
         elif not self._stopping:
             self._put_back(due, leg, result)
@@ -187,17 +195,32 @@ class Scheduler:
 
     def _put_back(self, due: LegDue, leg: Leg, result: LegResult) -> None:
         progress = read_progress(leg.folder)
-        due.attempts.end_short(progress.done if progress is not None else 0)
+        weight = 2 if result.end == "server_failed" else 1  # the leg has started it several times
+        due.attempts.end_short(progress.done if progress is not None else 0, weight)
         if due.attempts.exhausted:
             for task, runs in due.samples.items():
                 for run in runs:
                     if not self._table.asked(due.checkpoint, self._tasks[task], run):
                         self._fail(due.checkpoint, self._tasks[task], run, result.problem)
             self.board.tell_problem(leg.name, result.problem, given_up=True)
+            self._given_up += 1
             self._end_leg(due)
+            self._leave_the_rest()
             return
         self.board.tell_problem(leg.name, result.problem, given_up=False)
-        self._legs.append(due)
+        self._legs.appendleft(due)
+
+    def _leave_the_rest(self) -> None:
+        """Where nothing has come of the first checkpoints, nothing will of the others."""
+        if self._given_up < HOPELESS or self._answered or not self._legs:
+            return
+        self.board.tell_problem(
+            f"{len(self._legs):,} more",
+            "left, since none of the first came to anything; mend what they say and start again",
+            given_up=True,
+        )
+        self.board.left += len(self._legs)
+        self._legs.clear()
 
     def _end_leg(self, due: LegDue) -> None:
         self.board.legs_ended += 1
@@ -214,6 +237,11 @@ class Scheduler:
     def _conclude(self, checkpoint: Checkpoint) -> None:
         """Have everything of a checkpoint concluded that is there to be."""
         owed = self._table.owed(checkpoint)
+        if not self._phases.judge:
+            judged = [self._tasks[name] for name in owed.conclusions if self._tasks[name].judged]
+            self.board.unjudged += sum(
+                self._table.asked(checkpoint, task, run) for task in judged for run in range(task.samples)
+            )
         for due in due_of(checkpoint, owed.conclusions, self._tasks, self._phases):
             runs = tuple(run for run in due.runs if self._is_there(checkpoint, due.task, run))
             if runs:
@@ -271,6 +299,8 @@ class Scheduler:
             )
             self.board.count_concluded(sample)
         left = tuple(run for run in due.runs if run not in ended)
+        if not left and concluded.problem:  # scored with gaps: a judge was given up
+            self.board.tell_problem(due.name, concluded.problem, given_up=True)
         if not left or concluded.interrupted or self._stopping:
             return
         due.attempts.end_short(len(ended))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coeval.sweeps.engines.engine import LegSlot
-from coeval.sweeps.jobs.job_table import OwedJobs
 from coeval.sweeps.judging.concluder import Concluder
 from coeval.sweeps.judging.judging_messages import ConcludeProgress, SampleConcluded
 from coeval.sweeps.leg import Leg, LegProgress, LegResult
@@ -40,9 +39,9 @@ class SweepBoard:
     def __init__(self, slots: Sequence[LegSlot]) -> None:
         self.began = time.monotonic()
         self.checkpoints = 0
-        self.legs = self.legs_ended = 0
+        self.legs = self.legs_ended = self.left = 0
         self.jobs = self.concluded = self.failed = 0
-        self.unanswered = self.unscored = 0
+        self.unanswered = self.unscored = self.unjudged = 0
         self.output_tokens = 0
         self.interrupted = False
         self.problems: list[SweepProblem] = []
@@ -51,11 +50,11 @@ class SweepBoard:
         self._judging: dict[str, Concluder] = {}
         self._costs: dict[str, float] = {}
 
-    def expect(self, owed: OwedJobs, legs: int) -> None:
+    def expect(self, jobs: int, legs: int) -> None:
         """So much of a checkpoint is to be done."""
         self.checkpoints += 1
         self.legs += legs
-        self.jobs += sum(map(len, owed.conclusions.values()))
+        self.jobs += jobs
 
     def begin_leg(self, slot: LegSlot, leg: Leg) -> None:
         self._running[slot.number] = (leg.name, leg.folder)
@@ -68,7 +67,7 @@ class SweepBoard:
     @property
     def waiting(self) -> int:
         """Legs that wait for a slot."""
-        return max(0, self.legs - self.legs_ended - len(self._running))
+        return max(0, self.legs - self.legs_ended - self.left - len(self._running))
 
     def shown_legs(self) -> Iterator[LegShown]:
         """Every slot."""

@@ -9,7 +9,12 @@ from coeval.cli.commands.sweep.plot_command import plot
 from coeval.sweeps.jobs.job_plan import JobPlan
 from coeval.sweeps.sweep import Sweep
 
-__all__ = ["put_together_and_drawn"]
+__all__ = ["has_results", "put_together_and_drawn"]
+
+
+def has_results(sweep: Sweep) -> bool:
+    """Whether anything is scored."""
+    return any(sweep.out.glob("step_*/run_*/*/summary.json"))
 
 
 def put_together_and_drawn(sweep: Sweep) -> int:

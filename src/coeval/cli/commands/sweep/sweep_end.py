@@ -14,6 +14,8 @@ from coeval.sweeps.sweep import Sweep
 def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Console) -> int:
     """Say it; the exit code: 0 all there, 3 with gaps or failed jobs, 130 interrupted."""
     say(results, f"{sweep.out}: {board.concluded:,} of {numbered(board.jobs, 'job')} done")
+    if board.unjudged:
+        say(results, f"{numbered(board.unjudged, 'job')} answered and not judged; --judge does that")
     given_up = {problem.what: problem.why for problem in board.problems if problem.given_up}
     for what, why in given_up.items():
         warn(messages, f"{what}: {why}")
@@ -30,4 +32,4 @@ def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Consol
     if board.interrupted:
         say(messages, "Interrupted; what was finished is on disk, and the same command goes on from there.")
         return INTERRUPTED
-    return GAPS if board.failed or board.unanswered or board.unscored else 0
+    return GAPS if board.failed or board.left or board.unanswered or board.unscored else 0

@@ -120,17 +120,16 @@ def board_table(board: SweepBoard, width: int, height: int) -> Table:
         shown.sort(key=lambda each: each.leg is None)
     for each in shown[:room]:
         table.add_row(*map(Text, _cells(each)))
-    if len(shown) > room:
-        table.add_row(Text(f"… {len(shown) - room} more", style="dim"))
     for name, progress in judging:
         step, _, task = name.partition(" ")
         done = f"{progress.done:,}/{progress.planned:,}" if progress is not None and progress.planned else ""
         table.add_row("judge", Text(step), Text(plain(task)), Text(done))
     table.add_row()
+    more = f", {len(shown) - room:,} more slots" if len(shown) > room else ""
     elapsed = clock(time.monotonic() - board.began)
     outer = Table.grid()
     outer.add_row(table)
-    outer.add_row(Text(f"{elapsed}  {_counts(board)}", overflow="ellipsis", no_wrap=True))
+    outer.add_row(Text(f"{elapsed}  {_counts(board)}{more}", overflow="ellipsis", no_wrap=True))
     return outer
 
 
