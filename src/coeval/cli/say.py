@@ -9,7 +9,7 @@ from rich.text import Text
 from coeval.cli.views.folding import folded
 from coeval.core.plain import plain
 
-__all__ = ["say", "warn"]
+__all__ = ["say", "warn", "warn_at_length"]
 
 _WARNING = "warning: "
 
@@ -29,3 +29,12 @@ def warn(console: Console, sentence: str) -> None:
     )
     for line in others:
         console.print(Text(line, style="yellow"), soft_wrap=True)
+
+
+def warn_at_length(console: Console, text: str) -> None:
+    """`warn` of a text of several lines: those after the first stand below it, set in, so that none of them
+    passes for a line of ours."""
+    first, *others = text.split("\n")
+    warn(console, first)
+    for line in others:
+        say(console, f"  {line}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from coeval.cli.exit_codes import GAPS, INTERRUPTED
-from coeval.cli.say import say, warn
+from coeval.cli.say import say, warn, warn_at_length
 from coeval.core.text import dollars, numbered
 from coeval.sweeps.schedule.sweep_board import SweepBoard
 from coeval.sweeps.sweep import Sweep
@@ -18,7 +18,7 @@ def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Consol
         say(results, f"{numbered(board.unjudged, 'job')} answered and not judged; --judge does that")
     given_up = {problem.what: problem.why for problem in board.problems if problem.given_up}
     for what, why in given_up.items():
-        warn(messages, f"{what}: {why}")
+        warn_at_length(messages, f"{what}: {why}")
     if board.unanswered or board.unscored:
         warn(
             messages,

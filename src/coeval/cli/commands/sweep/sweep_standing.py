@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from coeval.cli.commands.sweep.sweep_view import doing, done
-from coeval.cli.say import say, warn
+from coeval.cli.say import say, warn_at_length
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.errors import UsageError
 from coeval.core.text import numbered
@@ -64,7 +64,7 @@ def tell_standing(settings: SweepSettings, console: Console) -> int:
     if missing:
         say(console, f"scored samples lack {numbered(missing, 'record')}")
     for what, why in problems.items():
-        warn(console, f"{what} failed: {why}")
+        warn_at_length(console, f"{what} failed: {why}")
     writer = RunDir(own).writer()
     say(
         console,

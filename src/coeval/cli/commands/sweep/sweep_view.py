@@ -13,12 +13,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from coeval.cli.say import say, warn
+from coeval.cli.say import say, warn_at_length
 from coeval.core.plain import plain
 from coeval.core.text import numbered
 from coeval.engine.figures import clock, short
 from coeval.sweeps.leg import LegProgress
-from coeval.sweeps.schedule.sweep_board import LegShown, SweepBoard, SweepProblem
+from coeval.sweeps.schedule.sweep_board import LegShown, SweepBoard
 
 __all__ = ["SweepView", "board_table", "doing", "done"]
 
@@ -86,7 +86,7 @@ class SweepView:
         self._told += len(problems)
         for problem in problems:
             if not problem.given_up:  # those are told at the end
-                warn(self._console, _tried_again(problem))
+                warn_at_length(self._console, f"{problem.what} is tried again: {problem.why}")
 
     def _tell_line(self) -> None:
         line = "; ".join(
@@ -190,7 +190,3 @@ def _counts(board: SweepBoard) -> str:
     if board.waiting:
         parts.append(f"{board.waiting:,} waiting for a slot")
     return ", ".join(parts)
-
-
-def _tried_again(problem: SweepProblem) -> str:
-    return f"{problem.what}: {problem.why}; it is tried again"
