@@ -12,7 +12,7 @@ so that it is the same every time (five minutes).
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -31,7 +31,7 @@ from coeval.analysis.training.simultaneous_bands import simultaneous_bounds
 from coeval.analysis.training.stop_signal import stop_signal
 
 PAGE = Path(__file__).parents[1] / "docs" / "training-coverage.md"
-REPEATS = 200
+REPEATS = 400
 STEPS = (100, 200, 300, 400, 500, 600)
 HARD, OWN = 1.0, 0.5
 """Standard deviations of what makes an item hard at all checkpoints, and at one of them, beside the 1 of what
@@ -313,9 +313,14 @@ def page(repeats: int) -> str:
         for design in DESIGNS
         for shape in TOLD
     ]
-    parts += [BANDS, _table(_BANDS, [(*cell[:3], of_bands(bands(cell[3]))) for cell in cells])]
-    parts += [FIRST, _table(_FIRST, [(*cell[:3], of_firsts(firsts(cell[3]))) for cell in cells])]
-    parts += [BEST, _table(_BEST, [(*cell[:3], of_best(best(cell[3]))) for cell in cells])]
+    where = [f"| {scoring.said} | {design} | {shape} |" for scoring, design, shape, _ in cells]
+    held = [bands(runs) for *_, runs in cells]
+    parts += [BANDS, _table(_BANDS, where, [*map(of_bands, [*held, Bands(*_mean(held))])])]
+    named = [firsts(runs) for *_, runs in cells]
+    whole = Methods(*(Firsts(*_mean([of[at] for of in named])) for at in range(3)))
+    parts += [FIRST, _table(_FIRST, where, [*map(of_firsts, [*named, whole])])]
+    won = [best(runs) for *_, runs in cells]
+    parts += [BEST, _table(_BEST, where, [*map(of_best, [*won, Best(*_mean(won))])])]
     lines = ["| scores | items × samples | true gain | signal given | detectable |", "|---|---|---|---|---|"]
     for scoring in SCORINGS:
         for design in DESIGNS:
@@ -356,12 +361,18 @@ _BEST = (
 )
 
 
-def _table(headings: tuple[str, ...], rows: list[tuple[Scoring, Design, str, str]]) -> str:
+def _mean(rows: Sequence[tuple[float, ...]]) -> list[float]:
+    return [float(value) for value in np.mean(rows, axis=0)]
+
+
+def _table(headings: tuple[str, ...], where: list[str], shown: list[str]) -> str:
+    """``shown`` has a row more than there are places: the mean of all."""
     lines = [
         f"| scores | items × samples | shape | {' | '.join(headings)} |",
         "|---|---|---|" + "---|" * len(headings),
     ]
-    lines += [f"| {scoring.said} | {design} | {shape} | {shown} |" for scoring, design, shape, shown in rows]
+    places = [*where, "| all | | |"]
+    lines += [f"{place} {figures} |" for place, figures in zip(places, shown, strict=True)]
     return "\n".join(lines)
 
 
@@ -388,9 +399,9 @@ INTRODUCTION = """\
 
 Written by `python -m perf.training_coverage`, which simulates training runs whose truth is known: six
 checkpoints, on the same items, with several samples of each ({designs}), scored by rules or by a judge, each
-cell of {repeats} runs. An item that is hard is hard for all checkpoints. Figures are percentages of runs, but
-for widths and differences, which are on a scale from 0 to 1. [training-runs.md](training-runs.md) says how
-the figures are made."""
+cell of {repeats} runs: a figure of 95 has itself a standard error of 1.1. An item that is hard is hard for
+all checkpoints. Figures are percentages of runs, but for widths and differences, which are on a scale from 0
+to 1. [training-runs.md](training-runs.md) says how the figures are made."""
 
 BANDS = """\
 ## Bands

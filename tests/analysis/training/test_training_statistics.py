@@ -157,7 +157,13 @@ def test_the_stop_signal_says_what_is_ruled_out() -> None:
     rising = stop_signal(common(verdicts([0.4, 0.5, 0.6, 0.7])), "share", last=2)
     assert rising is not None
     assert not rising.stop
-    assert "may still have gained over step 200" in rising.sentence
+    assert rising.sentence.startswith("the last 2 checkpoints (300, 400) still gained over step 200: up to ")
+    before = np.repeat([1.0, 0.0], 30)
+    after = np.repeat([0.0, 1.0, 1.0, 0.0], [8, 22, 16, 14])
+    unsure = stop_signal(common(np.column_stack([before, after])), "share", last=1)
+    assert unsure is not None
+    assert not unsure.stop
+    assert "may have gained over step 100: at most" in unsure.sentence
     named = stop_signal(common(verdicts([0.4, 0.5, 0.6, 0.7])), "share", last=1, detectable=0.5)
     assert named is not None
     assert (named.stop, named.detectable) == (True, 0.5)

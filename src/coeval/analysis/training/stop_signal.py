@@ -6,13 +6,13 @@ where a gain of the detectable size or more can be ruled out, in every one of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from scipy.special import stdtrit
 
+from coeval.analysis.comparison.comparison_sentence import ALPHA
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import LEVEL
 from coeval.analysis.training.checkpoint_scores import CommonItems
@@ -45,9 +45,12 @@ class StopSignal(msgspec.Struct, frozen=True):
 
 
 class _Gain(NamedTuple):
+    """``sure``: it is there, beyond chance in one comparison."""
+
     seen: float
     at_most: float
     detectable: float
+    sure: bool
 
 
 def stop_signal(
@@ -68,7 +71,7 @@ def stop_signal(
     gains = [_gain(found, before, at) for at in range(before + 1, count)]
     least = max(gain.detectable for gain in gains) * width if detectable is None else detectable
     at_most = max(gain.at_most for gain in gains) * width
-    return StopSignal(
+    signal = StopSignal(
         before=found.steps[before],
         last=found.steps[before + 1 :],
         largest_gain=max(gain.seen for gain in gains) * width,
@@ -76,31 +79,38 @@ def stop_signal(
         detectable=least,
         n_items=items,
         stop=at_most < least,
-        sentence=_sentence(found.steps[before:], (at_most, least), unit, named=detectable is not None),
+        sentence="",
     )
+    matters = (
+        "that could be detected" if detectable is None else "that were named as the smallest that matter"
+    )
+    sure = any(gain.sure for gain in gains)
+    return msgspec.structs.replace(signal, sentence=_sentence(signal, unit, matters, sure=sure))
 
 
 def _gain(found: CommonItems, before: int, at: int) -> _Gain:
     """Of a checkpoint, on the scale from 0 to 1."""
     a, b = found.scores[:, before], found.scores[:, at]
     items, seen = len(a), float((b - a).mean())
-    error = float((b - a).std(ddof=1)) / np.sqrt(items)
+    error = float((b - a).std(ddof=1) / np.sqrt(items))
     held = paired_difference([PairedScores(a, b, np.ones(items))])
-    return _Gain(seen, seen + float(stdtrit(items - 1, LEVEL)) * error, held.minimum_detectable or 1.0)
+    at_most = seen + float(stdtrit(items - 1, LEVEL)) * error
+    sure = seen > 0 and held.p is not None and held.p < ALPHA
+    return _Gain(seen, at_most, held.minimum_detectable or 1.0, sure)
 
 
-def _sentence(steps: Sequence[int], sizes: tuple[float, float], unit: str, *, named: bool) -> str:
-    """``steps``: the one before the last ones, and these; ``sizes``: the bound, and the gain that matters."""
-    before, *last = steps
-    bound, least = (points_text(size, unit) for size in sizes)
-    which = f"the last {numbered(len(last), 'checkpoint')} ({listed(map(str, last))})"
-    matters = "that were named as the smallest that matter" if named else "that could be detected"
-    if sizes[0] < sizes[1]:
+def _sentence(signal: StopSignal, unit: str, matters: str, *, sure: bool) -> str:
+    bound, least = (points_text(size, unit) for size in (signal.at_most, signal.detectable))
+    which = f"the last {numbered(len(signal.last), 'checkpoint')} ({listed(map(str, signal.last))})"
+    if signal.stop:
         return (
-            f"{which} gained nothing over step {before} that could be told: at most {bound} points (95 %), "
-            f"less than the {least} {matters}"
+            f"{which} gained nothing over step {signal.before} that could be told: at most {bound} points "
+            f"(95 %), less than the {least} {matters}"
         )
+    if sure:
+        gain = points_text(signal.largest_gain, unit)
+        return f"{which} still gained over step {signal.before}: up to {gain} points"
     return (
-        f"{which} may still have gained over step {before}: up to {bound} points (95 %), not less than the "
-        f"{least} {matters}"
+        f"{which} may have gained over step {signal.before}: at most {bound} points (95 %), not less than "
+        f"the {least} {matters}"
     )
