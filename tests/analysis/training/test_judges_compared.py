@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,8 @@ def test_differences_ranks_and_agreement_are_those_of_the_oracles(tmp_path: Path
     a, b = drawn()
     judged(tmp_path / "flash", "flash-1", a, criteria=5)
     judged(tmp_path / "plus", "plus-1", b, criteria=5)
+    for path in (tmp_path / "flash").rglob("judgments.*"):  # as a copy that was judged again holds them
+        shutil.copy(path, tmp_path / "plus" / path.relative_to(tmp_path / "flash"))
     file = tmp_path / "out" / "judges.json"
     folders = [f"{name}={tmp_path / name}" for name in ("flash", "plus")]
     ended = coeval("sweep", "judges", "--judges", folders[0], "--judges", folders[1], "--out", file)

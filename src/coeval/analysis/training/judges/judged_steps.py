@@ -154,7 +154,7 @@ LEFT JOIN (SELECT item, sample, words FROM lengths WHERE task = ?) USING (item, 
 """
 _GRADES = """
 SELECT content, factor, item, level FROM graded
-WHERE task = ? AND list_contains(?::INTEGER[], sample) AND stands
+WHERE task = ? AND judge = ? AND list_contains(?::INTEGER[], sample) AND stands
     AND content IS NOT NULL AND level IS NOT NULL
 ORDER BY ALL
 """
@@ -164,16 +164,16 @@ def _read(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | None:
     """None where no answer has a score."""
     if (headline := first_of_items(reader, runs.task)) is None:
         return None
-    samples, judge = list(runs.runs), runs.judge
+    samples, judge = list(runs.runs), None if runs.judge is None else runs.judge.model
     rows = reader.rows(_ANSWERS, [runs.task, headline.metric, samples, runs.task, runs.task])
     return _JudgedStep(
         headline.metric,
         headline.unit,
-        None if judge is None else judge.model,
+        judge,
         runs.how[1],
         {(item, content, sample): _ScoredAnswer(*answer) for item, content, sample, *answer in rows},
         {
             (content, factor): Grade(item, level)
-            for content, factor, item, level in reader.rows(_GRADES, [runs.task, samples])
+            for content, factor, item, level in reader.rows(_GRADES, [runs.task, judge, samples])
         },
     )
