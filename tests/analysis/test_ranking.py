@@ -13,7 +13,10 @@ from statsmodels.stats.multitest import multipletests
 from written_run import Run
 
 import coeval as api
-from coeval.analysis.measures.ranking import ranking
+from coeval.analysis.comparison.paired_difference import PairedScores
+from coeval.analysis.measures.findings.conclusions import leader_sentences
+from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.ranking import ranked, ranking
 from coeval.analysis.measures.student_measures import item_scores, student_measures
 from perf.measure_coverage import World, drawn_grid
 
@@ -58,7 +61,7 @@ def test_a_clear_leader_is_named_with_the_difference(tmp_path: Path, coeval: Com
     ended = coeval("analyze", "--run", run.folder)
     assert "best leads with 0." in ended.out
     assert "p < 0.001" in ended.out
-    assert "cannot be told apart: places 2 to 3" in ended.out
+    assert "Of 3 pairs of students, 2 are surely apart." in ended.out
     assert "The judges agree very well" in ended.out
     assert "Missing" not in ended.out
     measures = api.open_run(run.folder).measures()
@@ -74,6 +77,61 @@ def test_what_is_not_sure_is_called_so_with_what_could_have_been_found(
     out = coeval("analyze", "--run", run.folder).out
     assert "not surely better" in out
     assert "The smallest difference between them that this run could have found is 0." in out
+
+
+def test_verdicts_sentences_and_what_could_have_been_found_allow_for_all_pairs(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    write(run, {f"s{n:02d}": 0.95 - 0.07 * n for n in range(10)}, items=40)
+    ranking = api.open_run(run.folder).measures()["ranking"]
+    pairs = ranking["differences"]
+    assert len(pairs) == 45
+    found = [one for one in pairs.values() if abs(one["difference"]) >= one["minimum_detectable"]]
+    assert found
+    assert all(one["p_adjusted"] < 0.05 for one in found), "what could have been found is sure where seen"
+    sure = {name for name, one in pairs.items() if one["p_adjusted"] < 0.05}
+    said = " ".join(api.open_run(run.folder).measures()["findings"])
+    assert f"Of 45 pairs of students, {len(sure)} are surely apart." in said
+    leader, *others = ranking["order"]
+    near = [n for n, name in enumerate(others, 2) if "|".join(sorted((leader, name))) not in sure]
+    told = said.partition(f"Not surely behind {leader}: places ")[2].partition(".")[0]
+    assert near[0] == 2 < near[-1]
+    assert told.startswith("2 to ")
+    assert int(told.replace(",", " ").split()[-1]) == near[-1]
+
+
+def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
+    item = np.arange(28)
+    right = {"s0": item < 24, "s1": (item >= 6) & (item < 24), "s2": item % 2 == 0, "s3": item % 3 == 0}
+    right["s4"] = item % 4 == 0
+    scores = {name: float(values.mean()) for name, values in right.items()}
+
+    def paired(first: str, second: str) -> list[PairedScores]:
+        return [PairedScores(right[first] * 1.0, right[second] * 1.0, np.ones(28))]
+
+    ranks = ranked(scores, paired)
+    first, second = ranks.order[:2]
+    told = ranks.between(first, second)
+    students = {name: {"headline": Measured(score, 0.0, 1.0, 28, 0)} for name, score in scores.items()}
+    said = " ".join(leader_sentences(students, ranks))
+    assert told is not None
+    assert not told.sure
+    assert told.found.low * told.found.high > 0, "the interval leaves zero out"
+    assert f"among 10 pairs chance may well do that, p = {told.p_adjusted:.3f}" in said
+
+
+def test_who_is_ahead_in_a_task_is_told_with_both_scores_and_whether_surely(tmp_path: Path) -> None:
+    for name, sure in (("poem", True), ("haiku", False)):
+        folder = tmp_path / name
+        for task, skills in (("essay", {"ann": 0.95, "ben": 0.3}), (name, {"ann": 0.5, "ben": 0.55})):
+            part = Run(folder, task)
+            if task == name and sure:
+                skills = {"ann": 0.5, "ben": 0.95}
+            write(part, skills, items=40)
+        [said] = [one for one in api.open_run(folder).measures()["findings"] if "Elsewhere" in one]
+        scores = api.open_run(folder).measures()["students"]
+        ben, ann = (scores[who]["headline_by_task"][name] for who in ("ben", "ann"))
+        surely = "surely" if sure else "not surely"
+        assert said.endswith(f"ben in {name} ({ben:.2f}, ann {ann:.2f}: {surely}).")
 
 
 def test_what_is_missing_is_told_with_the_common_set(tmp_path: Path, coeval: Command) -> None:

@@ -14,7 +14,7 @@ from pipeline.experiments import Lab, model, task
 from playwright.sync_api import Browser, Page
 from reports.browser import chromium, opened
 
-from coeval.analysis.measures.conclusions import leader_sentences, place_sentences
+from coeval.analysis.measures.findings.conclusions import leader_sentences, place_sentences
 from coeval.analysis.measures.measured import Branch
 from coeval.analysis.measures.ranking import ranking, ranking_measures
 from coeval.analysis.measures.run_measures import MeasuredRun, measure_run

@@ -46,7 +46,8 @@ class PairedScores(NamedTuple):
 class Difference(msgspec.Struct, frozen=True):
     """b − a over n paired items with its 95 % interval and p-value, in the unit of the scores.
 
-    ``minimum_detectable`` is the true difference that a test at 5 %, two-sided, finds with 80 % power.
+    ``minimum_detectable`` is the true difference that is found with 80 % power by a test at 5 %, two-sided,
+    shared out evenly among all comparisons of its family, as Holm's adjustment does for the first of them.
     ``p`` and ``minimum_detectable`` are None where a single item is all there is.
     """
 
@@ -81,7 +82,7 @@ class _Spread(NamedTuple):
     degrees: float
 
 
-def paired_difference(strata: Sequence[PairedScores]) -> Difference:
+def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Difference:
     """The mean over strata of the difference of paired means.
 
     *Interval.* In the middle of the scale ``D ± t·SE`` with the variance of the items' differences, over
@@ -96,6 +97,7 @@ def paired_difference(strata: Sequence[PairedScores]) -> Difference:
     Parameters
     ----------
     strata : T ≥ 1 of them, each with at least one item
+    family : how many comparisons are made at once, this one among them
     """
     parts = [_stratum(pairs) for pairs in strata]
     mean_a = float(np.mean([part.mean_a for part in parts]))
@@ -113,7 +115,8 @@ def paired_difference(strata: Sequence[PairedScores]) -> Difference:
         half = float(stdtrit(spread.degrees, (1 + LEVEL) / 2)) * spread.error
         low, high = max(difference - half, -1.0), min(difference + half, 1.0)
     test: Test = "exact McNemar" if binary else "sign flips" if near or scarce else "paired t"
-    detectable = float(stdtrit(spread.degrees, [(1 + LEVEL) / 2, POWER]).sum()) * spread.error
+    certainty = 1 - (1 - LEVEL) / 2 / family
+    detectable = float(stdtrit(spread.degrees, [certainty, POWER]).sum()) * spread.error
     if binary:  # the exact test asks for one discordant pair more
         detectable += 1 / n
     return Difference(

@@ -104,10 +104,9 @@ def ranked(
     strata that count alike."""
     known = {name: score for name, score in scores.items() if score is not None}
     order = sorted(known, key=lambda name: (-known[name], name))
-    found: dict[tuple[str, str], Difference] = {}
-    for first, second in combinations(sorted(order), 2):
-        if strata := paired(first, second):
-            found[first, second] = paired_difference(strata)
+    common = {pair: paired(*pair) for pair in combinations(sorted(order), 2)}
+    family = sum(sum(len(stratum.a) for stratum in strata) > 1 for strata in common.values())
+    found = {pair: paired_difference(strata, max(family, 1)) for pair, strata in common.items() if strata}
     tested = [pair for pair, difference in found.items() if difference.p is not None]
     adjusted = dict(zip(tested, holm([found[pair].p or 0.0 for pair in tested]), strict=True))
     return Ranking(tuple(order), {pair: StudentGap(one, adjusted.get(pair)) for pair, one in found.items()})
@@ -126,7 +125,7 @@ def paired_scores(grid: ScoreGrid, first: Floats, second: Floats) -> list[Paired
 
 def ranking_measures(found: Ranking) -> Branch:
     """``order``, ``ranges`` (``[from, to]`` by student) and, by ``"a|b"``, ``differences`` = b − a with their
-    interval, p-values and the smallest difference that could have been found."""
+    interval, p-values and the smallest difference that could have been found among all of them."""
     differences: Branch = {}
     for (first, second), told in found.differences.items():
         one = told.found

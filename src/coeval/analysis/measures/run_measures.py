@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from coeval.analysis.measures.benchmark.benchmark_measures import benchmark_measures
-from coeval.analysis.measures.conclusions import Conclusion, conclusions
+from coeval.analysis.measures.findings.conclusions import Conclusion, conclusions
+from coeval.analysis.measures.findings.task_leaders import task_leaders
 from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures
 from coeval.analysis.measures.label_measures import label_measures
 from coeval.analysis.measures.measured import Branch, Measured, as_plain
@@ -118,7 +119,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     }
     kin = kin_judges(grid, tree["judges"], ranks, families_of(reader, grid))
     doubts = (Conclusion("leads", text) for text in answer_findings(student_scores(reader)))
-    found = (*conclusions(tree, ranks, kin), *doubts)
+    found = (*conclusions(tree, ranks, kin, task_leaders(grid, students, ranks)), *doubts)
     texts = [conclusion.text for conclusion in found]
     return MeasuredRun({"findings": texts, "simulated": reader.simulated, **tree}, grid, ranks, robust, found)
 

@@ -35,7 +35,7 @@ _SCORE = (
 )
 _MISSING = "Scores that are possible and are not there, those of failed answers too; labels are in no score"
 _BY_LABEL = "No judge scored an answer: students are ranked by how often they state the right label."
-_COULD = "The smallest true difference that this comparison finds with 80 % power"
+_COULD = "The smallest true difference that is found with 80 % power, among so many pairs"
 
 
 def leading_section(evidence: RunEvidence) -> ReportSection:
@@ -152,7 +152,8 @@ def _differences(tree: Branch) -> ReportTable:
             ReportColumn("could_be_seen", "Could be seen", "score", _COULD),
         ),
         tuple(rows),
-        note="A link leads to the items that the first of the two lost.",
+        note="Intervals are each pair's own. p and Sure allow for all pairs, so an interval may leave zero "
+        "out where Sure is no. A link leads to the items that the first of the two lost.",
         links=links,
     )
 

@@ -1,4 +1,4 @@
-// Who leads, in the sentences of coeval.analysis.measures.conclusions.
+// Who leads, in the sentences of coeval.analysis.measures.findings.conclusions.
 
 const many = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
 const listed = (texts) => texts.slice(0, 8).join(", ") + (texts.length > 8 ? ` and ${texts.length - 8} more` : "");
@@ -34,20 +34,35 @@ function leaderSentences({ names, scores, pairs, design: { students } }) {
       const chance = pair.adjusted < 0.001 ? "p < 0.001" : `p = ${fixed(pair.adjusted, 3)}`;
       return [`${name} leads with ${score}: better than ${next}, the next, by ${gap} (${paired}, ${chance}).`];
     }
-    const said = [`${name} has the highest score, ${score}, but is not surely better than ${next}: by ${gap} (${paired}).`];
+    const said = [`${name} has the highest score, ${score}, but is not surely better than ${next}: by ${gap} (${paired}${thoughApart(pair)}).`];
     if (pair.detectable !== null) said.push(`The smallest difference between them that this run could have found is ${fixed(pair.detectable, 3)}.`);
     return said;
   }
 
+  // An interval that leaves zero out knows nothing of the other pairs.
+  function thoughApart({ adjusted, low, high }) {
+    if (adjusted === null || (low <= 0 && high >= 0)) return "";
+    const among = pairs.length > 1 ? `among ${many(pairs.length, "pair")} ` : "";
+    return `; the interval leaves zero out, but ${among}chance may well do that, p = ${fixed(adjusted, 3)}`;
+  }
+
   function places() {
+    if (names.length < 3 || !pairs.length) return [];
+    const sure = pairs.filter((pair) => pair.sure).length;
+    if (!sure || sure === pairs.length) return [`${sure ? "Each" : "No"} two of ${names.length} students are surely apart.`];
+    const said = [`Of ${many(pairs.length, "pair")} of students, ${sure.toLocaleString("en-US")} are surely apart.`];
+    const near = names.map((_, at) => at + 1).filter((place) => place > 1 && !between(names[0], names[place - 1])?.sure);
+    if (near.length > 1) said.push(`Not surely behind ${students[names[0]]}: ${runsOf(near)}.`);
+    return said;
+  }
+
+  // "places 2 to 4, 6"
+  function runsOf(found) {
     const runs = [];
-    names.slice(1).forEach((other, at) => {
-      const pair = between(names[at], other);
-      if (!pair || pair.sure) return;
-      if (runs.at(-1)?.[1] === at + 1) runs.at(-1)[1] = at + 2;
-      else runs.push([at + 1, at + 2]);
-    });
-    if (!runs.length || names.length < 3) return [];
-    return [`Neighbours that cannot be told apart: places ${listed(runs.map(([from, to]) => `${from} to ${to}`))}.`];
+    for (const place of found) {
+      if (runs.at(-1)?.at(-1) === place - 1) runs.at(-1).push(place);
+      else runs.push([place]);
+    }
+    return `places ${listed(runs.map((run) => (run.length > 1 ? `${run[0]} to ${run.at(-1)}` : `${run[0]}`)))}`;
   }
 }

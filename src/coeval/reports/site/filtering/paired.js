@@ -13,7 +13,8 @@ const summed = (values) => values.reduce((sum, x) => sum + x, 0);
 const dotted = (a, b) => a.reduce((sum, x, at) => sum + x * b[at], 0);
 
 // ``strata``: [{a: [scores], b: [scores]}], paired by item; b − a.
-function pairedDifference(strata) {
+// ``family``: how many comparisons are made at once.
+function pairedDifference(strata, family = 1) {
   const parts = strata.map(({ a, b }) => {
     const [meanA, meanB] = [summed(a) / a.length, summed(b) / b.length];
     return { meanA, meanB, items: a.length, fromA: a.map((x) => x - meanA), fromB: b.map((x) => x - meanB) };
@@ -40,7 +41,7 @@ function pairedDifference(strata) {
     bounds = [Math.max(difference - half, -1), Math.min(difference + half, 1)];
   }
   const test = binary ? "exact McNemar" : near || scarce ? "sign flips" : "paired t";
-  const reach = tQuantile(spread.degrees, (1 + LEVEL) / 2) + tQuantile(spread.degrees, POWER);
+  const reach = tQuantile(spread.degrees, 1 - (1 - LEVEL) / 2 / family) + tQuantile(spread.degrees, POWER);
   const detectable = reach * spread.error + (binary ? 1 / n : 0);
   return {
     difference,

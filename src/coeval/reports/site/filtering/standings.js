@@ -68,7 +68,9 @@ class Standing {
     const asked = sums.map((task, at) => at).filter((at) => sums[at].isAsked(this.robust ? this.judges() : () => true, this.robust));
     this.tasks = asked.map((at) => ({ name: sums[at].name, scores: known.map((tasks) => meanOverStrata([tasks[at]])) }));
     this.names = this.best(this.scores);
-    this.pairs = this.names.flatMap((one, place) => this.names.slice(place + 1).map((other) => this.pair(one, other, means)).filter(Boolean));
+    const paired = this.names.flatMap((one, place) => this.names.slice(place + 1).map((other) => this.paired(one, other, means))).filter(({ strata }) => strata.length);
+    const family = paired.filter(({ strata }) => summed(strata.map(({ a }) => a.length)) > 1).length;
+    this.pairs = paired.map(({ strata, ...pair }) => ({ ...pair, ...pairedDifference(strata, Math.max(family, 1)) }));
     holm(this.pairs.map((pair) => pair.p)).forEach((p, at) => {
       this.pairs[at].adjusted = p;
       this.pairs[at].sure = p !== null && p < ALPHA;
@@ -89,7 +91,7 @@ class Standing {
   }
 
   // Python names pairs in order of their names; a difference turned round has the same p-value.
-  pair(one, other, means) {
+  paired(one, other, means) {
     const [mine, theirs] = this.name === WITHOUT_OWN ? [this.means(one, one, other), this.means(other, one, other)] : [means[one], means[other]];
     const strata = mine
       .map((values, task) => {
@@ -97,7 +99,7 @@ class Standing {
         return { a: both.map((at) => theirs[task][at]), b: both.map((at) => values[at]) };
       })
       .filter(({ a }) => a.length);
-    return strata.length ? { one, other, ...pairedDifference(strata) } : null;
+    return { one, other, strata };
   }
 
   // Best first; those without a score are left out.

@@ -3,14 +3,13 @@ whether the judges are to be trusted, what is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from coeval.analysis.comparison.comparison_sentence import difference_text
 from coeval.analysis.measures.judge_measures import FEWEST_COMMON
 from coeval.analysis.measures.measured import Branch, Measured
-from coeval.analysis.measures.ranking import ALPHA, Ranking
+from coeval.analysis.measures.ranking import ALPHA, Ranking, StudentGap
 from coeval.analysis.panel.panel_findings import is_named, next_purchases, panel_findings, sized
 from coeval.core.text import listed, numbered
 
@@ -32,15 +31,17 @@ _VERY_WELL = "very well"
 _MOST_LABELS = 3
 
 
-def conclusions(tree: Branch, ranks: Ranking, kin: Iterable[str]) -> tuple[Conclusion, ...]:
+def conclusions(
+    tree: Branch, ranks: Ranking, kin: Iterable[str], elsewhere: Iterable[str]
+) -> tuple[Conclusion, ...]:
     """Sentences for people, the most important first; ``tree`` is that of a run, ``kin`` are the sentences
-    of `kin_judges`."""
+    of `kin_judges`, ``elsewhere`` those of `task_leaders`."""
     students = tree["students"]
     said: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", leader_sentences(students, ranks) if ranks.order or not tree["labels"] else iter(())),
         ("leads", kin),
         ("leads", place_sentences(ranks)),
-        ("where", _where(students, ranks)),
+        ("where", elsewhere),
         ("where", _leaks(tree["leak"]["families"])),
         ("leads", _labels(tree["labels"])),
         ("judges", _judges(tree) if ranks.order else iter(())),
@@ -77,44 +78,53 @@ def leader_sentences(students: Mapping[str, Branch], ranks: Ranking) -> Iterator
         by = f"{gap} ({paired}, {chance})"
         yield f"{first} leads with {score}: better than {second}, the next, by {by}."
     else:
+        chance = _though_apart(told, len(ranks.differences))
         yield (
             f"{first} has the highest score, {score}, but is not surely better than {second}: by {gap} "
-            f"({paired})."
+            f"({paired}{chance})."
         )
         if (least := told.found.minimum_detectable) is not None:
             yield f"The smallest difference between them that this run could have found is {least:.3f}."
 
 
+def _though_apart(told: StudentGap, pairs: int) -> str:
+    """Why an interval that leaves zero out may not do: it knows nothing of the other pairs."""
+    if told.p_adjusted is None or told.found.low <= 0 <= told.found.high:
+        return ""
+    among = f"among {numbered(pairs, 'pair')} " if pairs > 1 else ""
+    p = f"p = {told.p_adjusted:.3f}"
+    return f"; the interval leaves zero out, but {among}chance may well do that, {p}"
+
+
 def place_sentences(ranks: Ranking) -> Iterator[str]:
-    """Neighbours who cannot be told apart, as runs of ranks; ``leader.js`` says the same."""
-    together: list[list[int]] = []
-    for place, (one, other) in enumerate(pairwise(ranks.order), start=1):
-        told = ranks.between(one, other)
-        if told is None or told.sure:
-            continue
-        if together and together[-1][-1] == place:
-            together[-1].append(place + 1)
-        else:
-            together.append([place, place + 1])
-    runs = [f"{places[0]} to {places[-1]}" for places in together if len(ranks.order) > 2]
-    if runs:
-        yield f"Neighbours that cannot be told apart: places {listed(runs)}."
-
-
-def _where(students: Mapping[str, Branch], ranks: Ranking) -> Iterator[str]:
-    if len(ranks.order) < 2:
+    """How many pairs are surely apart, and who may lead as well; ``leader.js`` says the same."""
+    pairs, order = len(ranks.differences), ranks.order
+    if len(order) < 3 or not pairs:
         return
-    leader, best = ranks.order[0], {}
-    for task in students[leader]["by_task"]:
-        scored = [(students[name]["by_task"][task].value, name) for name in ranks.order]
-        known = [(value, name) for value, name in scored if value is not None]
-        if known:
-            best[task] = max(known, key=lambda one: (one[0], one[1] == leader))[1]
-    elsewhere = [f"{name} in {task}" for task, name in best.items() if name != leader]
-    if elsewhere:
-        yield f"Elsewhere others have the highest score: {listed(elsewhere)}."
-    elif len(best) > 1:
-        yield f"{leader} has the highest score in all {len(best)} tasks."
+    sure = sum(told.sure for told in ranks.differences.values())
+    if sure in (0, pairs):
+        yield f"{'No' if not sure else 'Each'} two of {len(order)} students are surely apart."
+        return
+    yield f"Of {pairs:,} pairs of students, {sure:,} are surely apart."
+    near = [place for place, name in enumerate(order[1:], start=2) if not _is_ahead(ranks, order[0], name)]
+    if len(near) > 1:
+        yield f"Not surely behind {order[0]}: {_places(near)}."
+
+
+def _is_ahead(ranks: Ranking, leader: str, other: str) -> bool:
+    told = ranks.between(leader, other)
+    return told is not None and told.sure
+
+
+def _places(places: Sequence[int]) -> str:
+    """``places 2 to 4, 6``"""
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and runs[-1][-1] == place - 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return f"places {listed(f'{run[0]} to {run[-1]}' if len(run) > 1 else f'{run[0]}' for run in runs)}"
 
 
 def _labels(labels: Mapping[str, Branch]) -> Iterator[str]:
