@@ -10,9 +10,12 @@ import pytest
 from pipeline.experiments import Lab, model, quiz, task
 
 import coeval as api
+from coeval.analysis.measures.run_measures import measure_run
+from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.content.report_content import Report
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import run_evidence
+from coeval.reports.items.item_browser import flagged_items
 from coeval.store.rundir import RunDir
 
 
@@ -154,6 +157,21 @@ def test_a_run_that_has_hardly_begun_has_a_report(tmp_path: Path) -> None:
         "benchmark",
         "cost",
     ]
+
+
+def test_items_name_students_as_they_are_ranked(lab: Lab, measures: dict[str, Any]) -> None:
+    with reading(RunDir(lab.path)) as (reader, _):
+        browser = flagged_items(reader, measure_run(reader))
+        assert browser.facets.students == measures["ranking"]["order"] == ["ann", "ben", "cem"]
+        browser.rank(["cem"])
+        assert browser.facets.students == ["cem", "ann", "ben"]
+
+
+def test_the_robust_set_tells_its_size(report: Report, measures: dict[str, Any]) -> None:
+    robust = measures["robust"]
+    assert robust["applicable"]
+    [column] = [each for each in report.table("students").columns if each.name == "robust"]
+    assert f"{robust['datapoints']:,} of {robust['of_datapoints']:,} items" in column.meaning
 
 
 def test_a_run_that_was_killed_is_called_stopped(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_its_numbers_are_those_of_the_measures(
     assert json.loads((written.parent / "measures.json").read_text()) == measures
     for row in rows(book["Students"]):
         student = measures["students"][row["Student"]]
-        assert (row["Score"], row["Over units"]) == same((student["headline"], student["overall"]))
+        assert (row["Score"], row["Mean of scores"]) == same((student["headline"], student["overall"]))
         assert [row["Score, from"], row["Score, to"]] == same(student["ci95"]["headline"])
         assert (row["Items"], row["Missing"]) == (student["n"]["headline"], student["missing"]["overall"])
     for row in rows(book["Every two judges"]):

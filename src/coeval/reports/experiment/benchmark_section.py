@@ -142,9 +142,11 @@ def _tasks(coverage: Branch) -> ReportTable:
             ReportColumn("acr", "Values covered", "share", "Declared values that occur, of all declared"),
             ReportColumn("pairs", "Pairs covered", "share", "The same of pairs of two attributes' values"),
             ReportColumn(
-                "rar", "Rare", "share", "Of values that occur at most twice, those that occur at all"
+                "rar", "Rare values", "share", "Of values that occur at most twice, those that occur at all"
             ),
-            ReportColumn("likeness", "Likeness", "share", "Mean Jaccard similarity of two prompts' 3-grams"),
+            ReportColumn(
+                "likeness", "Prompts alike", "share", "Mean Jaccard similarity of two prompts' 3-grams"
+            ),
             ReportColumn("difficulty", "Difficulty", "share", "1 less the mean score over students"),
             ReportColumn("discrimination", "Discrimination", "share", "Mean item–rest correlation"),
             ReportColumn("all_pass", "All pass", "count"),

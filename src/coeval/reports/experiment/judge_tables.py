@@ -26,6 +26,7 @@ _BIASES = {
     "length": "twice the length",
     "position": "the first of two",
 }
+_WITHOUT = "The standard error of a difference between two students without this judge, by that with it"
 _AGREEMENT = (
     ReportColumn("kappa", "κ", "score", "Agreement beyond chance (Cohen 1960)"),
     ReportColumn("wpa", "Weighted", "score", "1 where equal, half where adjacent"),
@@ -57,7 +58,7 @@ def judge_table(judges: Branch) -> ReportTable:
                 name,
                 found["kappa_mean"],
                 found["wpa_mean"],
-                _bias(severity, found["count"]),
+                _bias(severity),
                 found["count"],
                 not found["degenerate"],
                 without.get("same_order"),
@@ -75,7 +76,7 @@ def judge_table(judges: Branch) -> ReportTable:
             ReportColumn("common", "Common scores", "count"),
             ReportColumn("ranked", "Ranked", "text", "Has at least 30 scores in common with others"),
             ReportColumn("same_order", "Order without it", "text", "Whether the students' order would stay"),
-            ReportColumn("error", "Error without it", "number", "Factor of the error of a difference"),
+            ReportColumn("error", "Error without it, times", "number", _WITHOUT),
         ),
         tuple(rows),
         links={place: urlencode({"judge": name}) for place, name in enumerate(judges)},
@@ -124,7 +125,7 @@ def bias_table(judges: Branch) -> ReportTable:
     for name, found in judges.items():
         for bias, words in _BIASES.items():
             told = found["bias"][bias]
-            if (value := _bias(told, found["count"] or None)) is not None:
+            if (value := _bias(told)) is not None:
                 links[len(rows)] = urlencode({"judge": name})
                 rows.append((name, words, value, is_named(told)))
     return ReportTable(
@@ -141,11 +142,12 @@ def bias_table(judges: Branch) -> ReportTable:
     )
 
 
-def _bias(found: Branch, count: int | None) -> Measured | None:
+def _bias(found: Branch) -> Measured | None:
+    """Without an n of its own: beside it stands how many scores judges have in common."""
     if found["value"] is None or found["ci95"] is None:
         return None
     low, high = found["ci95"]
-    return Measured(found["value"], low, high, count, None)
+    return Measured(found["value"], low, high, None, None)
 
 
 def bias_picture(biases: ReportTable, judges: list[str], models: list[str]) -> Picture | None:

@@ -39,7 +39,10 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
     said = [found.text for found in evidence.measured.conclusions if found.topic == "judges"]
     votes = tree["panel"].get("effective_votes")
     if votes is not None and len(judges) > 1:
-        said.append(f"Together they are worth {votes:.1f} independent judges of {len(judges)}.")
+        said.append(
+            f"In averaging out each other's errors, {len(judges)} judges count as {votes:.1f} independent "
+            "ones; that says nothing of how far they agree."
+        )
     agreement, biases = agreement_table(tree["agreement"]), bias_table(tree["judges"])
     levels = level_table(
         "judge-levels", "Levels that judges give", {n: tree["judges"][n]["levels"] for n in judges}

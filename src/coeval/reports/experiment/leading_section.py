@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.ranking import ALPHA
+from coeval.core.text import numbered
 from coeval.reports.charts.forest_plot import forest_plot
 from coeval.reports.charts.heat_map import HeatMap, heat_map
 from coeval.reports.content.report_content import (
@@ -114,8 +115,10 @@ def _students(evidence: RunEvidence) -> ReportTable:
             ReportColumn("student", "Student"),
             ReportColumn("ranks", "Ranks", "text", "After who is surely better, before who is surely worse"),
             ReportColumn("score", "Score", "score", _SCORE),
-            ReportColumn("units", "Over units", "score", "Mean over all single scores"),
-            ReportColumn("robust", "Robust set", "score", "The score where the judges who agree best agree"),
+            ReportColumn(
+                "units", "Mean of scores", "score", "Mean over all single scores, of whatever task and item"
+            ),
+            ReportColumn("robust", "Robust set", "score", _robust_meaning(tree["robust"])),
             ReportColumn("n", "Items", "count"),
             ReportColumn("scores", "Scores", "count"),
             ReportColumn(
@@ -129,6 +132,13 @@ def _students(evidence: RunEvidence) -> ReportTable:
         tuple(rows),
         links={place: urlencode({"student": name}) for place, name in enumerate(order)},
     )
+
+
+def _robust_meaning(robust: Branch) -> str:
+    if not robust["applicable"]:
+        return f"Not there: {robust['reason']}"
+    items = f"{robust['datapoints']:,} of {numbered(robust['of_datapoints'], 'item')}"
+    return f"The score over those {items} on which the judges who agree best agree, by them alone"
 
 
 def _differences(tree: Branch) -> ReportTable:

@@ -7,12 +7,14 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Branch
-from coeval.core.text import listed
+from coeval.core.text import listed, numbered
 from coeval.reports.charts.forest_plot import EACH_TASK, OVERALL
 from coeval.reports.content.report_content import Cell, PictureToggle, ReportColumn, ReportTable
 
 __all__ = ["ALL", "ROBUST", "WITHOUT_OWN", "order_sentences", "rank_text", "standing_toggles", "standings"]
 
+_FEWEST = 5
+"""Items: over fewer, an order is chance."""
 ALL, WITHOUT_OWN, ROBUST = "all scores", "without own", "robust set"
 
 
@@ -40,7 +42,7 @@ def _standings(tree: Branch) -> Iterator[_Standing]:
         words = "Without the scores that students gave themselves"
         yield _Standing(WITHOUT_OWN, words, others["students"], others["ranking"])
     if robust["applicable"]:
-        words = f"Where the judges who agree best agree ({robust['datapoints']:,} items)"
+        words = f"Where the judges who agree best agree ({numbered(robust['datapoints'], 'item')})"
         query = tuple(("judge", judge) for judge in robust["judges"])
         query += tuple(("teacher", teacher) for teacher in robust["teachers"])
         yield _Standing(ROBUST, words, robust["students"], robust["ranking"], query)
@@ -52,7 +54,9 @@ def order_sentences(tree: Branch) -> Iterator[str]:
     if len(first.ranking["order"]) < 2:
         return
     for other in others:
-        if not (order := other.ranking["order"]):
+        if other.name == ROBUST and tree["robust"]["datapoints"] < _FEWEST:
+            yield f"{other.words} there is too little to order students by."
+        elif not (order := other.ranking["order"]):
             yield f"{other.words} nobody has a score."
         elif order == first.ranking["order"]:
             yield f"{other.words} the order is the same."

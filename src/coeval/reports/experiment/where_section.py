@@ -29,6 +29,9 @@ __all__ = ["where_section"]
 _MOST_VALUES = 40
 """Of attributes in a picture: those whose scores differ most among students."""
 _TOLD = 3
+_UNEXPECTED = (
+    "The score less what the student's own mean and the mean of all students there lead one to expect"
+)
 _NOTEWORTHY = 0.1
 
 
@@ -134,8 +137,10 @@ def _table(name: str, title: str, parts: list[_PartScore]) -> ReportTable:
             ReportColumn("student", "Student"),
             ReportColumn("part", title),
             ReportColumn("score", "Score", "score", "Mean over all single scores, with its 95 % interval"),
-            ReportColumn("beyond", "Beyond the mean", "score", "Less the mean of all students there"),
-            ReportColumn("unexpected", "Unexpected", "score", "Less what student and row lead one to expect"),
+            ReportColumn(
+                "beyond", "Above the mean", "score", "The score less the mean of all students there"
+            ),
+            ReportColumn("unexpected", "Above expectation", "score", _UNEXPECTED),
             ReportColumn("n", "Items", "count"),
         ),
         tuple(rows),
@@ -215,6 +220,9 @@ def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
         for _, (student, name), rest in sorted(found, reverse=True)[:_TOLD]
     ]
     if not found:
-        yield "Nowhere is a student surely better or worse than its own mean and that of the part say."
+        yield (
+            "No student is surely better or worse anywhere than its own mean and the mean of all students "
+            "there lead one to expect."
+        )
     if told:
-        yield f"Furthest from what student and part lead one to expect: {listed(told)}."
+        yield f"Furthest from what its own mean and the mean of all students there lead one to expect: {listed(told)}."

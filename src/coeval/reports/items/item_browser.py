@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 
 import duckdb
+import msgspec
 
 from coeval.analysis.measures.run_measures import MeasuredRun
 from coeval.analysis.readers.output_reader import OutputReader
@@ -104,11 +105,18 @@ class ItemBrowser:
                 [[item for item, _ in found], [flag for _, flag in found]],
             )
 
+    def rank(self, order: Sequence[str]) -> None:
+        """Name students in an order, best first; the others behind them."""
+        students = [name for name in order if name in self.facets.students]
+        students += [name for name in self.facets.students if name not in students]
+        self.facets = msgspec.structs.replace(self.facets, students=students)
+
 
 def flagged_items(reader: RunReader, measured: MeasuredRun) -> ItemBrowser:
     """A run's items, with the flags of what was measured; raises as `ItemBrowser`."""
     browser = ItemBrowser(reader)
     browser.flag(measured.tree["items"])
+    browser.rank(measured.ranks.order)
     return browser
 
 

@@ -196,7 +196,8 @@
 
     // A column for each student, also of the folders that are shown beside this one.
     columns(rows) {
-      const students = [...new Set(rows.flatMap((row) => Object.keys(row.scores)))].sort();
+      const place = (student) => this.source.facets?.students.indexOf(student) ?? 0; // the best stands first
+      const students = [...new Set(rows.flatMap((row) => Object.keys(row.scores)))].sort().sort((a, b) => place(a) - place(b));
       const found = students.map((student) => ({ name: student, of: (row) => row.scores[student], has: (row) => student in row.scores }));
       for (const [number, scores] of Object.entries(this.page.beside ?? {})) {
         const where = this.source.others?.find((other) => String(other.number) === number)?.name ?? number;

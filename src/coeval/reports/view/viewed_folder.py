@@ -191,11 +191,12 @@ class ViewedFolder:
                     )
             return
         with run_evidence(RunDir(self.path)) as evidence:
-            report, told = experiment_report(evidence), evidence.measured.tree["items"]
+            report, measured = experiment_report(evidence), evidence.measured
         self._report = write_page(report, served_at=_API)
         with self.browser() as browser:
             if browser is not None:
-                browser.flag(told)
+                browser.flag(measured.tree["items"])
+                browser.rank(measured.ranks.order)
 
     def _writer(self) -> int | None:
         """The process that is at work there."""

@@ -143,7 +143,7 @@ class WorkbookFile:
             for place, (column, cell) in enumerate(zip(columns, cells, strict=True)):
                 self._cell(sheet, (written, place), cell, column)
         if not written:
-            self.text(sheet, 1, 0, "nothing", italic=True)
+            self.text(sheet, 1, 0, "(no rows)", italic=True)
         note = "; ".join(filter(None, (table.note, *_left_out(table, written, short_from))))
         if note:
             self.text(sheet, written + 2, 0, note, italic=True)
