@@ -225,4 +225,4 @@ def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
             "there lead one to expect."
         )
     if told:
-        yield f"Furthest from what both means lead one to expect, its own and that of all there: {listed(told)}."
+        yield f"Furthest from what its own mean and that of all there lead one to expect: {listed(told)}."
