@@ -104,10 +104,10 @@ class Sweeping:
         return sorted((x["step"], x["label"], x["run"]) for x in lines if x["state"] == "concluded")
 
     def value(self, step: int, task: str, run: int = 0) -> float:
-        """A task's first figure."""
+        """The first figure that a task has."""
         summary = self.out / f"step_{step}" / f"run_{run}" / task / "summary.json"
         metrics = json.loads(summary.read_text())["metrics"]
-        value: float = next(iter(metrics.values()))["value"]
+        value: float = next(found for metric in metrics.values() if (found := metric["value"]) is not None)
         return value
 
     def answers(self, step: int, task: str, run: int = 0) -> list[dict[str, Any]]:

@@ -6,47 +6,70 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from pipeline.experiments import Lab, model, task
 from sweeping import Sweeping, judge_host, needs
 
 pytestmark = pytest.mark.slow
 
 
-async def test_checkpoints_are_served_asked_judged_and_scored_once(tmp_path: Path) -> None:
+SKILLS = (30, 40, 50, 60, 70, 80)
+SAMPLES = {
+    "ifeval": 2,
+    "ifbench": 2,
+    "healthbench": 2,
+    "writingbench": 1,
+    "arena-hard": 1,
+    "alpaca-eval": 1,
+}
+
+
+async def test_six_checkpoints_are_served_asked_judged_and_scored_once(tmp_path: Path) -> None:
+    needs("ifbench/prompts", "healthbench/grader", "writingbench/queries", "arena-hard/questions")
     needs("alpaca-eval/judge", "alpaca-eval/baseline")
     sweeping = Sweeping(tmp_path)
-    sweeping.trained(30, 80)
-    tasks = (
-        "--tasks",
-        "ifeval,alpaca-eval",
-        "--n-samples",
-        "ifeval=2",
-        "--max-examples",
-        "5",
-        "--slots",
-        "2",
-    )
+    sweeping.trained(*SKILLS)
+    samples = ",".join(f"{name}={n}" for name, n in SAMPLES.items())
+    how = ("--tasks", ",".join(SAMPLES), "--n-samples", samples, "--max-examples", "4", "--slots", "4")
     async with judge_host() as judge:
-        first = await sweeping.run(*tasks, *judge.flags)
+        first = await sweeping.run(*how, *judge.flags)
         assert first.code == 0, first
-        assert "6 of 6 jobs done" in first.out
         asked = judge.asked
-        assert asked >= 10
-        again = await sweeping.run(*tasks, *judge.flags)
+        again = await sweeping.run(*how, *judge.flags, "--no-plot")
+    assert "54 of 54 jobs done" in first.out
     assert (again.code, judge.asked) == (0, asked), again
-    done = [
-        (step, task, run)
-        for step in (30, 80)
-        for task, run in (("alpaca-eval", 0), ("ifeval", 0), ("ifeval", 1))
-    ]
-    assert sweeping.concluded() == done
-    for step, task, run in done:
-        answers = sweeping.answers(step, task, run)
-        assert len(answers) == 5
-        assert {line["model"] for line in answers} == {
-            f"{sweeping.checkpoints}/global_step_{step}/actor_hf@{step}"
-        }
-    assert sweeping.value(80, "alpaca-eval") > sweeping.value(30, "alpaca-eval")
+    jobs = [(step, name, run) for step in SKILLS for name, n in SAMPLES.items() for run in range(n)]
+    assert sweeping.concluded() == sorted(jobs)
+    for step, name, run in jobs:
+        answers = sweeping.answers(step, name, run)
+        identity = f"{sweeping.checkpoints}/global_step_{step}/actor_hf@{step}"
+        assert ({line["model"] for line in answers}, len(answers)) == ({identity}, 4)
+    for name in ("healthbench", "writingbench", "arena-hard", "alpaca-eval"):
+        assert sweeping.value(80, name) > sweeping.value(30, name)
+    assert (sweeping.out / "plots" / "all_tasks.png").stat().st_size > 10_000
+    assert (sweeping.out / "plots" / "curves.html").exists()
     assert not list(sweeping.out.rglob("server.json")), "no server is left"
+
+
+async def test_a_run_of_ones_own_is_a_task_that_is_answered_now_and_judged_later(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, models=[model("ann")], tasks=[task(total=3)])
+    assert (await asyncio.to_thread(lab.run)).exit_code == 0
+    sweeping = Sweeping(tmp_path)
+    sweeping.trained(20, 90)
+    how = ("--tasks", f"coeval:{lab.path}", "--n-samples", "", "--no-plot", "--served-name", "tiny")
+    label = f"coeval-{lab.path.name}"
+    async with judge_host(["tiny:skill=0.2"]) as low, judge_host(["tiny:skill=0.9"]) as high:
+        external = (*how, "--external", f"20={low.url}", "--external", f"90={high.url}")
+        ended = await sweeping.run(*external)
+        assert ended.code == 1
+        assert "a judge is needed" in ended.err
+        ended = await sweeping.run(*external, "--no-judge")
+        assert (ended.code, low.asked) == (0, 3), ended
+        assert "2 jobs answered and not judged" in ended.out
+        async with judge_host() as judge:
+            ended = await sweeping.run(*external, *judge.flags, "--no-inference")
+        assert (ended.code, low.asked) == (0, 3), ended
+    assert sweeping.concluded() == [(20, label, 0), (90, label, 0)]
+    assert sweeping.value(90, label) > sweeping.value(20, label)
 
 
 async def test_what_is_planned_shown_and_left_undone(tmp_path: Path) -> None:

@@ -1,38 +1,34 @@
-"""The last phase of a sweep: samples put together, curves drawn, as the commands of these names do it."""
+"""The last phase of a sweep: samples put together, and curves drawn."""
 
 from __future__ import annotations
 
 import typer
 
+from coeval.analysis.training.training_curves import training_curves
+from coeval.cli import streams
 from coeval.cli.commands.sweep.aggregate_command import aggregate
-from coeval.cli.commands.sweep.plot_command import plot
+from coeval.cli.say import say, warn
+from coeval.reports.training.training_files import write_curves
 from coeval.sweeps.jobs.job_plan import JobPlan
 from coeval.sweeps.sweep import Sweep
 
-__all__ = ["has_results", "put_together_and_drawn"]
-
-
-def has_results(sweep: Sweep) -> bool:
-    """Whether anything is scored."""
-    return any(sweep.out.glob("step_*/run_*/*/summary.json"))
+__all__ = ["put_together_and_drawn"]
 
 
 def put_together_and_drawn(sweep: Sweep) -> int:
-    """Write and show what all steps in the output folder came to; the exit code of putting them together.
-
-    Raises
-    ------
-    UsageError
-        there is nothing yet that could be drawn.
-    """
+    """Write and show what all steps in the output folder came to; the exit code of putting them together."""
     plan = JobPlan.read(sweep.own_folder)
-    tasks = ",".join(task.label for task in plan.tasks)
+    tasks = [task.label for task in plan.tasks]
     samples = ",".join(f"{task.label}={task.samples}" for task in plan.tasks)
     code = 0
     try:
-        aggregate(out=sweep.out, tasks=tasks, n_samples=samples)
+        aggregate(out=sweep.out, tasks=",".join(tasks), n_samples=samples)
     except typer.Exit as ended:
         code = ended.exit_code
-    name = sweep.out.absolute().name.replace("=", "_") or "run"
-    plot(runs=[f"{name}={sweep.out}"], plot_dir=sweep.out / "plots", tasks=tasks)
+    messages = streams.messages()
+    runs = training_curves({sweep.out.absolute().name or "run": sweep.out}, tasks)
+    for note in (note for run in runs for note in (*run.notes, *run.alarms)):
+        warn(messages, note)
+    written = list(write_curves(runs, sweep.out / "plots", "ci95"))
+    say(messages, f"written: {written[-1]} and {len(written) - 1} pictures beside it")
     return code

@@ -14,7 +14,6 @@ from coeval.cli import streams
 from coeval.cli.commands.sweep.asked_sweep import KEY_VARIABLE, AskedFor, asked_for
 from coeval.cli.commands.sweep.checkpoint_choice import refuse_ambiguous
 from coeval.cli.commands.sweep.engine_choice import engine_of
-from coeval.cli.commands.sweep.plot_phase import has_results, put_together_and_drawn
 from coeval.cli.commands.sweep.sweep_end import tell_end
 from coeval.cli.commands.sweep.sweep_plan import tell_plan
 from coeval.cli.commands.sweep.sweep_standing import tell_standing
@@ -66,7 +65,10 @@ def sweep_and_report(flags: Flags) -> int:
         board = _carried_out(asked, settings, checkpoints)
         code = tell_end(board, asked.sweep, streams.results(), streams.messages())
         ends = not board.interrupted or asked.watch is not None  # what is watched ends by Ctrl-C
-        if asked.phases.plot and ends and has_results(asked.sweep):
+        if asked.phases.plot and ends and any(asked.sweep.out.glob("step_*/run_*/*/summary.json")):
+            # Here, because it loads duckdb, numpy and vl-convert.
+            from coeval.cli.commands.sweep.plot_phase import put_together_and_drawn
+
             code = max(code, put_together_and_drawn(asked.sweep))
     return code
 
