@@ -45,6 +45,11 @@ PERCENT = Scale(0.0, 100.0)
 POINTS = Scale(1.0, 10.0)
 
 
+def scale_of(unit: str) -> Scale:
+    """Of a benchmark's metric, by its unit: ``share``, ``percent`` or ``points``."""
+    return {"percent": PERCENT, "points": POINTS}.get(unit, SHARE)
+
+
 class Bounds(NamedTuple):
     low: float
     high: float

@@ -85,16 +85,23 @@ def test_a_checkpoint_judged_otherwise_is_drawn_and_counts_in_no_conclusion(tmp_
     )
     assert curve.best is not None
     assert (curve.best.of, curve.points[-1].judge) == (4, "strict")
+    [run] = training_curves({"a": tmp_path}, base=600)
+    assert run.curves["ifeval"].first_better is None
+    assert "nothing is held against step 600, which no conclusion counts" in run.curves["ifeval"].notes
 
 
 def test_an_aggregate_of_other_samples_is_told(tmp_path: Path, coeval: Command) -> None:
-    scores = drawn({1: 0.5, 2: 0.6}, 20, 3)
+    scores = drawn({1: 0.5, 2: 0.6, 3: 0.6}, 20, 3)
     write_training(tmp_path, {step: of[:, :2] for step, of in scores.items()})
     assert coeval("sweep", "aggregate", "--out", tmp_path).code == 0
-    write_run(tmp_path / "step_2" / "run_0", scores[2][:, 2])
+    write_run(tmp_path / "step_2" / "run_0", scores[2][:, 2])  # another answer
+    write_run(tmp_path / "step_3" / "run_2", scores[3][:, 2])  # one sample more
     [run] = training_curves({"a": tmp_path})
-    assert [point.aggregated for point in run.curves["ifeval"].points] == [True, False]
-    assert "step 2: summary_agg.json is not of the samples there are now" in run.curves["ifeval"].notes[0]
+    curve = run.curves["ifeval"]
+    assert [point.aggregated for point in curve.points] == [True, False, False]
+    assert [point.n_runs for point in curve.points] == [2, 2, 3]
+    for step, note in zip((2, 3), curve.notes, strict=True):
+        assert f"step {step}: summary_agg.json is not of the samples there are now" in note
 
 
 def test_samples_that_were_not_asked_for_count_nowhere(tmp_path: Path, coeval: Command) -> None:

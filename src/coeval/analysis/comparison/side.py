@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.intervals import PERCENT, POINTS, SHARE, Floats, Scale
+from coeval.analysis.intervals import SHARE, Floats, Scale, scale_of
 from coeval.analysis.panel.model_families import model_families
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
@@ -216,7 +216,7 @@ def _metrics(reader: Reader) -> dict[int, MetricName]:
             "metric",
             metric,
             unit := units.get((task, metric)) or "share",
-            {"percent": PERCENT, "points": POINTS}.get(unit, SHARE),
+            scale_of(unit),
             headline=first.get(task) == metric,
         )
         for key, task, metric in known

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coeval.analysis.intervals import PERCENT, POINTS, SHARE, Floats, Scale
+from coeval.analysis.intervals import Floats, Scale, scale_of
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore
 from coeval.analysis.training.run_choice import ChosenRuns
@@ -24,7 +24,6 @@ __all__ = [
     "side_by_side",
 ]
 
-_SCALES = {"percent": PERCENT, "points": POINTS}
 _MOST_LACKING = 0.1
 """Of the items that other checkpoints have; one that lacks more is left out rather than their items."""
 
@@ -58,7 +57,7 @@ class CheckpointScores:
     @property
     def scale(self) -> Scale:
         """The metric's, longer where single scores lie beyond it."""
-        scale, known = _SCALES.get(self.unit, SHARE), self.values[np.isfinite(self.values)]
+        scale, known = scale_of(self.unit), self.values[np.isfinite(self.values)]
         least, most = known.min(initial=scale.least), known.max(initial=scale.most)
         return Scale(float(least), float(most))
 

@@ -14,14 +14,12 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from coeval.analysis.intervals import PERCENT, POINTS, SHARE, Floats, Scale, clustered_error, clustered_mean
+from coeval.analysis.intervals import Floats, Scale, clustered_error, clustered_mean, scale_of
 from coeval.analysis.pairwise.rates import draws, rate
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore
 
 __all__ = ["SampleFigure", "figures_of", "sample_figures"]
-
-_SCALES = {"percent": PERCENT, "points": POINTS}
 
 
 class SampleFigure(msgspec.Struct, frozen=True):
@@ -92,7 +90,7 @@ def _figure(metrics: Sequence[MetricScore], items: _OfItems | None) -> SampleFig
     mean, std = fmean(per_run), stdev(per_run) if runs > 1 else None
     bounds, error, n = _own_bounds(metrics), None, max(metric.n for metric in metrics)
     if items is not None:
-        scale = _SCALES.get(unit, SHARE)
+        scale = scale_of(unit)
         wide = Scale(min(scale.least, items.least), max(scale.most, items.most))
         place, means = np.arange(len(items.sums)), items.sums / items.weights
         error, n = clustered_error(means, place, items.weights), len(place)

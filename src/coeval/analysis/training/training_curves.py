@@ -150,6 +150,8 @@ def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> tuple[TaskCur
         common = common_items(items, alike)
         concluded = conclude_curve(common, items.unit, base)
         notes += common.notes
+        if base is not None and base not in common.steps:
+            notes.append(f"nothing is held against step {base}, which no conclusion counts")
         if items.metric != metric:
             notes.append(
                 f"conclusions are by {items.metric}: {metric} is fitted, and no item has a score in it"
@@ -194,10 +196,11 @@ def _otherwise(stop: _Stop, usual: tuple[str, str]) -> str:
 
 
 def _is_current(stop: _Stop) -> bool:
-    if stop.written is None or stop.written.metric != stop.values[0]:
+    """Whether what was written is of the samples that count now."""
+    written, (metric, _, values) = stop.written, stop.values
+    if written is None or (written.metric, written.runs) != (metric, stop.chosen.runs):
         return False
-    values = [stop.values[2][run] for run in stop.written.runs if run in stop.values[2]]
-    return len(values) == len(stop.written.runs) and list(stop.written.per_run) == values
+    return list(written.per_run) == list(values.values())
 
 
 def _point(stop: _Stop, usual: tuple[str, str], band: tuple[float, float] | None) -> CurvePoint:

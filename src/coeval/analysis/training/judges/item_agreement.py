@@ -8,8 +8,9 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.intervals import LEVEL, Floats
+from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.agreement import kappa, pair_tables, weighted_kappa
+from coeval.analysis.training.judges.bootstrap_interval import defined, percentile_interval
 
 __all__ = ["Grade", "GradeKey", "ItemAgreement", "icc", "item_agreement"]
 
@@ -81,7 +82,7 @@ def _of_levels(a: Mapping[GradeKey, Grade], b: Mapping[GradeKey, Grade]) -> _Lev
     drawn = _draws(len(items)) @ tables.reshape(len(items), -1)
     again = drawn.reshape(-1, *tables.shape[1:])
     whole = tables.sum(axis=0)
-    found = [(_number(float(of(whole))), _interval(of(again))) for of in (kappa, weighted_kappa)]
+    found = [(defined(float(of(whole))), percentile_interval(of(again))) for of in (kappa, weighted_kappa)]
     return _LevelAgreement(len(both), *found[0], *found[1])
 
 
@@ -96,7 +97,7 @@ def _of_scores(pairs: Sequence[tuple[str, float, float]]) -> _ScoreAgreement:
     spread = scores - scores.mean(axis=0)
     length = float(np.sqrt((spread[:, 0] ** 2).sum() * (spread[:, 1] ** 2).sum()))
     correlation = float(spread[:, 0] @ spread[:, 1]) / length if length > 0 else float("nan")
-    return _ScoreAgreement(len(pairs), _number(icc(scores)), _interval(again), _number(correlation))
+    return _ScoreAgreement(len(pairs), defined(icc(scores)), percentile_interval(again), defined(correlation))
 
 
 def icc(scores: Floats, counts: Floats | None = None) -> float:
@@ -123,15 +124,3 @@ def _draws(items: int) -> Floats:
     """(resamples, items): how often each is drawn."""
     generator = np.random.default_rng(0)
     return generator.multinomial(items, np.full(items, 1 / items), size=_RESAMPLES).astype(np.float64)
-
-
-def _interval(found: Floats) -> tuple[float, float] | None:
-    known = found[np.isfinite(found)]
-    if not len(known):
-        return None
-    low, high = np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
-
-
-def _number(value: float) -> float | None:
-    return value if np.isfinite(value) else None

@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 from scipy.stats import rankdata
 
-from coeval.analysis.intervals import LEVEL, Floats
+from coeval.analysis.intervals import Floats
+from coeval.analysis.training.judges.bootstrap_interval import defined, percentile_interval
 
 __all__ = ["RankAgreement", "kendall_tau_b", "rank_agreement", "spearman"]
 
@@ -49,10 +50,10 @@ def rank_agreement(a: Floats, b: Floats) -> RankAgreement | None:
     means = (_rounded(a.mean(axis=0)), _rounded(b.mean(axis=0)))
     return RankAgreement(
         count,
-        _number(kendall_tau_b(*means)),
-        _interval(found["kendall"]),
-        _number(spearman(*means)),
-        _interval(found["spearman"]),
+        defined(kendall_tau_b(*means)),
+        percentile_interval(found["kendall"]),
+        defined(spearman(*means)),
+        percentile_interval(found["spearman"]),
     )
 
 
@@ -74,15 +75,3 @@ def spearman(a: Floats, b: Floats) -> float:
 def _rounded(means: Floats) -> Floats:
     """So that equal means are ties, whatever order their scores were summed in."""
     return np.round(means, 12)
-
-
-def _interval(found: list[float]) -> tuple[float, float] | None:
-    known = [value for value in found if np.isfinite(value)]
-    if not known:
-        return None
-    low, high = np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
-
-
-def _number(value: float) -> float | None:
-    return value if np.isfinite(value) else None
