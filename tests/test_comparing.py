@@ -12,6 +12,7 @@ from cli.written_output import output, verdicts
 from pipeline.experiments import Lab, model, task
 
 import coeval as api
+from coeval.reports.outcomes.comparison_page import comparison_page
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,18 @@ def test_somebody_who_is_worse_is_told_by_how_much_at_least(lab: Lab) -> None:
     for delta in (-0.1, 1.0, 2, float("nan")):
         with pytest.raises(api.UsageError, match="a share of the scale from 0 to 1"):
             down.worse_than(delta)
+
+
+def test_the_page_of_several_tells_the_best_first(lab: Lab) -> None:
+    found = api.compare(lab.path)
+    page = comparison_page(found)
+    assert [said.text for said in page.lead[:2]] == [
+        "Best first: ann, cy, ben.",
+        f"Of 3 comparisons between them, {sum(one.significant for one in found.comparisons[:3])} are sure.",
+    ]
+    shown = [(row["a"], row["b"]) for row in page.table("overall-comparisons").records()]
+    assert shown == [("ann", "cy"), ("ann", "ben"), ("ben", "cy")], "the pairs of the best first"
+    assert page.title == "Comparison of ann, cy, ben"
 
 
 def test_columns_are_a_data_frame(lab: Lab) -> None:

@@ -15,9 +15,10 @@ _STEP = 28
 
 
 def interval_plot(table: str, rows: Sequence[str], title: str, *, zero: bool = False) -> dict[str, Any]:
-    """Of the columns ``row``, ``shown`` (a measure) and ``sure``, which fills the mark; ``title`` is that of
-    the axis. ``zero``: with a line at 0."""
-    base = alt.Chart(named(table)).transform_filter("isValid(datum.shown)")
+    """Of the columns ``row``, ``shown`` (a measure) and ``sure``, which fills the mark, those that ``rows``
+    names; ``title`` is that of the axis. ``zero``: with a line at 0."""
+    chosen = alt.FieldOneOfPredicate(field="row", oneOf=list(rows))
+    base = alt.Chart(named(table)).transform_filter(chosen).transform_filter("isValid(datum.shown)")
     y = alt.Y("row:N", sort=list(rows), title=None, axis=names_axis(labelLimit=280))
     scale = alt.Scale(zero=zero, nice=True, padding=6)
     told = [

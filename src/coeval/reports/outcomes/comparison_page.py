@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from coeval.analysis.comparison.comparison_report import ComparisonReport
 from coeval.analysis.comparison.comparison_sentence import Comparison
@@ -34,6 +34,9 @@ _TITLES = {
     "part": "Differences by factor and metric",
 }
 _MOST_TOLD = 12
+_MOST_DRAWN = 60
+"""Rows of a picture; the table has all."""
+_FEW_SIDES = 3
 _DIFFERENCE = "second less first, as a share of the scale"
 
 
@@ -42,26 +45,49 @@ def comparison_page(compared: ComparisonReport) -> Report:
         f"{label}: {plain(side['model'])} in {plain(side['folder'])}"
         for label, side in compared.sides.items()
     ]
+    order = _best_first(compared)
+    place = {label: at for at, label in enumerate(order)}
+    ranked = sorted(compared.comparisons, key=lambda one: sorted((place[one.a], place[one.b])))
     sections = []
     for family, question in _QUESTIONS.items():
-        found = [one for one in compared.comparisons if one.family == family]
+        found = [one for one in ranked if one.family == family]
         if found:
             sections.append(_section(family, question, found))
     notes = tuple(Sentence(plain(note)) for note in compared.notes)
     sections.append(ReportSection("sides", "What was compared?", (*map(Sentence, sides), *notes)))
     first = compared.comparisons[0].family
-    told = [one for one in compared.comparisons if one.family == first]
+    told = [one for one in ranked if one.family == first]
     return Report(
         kind="comparison",
-        title=f"Comparison of {plain(listed(compared.sides))}",
+        title=f"Comparison of {plain(listed(order, _FEW_SIDES))}",
         facts=(numbered(len(compared.sides), "side"), numbered(len(compared.comparisons), "comparison")),
         lead=(
+            *(Sentence(said, first) for said in _ranking(order, told)),
             *(Sentence(f"{plain(one.sentence)}.", first) for one in told[:_MOST_TOLD]),
             *(Sentence(plain(doubt), "sides") for doubt in compared.doubts),
         ),
         sections=tuple(sections),
         banner=SIMULATED if compared.simulated else "",
     )
+
+
+def _best_first(compared: ComparisonReport) -> list[str]:
+    """Sides by how far they are ahead of the others, as a share of each scale, in what stands first."""
+    ahead = dict.fromkeys(compared.sides, 0.0)
+    first = compared.comparisons[0].family
+    for one in compared.comparisons:
+        if one.family == first:
+            ahead[one.b] += one.difference / one.scale
+            ahead[one.a] -= one.difference / one.scale
+    return sorted(ahead, key=lambda label: -ahead[label])
+
+
+def _ranking(order: Sequence[str], told: Sequence[Comparison]) -> Iterator[str]:
+    """Who stands where, before pairs are told one by one."""
+    if len(order) > 2:
+        sure = sum(one.significant for one in told)
+        yield f"Best first: {plain(listed(order, _MOST_TOLD))}."
+        yield f"Of {numbered(len(told), 'comparison')} between them, {sure:,} are sure."
 
 
 def _section(family: str, question: str, found: Sequence[Comparison]) -> ReportSection:
@@ -99,9 +125,15 @@ def _section(family: str, question: str, found: Sequence[Comparison]) -> ReportS
     names = list(dict.fromkeys(str(row[0]) for row in rows))
     picture = Picture(
         f"{family}-plot",
-        "Differences with their 95 % intervals. Right of zero the second is better; filled: surely so.",
+        f"{_drawn(len(names))} Right of zero the second is better; filled: surely so.",
         table.name,
-        interval_plot(table.name, names, _DIFFERENCE, zero=True),
+        interval_plot(table.name, names[:_MOST_DRAWN], _DIFFERENCE, zero=True),
     )
     sentences = tuple(Sentence(f"{plain(one.sentence)}.", table.name) for one in found[:_MOST_TOLD])
     return ReportSection(family, question, sentences, (picture,), (table,))
+
+
+def _drawn(rows: int) -> str:
+    if rows <= _MOST_DRAWN:
+        return "Differences with their 95 % intervals."
+    return f"The first {_MOST_DRAWN} of {rows:,} differences with their 95 % intervals."
