@@ -105,7 +105,7 @@ class LegProcess:
     def result(self) -> LegResult:
         """Of a leg that has ended in its own way."""
         assert self.end() == 0, self.said + self.log()
-        result = read_result(self.leg.folder)
+        result = read_result(self.leg)
         assert result is not None
         return result
 

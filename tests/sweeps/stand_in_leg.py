@@ -22,18 +22,18 @@ def main() -> None:
     end = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: end.set())
     threading.Thread(target=wait_for_the_end_of_input, args=[end], daemon=True).start()
-    how = read_leg(folder).name
+    leg = read_leg(folder)
     (folder / "gpus").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     (folder / "key").write_text(os.environ.get("MODEL_KEY", ""))
     (folder / "pid").write_text(str(os.getpid()))
-    match how:
+    match leg.name:
         case "done":
-            write_result(folder, LegResult(end="done"))
+            write_result(leg, LegResult(end="done"))
         case "crash":
             os.kill(os.getpid(), signal.SIGKILL)
         case "wait":
             end.wait()
-            write_result(folder, LegResult(end="interrupted"))
+            write_result(leg, LegResult(end="interrupted"))
         case "deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             (folder / "deaf").touch()

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fakes.ray_cluster import ray_cluster
 
@@ -17,9 +18,11 @@ from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.core.errors import UsageError
 from coeval.store.process import started
 from coeval.sweeps.engines.engine import LegSlot, SweepEngine
+from coeval.sweeps.engines.leg_end import told_end
 from coeval.sweeps.engines.ray_engine import open_ray
-from coeval.sweeps.engines.slurm_engine import open_slurm
-from coeval.sweeps.leg import Leg
+from coeval.sweeps.engines.slurm_engine import cancel_earlier, open_slurm
+from coeval.sweeps.leg import Leg, LegResult
+from coeval.sweeps.leg_files import read_result, write_leg, write_result
 
 pytestmark = pytest.mark.slow
 STAND_IN = Path(__file__).with_name("stand_in_leg.py")
@@ -114,6 +117,33 @@ async def test_as_many_slots_as_the_cluster_has_gpus_for(cluster: Any) -> None:
     assert open_ray(1, 3, {}).slots == (LegSlot(0), LegSlot(1), LegSlot(2))
     with pytest.raises(UsageError, match=r"has 4 GPUs, and a slot takes 8 \(--tp-size\)"):
         open_ray(8, None, {})
+
+
+def test_jobs_of_a_sweep_that_was_killed_are_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By their numbers, which submitit's files have; those that have ended are left."""
+    told = tmp_path / "told"
+    program = tmp_path / "bin" / "scancel"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho $1 >> {told}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    for name in ("41_submitted.pkl", "42_submitted.pkl", "41_0_result.pkl", "x_submitted.pkl"):
+        (tmp_path / name).touch()
+    cancel_earlier(tmp_path)
+    cancel_earlier(tmp_path)
+    assert told.read_text() == "42\n"
+
+
+async def test_what_a_leg_of_an_earlier_start_tells_late_is_not_its_successors(tmp_path: Path) -> None:
+    earlier = msgspec.structs.replace(leg(tmp_path, "wait"), start="1")
+    later = msgspec.structs.replace(earlier, start="2")
+    write_leg(later)
+    write_result(earlier, LegResult(end="interrupted"))
+    assert read_result(later) is None
+    write_result(later, LegResult(end="done"))
+    assert (await told_end(later, "")).end == "done"
 
 
 def test_a_machine_without_slurm_is_told(tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ class Leg(msgspec.Struct, frozen=True, kw_only=True):
     ``evaluation`` is of mode ``inference``, with the tasks and samples that are owed, the checkpoint's
     identity, and an ``account`` below ``folder``; the leg puts in the address of the server that it starts.
     It names no credential: ``key_variable`` is the environment variable that holds the tested model's, if
-    there is one. ``logs`` is a folder where both logs can be found too, under the leg's name.
+    there is one. ``logs`` is a folder where both logs can be found too, under the leg's name. ``start`` is
+    this attempt's own: what a leg of an earlier start tells late in the same folder is not this one's.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Leg(msgspec.Struct, frozen=True, kw_only=True):
     server: Server | None = None
     key_variable: str = ""
     logs: Path | None = None
+    start: str = ""
 
     def key_of(self, environment: Mapping[str, str]) -> str | None:
         """The tested model's credential; raises UsageError where it is none that can be sent."""
@@ -103,10 +105,12 @@ class LegProgress(msgspec.Struct, frozen=True, kw_only=True):
 class LegResult(msgspec.Struct, frozen=True, kw_only=True):
     """``result.json``, written once, at the end. ``problem`` says why it is not ``done``, and the way out.
 
-    ``done``: each prompt has been asked, and has an answer or a failure. Tokens are those of this leg.
+    ``done``: each prompt has been asked, and has an answer or a failure. Tokens are those of this leg, and
+    ``start`` is its.
     """
 
     end: LegEnd
+    start: str = ""
     tasks: tuple[TaskAnswered, ...] = ()
     problem: str = ""
     input_tokens: int = 0

@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.secrets.shown_url import url_secrets
 from coeval.store.jsonl import read_json, store_error, write_json_atomic
@@ -70,8 +72,8 @@ def write_progress(folder: Path, progress: LegProgress) -> None:
     write_json_atomic(folder / PROGRESS, progress)
 
 
-def write_result(folder: Path, result: LegResult) -> None:
-    write_json_atomic(folder / RESULT, result)
+def write_result(leg: Leg, result: LegResult) -> None:
+    write_json_atomic(leg.folder / RESULT, msgspec.structs.replace(result, start=leg.start))
 
 
 def read_progress(folder: Path) -> LegProgress | None:
@@ -79,9 +81,10 @@ def read_progress(folder: Path) -> LegProgress | None:
     return _read(folder / PROGRESS, LegProgress)
 
 
-def read_result(folder: Path) -> LegResult | None:
+def read_result(leg: Leg) -> LegResult | None:
     """None where the leg has not ended, or was killed."""
-    return _read(folder / RESULT, LegResult)
+    result = _read(leg.folder / RESULT, LegResult)
+    return result if result is not None and result.start == leg.start else None
 
 
 def _read(path: Path, kind: type[T]) -> T | None:

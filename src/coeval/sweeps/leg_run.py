@@ -64,7 +64,7 @@ async def run_leg(leg: Leg, keys: Keys, interrupt: asyncio.Event) -> LegResult:
                 seconds=time.monotonic() - began,
                 starts=count.starts,
             )
-            write_result(leg.folder, result)
+            write_result(leg, result)
     log.info("%s: %s %s", leg.name, result.end, result.problem)
     return result
 

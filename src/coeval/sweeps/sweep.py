@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import msgspec
 
@@ -93,6 +94,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
             server=server,
             key_variable=self.key_variable,
             logs=self.logs,
+            start=uuid4().hex[:12],
         )
 
     def whole(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:

@@ -50,7 +50,7 @@ class LocalEngine:
             await _end(process)
             raise
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return read_result(leg.folder) or silent_end(leg, how)
+        return read_result(leg) or silent_end(leg, how)
 
     async def _start(self, folder: Path) -> Process:
         log = folder / "leg.log"

@@ -11,7 +11,7 @@ from typing import Any
 
 from coeval.core.errors import UsageError
 from coeval.sweeps.engines.engine import LegSlot, leg_command
-from coeval.sweeps.engines.leg_end import LONGEST_END_S, told_end
+from coeval.sweeps.engines.leg_end import LONGEST_END_S, SHARED_S, told_end
 from coeval.sweeps.engines.leg_waiter import passed_on, wait_for_leg
 from coeval.sweeps.leg import Leg, LegResult
 from coeval.sweeps.leg_files import write_leg
@@ -88,7 +88,7 @@ class RayEngine:
         except self._ray.exceptions.RayError as error:
             why = f"was left by its Ray task ({type(error).__name__})"
             return await told_end(leg, why, LONGEST_END_S)
-        return await told_end(leg, f"ended with exit code {code}")
+        return await told_end(leg, f"ended with exit code {code}", *([] if code else [SHARED_S]))
 
     async def _end(self, reference: Any, leg: Leg) -> None:
         self._ray.cancel(reference)

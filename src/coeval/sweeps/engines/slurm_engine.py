@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +17,7 @@ from coeval.sweeps.engines.leg_waiter import passed_on, wait_for_leg
 from coeval.sweeps.leg import Leg, LegResult
 from coeval.sweeps.leg_files import read_result, write_leg
 
-__all__ = ["SlurmEngine", "open_slurm"]
+__all__ = ["SlurmEngine", "cancel_earlier", "open_slurm"]
 
 USUAL: Mapping[str, Any] = {"timeout_min": 24 * 60, "cpus_per_task": 8}
 _SLOTS = 4
@@ -54,7 +56,20 @@ def open_slurm(
         executor.update_parameters(nodes=1, tasks_per_node=1, **gpus, **wished)
     except (RuntimeError, NameError, TypeError, ValueError, AssertionError) as error:
         raise UsageError(f"--engine slurm: {error}") from error
+    if cluster == "slurm":
+        cancel_earlier(folder)
     return SlurmEngine(executor, count or _SLOTS, environment)
+
+
+def cancel_earlier(folder: Path) -> None:
+    """Cancel the jobs of a sweep that was killed: they would hold their GPUs to their own end. The sweep's
+    lock is held, so nobody waits for them any more."""
+    program = shutil.which("scancel")
+    for submitted in folder.glob("*_submitted.pkl"):
+        job, _, _ = submitted.name.partition("_")
+        if program is not None and job.isdigit() and not any(folder.glob(f"{job}_*_result.pkl")):
+            subprocess.run([program, job], check=False, capture_output=True)  # noqa: S603  of one that has ended nothing comes
+        submitted.unlink()
 
 
 class SlurmEngine:
@@ -83,7 +98,7 @@ class SlurmEngine:
         )
         self._jobs.append(job)
         try:
-            while read_result(leg.folder) is None and not await asyncio.to_thread(job.done):  # noqa: ASYNC110
+            while read_result(leg) is None and not await asyncio.to_thread(job.done):  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_S)
         except asyncio.CancelledError:
             await asyncio.to_thread(job.cancel)

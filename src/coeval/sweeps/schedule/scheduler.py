@@ -172,7 +172,7 @@ class Scheduler:
         try:
             result = await self._engine.run(leg, slot)
         except asyncio.CancelledError:
-            result = read_result(leg.folder)
+            result = read_result(leg)
             raise
         finally:
             self.board.end_leg(slot, result)
