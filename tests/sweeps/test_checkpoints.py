@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from coeval.core.errors import StoreError, UsageError
+from coeval.sweeps.checkpoint_places import CheckpointPlaces, CheckpointWatch
 from coeval.sweeps.checkpoints import Checkpoint, Pattern, find_checkpoints, is_whole, refuse_doubles
 
 
@@ -67,6 +68,16 @@ def test_all_files_of_an_index_are_there(tmp_path: Path) -> None:
     assert is_whole(folder)
     index.write_text('{"weight_map": {"x": "a.saf')
     assert not is_whole(folder)
+
+
+def test_a_watch_gives_what_has_not_changed_between_two_looks(tmp_path: Path) -> None:
+    watch = CheckpointWatch(CheckpointPlaces(folder=tmp_path, pattern="step_{step}"))
+    growing, still = written(tmp_path / "step_1"), written(tmp_path / "step_2")
+    assert watch.look() == []
+    (growing / "model.safetensors").write_text("more")
+    assert [checkpoint.path for checkpoint in watch.look()] == [str(still)]
+    assert [checkpoint.path for checkpoint in watch.look()] == [str(growing)]
+    assert watch.look() == [], "each once"
 
 
 def test_two_of_one_step_are_refused() -> None:

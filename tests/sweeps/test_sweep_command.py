@@ -140,21 +140,21 @@ async def test_checkpoints_under_one_name_are_two_and_changed_settings_relabel_n
     assert f"holds answers of {sweeping.checkpoints}/global_step_30/actor_hf@30, not of" in ended.err
 
 
-async def test_a_checkpoint_is_swept_once_it_is_whole_and_at_rest(tmp_path: Path) -> None:
+async def test_a_checkpoint_is_swept_once_it_is_whole(tmp_path: Path) -> None:
     sweeping = Sweeping(tmp_path)
     sweeping.trained(30)
     process = sweeping.start("--watch", "--watch-interval", "1.5", "--until-step", "50", "--no-plot")
     place = sweeping.checkpoints / "global_step_50" / "actor_hf"
     place.mkdir(parents=True)
-    weights = place / "model.safetensors"
-    weights.write_text("w")
-    (place / "config.json").write_text("{}")
-    while len(sweeping.concluded()) < 2:  # it is written to all the time
+    being_written = place / "optimizer.pt.tmp"
+    for name in ("config.json", "model.safetensors", being_written.name):
+        (place / name).write_text("{}")
+    while len(sweeping.concluded()) < 2:
         assert process.poll() is None, process.so_far()
-        weights.write_text(weights.read_text() + "w")
         await asyncio.sleep(0.1)
     assert sweeping.concluded() == [(30, "ifeval", 0), (30, "ifeval", 1)]
     assert not (sweeping.out / "step_50").exists()
+    being_written.unlink()
     ended = await process.output()
     assert process.wait() == 0, ended
     assert [step for step, _, run in sweeping.concluded() if run == 0] == [30, 50]
