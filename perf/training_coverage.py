@@ -3,7 +3,7 @@
 Simulates training runs whose truth is known, six checkpoints on the same items with several samples of each,
 and counts: bands that hold all true means, first better steps that come too early, corrected best scores that
 hold the winner's truth, stop signals and alarms that are false. Writes ``docs/training-coverage.md``; seeded,
-so that it is the same every time (five minutes).
+so that it is the same every time (ten minutes).
 
     python -m perf.training_coverage                 the page as it is kept
     python -m perf.training_coverage --repeats 40    a quick look, on the terminal

@@ -1,11 +1,14 @@
-"""What `perf.training_coverage` measures, on a few cells."""
+"""What `perf.training_coverage` measures, on a few cells; and that its page is what it measures."""
 
 from __future__ import annotations
 
 import pytest
 
 from perf.training_coverage import (
+    DESIGNS,
     JUDGE,
+    PAGE,
+    REPEATS,
     RULE,
     TRAININGS,
     Design,
@@ -14,6 +17,7 @@ from perf.training_coverage import (
     bands,
     best,
     firsts,
+    of_best,
     stops,
     stops_at_the_detectable,
     sweeps,
@@ -60,3 +64,10 @@ def test_alarms_are_given_where_both_halves_are_there() -> None:
     assert rates["judged rises, answers grow by 5 %"].answers_grow <= 0.1
     for said in ("nothing changes", "both get better", "judged flat, answers grow by 30 %"):
         assert max(rates[said]) <= 0.1, said
+
+
+@pytest.mark.slow
+def test_the_page_is_what_is_measured() -> None:
+    found = best(list(sweeps(JUDGE, "rising", DESIGNS[0], repeats=REPEATS)))
+    row = f"| {JUDGE.said} | {DESIGNS[0]} | rising | {of_best(found)} |"
+    assert row in PAGE.read_text(encoding="utf-8"), "write it again: python -m perf.training_coverage"
