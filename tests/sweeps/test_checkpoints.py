@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -83,3 +84,45 @@ def test_a_watch_gives_what_has_not_changed_between_two_looks(tmp_path: Path) ->
 def test_two_of_one_step_are_refused() -> None:
     with pytest.raises(UsageError, match="step 5 is given twice: /a and /b"):
         refuse_doubles([Checkpoint(step=5, path="/a"), Checkpoint(step=5, path="/b")])
+
+
+def test_steps_may_be_written_with_zeros_before_them(tmp_path: Path) -> None:
+    for name in ("step_0010", "step_0200", "step_200"):
+        written(tmp_path / name)
+    found = find_checkpoints(tmp_path, Pattern("step_{step}"))
+    assert [(each.step, Path(each.path).name) for each in found] == [(10, "step_0010"), (200, "step_200")]
+    [one] = find_checkpoints(tmp_path, Pattern("step_{step}"), [10])
+    assert one.path == str(tmp_path / "step_0010")
+
+
+def test_usual_patterns_are_tried_and_listed_ones_stand_beside_them(tmp_path: Path) -> None:
+    written(tmp_path / "checkpoint-30")
+    written(tmp_path / "checkpoint-4")
+    (tmp_path / "checkpoint-50").mkdir()
+    base = Checkpoint(step=0, path="Qwen/Qwen3-4B")
+    places = CheckpointPlaces(listed=(base,), folder=tmp_path)
+    assert [each.step for each in places.found()] == [0, 4, 30], "50 is not whole"
+    with pytest.raises(UsageError, match=r"checkpoint-9 is not there"):
+        CheckpointPlaces(folder=tmp_path, steps=(9,)).found()
+
+
+async def test_a_watch_waits_for_its_folder_and_for_files_at_rest(tmp_path: Path) -> None:
+    watch = CheckpointWatch(CheckpointPlaces(folder=tmp_path / "late"), until_step=7, interval_s=0.01)
+    waiting = asyncio.create_task(watch.next())
+    await asyncio.sleep(0.05)
+    assert not waiting.done(), "the folder is not there yet"
+    written(tmp_path / "late" / "step_7")
+    found = await waiting
+    assert found is not None
+    assert [each.step for each in found] == [7]
+    assert await watch.next() is None, "that was the last one"
+
+
+def test_a_checkpoint_that_changes_between_looks_is_left(tmp_path: Path) -> None:
+    place = written(tmp_path / "step_1")
+    watch = CheckpointWatch(CheckpointPlaces(folder=tmp_path))
+    assert watch.look() == []
+    (place / "model.safetensors").write_text("more")
+    assert watch.look() == []
+    assert [each.step for each in watch.look()] == [1]
+    assert watch.look() == [], "each is found once"

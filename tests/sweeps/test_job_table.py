@@ -67,6 +67,13 @@ def test_a_job_with_gaps_is_owed_again(tmp_path: Path) -> None:
     assert table.standing(ONE, TASKS[0]).missing == 2
 
 
+def test_scores_and_judgments_that_are_gone_are_made_again(tmp_path: Path) -> None:
+    files(tmp_path, 10, "alpaca-eval", 0, "scores.jsonl", "judgments.j-1.jsonl")
+    done(tmp_path)
+    (tmp_path / "step_10" / "run_0" / "alpaca-eval" / "judgments.j-1.jsonl").unlink()
+    assert again(tmp_path).owed(ONE) == OwedJobs({}, {"alpaca-eval": (0,)})
+
+
 @pytest.mark.parametrize("how", ["removed", "rewritten", "damaged journal"])
 def test_files_that_are_not_what_the_journal_says_make_a_job_owed(tmp_path: Path, how: str) -> None:
     done(tmp_path)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from coeval.core.errors import StoreError
 from coeval.sweeps.checkpoints import Checkpoint, Pattern, find_checkpoints, is_whole
 
 __all__ = ["USUAL_PATTERNS", "CheckpointPlaces", "CheckpointWatch"]
+
+log = logging.getLogger("coeval")
 
 USUAL_PATTERNS = (
     "global_step_{step}/actor_hf",
@@ -53,7 +57,7 @@ class CheckpointPlaces:
         patterns = [self.pattern] if self.pattern is not None else USUAL_PATTERNS
         for text in patterns[:-1]:
             pattern = Pattern(text)
-            if any(True for _ in pattern.steps_in(folder)):
+            if pattern.found_in(folder):
                 return find_checkpoints(folder, pattern, self.steps)
         return find_checkpoints(folder, Pattern(patterns[-1]), self.steps)
 
@@ -71,6 +75,7 @@ class CheckpointWatch:
     _known: set[int] = field(default_factory=set)
     _last: dict[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
     _waited: bool = False
+    _problem: str = ""
     _ended: bool = False
 
     def _is_last(self, checkpoints: Sequence[Checkpoint]) -> bool:
@@ -100,10 +105,16 @@ class CheckpointWatch:
         return ready
 
     async def next(self) -> Sequence[Checkpoint] | None:
-        """Wait for further ones; None after the last."""
+        """Wait for further ones; None after the last. A folder that is not there is waited for."""
         while not self._ended:
-            if found := await asyncio.to_thread(self.look):
-                return found
+            try:
+                if found := await asyncio.to_thread(self.look):
+                    return found
+                self._problem = ""
+            except StoreError as error:
+                if str(error) != self._problem:
+                    log.warning("%s; it is looked into again", error)
+                self._problem = str(error)
             await asyncio.sleep(self.interval_s if self._waited else min(FIRST_WAIT_S, self.interval_s))
             self._waited = True
         return None

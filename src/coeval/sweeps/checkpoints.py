@@ -6,7 +6,7 @@ A checkpoint is known by its path and its step, whatever name it is served under
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -63,8 +63,8 @@ class Pattern:
     def path_of(self, folder: Path, step: int) -> Path:
         return folder / self.text.replace(STEP, str(step))
 
-    def steps_in(self, folder: Path) -> Iterator[int]:
-        """Steps of which there is something below a folder, in no order.
+    def found_in(self, folder: Path) -> dict[int, Path]:
+        """What there is below a folder, by step, in no order. Steps may be written with zeros before them.
 
         Raises
         ------
@@ -78,10 +78,13 @@ class Pattern:
             names = [entry.name for entry in above.iterdir()]
         except OSError as error:
             raise store_error("read", above, error) from error
-        for name in names:
-            found = wanted.fullmatch(name)
-            if found and self.path_of(folder, int(found[1])).is_dir():
-                yield int(found[1])
+        found: dict[int, Path] = {}
+        for name in sorted(names, key=len, reverse=True):  # of step_010 and step_10 the last one counts
+            step = wanted.fullmatch(name)
+            path = above.joinpath(name, *self._parts[self._at + 1 :])
+            if step and path.is_dir():
+                found[int(step[1])] = path
+        return found
 
 
 def find_checkpoints(folder: Path, pattern: Pattern, steps: Collection[int] = ()) -> list[Checkpoint]:
@@ -94,19 +97,18 @@ def find_checkpoints(folder: Path, pattern: Pattern, steps: Collection[int] = ()
     StoreError
         the folder cannot be looked into.
     """
+    there = pattern.found_in(folder)
     if not steps:
-        there = sorted(set(pattern.steps_in(folder)))
-        found = [Checkpoint(step=step, path=str(pattern.path_of(folder, step))) for step in there]
+        found = [Checkpoint(step=step, path=str(there[step])) for step in sorted(there)]
         return [checkpoint for checkpoint in found if is_whole(Path(checkpoint.path))]
-    wanted = [Checkpoint(step=step, path=str(pattern.path_of(folder, step))) for step in sorted(set(steps))]
-    lacking = [checkpoint for checkpoint in wanted if not Path(checkpoint.path).is_dir()]
-    if lacking:
-        there = sorted(set(pattern.steps_in(folder)))
-        known = ", ".join(map(str, there[:20])) + (", …" if len(there) > 20 else "")
-        raise UsageError(
-            f"{lacking[0].path} is not there; steps below {folder} by {pattern.text}: {known or 'none'}"
-        )
-    return wanted
+    for step in sorted(set(steps)):
+        if step not in there:
+            known = ", ".join(map(str, sorted(there)[:20])) + (", …" if len(there) > 20 else "")
+            raise UsageError(
+                f"{pattern.path_of(folder, step)} is not there; steps below {folder} by {pattern.text}: "
+                f"{known or 'none'}"
+            )
+    return [Checkpoint(step=step, path=str(there[step])) for step in sorted(set(steps))]
 
 
 def refuse_doubles(checkpoints: Sequence[Checkpoint]) -> None:

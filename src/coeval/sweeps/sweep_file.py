@@ -26,6 +26,8 @@ _KINDS = {
     "null": "nothing",
 }
 _EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
+_BOUND = re.compile(r"Expected `(\w+)` (>=|<=|>) ([-\d.]+)")
+_BOUNDS = {">=": "of at least", "<=": "of at most", ">": "above"}
 
 
 def read_sweep_file(path: Path) -> SweepSettings:
@@ -38,7 +40,7 @@ def read_sweep_file(path: Path) -> SweepSettings:
     document = read_document(path, "checkpoints:, out: and tasks:")
     problems = list(document.problems)
     values: dict[str, Any] = {}
-    hints = get_type_hints(SweepSettings)
+    hints = get_type_hints(SweepSettings, include_extras=True)
     for key, value in document.data.items():
         findings = list(_unknown(key, value))
         if not findings and value is not None:
@@ -80,6 +82,8 @@ def _not_among(path: KeyPath, known: tuple[str, ...]) -> Iterator[Finding]:
 
 def _in_words(said: str) -> str:
     """What the decoder says of a value, in this project's words."""
+    if bound := _BOUND.search(said):
+        return f"is to be {_KINDS.get(bound[1], bound[1])} {_BOUNDS[bound[2]]} {float(bound[3]):g}"
     found = _EXPECTED.search(said)
     if found is None:
         return f"cannot be used: {said}"

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
+AtLeastZero: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 __all__ = ["EngineName", "ListedCheckpoint", "SweepSettings"]
 
@@ -39,42 +44,42 @@ class SweepSettings(msgspec.Struct, kw_only=True, omit_defaults=True):
     base_model: str | None = None
     watch: bool | None = None
     until_step: int | None = None
-    watch_interval: float | None = None
+    watch_interval: Positive | None = None
 
-    tasks: dict[str, int] | tuple[str, ...] | str | None = None
-    n_samples: dict[str, int] | str | None = None
-    max_examples: int | None = None
+    tasks: dict[str, Count] | tuple[str, ...] | str | None = None
+    n_samples: dict[str, Count] | str | None = None
+    max_examples: Count | None = None
     task_options: dict[str, Any] | tuple[str, ...] | None = None
 
     engine: EngineName | None = None
     slurm: dict[str, Any] | None = None
     gpus: tuple[int | str, ...] | str | int | None = None
-    slots: int | None = None
-    tp_size: int | None = None
-    shards: int | None = None
+    slots: Count | None = None
+    tp_size: Count | None = None
+    shards: Count | None = None
 
     server_command: str | None = None
     served_name: str | None = None
-    start_timeout: float | None = None
+    start_timeout: Positive | None = None
     external: tuple[str, ...] | str | None = None
     api_key: str | None = None
 
-    num_threads: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
+    num_threads: Count | None = None
+    temperature: AtLeastZero | None = None
+    top_p: Share | None = None
     top_k: int | None = None
-    max_tokens: int | None = None
-    timeout: float | None = None
+    max_tokens: Count | None = None
+    timeout: Positive | None = None
     seed: int | None = None
 
     judge_model: str | None = None
     judge_base_url: str | None = None
     judge_api_key: str | None = None
-    judge_temperature: float | None = None
-    judge_top_p: float | None = None
+    judge_temperature: AtLeastZero | None = None
+    judge_top_p: Share | None = None
     judge_top_k: int | None = None
-    judge_max_tokens: int | None = None
-    judge_jobs: int | None = None
+    judge_max_tokens: Count | None = None
+    judge_jobs: Count | None = None
     judge_batch: bool | None = None
 
     inference: bool | None = None

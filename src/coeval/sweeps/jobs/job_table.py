@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from coeval.benchmarks.run.task_folder import TaskFolder
-from coeval.store.output_folder import RESPONSES, SHARDS, SUMMARY
+from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SHARDS, SUMMARY
 from coeval.store.rundir import now
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.jobs.job_journal import Job, JobJournal, JobLine, JobState, bears_out, stamps
@@ -196,7 +196,9 @@ class JobTable:
     ) -> None:
         """Write down that a job was scored; of so many prompts there is no answer, or no score."""
         line = self._line(checkpoint, task, run, "concluded")
-        files = stamps(self._out, [f"{line.job.folder}/{RESPONSES}", f"{line.job.folder}/{SUMMARY}"])
+        judged = (path.name for path in (self._out / line.job.folder).glob(JUDGMENTS))
+        names = (RESPONSES, SUMMARY, SCORES, *sorted(judged))
+        files = stamps(self._out, [f"{line.job.folder}/{name}" for name in names])
         missing = {"unanswered": unanswered, "unscored": unscored}
         self._write(replace(line, judging=task.judged_with, files=files, **missing))
 

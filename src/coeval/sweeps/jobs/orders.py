@@ -14,7 +14,8 @@ from coeval.sweeps.sweep import Sweep, SweepPhases
 
 __all__ = ["Attempts", "ConclusionDue", "LegDue", "due_of", "foreign_shards_taken_in"]
 
-LEG_ATTEMPTS, JUDGING_ATTEMPTS = 4, 6
+LEG_ATTEMPTS, JUDGING_ATTEMPTS = 4, 10
+"""Judging waits some eight minutes in all: a judge may be started anew."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 120.0
 
 

@@ -46,7 +46,8 @@ class Concluder(Protocol):
 
 class JudgingProcess:
     """``command`` starts it, with its log in ``log``. It is started with the first order, in a session of its
-    own, and ends with the pipe to its standard input."""
+    own, and ends with the pipe to its standard input. What was under way when it died goes one by one then.
+    """
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self._command = command
@@ -56,10 +57,17 @@ class JudgingProcess:
         self._reading: asyncio.Task[None] | None = None
         self._waiting: dict[str, asyncio.Future[Concluded]] = {}
         self._progress: dict[str, ConcludeProgress] = {}
-        self._starting = asyncio.Lock()
+        self._suspects: set[str] = set()
+        self._starting, self._turn = asyncio.Lock(), asyncio.Lock()
         self._closing = False
 
     async def conclude(self, name: str, evaluation: EvalSpec) -> Concluded:
+        if not self._suspects:
+            return await self._ordered(name, evaluation)
+        async with self._turn:  # one of them may have been its death, and is not to take others along
+            return await self._ordered(name, evaluation)
+
+    async def _ordered(self, name: str, evaluation: EvalSpec) -> Concluded:
         if self._closing:
             return Concluded(name=name, interrupted=True)
         process = await self._started()
@@ -99,11 +107,13 @@ class JudgingProcess:
                     self._progress[progress.name] = progress
                 case Concluded() as concluded:
                     waiting = self._waiting.get(concluded.name)
+                    self._suspects.discard(concluded.name)
                     if waiting is not None and not waiting.done():
                         waiting.set_result(concluded)
         await process.wait()
         for name, waiting in self._waiting.items():
             if not waiting.done():
+                self._suspects.add(name)
                 problem = _DIED.format(log=self._log)
                 waiting.set_result(Concluded(name=name, problem=problem, interrupted=self._closing))
 

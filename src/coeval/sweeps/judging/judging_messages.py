@@ -50,7 +50,8 @@ class ConcludeProgress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"
 
 
 class Concluded(msgspec.Struct, frozen=True, kw_only=True, tag="concluded"):
-    """The end of an order. ``samples`` are those that were scored; ``problem`` says why others were not.
+    """The end of an order. ``samples`` are those that were scored; ``problem`` says why others were not, or
+    are to be tried again since the judge was away.
 
     ``cost_usd`` is what its judging has cost over all starts, None where that is not known.
     """

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import msgspec
 
 from coeval.analysis.costs import model_costs
+from coeval.benchmarks.benchmark import count_failures
 from coeval.benchmarks.run.conclusion import Outcome, conclude
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare, usage_file
+from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import CoevalError
+from coeval.core.text import numbered
 from coeval.engine.probing import Probing
 from coeval.engine.progress import Board
 from coeval.models.keys import Keys
@@ -34,6 +38,8 @@ __all__ = ["conclude_orders"]
 log = logging.getLogger("coeval")
 
 TELL_S = 1.0
+AWAY = frozenset({"missing", "connection", "timeout", "server", "rate_limited"})
+"""Why there is no judgment where asking later may help."""
 
 
 async def conclude_orders(
@@ -91,10 +97,11 @@ class _Judging:
             prepared = await asyncio.to_thread(prepare, evaluation, onlooker)
         with held(prepared):
             ended = await ask_owed(prepared, self._keys, onlooker, self._interrupt, self._hosts)
-            self._met = self._met or (ended.begun and evaluation.judge is not None)
             async with self._processor:
                 outcome = await asyncio.to_thread(conclude, prepared, ended)
-                return await asyncio.to_thread(_told, order, prepared, outcome)
+                concluded = await asyncio.to_thread(_told, order, prepared, outcome)
+            self._met = ended.begun and evaluation.judge is not None and not concluded.problem
+            return concluded
 
     def _without_probe(self, evaluation: EvalSpec) -> EvalSpec:
         """One that answered an evaluation before needs not be tried for this one."""
@@ -114,9 +121,13 @@ class _Judging:
 
 
 def _told(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Concluded:
-    samples = []
+    samples: list[SampleConcluded] = []
+    away: Counter[str] = Counter()
     for task_run, task in zip(prepared.task_runs, outcome.tasks, strict=False):
         if task.left_at is not None:
+            continue
+        if missed := _missed(task_run, outcome):
+            away.update(missed)
             continue
         counts = task_run.counts()
         unanswered = counts.prompts - counts.answers
@@ -134,10 +145,22 @@ def _told(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Conclud
     return Concluded(
         name=order.name,
         samples=tuple(samples),
-        problem="; ".join(outcome.stopped.values()),
+        problem="; ".join((*outcome.stopped.values(), *_in_words(away))),
         interrupted=outcome.interrupted,
         cost_usd=sum(known) if known else None,
     )
+
+
+def _missed(task_run: TaskRun, outcome: Outcome) -> dict[str, int]:
+    """Judgments that are not there since the judge was away, by reason: they are to be asked for again."""
+    lacking = count_failures(task_run.judgments.get(key) for key in task_run.wanted)
+    return lacking if outcome.stopped else {kind: n for kind, n in lacking.items() if kind in AWAY}
+
+
+def _in_words(away: Counter[str]) -> Iterator[str]:
+    if away:
+        kinds = ", ".join(f"{kind}: {number:,}" for kind, number in away.items())
+        yield f"the judge did not answer for {numbered(away.total(), 'judgment')} ({kinds})"
 
 
 class _Onlooker:

@@ -18,7 +18,7 @@ from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.engines.engine import LegSlot, SweepEngine
 from coeval.sweeps.jobs.job_plan import TaskJobs
 from coeval.sweeps.jobs.job_table import JobTable
-from coeval.sweeps.jobs.orders import ConclusionDue, LegDue, due_of, foreign_shards_taken_in
+from coeval.sweeps.jobs.orders import LEG_ATTEMPTS, ConclusionDue, LegDue, due_of, foreign_shards_taken_in
 from coeval.sweeps.judging.concluder import Concluder
 from coeval.sweeps.judging.judging_messages import Concluded
 from coeval.sweeps.leg import Leg, LegResult
@@ -194,6 +194,7 @@ class Scheduler:
                 self._table.note_answered(due.checkpoint, task, each.run, due.number, unanswered)
 
     def _put_back(self, due: LegDue, leg: Leg, result: LegResult) -> None:
+        problem = result.problem or "it was interrupted from outside"
         progress = read_progress(leg.folder)
         weight = 2 if result.end == "server_failed" else 1  # the leg has started it several times
         due.attempts.end_short(progress.done if progress is not None else 0, weight)
@@ -201,13 +202,14 @@ class Scheduler:
             for task, runs in due.samples.items():
                 for run in runs:
                     if not self._table.asked(due.checkpoint, self._tasks[task], run):
-                        self._fail(due.checkpoint, self._tasks[task], run, result.problem)
-            self.board.tell_problem(leg.name, result.problem, given_up=True)
+                        self._fail(due.checkpoint, self._tasks[task], run, problem)
+            self.board.tell_problem(leg.name, problem, given_up=True)
             self._given_up += 1
+            self.board.unavailable = not self._answered and result.end == "server_failed"
             self._end_leg(due)
             self._leave_the_rest()
             return
-        self.board.tell_problem(leg.name, result.problem, given_up=False)
+        self.board.tell_problem(leg.name, problem, given_up=False)
         self._legs.appendleft(due)
 
     def _leave_the_rest(self) -> None:
@@ -297,12 +299,12 @@ class Scheduler:
             self._table.note_concluded(
                 due.checkpoint, due.task, sample.run, sample.unanswered, sample.unscored
             )
-            self.board.count_concluded(sample)
+            self.board.count_concluded(sample, judged=due.task.judged)
         left = tuple(run for run in due.runs if run not in ended)
-        if not left and concluded.problem:  # scored with gaps: a judge was given up
-            self.board.tell_problem(due.name, concluded.problem, given_up=True)
         if not left or concluded.interrupted or self._stopping:
             return
+        if not self.board.judged:  # a judge that has never answered is waited for no longer than a server
+            due.attempts.most = LEG_ATTEMPTS
         due.attempts.end_short(len(ended))
         given_up = due.attempts.exhausted
         self.board.tell_problem(due.name, concluded.problem, given_up=given_up)

@@ -40,10 +40,10 @@ class SweepBoard:
         self.began = time.monotonic()
         self.checkpoints = 0
         self.legs = self.legs_ended = self.left = 0
-        self.jobs = self.concluded = self.failed = 0
+        self.jobs = self.concluded = self.judged = self.failed = 0
         self.unanswered = self.unscored = self.unjudged = 0
         self.output_tokens = 0
-        self.interrupted = False
+        self.interrupted = self.unavailable = False
         self.problems: list[SweepProblem] = []
         self._slots = tuple(slots)
         self._running: dict[int, tuple[str, Path]] = {}
@@ -94,8 +94,9 @@ class SweepBoard:
         for name, concluder in list(self._judging.items()):
             yield name, concluder.progress().get(name)
 
-    def count_concluded(self, sample: SampleConcluded) -> None:
+    def count_concluded(self, sample: SampleConcluded, *, judged: bool) -> None:
         self.concluded += 1
+        self.judged += judged
         self.unanswered += sample.unanswered
         self.unscored += sample.unscored
 

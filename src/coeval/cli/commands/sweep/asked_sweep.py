@@ -192,10 +192,19 @@ def _task_options(settings: SweepSettings) -> dict[str, Any]:
             hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
             raise UsageError(f"--task-option {name}: no task has such an option; {hint}")
         if option.kind is bool:
-            values[option.parameter] = value if isinstance(value, bool) else value != "false"
+            values[option.parameter] = _switch(name, value)
         else:
             values[option.parameter] = option.kind(value)
     return values
+
+
+def _switch(name: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    said = {"true": True, "": True, "false": False}.get(str(value).lower())
+    if said is None:
+        raise UsageError(f"--task-option {name}={value}: give true or false")
+    return said
 
 
 def _external(settings: SweepSettings) -> dict[int | None, tuple[str, ...]]:

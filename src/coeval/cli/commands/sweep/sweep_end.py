@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from coeval.cli.exit_codes import GAPS, INTERRUPTED
+from coeval.cli.exit_codes import GAPS, INTERRUPTED, UNAVAILABLE
 from coeval.cli.say import say, warn, warn_at_length
 from coeval.core.text import dollars, numbered
 from coeval.sweeps.schedule.sweep_board import SweepBoard
@@ -12,7 +12,8 @@ from coeval.sweeps.sweep import Sweep
 
 
 def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Console) -> int:
-    """Say it; the exit code: 0 all there, 3 with gaps or failed jobs, 130 interrupted."""
+    """Say it; the exit code: 0 all there, 2 where no server came up, 3 with gaps or failed jobs, 130
+    interrupted."""
     say(results, f"{sweep.out}: {board.concluded:,} of {numbered(board.jobs, 'job')} done")
     if board.unjudged:
         say(results, f"{numbered(board.unjudged, 'job')} answered and not judged; --judge does that")
@@ -32,4 +33,6 @@ def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Consol
     if board.interrupted:
         say(messages, "Interrupted; what was finished is on disk, and the same command goes on from there.")
         return INTERRUPTED
+    if board.unavailable and not board.concluded:
+        return UNAVAILABLE
     return GAPS if board.failed or board.left or board.unanswered or board.unscored else 0
