@@ -65,6 +65,15 @@ def test_the_page_of_several_tells_the_best_first(lab: Lab) -> None:
     assert page.title == "Comparison of ann, cy, ben"
 
 
+def test_what_could_have_been_found_allows_for_all_that_are_compared(lab: Lab) -> None:
+    alone = api.compare(lab.path, students=["ann", "ben"]).comparisons[0]
+    [among] = [one for one in api.compare(lab.path).comparisons if one.task is None and one.b == "ben"]
+    assert (among.a, among.difference, among.p) == ("ann", alone.difference, alone.p)
+    assert alone.minimum_detectable is not None
+    assert among.minimum_detectable is not None
+    assert among.minimum_detectable > alone.minimum_detectable * 1.05
+
+
 def test_columns_are_a_data_frame(lab: Lab) -> None:
     found = api.compare(lab.path)
     frame = pd.DataFrame(found.table())

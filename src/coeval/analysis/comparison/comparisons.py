@@ -7,6 +7,7 @@ scores of all pairs; their tasks; the factors and further metrics of the tasks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Literal, NamedTuple
@@ -45,7 +46,7 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
     UsageError
         nothing is scored on both sides; the message says what each has.
     """
-    found: list[Comparison] = []
+    paired: list[tuple[Side, Side, _Row]] = []
     kin: list[KinLead] = []
     apart: list[JudgedApart] = []
     said: list[str] = [*notes]
@@ -55,12 +56,14 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         said += pairing.notes
         apart += pairing.apart
         rows = list(_rows(pairing))
-        found += [_comparison(a.label, b.label, row) for row in rows]
+        paired += [(a, b, row) for row in rows]
         kin += _kin_leads(a, b, rows, pairing)
     said += judged_apart(apart, sides)
-    if not found:
+    if not paired:
         raise UsageError("; ".join(["nothing to compare: no item has a score on both sides", *said]))
     said += [f"{name} is no mean of items: it is not compared" for side in sides for name in side.fitted]
+    tested = Counter(row.family for _, _, row in paired if sum(len(part.pairs.a) for part in row.parts) > 1)
+    found = [_comparison(a.label, b.label, row, max(tested[row.family], 1)) for a, b, row in paired]
     adjusted = {family: _adjusted([one for one in found if one.family == family]) for family in FAMILIES}
     return ComparisonReport(
         tuple(one for family in FAMILIES for one in adjusted[family]),
@@ -116,8 +119,9 @@ def _rows(pairing: Pairing) -> Iterator[_Row]:
     yield from rows
 
 
-def _comparison(a: str, b: str, row: _Row) -> Comparison:
-    found = paired_difference([part.pairs for part in row.parts])
+def _comparison(a: str, b: str, row: _Row, family: int = 1) -> Comparison:
+    """``family``: how many comparisons answer the same question, this one among them."""
+    found = paired_difference([part.pairs for part in row.parts], family)
     scale = row.parts[0].scale
     width = scale.most - scale.least
     low = sum(part.low for part in row.parts) / len(row.parts)

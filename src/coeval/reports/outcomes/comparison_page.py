@@ -63,7 +63,10 @@ def comparison_page(compared: ComparisonReport) -> Report:
         facts=(numbered(len(compared.sides), "side"), numbered(len(compared.comparisons), "comparison")),
         lead=(
             *(Sentence(said, first) for said in _ranking(order, told)),
-            *(Sentence(f"{plain(one.sentence)}.", first) for one in told[:_MOST_TOLD]),
+            *(
+                Sentence(f"{plain(one.sentence)}.", first)
+                for one in told[: _MOST_TOLD if len(order) <= _FEW_SIDES else _FEW_SIDES]
+            ),
             *(Sentence(plain(doubt), "sides") for doubt in compared.doubts),
         ),
         sections=tuple(sections),
