@@ -54,6 +54,19 @@ def test_one_sample_has_no_spread_and_the_interval_of_its_items(tmp_path: Path, 
     assert found["ci95"] == pytest.approx([interval.low, interval.high])
 
 
+def test_a_checkpoint_without_folders_of_samples_has_one(tmp_path: Path, coeval: Command) -> None:
+    """As eval-framework leaves it without --num-runs; what lies beside samples is none of them."""
+    scores = drawn({1: 0.5, 2: 0.6}, items=10, samples=2)
+    write_run(tmp_path / "step_1", scores[1][:, 0])
+    write_run(tmp_path / "step_2" / "run_0", scores[2][:, 0])
+    write_run(tmp_path / "step_2", scores[2][:, 1])
+    assert coeval("sweep", "aggregate", "--out", tmp_path).code == 0
+    assert [read(tmp_path, step)["per_run"] for step in (1, 2)] == [
+        [pytest.approx(scores[1][:, 0].mean())],
+        [pytest.approx(scores[2][:, 0].mean())],
+    ]
+
+
 def test_a_single_samples_own_interval_stands(tmp_path: Path, coeval: Command) -> None:
     """Arena-Hard's bootstrap, or that of a figure which no item has a score in."""
     metrics = {
