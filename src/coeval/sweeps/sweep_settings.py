@@ -47,7 +47,7 @@ class SweepSettings(msgspec.Struct, kw_only=True, omit_defaults=True):
     watch_interval: Positive | None = None
 
     tasks: dict[str, Count] | tuple[str, ...] | str | None = None
-    n_samples: dict[str, Count] | str | None = None
+    n_samples: dict[str, Count] | Count | str | None = None
     max_examples: Count | None = None
     task_options: dict[str, Any] | tuple[str, ...] | None = None
 

@@ -160,6 +160,8 @@ def samples_of(settings: SweepSettings) -> dict[str, int]:
     flags: dict[str, Any] = {"tasks": listed, **_no_task_options()}
     tasks = task_names(flags)
     more = settings.n_samples or {}
+    if isinstance(more, int) or (isinstance(more, str) and more.strip().isdecimal()):
+        more = dict.fromkeys(tasks, int(more))
     numbers |= counts(more, "--n-samples") if isinstance(more, str) else more
     numbers = {_hyphened(name): number for name, number in numbers.items()}
     for name, number in numbers.items():

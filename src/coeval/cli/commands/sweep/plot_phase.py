@@ -7,7 +7,7 @@ import typer
 from coeval.analysis.training.training_curves import training_curves
 from coeval.cli import streams
 from coeval.cli.commands.sweep.aggregate_command import aggregate
-from coeval.cli.say import say, warn
+from coeval.cli.say import say
 from coeval.reports.training.training_files import write_curves
 from coeval.sweeps.jobs.job_plan import JobPlan
 from coeval.sweeps.sweep import Sweep
@@ -25,10 +25,7 @@ def put_together_and_drawn(sweep: Sweep) -> int:
         aggregate(out=sweep.out, tasks=",".join(tasks), n_samples=samples)
     except typer.Exit as ended:
         code = ended.exit_code
-    messages = streams.messages()
     runs = training_curves({sweep.out.absolute().name or "run": sweep.out}, tasks)
-    for note in (note for run in runs for note in (*run.notes, *run.alarms)):
-        warn(messages, note)
     written = list(write_curves(runs, sweep.out / "plots", "ci95"))
-    say(messages, f"written: {written[-1]} and {len(written) - 1} pictures beside it")
+    say(streams.messages(), f"written: {written[-1]} and {len(written) - 1} pictures beside it")
     return code

@@ -55,7 +55,8 @@ def sweep(
         float | None, typer.Option(min=0.1, help="Seconds between two looks.", show_default="30")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "--out-dir", metavar="DIR", help="Where results go.")
+        Path | None,
+        typer.Option("--out", "--out-dir", "--output-dir", metavar="DIR", help="Where results go."),
     ] = None,
     tasks: Annotated[
         str | None, typer.Option(metavar="NAME,…", help="The tasks.", show_default="all six")
@@ -63,8 +64,10 @@ def sweep(
     n_samples: Annotated[
         str | None,
         typer.Option(
+            "--n-samples",
+            "--num-runs",
             metavar="ifeval=8,…",
-            help="Samples of each prompt, by task.",
+            help="Samples of each prompt, by task; a number alone is that of all.",
             show_default="ifeval, ifbench, healthbench 8; writingbench 4; others 1",
         ),
     ] = None,
