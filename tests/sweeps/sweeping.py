@@ -83,6 +83,11 @@ class Sweeping:
             script.chmod(0o755)
         return f"{shlex.quote(str(script))} {{name}} {{port}}"
 
+    def served_otherwise(self, options: str) -> None:
+        """From the next start of a server on."""
+        self.server_options = options
+        (self.folder / "serve.sh").unlink(missing_ok=True)
+
     def environment(self) -> dict[str, str]:
         return surroundings(self.folder)
 

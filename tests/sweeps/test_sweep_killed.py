@@ -87,6 +87,8 @@ async def test_killed_at_random_moments_a_sweep_does_each_job_once(sweeping: Mar
 
 @pytest.mark.parametrize("times", [1, 2])
 async def test_ctrl_c_ends_legs_and_keeps_what_is_finished(sweeping: Marked, times: int) -> None:
+    if times == 2:
+        sweeping.served_otherwise("latency_s=3")  # so that the first one is still waiting for answers
     process = sweeping.start()
     while not sweeping.answers(30, "ifeval"):
         assert process.poll() is None, process.so_far()
@@ -101,6 +103,7 @@ async def test_ctrl_c_ends_legs_and_keeps_what_is_finished(sweeping: Marked, tim
     none_left(sweeping.mark)
     kept = sweeping.answers(30, "ifeval")
     assert kept
+    sweeping.served_otherwise("")
     ended = await sweeping.run()
     assert ended.code == 0, ended
     assert sweeping.answers(30, "ifeval")[: len(kept)] == kept, "nothing is asked again"
