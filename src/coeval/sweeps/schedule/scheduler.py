@@ -175,7 +175,7 @@ class Scheduler:
             result = read_result(leg)
             raise
         finally:
-            self.board.end_leg(slot, result)
+            self.board.end_leg(slot)
             self._note_answered(due, result)
         if result.end == "done":
             self._answered += 1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from coeval.sweeps.engines.engine import LegSlot
 from coeval.sweeps.judging.concluder import Concluder
 from coeval.sweeps.judging.judging_messages import ConcludeProgress, SampleConcluded
-from coeval.sweeps.leg import Leg, LegProgress, LegResult
+from coeval.sweeps.leg import Leg, LegProgress
 from coeval.sweeps.leg_files import read_progress
 
 __all__ = ["LegShown", "SweepBoard", "SweepProblem"]
@@ -42,7 +42,6 @@ class SweepBoard:
         self.legs = self.legs_ended = self.left = 0
         self.jobs = self.concluded = self.judged = self.failed = 0
         self.unanswered = self.unscored = self.unjudged = 0
-        self.output_tokens = 0
         self.interrupted = self.unavailable = False
         self.problems: list[SweepProblem] = []
         self._slots = tuple(slots)
@@ -59,10 +58,8 @@ class SweepBoard:
     def begin_leg(self, slot: LegSlot, leg: Leg) -> None:
         self._running[slot.number] = (leg.name, leg.folder)
 
-    def end_leg(self, slot: LegSlot, result: LegResult | None) -> None:
+    def end_leg(self, slot: LegSlot) -> None:
         self._running.pop(slot.number, None)
-        if result is not None:
-            self.output_tokens += result.output_tokens
 
     @property
     def waiting(self) -> int:
@@ -75,11 +72,6 @@ class SweepBoard:
         for slot in self._slots:
             name, folder = running.get(slot.number, (None, None))
             yield LegShown(slot, name, None if folder is None else read_progress(folder))
-
-    @property
-    def idle(self) -> int:
-        """Slots without a leg."""
-        return len(self._slots) - len(self._running)
 
     @contextmanager
     def concluding(self, name: str, concluder: Concluder) -> Iterator[None]:

@@ -194,7 +194,7 @@ def sweep(
       coeval sweep --out outputs/run_a --status
 
     \b
-    Exit codes: 0 complete, 1 wrong request, 2 a model is unavailable,
+    Exit codes: 0 complete, 1 wrong request, 2 no server came up,
     3 finished with gaps or failed jobs, 130 interrupted (finished work is on disk).
     """
     if context.invoked_subcommand is not None:
