@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Evaluate one training run: each of its checkpoints is served on free GPUs, asked every task N times, judged,
+# put together and plotted. The same script again goes on where it was stopped.
+#
+#   cp examples/batch_eval.sh my_eval.sh; edit the CONFIG section; bash my_eval.sh
+#   CKPT_DIR=checkpoints/run_a RUN_JUDGE=0 bash examples/batch_eval.sh    # any of it from the environment
+#   bash my_eval.sh --dry-run                                             # flags of `coeval sweep` go behind
+#
+# Scheduling, servers, restarts and logs are `coeval sweep`'s (coeval sweep --help).
+set -euo pipefail
+
+# ------------------------------------------------------------------------------------------------- CONFIG
+CKPT_DIR="${CKPT_DIR:-checkpoints/run_a}"    # the folder of the checkpoints
+NAME_PATTERN="${NAME_PATTERN:-}"             # where they lie in it: global_step_{step}/actor_hf; empty: found out
+STEPS="${STEPS:-}"                           # 120,240,360; empty: all there are
+BASE_MODEL="${BASE_MODEL:-}"                 # the model before training, as step 0; empty: none
+OUT_DIR="${OUT_DIR:-outputs/run_a}"
+LOG_DIR="${LOG_DIR:-$OUT_DIR/logs}"          # logs of servers and evaluations
+
+TASKS="${TASKS:-ifeval,ifbench,healthbench,writingbench,arena-hard,alpaca-eval}"
+MAX_EXAMPLES="${MAX_EXAMPLES:-}"             # of each task, as a smoke test; empty: all
+N_SAMPLES_IFEVAL="${N_SAMPLES_IFEVAL:-8}"    # samples of each prompt
+N_SAMPLES_IFBENCH="${N_SAMPLES_IFBENCH:-8}"
+N_SAMPLES_HEALTHBENCH="${N_SAMPLES_HEALTHBENCH:-8}"
+N_SAMPLES_WRITINGBENCH="${N_SAMPLES_WRITINGBENCH:-4}"
+N_SAMPLES_ARENA_HARD="${N_SAMPLES_ARENA_HARD:-1}"
+N_SAMPLES_ALPACA_EVAL="${N_SAMPLES_ALPACA_EVAL:-1}"
+
+GPUS="${GPUS:-}"                             # 0,1,2,3; empty: all there are
+TP_SIZE="${TP_SIZE:-1}"                      # GPUs of one server
+SERVER_COMMAND="${SERVER_COMMAND:-vllm}"     # vllm, sglang, transformers, or a command with {checkpoint}, {name}, {port}
+NUM_THREADS="${NUM_THREADS:-64}"             # requests in flight to each server
+MAX_TOKENS="${MAX_TOKENS:-2048}"             # longest answer
+
+JUDGE_MODEL="${JUDGE_MODEL:-}"               # for healthbench, writingbench, arena-hard, alpaca-eval
+JUDGE_BASE_URL="${JUDGE_BASE_URL:-}"         # its key: OPENAI_API_KEY and the like, or KEYS
+KEYS="${KEYS:-}"                             # a key file; empty: the usual ones
+JUDGE_BATCH_SIZE="${JUDGE_BATCH_SIZE:-4}"    # evaluations judged at a time
+
+RUN_INFERENCE="${RUN_INFERENCE:-1}"          # 0 leaves a phase out
+RUN_JUDGE="${RUN_JUDGE:-1}"
+RUN_PLOT="${RUN_PLOT:-1}"
+COEVAL="${COEVAL:-coeval}"                   # the command, where it is not in the PATH
+# --------------------------------------------------------------------------------------------- end of CONFIG
+
+flags=(--checkpoints "$CKPT_DIR" --out "$OUT_DIR" --log-dir "$LOG_DIR" --tasks "$TASKS")
+given() { if [ -n "$2" ]; then flags+=("$1" "$2"); fi; }
+phase() {
+  case "$3" in
+    1) flags+=("--$1") ;;
+    0) flags+=("--no-$1") ;;
+    *) echo "$2=$3: give 1, or 0 to leave the phase out" >&2; exit 1 ;;
+  esac
+}
+
+samples=""
+IFS=, read -ra names <<< "${TASKS// /}"
+for name in "${names[@]}"; do
+  variable="N_SAMPLES_$(printf %s "$name" | tr '[:lower:]' '[:upper:]' | tr -c '[:alnum:]' _)"
+  if [ -n "${!variable:-}" ]; then samples+="${samples:+,}$name=${!variable}"; fi
+done
+
+given --n-samples "$samples"
+given --name-pattern "$NAME_PATTERN"
+given --steps "$STEPS"
+given --base-model "$BASE_MODEL"
+given --max-examples "$MAX_EXAMPLES"
+given --gpus "$GPUS"
+given --tp-size "$TP_SIZE"
+given --server-command "$SERVER_COMMAND"
+given --num-threads "$NUM_THREADS"
+given --max-tokens "$MAX_TOKENS"
+given --judge-model "$JUDGE_MODEL"
+given --judge-base-url "$JUDGE_BASE_URL"
+given --keys "$KEYS"
+given --judge-jobs "$JUDGE_BATCH_SIZE"
+phase inference RUN_INFERENCE "$RUN_INFERENCE"
+phase judge RUN_JUDGE "$RUN_JUDGE"
+phase plot RUN_PLOT "$RUN_PLOT"
+
+exec "$COEVAL" sweep "${flags[@]}" "$@"
