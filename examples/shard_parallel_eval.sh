@@ -78,4 +78,8 @@ phase inference RUN_INFERENCE "$RUN_INFERENCE"
 phase judge RUN_JUDGE "$RUN_JUDGE"
 phase plot RUN_PLOT "$RUN_PLOT"
 
+if ! command -v "$COEVAL" > /dev/null; then
+  echo "$COEVAL is not in the PATH: activate the environment that it is installed in, or set COEVAL" >&2
+  exit 127
+fi
 exec "$COEVAL" sweep "${flags[@]}" "$@"
