@@ -95,9 +95,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     for program in bin_.iterdir():
         program.chmod(0o755)
     models = ("Qwen3-4B:skill=0.6", "flash:noise=0.05", "plus:noise=0.05,severity=0.3")
-    words = [word for model in models for word in ("--model", model)]
+    flags = [word for model in models for word in ("--model", model)]
     with subprocess.Popen(
-        [sys.executable, "-m", "coeval", "simulate", "--port", "0", *words], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "coeval", "simulate", "--port", "0", *flags], stdout=subprocess.PIPE, text=True
     ) as host:
         assert host.stdout is not None
         url = host.stdout.readline().split(" at ")[1].split(": ")[0]
@@ -198,7 +198,8 @@ def test_a_training_run_by_the_script(swept: Place) -> None:
     started = swept.served
     assert len(started) == 2 * len(STEPS), "one server for all tasks and samples of a checkpoint"
     assert {line.split()[0] for line in started} == {"0", "1", "2"}
-    swept.paste("bash my_eval.sh", GPUS="0,1,2", RUN_PLOT="0")
+    said = swept.paste("bash my_eval.sh", GPUS="0,1,2", RUN_PLOT="0")
+    assert "outputs/run_a: nothing was owed" in said
     assert swept.served == started, "what is done starts no server"
 
 
