@@ -1,4 +1,4 @@
-"""The page on sweeps, from its first command to its last, in one folder; what it shows of their output is there."""
+"""The page on sweeps, from its first command to its last; what it shows of their output is there."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ from coeval.sweeps.sweep import Sweep
 def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Console) -> int:
     """Say it; the exit code: 0 all there, 2 where no server came up, 3 with gaps or failed jobs, 130
     interrupted."""
-    say(results, f"{sweep.out}: {board.concluded:,} of {numbered(board.jobs, 'job')} done")
+    done = f"{board.concluded:,} of {numbered(board.jobs, 'job')} done" if board.jobs else "nothing was owed"
+    say(results, f"{sweep.out}: {done}")
     if board.unjudged:
         say(results, f"{numbered(board.unjudged, 'job')} answered and not judged; --judge does that")
     given_up = {problem.what: problem.why for problem in board.problems if problem.given_up}
