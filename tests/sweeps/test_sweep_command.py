@@ -84,14 +84,18 @@ async def test_what_is_planned_shown_and_left_undone(tmp_path: Path) -> None:
     ]
     assert not sweeping.out.exists()
 
+    ended = await sweeping.run("--server-command", "nosuchserver {port}")
+    assert (ended.code, "nosuchserver, which is to start the servers, is not there" in ended.err) == (1, True)
+    assert not list(sweeping.out.glob("step_*"))
+
     ended = await sweeping.run("--no-inference", "--no-plot")
     assert (ended.code, sweeping.concluded()) == (0, []), ended
     ended = await sweeping.run("--no-plot", "--steps", "80")
     assert (ended.code, len(sweeping.concluded())) == (0, 2), ended
     assert not (sweeping.out / "plots").exists()
     ended = await sweeping.run("--status")
-    assert ["30", "0/0"] in [line.split() for line in ended.out.splitlines()]
-    assert ["80", "2/2"] in [line.split() for line in ended.out.splitlines()]
+    assert ["30", "0", "of", "2"] in [line.split() for line in ended.out.splitlines()]
+    assert ["80", "2", "of", "2"] in [line.split() for line in ended.out.splitlines()]
     assert "1 of 2 checkpoints complete" in ended.out
 
     ended = await sweeping.run("--log-dir", tmp_path / "logs")

@@ -13,6 +13,7 @@ from coeval.sweeps.engines.engine import SweepEngine
 from coeval.sweeps.engines.local_engine import LocalEngine, local_slots
 from coeval.sweeps.engines.ray_engine import open_ray
 from coeval.sweeps.engines.slurm_engine import open_slurm
+from coeval.sweeps.servers.server_command import ServerCommand
 from coeval.sweeps.sweep import Sweep
 from coeval.sweeps.sweep_settings import SweepSettings
 
@@ -35,6 +36,23 @@ def engine_of(settings: SweepSettings, sweep: Sweep, environment: Mapping[str, s
             return open_slurm(tp_size, settings.slots, environment, folder, settings.slurm or {})
         case "local" | None:
             return _local(settings, sweep, environment)
+
+
+def refuse_absent_program(sweep: Sweep, settings: SweepSettings) -> None:
+    """
+    Raises
+    ------
+    UsageError
+        servers are to be started on this machine by a program that is not there.
+    """
+    if sweep.server is None or settings.engine not in (None, "local"):
+        return
+    program = ServerCommand(sweep.server.template).words[0]
+    if "{" not in program and shutil.which(program) is None:
+        raise UsageError(
+            f"{program}, which is to start the servers, is not there; install it, or name another command: "
+            "--server-command"
+        )
 
 
 def _local(settings: SweepSettings, sweep: Sweep, environment: Mapping[str, str]) -> LocalEngine:

@@ -13,7 +13,7 @@ from typing import Any
 from coeval.cli import streams
 from coeval.cli.commands.sweep.asked_sweep import KEY_VARIABLE, AskedFor, asked_for
 from coeval.cli.commands.sweep.checkpoint_choice import refuse_ambiguous
-from coeval.cli.commands.sweep.engine_choice import engine_of
+from coeval.cli.commands.sweep.engine_choice import engine_of, refuse_absent_program
 from coeval.cli.commands.sweep.sweep_end import tell_end
 from coeval.cli.commands.sweep.sweep_plan import tell_plan
 from coeval.cli.commands.sweep.sweep_standing import tell_standing
@@ -108,6 +108,8 @@ def _carried_out(asked: AskedFor, settings: SweepSettings, checkpoints: Sequence
         for checkpoint in checkpoints:
             scheduler.add(checkpoint)
         board = scheduler.board
+        if board.legs or asked.watch is not None:
+            refuse_absent_program(sweep, settings)
         owed = f"{numbered(board.jobs, 'job')} owed of {numbered(board.checkpoints, 'checkpoint')}"
         say(messages, owed if asked.watch is None else f"watching {asked.places.folder}", "dim")
         try:

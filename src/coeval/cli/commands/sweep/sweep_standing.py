@@ -41,10 +41,25 @@ def tell_standing(settings: SweepSettings, console: Console) -> int:
         raise UsageError(f"{settings.out} holds no sweep; begin one with coeval sweep") from None
     table = JobTable(settings.out, plan)
     table.read()
+    whole = _tell_table(table, console)
+    say(console, f"{whole:,} of {numbered(len(plan.checkpoints), 'checkpoint')} complete")
+    writer = RunDir(own).writer()
+    say(
+        console,
+        f"process {writer} is at work on it" if writer is not None else "no sweep runs here now",
+        "dim",
+    )
+    for line in _legs(own / LEGS):
+        say(console, line)
+    return 0
+
+
+def _tell_table(table: JobTable, console: Console) -> int:
+    """Checkpoints and tasks, and what is wrong with them; how many checkpoints are complete."""
+    plan = table.plan
     rows: list[NameRow] = []
-    whole = 0
     problems: dict[str, str] = {}
-    missing = 0
+    whole = missing = 0
     for checkpoint in plan.checkpoints:
         standing = [table.standing(checkpoint, task) for task in plan.tasks]
         complete = all(each.concluded == each.samples for each in standing)
@@ -55,34 +70,33 @@ def tell_standing(settings: SweepSettings, console: Console) -> int:
                 problems[f"{checkpoint.name} {task.label}"] = each.problem
         if not complete or len(plan.checkpoints) <= _MOST_ROWS:
             rows.append(NameRow(str(checkpoint.step), [_cell(each) for each in standing]))
-    samples = ", ".join(f"{task.label} {task.samples}" for task in plan.tasks)
-    title = f"answered / scored samples of each checkpoint (of {samples}); ! failed"
+    title = "Scored samples of each checkpoint and task (+ answered, not scored yet; ! failed)"
     print_table(console, title, "step", [Column(task.label) for task in plan.tasks], rows[:_MOST_ROWS])
     if len(rows) > _MOST_ROWS:
         say(console, f"… {len(rows) - _MOST_ROWS:,} more that are not complete", "dim")
-    say(console, f"{whole:,} of {numbered(len(plan.checkpoints), 'checkpoint')} complete")
     if missing:
         say(console, f"scored samples lack {numbered(missing, 'record')}")
     for what, why in problems.items():
         warn_at_length(console, f"{what} failed: {why}")
-    writer = RunDir(own).writer()
-    say(
-        console,
-        f"process {writer} is at work on it" if writer is not None else "no sweep runs here now",
-        "dim",
-    )
-    for line in _running(own / LEGS):
-        say(console, line)
-    return 0
+    return whole
 
 
 def _cell(standing: TaskStanding) -> str:
-    return f"{standing.answered}/{standing.concluded}" + (f" !{standing.failed}" if standing.failed else "")
+    """``1 of 2 +1``: one sample is scored, another one answered."""
+    waiting = standing.answered - standing.concluded
+    more = f" +{waiting}" if waiting > 0 else ""
+    return f"{standing.concluded} of {standing.samples}{more}" + (
+        f" !{standing.failed}" if standing.failed else ""
+    )
 
 
-def _running(legs: Path) -> Iterator[str]:
-    """The legs that told of themselves just now."""
+def _legs(legs: Path) -> Iterator[str]:
+    """The legs that are under way, and those that were left before their end, with what they have on disk."""
     for folder in sorted(legs.glob("*/")):
         progress = read_progress(folder)
-        if progress is not None and progress.state != "ended" and time.time() - progress.at < _RECENT_S:
+        if progress is None or (progress.planned and progress.done >= progress.planned):
+            continue
+        if progress.state != "ended" and time.time() - progress.at < _RECENT_S:
             yield " ".join(filter(None, (folder.name, doing(progress), done(progress))))
+        elif progress.done:
+            yield f"{folder.name} was left at {done(progress)} answers"
