@@ -27,10 +27,12 @@ from coeval.sweeps.leg_files import read_result, write_leg, write_result
 pytestmark = pytest.mark.slow
 STAND_IN = Path(__file__).with_name("stand_in_leg.py")
 cluster = ray_cluster
+KEY = "sk-of-the-tested-model"
 
 
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL_KEY", "that of the shell")
     for module in ("ray_engine", "slurm_engine"):
         monkeypatch.setattr(
             f"coeval.sweeps.engines.{module}.leg_command",
@@ -40,7 +42,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["ray", "slurm"])
 async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SweepEngine]:
-    environment = {"MODEL_KEY": "k", "OTHER": "not handed on"}
+    environment = {"MODEL_KEY": KEY, "OTHER": "not handed on"}
     if request.param == "ray":
         request.getfixturevalue("cluster")
         opened: SweepEngine = open_ray(2, None, environment)
@@ -81,7 +83,10 @@ async def test_a_leg_has_its_gpus_and_its_key_and_tells_its_end(engine: SweepEng
     assert len(engine.slots) == 2
     result = await engine.run(leg(tmp_path, "done"), engine.slots[0])
     assert result.end == "done"
-    assert (tmp_path / "done" / "key").read_text() == "k"
+    key = tmp_path / "done" / "key"
+    assert key.read_text() == KEY
+    key.unlink()
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and KEY.encode() in file.read_bytes()]
     if type(engine).__name__ == "RayEngine":
         assert len((tmp_path / "done" / "gpus").read_text().split(",")) == 2
 

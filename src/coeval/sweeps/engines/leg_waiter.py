@@ -31,7 +31,7 @@ _LOOK_S = 0.2
 """A call that blocks would not hear that it is cancelled."""
 
 
-def passed_on(environment: Mapping[str, str], key_variable: str) -> dict[str, str]:
+def passed_on(environment: Mapping[str, str], key_variable: str = "") -> dict[str, str]:
     """What of the sweep's environment its legs are given."""
     names = (*PASSED_ON, key_variable)
     return {name: environment[name] for name in names if name and name in environment}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -74,7 +75,7 @@ def cancel_earlier(folder: Path) -> None:
 
 class SlurmEngine:
     """Each leg is a job that waits beside the leg's process; one that waits in the queue has no progress
-    yet."""
+    yet. The tested model's key reaches it as Slurm hands on the environment that jobs are submitted from."""
 
     def __init__(self, executor: Any, slots: int, environment: Mapping[str, str]) -> None:
         self._executor = executor
@@ -88,13 +89,15 @@ class SlurmEngine:
 
     async def run(self, leg: Leg, slot: LegSlot) -> LegResult:  # noqa: ARG002  Slurm finds the place
         write_leg(leg)
+        if leg.key_variable in self._environment:  # submitit keeps what a job is given in a file
+            os.environ[leg.key_variable] = self._environment[leg.key_variable]
         job = await asyncio.to_thread(
             self._executor.submit,
             wait_for_leg,
             leg_command(leg.folder.resolve()),
             str((leg.folder / "leg.log").resolve()),
             str(Path.cwd()),
-            passed_on(self._environment, leg.key_variable),
+            passed_on(self._environment),
         )
         self._jobs.append(job)
         try:
