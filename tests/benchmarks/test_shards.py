@@ -14,7 +14,8 @@ from test_runner import lines, questions, said, summary
 
 from coeval.benchmarks.run.eval_spec import Shard
 from coeval.benchmarks.run.runner import ask_owed, held, prepare
-from coeval.core.errors import UsageError
+from coeval.benchmarks.run.task_folder import TaskFolder
+from coeval.core.errors import StoreError, UsageError
 from coeval.models.keys import Keys
 
 
@@ -72,6 +73,29 @@ async def test_parts_taken_in_twice_are_there_once(bench: Bench) -> None:
         shutil.copytree(kept, part(bench, "0_of_2"))
         await bench.run(server.url, mode="conclude")
     assert [line["id"] for line in lines(bench.output / "invented" / "responses.jsonl")] == ["q0", "q2"]
+
+
+async def test_a_part_that_another_works_on_stays_whole(bench: Bench) -> None:
+    async with fake(reply=said) as server:
+        for index in (0, 1):
+            await ask(bench, server, shard=Shard(index, 2))
+        busy = TaskFolder(part(bench, "0_of_2"))
+        with busy.locked():
+            TaskFolder(bench.output / "invented").take_in_shards()
+            assert len(lines(busy.responses)) == 2
+        assert not part(bench, "1_of_2").exists()
+        TaskFolder(bench.output / "invented").take_in_shards()
+    assert not busy.path.parent.exists()
+    assert len(lines(bench.output / "invented" / "responses.jsonl")) == 3
+
+
+async def test_answers_that_cannot_be_taken_in_are_told(bench: Bench) -> None:
+    async with fake(reply=said) as server:
+        await ask(bench, server, shard=Shard(0, 2))
+    (bench.output / "invented" / "responses.jsonl").mkdir()
+    with pytest.raises(StoreError, match=r"responses\.jsonl"):
+        TaskFolder(bench.output / "invented").take_in_shards()
+    assert len(lines(part(bench, "0_of_2") / "responses.jsonl")) == 2
 
 
 async def test_answers_of_other_settings_do_not_mix(bench: Bench) -> None:

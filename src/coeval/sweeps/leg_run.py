@@ -87,23 +87,26 @@ class _LegRun:
     @asynccontextmanager
     async def telling(self) -> AsyncIterator[None]:
         """Meanwhile, keep ``progress.json`` up to date."""
-        telling = asyncio.create_task(self._tell())
+        ended = asyncio.Event()
+        telling = asyncio.create_task(self._tell(ended))
         try:
             yield
         finally:
-            telling.cancel()
-            await asyncio.wait({telling})
+            ended.set()
+            await asyncio.wait({telling})  # not cancelled: its thread would write on beside us
             self.count.state = "ended"
             write_progress(self._leg.folder, self.count.progress())
 
-    async def _tell(self) -> None:
-        while True:
+    async def _tell(self, ended: asyncio.Event) -> None:
+        while not ended.is_set():
             progress = self.count.progress()
             try:
                 await asyncio.to_thread(write_progress, self._leg.folder, progress)
             except StoreError as error:  # answers matter more; where the disk is full, they will say so
                 log.warning("%s", error)
-            await asyncio.sleep(PROGRESS_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PROGRESS_S):
+                    await ended.wait()
 
     async def carry_out(self) -> Came:
         """

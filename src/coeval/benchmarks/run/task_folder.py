@@ -8,7 +8,6 @@ return. Judgments lie in one ``judgments.<judge>-<recipe>.jsonl`` for each judge
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -140,9 +139,13 @@ class TaskFolder:
                 with lock.locked():
                     for file in sorted(part.glob("responses*.jsonl")):
                         self._take_in(file)
+                        file.unlink()
             except UsageError:  # another process holds it
                 continue
-            shutil.rmtree(part)
+            except OSError as error:
+                raise store_error("take in", part, error) from error
+            with suppress(OSError):  # somebody has begun to work there again
+                part.rmdir()
         with suppress(OSError):  # there are none, or some are left
             (self.path / SHARDS).rmdir()
 
@@ -162,6 +165,7 @@ class TaskFolder:
                 earlier = known.get(record.id)
                 if earlier is None or (is_good(record) and not is_good(earlier)):
                     appender.append(record)
+            appender.sync()  # before the file that they came from goes
         finally:
             appender.close()
 

@@ -19,6 +19,7 @@ from coeval.core.errors import UsageError
 from coeval.core.options import Face
 from coeval.engine.run_log import logged
 from coeval.models.keys import Keys
+from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, Throttle, throttle_of
 from coeval.sweeps.judging.judging_messages import ConcludeOrder, JudgingMessage, read_order, written
 from coeval.sweeps.judging.judging_run import conclude_orders
 
@@ -34,17 +35,18 @@ def _judge() -> None:
         raise UsageError("python -m coeval.cli.sweep.judging_process takes its log and a file of keys")
     file = Path(sys.argv[2]) if len(sys.argv) == 3 else None
     keys = Keys.load(file, env=os.environ, cwd=Path.cwd(), home=Path.home())
+    throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
     with logged(Path(sys.argv[1]), "INFO"):
-        run_async(interruptible(lambda interrupt: _conclude(keys, interrupt), lambda _: None))
+        run_async(interruptible(lambda interrupt: _conclude(keys, interrupt, throttle), lambda _: None))
 
 
-async def _conclude(keys: Keys, interrupt: asyncio.Event) -> None:
+async def _conclude(keys: Keys, interrupt: asyncio.Event, throttle: Throttle | None) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_LONGEST_LINE)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     ended = asyncio.create_task(interrupt.wait())
     try:
-        await conclude_orders(_orders(reader, ended, interrupt), _tell, keys, interrupt)
+        await conclude_orders(_orders(reader, ended, interrupt), _tell, keys, interrupt, throttle)
     finally:
         ended.cancel()
 

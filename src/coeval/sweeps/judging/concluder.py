@@ -71,6 +71,8 @@ class JudgingProcess:
         if self._closing:
             return Concluded(name=name, interrupted=True)
         process = await self._started()
+        if self._closing:
+            return Concluded(name=name, interrupted=True)
         waiting: asyncio.Future[Concluded] = asyncio.get_running_loop().create_future()
         self._waiting[name] = waiting
         with suppress(ConnectionError):  # it died: its reader says so
@@ -122,7 +124,8 @@ class JudgingProcess:
 
     async def aclose(self) -> None:
         self._closing = True
-        process, reading = self._process, self._reading
+        async with self._starting:
+            process, reading = self._process, self._reading
         if process is None or reading is None:
             return
         if process.stdin is not None:

@@ -24,6 +24,7 @@ from coeval.core.text import numbered
 from coeval.engine.probing import Probing
 from coeval.engine.progress import Board
 from coeval.models.keys import Keys
+from coeval.models.pacing.throttle import Throttle
 from coeval.models.transport.shared_hosts import SharedHosts
 from coeval.sweeps.judging.judging_messages import (
     Concluded,
@@ -47,13 +48,15 @@ async def conclude_orders(
     tell: Callable[[JudgingMessage], None],
     keys: Keys,
     interrupt: asyncio.Event,
+    throttle: Throttle | None = None,
 ) -> None:
     """Conclude every order as it comes, side by side, and tell how far they are and what came of each.
+    ``throttle`` is the pace that their requests keep with those of other processes.
 
     Returns when there are no more orders and all are told; setting ``interrupt`` has those under way end
     soon, and later ones at once.
     """
-    async with SharedHosts() as hosts, asyncio.TaskGroup() as group:
+    async with SharedHosts(throttle=throttle) as hosts, asyncio.TaskGroup() as group:
         judging = _Judging(keys, interrupt, hosts)
         telling = group.create_task(judging.tell_progress(tell))
         tasks: set[asyncio.Task[None]] = set()

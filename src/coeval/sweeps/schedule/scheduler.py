@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Protocol
 
 from coeval.core.errors import CoevalError
@@ -102,7 +102,7 @@ class Scheduler:
             the journal cannot be written, or a leg's folder.
         """
         self._watching = source is not None
-        async with asyncio.TaskGroup() as group:
+        async with aclosing(self._concluder), asyncio.TaskGroup() as group:
             slots = [group.create_task(self._serve(slot)) for slot in self._engine.slots]
             judges = [group.create_task(self._judge()) for _ in range(self._sweep.judge_jobs)]
             beside = [group.create_task(self._stop_when(interrupt, slots))]
@@ -113,7 +113,6 @@ class Scheduler:
             finally:
                 for task in beside:
                     task.cancel()
-        await self._concluder.aclose()
 
     async def _stop_when(self, interrupt: asyncio.Event, slots: Sequence[asyncio.Task[None]]) -> None:
         await interrupt.wait()

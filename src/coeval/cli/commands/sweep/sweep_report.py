@@ -24,6 +24,7 @@ from coeval.cli.starting import begin
 from coeval.core.errors import UsageError
 from coeval.core.text import numbered
 from coeval.models.keys import Keys
+from coeval.models.pacing.throttle import throttle_of
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoint_places import CheckpointWatch
 from coeval.sweeps.checkpoints import Checkpoint
@@ -51,6 +52,7 @@ def sweep_and_report(flags: Flags) -> int:
         return tell_standing(settings, streams.results())
     keys = Keys.load(settings.keys, env=os.environ, cwd=Path.cwd(), home=Path.home())
     asked = asked_for(settings, keys)
+    throttle_of(os.environ)  # wrong variables are told before anything begins
     checkpoints = [] if asked.watch is not None else asked.places.found()
     refuse_ambiguous(asked.sweep, checkpoints)
     if not checkpoints and asked.watch is None:
@@ -69,7 +71,9 @@ def sweep_and_report(flags: Flags) -> int:
             # Here, because it loads duckdb, numpy and vl-convert.
             from coeval.cli.commands.sweep.plot_phase import put_together_and_drawn
 
-            code = max(code, put_together_and_drawn(asked.sweep))
+            lacking = put_together_and_drawn(asked.sweep)
+            if asked.phases.inference and asked.phases.judge:  # else it may lack what it was to leave out
+                code = max(code, lacking)
     return code
 
 
