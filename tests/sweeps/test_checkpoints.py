@@ -126,3 +126,10 @@ def test_a_checkpoint_that_changes_between_looks_is_left(tmp_path: Path) -> None
     assert watch.look() == []
     assert [each.step for each in watch.look()] == [1]
     assert watch.look() == [], "each is found once"
+
+
+def test_a_watched_base_model_of_a_hub_is_ready_at_once(tmp_path: Path) -> None:
+    base = Checkpoint(step=0, path="some/model")
+    watch = CheckpointWatch(CheckpointPlaces(listed=(base,), folder=tmp_path))
+    assert watch.look() == [base]
+    assert watch.look() == []

@@ -46,6 +46,9 @@ task_options: {ifeval-input: prompts.jsonl}
     assert (over.gpus, over.max_examples, over.tasks) == ("3", 4, read.tasks)
 
 
+WATCHED = ("--out", "o", "--tasks", "ifeval", "--checkpoints", ".", "--watch")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -86,6 +89,8 @@ def test_a_mistake_is_told_with_its_line_and_the_way_out(tmp_path: Path, text: s
             "did you mean ifeval-input?",
         ),
         (("--out", "o", "--tasks", "ifeval", "--checkpoints", "c", "--until-step", "9"), "--watch"),
+        ((*WATCHED, "--external", "http://127.0.0.1:9/v1", "--served-name", "m"), "under one name, m"),
+        ((*WATCHED, "--external", "5=http://127.0.0.1:9/v1"), "no server has the steps to come"),
         (
             ("--out", "o", "--tasks", "ifeval", "--base-model", "m", "--server-command", "vllm serve"),
             "{port}",
@@ -116,3 +121,13 @@ def test_two_checkpoints_under_one_name_need_a_server_each(tmp_path: Path, coeva
     assert ended.code == 1
     assert "2 checkpoints would be asked for under one name, tiny" in ended.err
     assert "--external 0=URL" in ended.err
+
+
+def test_a_pace_that_is_none_is_told_before_anything_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coeval: Command
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MIN_INTERVAL_S", "often")
+    ended = coeval("sweep", "--out", "o", "--tasks", "ifeval", "--base-model", "m", "--gpus", "0")
+    assert (ended.code, list(tmp_path.iterdir())) == (1, [])
+    assert "MIN_INTERVAL_S in the environment is no number of seconds" in ended.err

@@ -95,12 +95,14 @@ class CheckpointWatch:
             if checkpoint.step in self._known:
                 continue
             written = _written(Path(checkpoint.path))
-            if written and self._last.get(checkpoint.step) == written:
+            if checkpoint in self.places.listed and not Path(checkpoint.path).is_dir():
+                ready.append(checkpoint)  # a name at a hub: nobody is writing it
+            elif written and self._last.get(checkpoint.step) == written:
                 ready.append(checkpoint)
             self._last[checkpoint.step] = written
         for checkpoint in ready:
             self._known.add(checkpoint.step)
-            del self._last[checkpoint.step]
+            self._last.pop(checkpoint.step, None)
         self._ended = self._ended or self._is_last(ready)
         return ready
 

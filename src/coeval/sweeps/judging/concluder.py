@@ -68,10 +68,8 @@ class JudgingProcess:
             return await self._ordered(name, evaluation)
 
     async def _ordered(self, name: str, evaluation: EvalSpec) -> Concluded:
-        if self._closing:
-            return Concluded(name=name, interrupted=True)
         process = await self._started()
-        if self._closing:
+        if process is None:
             return Concluded(name=name, interrupted=True)
         waiting: asyncio.Future[Concluded] = asyncio.get_running_loop().create_future()
         self._waiting[name] = waiting
@@ -85,8 +83,11 @@ class JudgingProcess:
             self._waiting.pop(name, None)
             self._progress.pop(name, None)
 
-    async def _started(self) -> Process:
+    async def _started(self) -> Process | None:
+        """None once it is being closed."""
         async with self._starting:
+            if self._closing:
+                return None
             if self._process is not None and self._reading is not None and not self._reading.done():
                 return self._process
             with open_log(self._log) as log:

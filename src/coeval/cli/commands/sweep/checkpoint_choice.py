@@ -78,8 +78,9 @@ def steps_of(given: object) -> list[int] | None:
             return None
 
 
-def refuse_ambiguous(sweep: Sweep, checkpoints: Sequence[Checkpoint]) -> None:
-    """
+def refuse_ambiguous(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, watched: bool = False) -> None:
+    """``watched``: further checkpoints may come.
+
     Raises
     ------
     UsageError
@@ -92,7 +93,16 @@ def refuse_ambiguous(sweep: Sweep, checkpoints: Sequence[Checkpoint]) -> None:
     if open_steps and None not in sweep.external:
         step = open_steps[0]
         raise UsageError(f"--external: no server has step {step}; add --external {step}=URL")
+    if watched and None not in sweep.external:
+        raise UsageError(
+            "--external: no server has the steps to come; add --external URL, or leave out --watch"
+        )
     names_them = STEP in sweep.served_name or PATH in sweep.served_name
+    if watched and not names_them:
+        raise UsageError(
+            f"--external: all checkpoints to come would be asked for under one name, {sweep.served_name}; "
+            f"give --served-name with {STEP}, or leave out --watch"
+        )
     if len(open_steps) > 1 and not names_them:
         raise UsageError(
             f"--external: {len(open_steps)} checkpoints would be asked for under one name, "

@@ -54,7 +54,7 @@ def sweep_and_report(flags: Flags) -> int:
     asked = asked_for(settings, keys)
     throttle_of(os.environ)  # wrong variables are told before anything begins
     checkpoints = [] if asked.watch is not None else asked.places.found()
-    refuse_ambiguous(asked.sweep, checkpoints)
+    refuse_ambiguous(asked.sweep, checkpoints, watched=asked.watch is not None)
     if not checkpoints and asked.watch is None:
         raise UsageError(
             f"{asked.places.folder} holds no whole checkpoint; say where they lie below it: --name-pattern"
