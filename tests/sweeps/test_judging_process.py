@@ -7,7 +7,6 @@ import os
 import sys
 from pathlib import Path
 
-
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.sweeps.judging.concluder import JudgingProcess
 
