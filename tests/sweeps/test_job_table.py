@@ -52,6 +52,14 @@ def again(out: Path, plan: JobPlan = PLAN) -> JobTable:
     return table
 
 
+def test_what_was_done_with_other_settings_is_counted(tmp_path: Path) -> None:
+    assert again(tmp_path).done_otherwise((ONE, TWO)) == 0
+    assert done(tmp_path).done_otherwise((ONE, TWO)) == 0
+    warmer = replace(PLAN, tasks=(replace(TASKS[0], asked_with="b"), TASKS[1]))
+    assert again(tmp_path, warmer).done_otherwise((ONE, TWO)) == 3
+    assert again(tmp_path, warmer).done_otherwise((ONE,)) == 2
+
+
 def test_what_is_done_is_not_owed_and_all_else_is(tmp_path: Path) -> None:
     assert again(tmp_path).owed(ONE) == ALL
     table = done(tmp_path)

@@ -125,6 +125,7 @@ async def test_checkpoints_under_one_name_are_two_and_changed_settings_relabel_n
 
         ended = await sweeping.run(*external, "--temperature", "0.1")
         assert ended.code == 0, ended
+        assert "4 jobs were done before with other settings" in ended.err
         assert (low.asked, high.asked) == (24, 24)
         kept = [len(sweeping.set_aside(step, "ifeval")) for step in (30, 80)]
         assert kept == [1, 1], "the earlier answers lie aside"

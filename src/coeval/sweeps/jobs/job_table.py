@@ -118,6 +118,19 @@ class JobTable:
                 answers.setdefault(shard, {})[task.task] = tuple(runs)
         return OwedJobs(answers, conclusions)
 
+    def done_otherwise(self, checkpoints: Iterable[Checkpoint]) -> int:
+        """How many jobs of these were done with other settings than the plan's, and so are owed."""
+        found = 0
+        for checkpoint in checkpoints:
+            for task in self.plan.tasks:
+                settings = self.plan.settings(checkpoint, task)
+                for run in range(task.samples):
+                    job = Job(checkpoint.step, task.label, run)
+                    lines = [*self._answered.get(job, {}).values()]
+                    lines += [line] if (line := self._concluded.get(job)) is not None else []
+                    found += bool(lines) and all(line.settings != settings for line in lines)
+        return found
+
     def _is_concluded(self, job: Job, task: TaskJobs, settings: str) -> bool:
         line = self._concluded.get(job)
         return (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from coeval.cli import streams
-from coeval.cli.say import say
+from coeval.cli.say import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.cli.views.progress.progress_view import Terminal
 from coeval.core.text import dollars, listed, numbered
@@ -33,6 +33,7 @@ def tell_plan(sweep: Sweep, phases: SweepPhases, checkpoints: Sequence[Checkpoin
     """
     table = JobTable(sweep.out, job_plan(sweep))
     table.read()
+    tell_done_otherwise(table, checkpoints)
     with Terminal(streams.messages()) as terminal:
         estimate = estimate_sweep(sweep, table, checkpoints, phases, terminal)
     steps = listed([str(checkpoint.step) for checkpoint in checkpoints], 12)
@@ -45,6 +46,17 @@ def tell_plan(sweep: Sweep, phases: SweepPhases, checkpoints: Sequence[Checkpoin
         print_table(console, "", "task", _COLUMNS, rows)
     _tell_judging(sweep, estimate, console)
     return 0
+
+
+def tell_done_otherwise(table: JobTable, checkpoints: Sequence[Checkpoint]) -> None:
+    """Say what becomes of earlier answers where settings have changed since."""
+    if count := table.done_otherwise(checkpoints):
+        jobs = f"{numbered(count, 'job')} {'was' if count == 1 else 'were'}"
+        said = (
+            f"{jobs} done before with other settings. Answers that do not fit these are set aside in their "
+            "folders, and taken up again when the earlier settings return; to have both, give another --out"
+        )
+        warn(streams.messages(), said)
 
 
 def _owed(estimate: SweepEstimate) -> str:

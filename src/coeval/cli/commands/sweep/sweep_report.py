@@ -15,7 +15,7 @@ from coeval.cli.commands.sweep.asked_sweep import KEY_VARIABLE, AskedFor, asked_
 from coeval.cli.commands.sweep.checkpoint_choice import refuse_ambiguous
 from coeval.cli.commands.sweep.engine_choice import engine_of, refuse_absent_program
 from coeval.cli.commands.sweep.sweep_end import tell_end
-from coeval.cli.commands.sweep.sweep_plan import tell_plan
+from coeval.cli.commands.sweep.sweep_plan import tell_done_otherwise, tell_plan
 from coeval.cli.commands.sweep.sweep_standing import tell_standing
 from coeval.cli.commands.sweep.sweep_view import SweepView
 from coeval.cli.loop import interruptible, run_async
@@ -109,6 +109,7 @@ def _carried_out(asked: AskedFor, settings: SweepSettings, checkpoints: Sequence
     scheduler = Scheduler(sweep, table, engine, concluder, asked.phases)
     with closing(table):
         table.include(checkpoints)
+        tell_done_otherwise(table, checkpoints)
         for checkpoint in checkpoints:
             scheduler.add(checkpoint)
         board = scheduler.board
