@@ -60,6 +60,18 @@ def test_what_is_being_written_is_not_whole(tmp_path: Path, names: list[str], wh
     assert is_whole(written(tmp_path / "step_1", *names)) is whole
 
 
+def test_what_is_passed_over_is_told_with_what_it_lacks(tmp_path: Path) -> None:
+    written(tmp_path / "step_1")
+    written(tmp_path / "step_2", "config.json")
+    written(tmp_path / "step_3", "model.safetensors")
+    places = CheckpointPlaces(folder=tmp_path)
+    assert [checkpoint.step for checkpoint in places.found()] == [1]
+    assert places.passed_over() == {
+        str(tmp_path / "step_2"): "it has no weights",
+        str(tmp_path / "step_3"): "it has no config.json",
+    }
+
+
 def test_all_files_of_an_index_are_there(tmp_path: Path) -> None:
     folder = written(tmp_path / "step_1", "config.json", "a.safetensors")
     index = folder / "model.safetensors.index.json"

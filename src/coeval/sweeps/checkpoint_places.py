@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coeval.core.errors import StoreError
-from coeval.sweeps.checkpoints import Checkpoint, Pattern, find_checkpoints, is_whole
+from coeval.sweeps.checkpoints import Checkpoint, Pattern, find_checkpoints, is_whole, what_lacks
 
 __all__ = ["USUAL_PATTERNS", "CheckpointPlaces", "CheckpointWatch"]
 
@@ -54,12 +54,28 @@ class CheckpointPlaces:
         return sorted(found, key=lambda checkpoint: checkpoint.step)
 
     def _below(self, folder: Path) -> list[Checkpoint]:
-        patterns = [self.pattern] if self.pattern is not None else USUAL_PATTERNS
-        for text in patterns[:-1]:
-            pattern = Pattern(text)
-            if pattern.found_in(folder):
-                return find_checkpoints(folder, pattern, self.steps)
-        return find_checkpoints(folder, Pattern(patterns[-1]), self.steps)
+        return find_checkpoints(folder, self._pattern_in(folder), self.steps)
+
+    def _pattern_in(self, folder: Path) -> Pattern:
+        """The one that is named, or the first of the usual ones that finds any."""
+        patterns = [
+            Pattern(text) for text in ([self.pattern] if self.pattern is not None else USUAL_PATTERNS)
+        ]
+        return next((pattern for pattern in patterns if pattern.found_in(folder)), patterns[-1])
+
+    def passed_over(self) -> dict[str, str]:
+        """Those that `found` leaves out, since they are not whole: their paths, and what they lack.
+
+        Raises
+        ------
+        StoreError
+            the folder cannot be looked into.
+        """
+        if self.folder is None or self.steps:
+            return {}
+        there = self._pattern_in(self.folder).found_in(self.folder)
+        lacking = {str(there[step]): what_lacks(there[step]) for step in sorted(there)}
+        return {path: why for path, why in lacking.items() if why is not None}
 
 
 @dataclass(slots=True)

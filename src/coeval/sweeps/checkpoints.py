@@ -15,7 +15,7 @@ from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode
 from coeval.store.jsonl import store_error
 
-__all__ = ["Checkpoint", "Pattern", "find_checkpoints", "is_whole", "refuse_doubles"]
+__all__ = ["Checkpoint", "Pattern", "find_checkpoints", "is_whole", "refuse_doubles", "what_lacks"]
 
 STEP = "{step}"
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf", "*.pt")
@@ -124,23 +124,32 @@ def refuse_doubles(checkpoints: Sequence[Checkpoint]) -> None:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a checkpoint has been written to its end, as far as its files say: a configuration, weights,
-    all files that an index of weights names, and none that is being written."""
+    """Whether a checkpoint has been written to its end, as far as its files say."""
+    return what_lacks(folder) is None
+
+
+def what_lacks(folder: Path) -> str | None:
+    """What a checkpoint lacks to be whole; None: it has a configuration, weights, and all files that an index
+    of weights names, and none is being written."""
     try:
         names = {entry.name for entry in folder.iterdir()}
-    except OSError:
-        return False
-    if "config.json" not in names or any(name.endswith(_PARTIAL) for name in names):
-        return False
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
+    if "config.json" not in names:
+        return "it has no config.json"
+    if being_written := sorted(name for name in names if name.endswith(_PARTIAL)):
+        return f"{being_written[0]} is being written"
     indices = [folder / name for name in _INDEX if name in names]
     for index in indices:
         try:
             parts = decode(index.read_bytes(), _WeightIndex).weight_map.values()
         except (OSError, Undecodable):
-            return False
-        if not names.issuperset(parts):
-            return False
-    return bool(indices) or any(any(folder.glob(pattern)) for pattern in _WEIGHTS)
+            return f"{index.name} cannot be read"
+        if absent := sorted(set(parts) - names):
+            return f"{absent[0]}, which {index.name} names, is not there"
+    if indices or any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
+        return None
+    return "it has no weights"
 
 
 class _WeightIndex(msgspec.Struct):

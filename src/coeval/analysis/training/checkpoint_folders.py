@@ -24,7 +24,7 @@ class EvaluatedStep(NamedTuple):
     folder: Path
 
 
-def find_checkpoints(
+def evaluated_steps(
     root: Path, pattern: str = PATTERN, steps: Collection[int] | None = None
 ) -> tuple[EvaluatedStep, ...]:
     """The checkpoints below ``root`` whose folders hold results, by step; ``steps``: of these only.

@@ -13,7 +13,7 @@ from coeval.analysis.training.aggregate import TaskAggregate, read_aggregate
 from coeval.analysis.training.checkpoint_folders import (
     PATTERN,
     EvaluatedStep,
-    find_checkpoints,
+    evaluated_steps,
     require_base,
     task_names,
 )
@@ -53,7 +53,7 @@ def training_curves(
     """
     found = []
     for label, root in runs.items():
-        checkpoints = find_checkpoints(root, (patterns or {}).get(label, PATTERN), steps)
+        checkpoints = evaluated_steps(root, (patterns or {}).get(label, PATTERN), steps)
         require_base(base, checkpoints, root)
         stops, notes = _read(checkpoints, tasks)
         if not any(stops.values()):

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.training.checkpoint_folders import PATTERN, EvaluatedStep, find_checkpoints
+from coeval.analysis.training.checkpoint_folders import PATTERN, EvaluatedStep, evaluated_steps
 from coeval.analysis.training.checkpoint_scores import ItemColumn, first_of_items
 from coeval.analysis.training.judges.item_agreement import Grade, GradeKey
 from coeval.analysis.training.run_choice import ChosenRuns, choose_runs
@@ -78,7 +78,7 @@ def judged_steps(
     if output_tasks(folder):
         places: list[tuple[int | None, Path]] = [(None, folder)]
     else:
-        found: Sequence[EvaluatedStep] = find_checkpoints(folder, pattern, steps)
+        found: Sequence[EvaluatedStep] = evaluated_steps(folder, pattern, steps)
         places = [(one.step, one.folder) for one in found]
     read: JudgedSteps = {}
     for step, place in places:

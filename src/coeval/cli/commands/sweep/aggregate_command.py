@@ -70,11 +70,11 @@ def aggregate(
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.aggregate import aggregate as put_together
     from coeval.analysis.training.aggregate import write_aggregates
-    from coeval.analysis.training.checkpoint_folders import find_checkpoints, require_base
+    from coeval.analysis.training.checkpoint_folders import evaluated_steps, require_base
     from coeval.analysis.training.training_curves import training_curves
     from coeval.cli.commands.sweep.tables.aggregate_view import print_aggregates, print_conclusions, told_of
 
-    checkpoints = find_checkpoints(out, name_pattern, wanted)
+    checkpoints = evaluated_steps(out, name_pattern, wanted)
     require_base(base, checkpoints, out)
     found, written = [], 0
     for checkpoint in checkpoints:

@@ -19,7 +19,7 @@ from coeval.cli.commands.sweep.sweep_plan import tell_done_otherwise, tell_plan
 from coeval.cli.commands.sweep.sweep_standing import tell_standing
 from coeval.cli.commands.sweep.sweep_view import SweepView
 from coeval.cli.loop import interruptible, run_async
-from coeval.cli.say import say
+from coeval.cli.say import say, warn
 from coeval.cli.starting import begin
 from coeval.core.errors import UsageError
 from coeval.core.text import numbered
@@ -54,6 +54,9 @@ def sweep_and_report(flags: Flags) -> int:
     asked = asked_for(settings, keys)
     throttle_of(os.environ)  # wrong variables are told before anything begins
     checkpoints = [] if asked.watch is not None else asked.places.found()
+    if asked.watch is None:
+        for path, why in asked.places.passed_over().items():
+            warn(streams.messages(), f"{path} is passed over: {why}; --watch waits for such ones")
     refuse_ambiguous(asked.sweep, checkpoints, watched=asked.watch is not None)
     if not checkpoints and asked.watch is None:
         raise UsageError(
