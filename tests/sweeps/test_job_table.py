@@ -60,6 +60,18 @@ def test_what_was_done_with_other_settings_is_counted(tmp_path: Path) -> None:
     assert again(tmp_path, warmer).done_otherwise((ONE,)) == 2
 
 
+def test_a_checkpoint_that_was_written_again_is_named(tmp_path: Path) -> None:
+    weights = tmp_path / "10" / "model.safetensors"
+    weights.parent.mkdir()
+    weights.write_text("")
+    os.utime(weights, (1, 1))
+    here = replace(ONE, path=str(weights.parent))
+    table = done(tmp_path / "out", replace(PLAN, checkpoints=(here, TWO)))
+    assert table.written_since((here, TWO)) == []
+    os.utime(weights, (4e9, 4e9))
+    assert table.written_since((here, TWO)) == [here]
+
+
 def test_what_is_done_is_not_owed_and_all_else_is(tmp_path: Path) -> None:
     assert again(tmp_path).owed(ONE) == ALL
     table = done(tmp_path)

@@ -15,7 +15,15 @@ from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode
 from coeval.store.jsonl import store_error
 
-__all__ = ["Checkpoint", "Pattern", "find_checkpoints", "is_whole", "refuse_doubles", "what_lacks"]
+__all__ = [
+    "Checkpoint",
+    "Pattern",
+    "find_checkpoints",
+    "is_whole",
+    "newest_file",
+    "refuse_doubles",
+    "what_lacks",
+]
 
 STEP = "{step}"
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf", "*.pt")
@@ -150,6 +158,14 @@ def what_lacks(folder: Path) -> str | None:
     if indices or any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
         return None
     return "it has no weights"
+
+
+def newest_file(folder: Path) -> float:
+    """When a file of a checkpoint was last written, in seconds since 1970; 0 for a model at a hub."""
+    try:
+        return max((entry.stat().st_mtime for entry in folder.iterdir()), default=0.0)
+    except OSError:
+        return 0.0
 
 
 class _WeightIndex(msgspec.Struct):

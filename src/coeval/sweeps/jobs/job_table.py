@@ -7,6 +7,7 @@ records first: what is there is never asked again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,12 +16,15 @@ from msgspec.structs import replace
 from coeval.benchmarks.run.task_folder import TaskFolder
 from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SHARDS, SUMMARY
 from coeval.store.rundir import now
-from coeval.sweeps.checkpoints import Checkpoint
+from coeval.sweeps.checkpoints import Checkpoint, newest_file
 from coeval.sweeps.jobs.job_journal import Job, JobJournal, JobLine, JobState, bears_out, stamps
 from coeval.sweeps.jobs.job_plan import JobPlan, TaskJobs
 from coeval.sweeps.sweep import folder_of, shard_name
 
 __all__ = ["JobTable", "OwedJobs", "TaskStanding"]
+
+_WHOLE_SECONDS = 1.0
+"""Lines of the journal tell their time without fractions."""
 
 
 class OwedJobs(NamedTuple):
@@ -130,6 +134,19 @@ class JobTable:
                     lines += [line] if (line := self._concluded.get(job)) is not None else []
                     found += bool(lines) and all(line.settings != settings for line in lines)
         return found
+
+    def written_since(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
+        """Those with files newer than the first of their jobs: they may be others than were asked."""
+        first: dict[int, str] = {}
+        known = (*self._concluded.values(), *(one for of in self._answered.values() for one in of.values()))
+        for line in known:
+            first[line.step] = min(line.at, first.get(line.step, line.at))
+        return [
+            checkpoint
+            for checkpoint in checkpoints
+            if (at := first.get(checkpoint.step)) is not None
+            and newest_file(Path(checkpoint.path)) > datetime.fromisoformat(at).timestamp() + _WHOLE_SECONDS
+        ]
 
     def _is_concluded(self, job: Job, task: TaskJobs, settings: str) -> bool:
         line = self._concluded.get(job)

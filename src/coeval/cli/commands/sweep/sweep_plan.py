@@ -49,7 +49,14 @@ def tell_plan(sweep: Sweep, phases: SweepPhases, checkpoints: Sequence[Checkpoin
 
 
 def tell_done_otherwise(table: JobTable, checkpoints: Sequence[Checkpoint]) -> None:
-    """Say what becomes of earlier answers where settings have changed since."""
+    """Say what becomes of earlier answers where settings, or files of checkpoints, have changed since."""
+    for checkpoint in table.written_since(checkpoints):
+        said = (
+            f"{checkpoint.path} has files that are newer than the answers of step {checkpoint.step}, which "
+            "count as its own; if it is another checkpoint now, give another --out, or remove "
+            f"step_{checkpoint.step} there"
+        )
+        warn(streams.messages(), said)
     if count := table.done_otherwise(checkpoints):
         jobs = f"{numbered(count, 'job')} {'was' if count == 1 else 'were'}"
         said = (
