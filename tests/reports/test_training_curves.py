@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_each_task_has_its_pictures_and_all_have_one(runs: Path, tmp_path: Path)
     assert int.from_bytes((out / "ifeval.png").read_bytes()[16:20]) > 2_000, "print quality"
     svg = (out / "ifeval.svg").read_text()
     assert "prompt_level_strict_accuracy" in svg
-    assert "step: 200; " in svg, "what a point is, for those who cannot see it"
+    assert "step: 200" in svg, "what a point is, for those who cannot see it"
 
 
 @pytest.mark.parametrize(("bars", "shown"), [("ci95", True), ("sem", True), ("std", True), ("none", False)])
@@ -109,6 +110,9 @@ def test_runs_stand_beside_each_other_by_the_tool_of_the_guide(runs: Path, tmp_p
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "holds no scores of ifbench" in done.stderr
+    svg = (tmp_path / "ifeval.svg").read_text()
+    places = set(re.findall(r'aria-label="step: ([-\d.]+); [^"]*run: [ab]', svg))
+    assert len(places) == 4, "no run hides another at the same step"
     page = (tmp_path / "curves.html").read_text()
     assert "a · step 100" in page
     assert "b · step 100" in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ class ErrorsShown(NamedTuple):
 
     bars: bool
     band: bool
+    apart: float = 0.0
+    """How many steps lie between the marks of two runs at one step, so that none hides another."""
 
 
 def curve_plot(table: str, runs: Sequence[str], title: str, shown: ErrorsShown) -> dict[str, Any]:
@@ -47,10 +50,16 @@ def curve_grid(table: str, tasks: Sequence[str], runs: Sequence[str], shown: Err
 
 
 def _curves(table: str, runs: Sequence[str], title: str | None, shown: ErrorsShown) -> AnyChart:
-    base = alt.Chart(named(table)).transform_filter("isValid(datum.mean)")
-    legend = alt.Legend(title=None, orient="top", labelLimit=400) if len(runs) > 1 else None
+    place = f"(indexof({json.dumps(list(runs))}, datum.run) - {(len(runs) - 1) / 2}) * {shown.apart}"
+    base = (
+        alt.Chart(named(table))
+        .transform_filter("isValid(datum.mean)")
+        .transform_calculate(at=f"datum.step + {place}")
+    )
+    legend = alt.Legend(title=None, orient="top", labelLimit=400, symbolOpacity=1) if len(runs) > 1 else None
     colour = alt.Color("run:N", scale=alt.Scale(domain=list(runs)), legend=legend)
-    x = alt.X("step:Q", title="step", axis=alt.Axis(tickMinStep=1, labelFlush=False, grid=False))
+    scale = alt.Scale(zero=False, nice=False, padding=10)
+    x = alt.X("at:Q", title="step", scale=scale, axis=alt.Axis(tickMinStep=1, labelFlush=False, grid=False))
     y = alt.Y("mean:Q", title=title, scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(tickCount=6))
     told = [
         alt.Tooltip("run:N"),

@@ -22,6 +22,8 @@ from coeval.reports.content.report_content import (
     Sentence,
 )
 
+_APART = 0.012
+"""Of the width of a plot."""
 _HOLLOW = " Hollow: not made or judged as the others."
 
 __all__ = ["ErrorBar", "checkpoint_name", "overview_report", "training_report"]
@@ -217,7 +219,9 @@ def _drawn(runs: Sequence[TrainingRun], error_bar: ErrorBar, task: str | None = 
         for point in curve.points
     ]
     bars = any(_bar(point, error_bar) is not None for point in points)
-    return ErrorsShown(bars, any(point.band is not None for point in points))
+    steps = [point.step for point in points]
+    apart = _APART * (max(steps) - min(steps)) if len(runs) > 1 else 0.0
+    return ErrorsShown(bars, any(point.band is not None for point in points), apart)
 
 
 def _rows(
