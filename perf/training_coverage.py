@@ -211,6 +211,8 @@ def best(runs: list[Sweep]) -> Best:
     for scores, truth in runs:
         found = best_checkpoint(common(scores), "share")
         assert found is not None
+        assert found.corrected is not None
+        assert found.ci95 is not None
         at = STEPS.index(found.step)
         squares = float(((scores[:, at] - found.mean) ** 2).sum())
         low, high = mean_bounds(found.mean, [Scatter(len(scores), squares)])

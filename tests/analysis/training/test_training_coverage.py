@@ -23,7 +23,7 @@ from perf.training_coverage import (
     sweeps,
 )
 
-FEW, SOME = Design(100, 1), Design(200, 2)
+FEW, SOME = Design(100, 1), Design(300, 2)
 
 
 @pytest.mark.slow

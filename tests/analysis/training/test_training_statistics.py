@@ -9,7 +9,7 @@ from scipy import stats
 
 from coeval.analysis.comparison.paired_difference import sign_flips
 from coeval.analysis.intervals import POINTS, SHARE, Scale, clustered_mean
-from coeval.analysis.training.best_checkpoint import Estimates, best_checkpoint, winner
+from coeval.analysis.training.best_checkpoint import FEWEST, Estimates, best_checkpoint, winner
 from coeval.analysis.training.checkpoint_scores import (
     CheckpointScores,
     CommonItems,
@@ -17,6 +17,7 @@ from coeval.analysis.training.checkpoint_scores import (
     common_items,
     side_by_side,
 )
+from coeval.analysis.training.curve_conclusions import conclude_curve
 from coeval.analysis.training.drift_alarms import WatchedTask, drift_alarms
 from coeval.analysis.training.first_better import first_better, step_down
 from coeval.analysis.training.simultaneous_bands import pointwise_level, simultaneous_bounds
@@ -131,6 +132,8 @@ def test_a_tie_is_corrected_and_stays_within_reach() -> None:
     assert same.corrected == pytest.approx(same.mean, abs=0.02), "alike in every item: no luck"
     found = best_checkpoint(common(verdicts([0.5] * 6, seed=3)), "share")
     assert found is not None
+    assert found.corrected is not None
+    assert found.ci95 is not None
     assert found.corrected < found.mean
     assert found.ci95[0] < found.corrected < found.ci95[1]
     assert found.sentence == (
@@ -142,13 +145,91 @@ def test_a_tie_is_corrected_and_stays_within_reach() -> None:
 def test_the_best_of_full_marks_has_an_interval_within_the_scale() -> None:
     found = best_checkpoint(common(np.ones((40, 3))), "share")
     assert found is not None
+    assert found.ci95 is not None
     assert found.mean == 1
     assert 0.85 < found.ci95[0] < 1
     assert found.ci95[1] <= 1
 
 
+FEW_ITEMS = np.array(
+    [
+        [0.285, 0.249, 0.547, 0.189, 0.833, 0.523, 1.0],
+        [0.44, 0.361, 0.398, 0.562, 0.63, 0.815, 0.879],
+        [0.0, 0.348, 0.152, 0.391, 0.478, 0.946, 0.424],
+        [0.34, 0.363, 0.244, 0.511, 0.585, 0.733, 0.858],
+        [0.377, 0.428, 0.388, 0.688, 0.524, 0.811, 0.822],
+        [0.238, 0.203, 0.111, 0.307, 0.908, 0.838, 0.55],
+        [0.364, 0.483, 0.283, 0.52, 0.69, 0.69, 0.837],
+        [0.405, 0.368, 0.416, 0.411, 0.796, 0.85, 0.861],
+    ]
+)
+"""Two that lead by next to nothing, one with outliers: seen of a judged task whose scores begin below 0."""
+
+
+def test_of_few_items_the_best_is_named_and_nothing_is_said_of_luck() -> None:
+    found = best_checkpoint(common(FEW_ITEMS), "share")
+    assert found is not None
+    assert found.step == 700, "the largest mean, by 0.003"
+    assert (found.corrected, found.ci95) == (None, None)
+    assert found.sentence == (
+        f"step 700 scores best, {found.mean:.3f}; 8 items are too few to tell how much of that is luck "
+        f"({FEWEST} would do)"
+    )
+
+
+@pytest.mark.parametrize("times", [2, 5])
+def test_next_to_no_lead_takes_no_more_off_than_luck_gives(times: int) -> None:
+    scores = np.tile(FEW_ITEMS, (times, 1))
+    found = best_checkpoint(common(scores), "share")
+    assert found is not None
+    assert found.corrected is not None
+    assert found.ci95 is not None
+    usual = clustered_mean(scores[:, 6], np.arange(len(scores)))
+    assert usual.low is not None
+    assert usual.high is not None
+    band = simultaneous_bounds(scores)[6]
+    assert found.step == 700
+    assert band.low < found.corrected < found.mean
+    assert found.ci95[0] < found.corrected < found.ci95[1]
+    assert found.ci95[1] - found.ci95[0] > 0.9 * (usual.high - usual.low)
+
+
+def test_a_band_ends_where_the_metric_does_though_items_lie_beyond() -> None:
+    bands = conclude_curve(common(FEW_ITEMS, scale=Scale(-0.353, 1.0)), "share").bands
+    assert bands[100][0] == 0
+    assert all(0 <= low < high <= 1 for low, high in bands.values())
+
+
+def test_no_stop_where_a_gain_worth_having_could_not_be_seen() -> None:
+    scores = np.array(
+        [
+            [0.0, 0.5, 0.5, 0.5, 0.0, 0.5, 0.5],
+            [0.0, 0.0, 0.0, 0.5, 1.0, 0.5, 1.0],
+            [0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 0.5],
+            [0.0, 0.5, 1.0, 1.0, 1.0, 1.0, 0.5],
+            [0.5, 0.5, 0.5, 1.0, 0.5, 1.0, 1.0],
+            [0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 0.5],
+            [0.0, 0.0, 0.5, 0.0, 0.5, 0.5, 0.0],
+            [0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0],
+        ]
+    )
+    found = stop_signal(common(scores), "share")
+    assert found is not None
+    assert not found.stop
+    assert found.at_most < found.detectable, "true, and no reason to stop"
+    assert found.items_needed is not None
+    assert 100 < found.items_needed < 200
+    assert found.sentence.startswith(
+        "8 items are too few to tell whether the last 3 checkpoints (500, 600, 700) gained over step 400: "
+    )
+    assert found.sentence.endswith(f"about {found.items_needed} items would do")
+    named = stop_signal(common(scores), "share", detectable=0.5)
+    assert named is not None
+    assert named.stop, "whoever names the gain that matters gets the answer"
+
+
 def test_the_stop_signal_says_what_is_ruled_out() -> None:
-    flat = stop_signal(common(verdicts([0.4, 0.6, 0.61, 0.6, 0.59], seed=4)), "share")
+    flat = stop_signal(common(verdicts([0.4, 0.6, 0.6, 0.58, 0.58], 900, seed=4)), "share")
     assert flat is not None
     assert flat.stop
     assert (flat.before, flat.last) == (200, (300, 400, 500))
@@ -158,8 +239,8 @@ def test_the_stop_signal_says_what_is_ruled_out() -> None:
     assert rising is not None
     assert not rising.stop
     assert rising.sentence.startswith("the last 2 checkpoints (300, 400) still gained over step 200: up to ")
-    before = np.repeat([1.0, 0.0], 30)
-    after = np.repeat([0.0, 1.0, 1.0, 0.0], [8, 22, 16, 14])
+    before = np.repeat([1.0, 0.0], 300)
+    after = np.repeat([0.0, 1.0, 1.0, 0.0], [30, 270, 48, 252])
     unsure = stop_signal(common(np.column_stack([before, after])), "share", last=1)
     assert unsure is not None
     assert not unsure.stop

@@ -5,6 +5,10 @@ conditional distribution of the winner's mean, given that it won, says by how mu
 where another would have won. Inference from it alone is right on average and very wide where two are nearly
 equal; the hybrid of it and the simultaneous interval is never much wider than that one (Andrews, Kitagawa and
 McCloskey 2024, Inference on Winners).
+
+Where the winner leads by next to nothing, the hybrid shrinks to a point at the far end of the simultaneous
+interval. So two bounds are set to it: no more luck is taken off than there is on average where all are alike,
+and the interval is never narrower than the usual one.
 """
 
 from __future__ import annotations
@@ -13,13 +17,13 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtri
 
-from coeval.analysis.intervals import LEVEL, Floats, Scatter, unseen_share
+from coeval.analysis.intervals import LEVEL, Floats, Scatter, scale_of, unseen_share
 from coeval.analysis.training.checkpoint_scores import CommonItems
 from coeval.analysis.training.figure_text import score_text
 
-__all__ = ["BestCheckpoint", "Winner", "best_checkpoint", "winner"]
+__all__ = ["FEWEST", "BestCheckpoint", "Winner", "best_checkpoint", "winner"]
 
 _SIMULTANEOUS = 0.1
 """What share of the error is left to the simultaneous interval; the authors' choice."""
@@ -27,6 +31,8 @@ _DRAWS = 20_000
 _AT_ONCE = 1_000
 """Draws that are held in memory."""
 _HALVINGS = 60
+FEWEST = 15
+"""Items; with fewer, normal errors are no guide to what luck gave."""
 
 
 class Winner(NamedTuple):
@@ -40,12 +46,13 @@ class Winner(NamedTuple):
 
 class BestCheckpoint(msgspec.Struct, frozen=True):
     """The checkpoint of the largest mean over ``n_items``, in the metric's unit: ``corrected`` is its score
-    with the luck of the winner taken off, too large as often as too small; ``ci95`` is its interval."""
+    with the luck of the winner taken off, too large about as often as too small; ``ci95`` is its interval.
+    Both are None where there are fewer than `FEWEST` items."""
 
     step: int
     mean: float
-    corrected: float
-    ci95: tuple[float, float]
+    corrected: float | None
+    ci95: tuple[float, float] | None
     n_items: int
     of: int
     sentence: str
@@ -56,13 +63,19 @@ def best_checkpoint(found: CommonItems, unit: str) -> BestCheckpoint | None:
     items, count = found.scores.shape
     if count < 2 or items < 2:
         return None
-    won = winner(_stabilised(found.scores))
-    mean = float(found.scores[:, won.place].mean())
+    means = found.scores.mean(axis=0)
+    few = items < FEWEST
+    won = Winner(int(np.argmax(means)), 0.0, 0.0, 0.0) if few else winner(_stabilised(found.scores))
+    scale = scale_of(unit)
     mean, corrected, low, high = (
-        found.scale.least + share * (found.scale.most - found.scale.least)
-        for share in (min(max(mean, 0.0), 1.0), *map(_back, won[1:]))
+        min(max(found.scale.least + share * (found.scale.most - found.scale.least), scale.least), scale.most)
+        for share in (float(means[won.place]), *map(_back, won[1:]))
     )
     step = found.steps[won.place]
+    head = f"step {step} scores best, {score_text(mean, unit)}"
+    if few:
+        told = f"{head}; {items} items are too few to tell how much of that is luck ({FEWEST} would do)"
+        return BestCheckpoint(step, mean, None, None, items, count, told)
     return BestCheckpoint(
         step=step,
         mean=mean,
@@ -71,8 +84,8 @@ def best_checkpoint(found: CommonItems, unit: str) -> BestCheckpoint | None:
         n_items=items,
         of=count,
         sentence=(
-            f"step {step} scores best, {score_text(mean, unit)}; being the best of {count} taken into "
-            f"account, {score_text(corrected, unit)} [{score_text(low, unit)}, {score_text(high, unit)}]"
+            f"{head}; being the best of {count} taken into account, "
+            f"{score_text(corrected, unit)} [{score_text(low, unit)}, {score_text(high, unit)}]"
         ),
     )
 
@@ -91,15 +104,15 @@ def _stabilised(scores: Floats) -> Estimates:
     as in its middle.
 
     As in `mean_bounds`, h of an observation is added at either end of the scale, the more the fewer items
-    say what those are like that were not drawn; items that all score alike have an error as well.
+    say what those are like that were not drawn; items that all score alike have an error as well. It is that
+    of the largest mean for all of them, so that the largest stays the largest.
     """
     items = len(scores)
     means = np.clip(scores.mean(axis=0), 0.0, 1.0)
     away = scores - scores.mean(axis=0)
     squares = (away**2).sum(axis=0)
-    added = np.array(
-        [unseen_share(float(m), [Scatter(items, float(s))]) / 2 for m, s in zip(means, squares, strict=True)]
-    )
+    top = int(np.argmax(scores.mean(axis=0)))
+    added = unseen_share(float(means[top]), [Scatter(items, float(squares[top]))]) / 2
     total = items + 2 * added
     centres = (items * means + added) / total
     spread = (squares + items * means**2 + added) / total - centres**2
@@ -111,7 +124,7 @@ def _stabilised(scores: Floats) -> Estimates:
     slopes = 1 / (2 * np.sqrt(centres * (1 - centres)))
     errors = errors * slopes
     gaps = np.diff(np.unique(scores))
-    step = float(gaps.min() / items * slopes[int(np.argmax(means))]) if len(gaps) else 0.0
+    step = float(gaps.min() / items * slopes[top]) if len(gaps) else 0.0
     return Estimates(np.arcsin(np.sqrt(centres)), correlation * np.outer(errors, errors), step)
 
 
@@ -132,7 +145,8 @@ def winner(found: Estimates, level: float = LEVEL) -> Winner:
         return Winner(place, x, x, x)
     least, most = _won_between(found, place)
     outer = (1 - level) * _SIMULTANEOUS
-    reach = _simultaneous_quantile(covariance, 1 - outer) * error
+    largest = _largest_errors(covariance)
+    reach = float(np.quantile(largest.either_way, 1 - outer)) * error
     tail = ((1 - level) - outer) / (1 - outer) / 2
 
     def share_below(truth: float) -> float:
@@ -147,7 +161,12 @@ def winner(found: Estimates, level: float = LEVEL) -> Winner:
             low, high = (middle, high) if share_below(middle) > share else (low, middle)
         return (low + high) / 2
 
-    return Winner(place, solved(0.5), solved(1 - tail), solved(tail))
+    low, high = solved(1 - tail), solved(tail)
+    usual = float(ndtri((1 + level) / 2)) * error
+    if high - low < 2 * usual:
+        low, high = min(low, x - usual), max(high, low + 2 * usual)
+    estimate = max(solved(0.5), x - max(float(largest.upwards.mean()), 0.0) * error)
+    return Winner(place, estimate, low, max(high, estimate))
 
 
 def _won_between(found: Estimates, place: int) -> tuple[float, float]:
@@ -167,18 +186,25 @@ def _won_between(found: Estimates, place: int) -> tuple[float, float]:
     return min(least, float(means[place])), max(most, float(means[place]))
 
 
-def _simultaneous_quantile(covariance: Floats, level: float) -> float:
-    """Of the largest ``|error_j| / se_j`` of normal errors."""
+class _LargestErrors(NamedTuple):
+    """Of normal errors, drawn many times, in their standard errors: the largest either way, and upwards."""
+
+    either_way: Floats
+    upwards: Floats
+
+
+def _largest_errors(covariance: Floats) -> _LargestErrors:
     errors = np.sqrt(np.diag(covariance))
     known = errors > 0
     values, vectors = np.linalg.eigh(covariance[np.ix_(known, known)])
     root = vectors * np.sqrt(np.maximum(values, 0.0)) / errors[known][:, None]
     generator = np.random.default_rng(0)
-    largest = [
-        np.abs(generator.standard_normal((_AT_ONCE, len(values))) @ root.T).max(axis=1)
-        for _ in range(_DRAWS // _AT_ONCE)
-    ]
-    return float(np.quantile(np.concatenate(largest), level))
+    either_way, upwards = [], []
+    for _ in range(_DRAWS // _AT_ONCE):
+        drawn = generator.standard_normal((_AT_ONCE, len(values))) @ root.T
+        either_way.append(np.abs(drawn).max(axis=1))
+        upwards.append(drawn.max(axis=1))
+    return _LargestErrors(np.concatenate(either_way), np.concatenate(upwards))
 
 
 def _truncated(z: float, low: float, high: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from coeval.analysis.intervals import scale_of
 from coeval.analysis.training.best_checkpoint import BestCheckpoint, best_checkpoint
 from coeval.analysis.training.checkpoint_scores import CommonItems
 from coeval.analysis.training.first_better import FirstBetter, first_better
@@ -39,8 +40,12 @@ def conclude_curve(items: CommonItems, unit: str, base: int | None = None) -> Cu
     if not len(items.scores):
         return NOTHING_FOLLOWS
     width = items.scale.most - items.scale.least
+    scale = scale_of(unit)  # the items' is longer where single scores lie beyond; their mean may not
     bands = {
-        step: (items.scale.least + width * bounds.low, items.scale.least + width * bounds.high)
+        step: (
+            max(items.scale.least + width * bounds.low, scale.least),
+            min(items.scale.least + width * bounds.high, scale.most),
+        )
         for step, bounds in zip(items.steps, simultaneous_bounds(items.scores), strict=True)
     }
     return CurveConclusions(

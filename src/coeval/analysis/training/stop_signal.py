@@ -1,11 +1,13 @@
 """Whether the last checkpoints still gained anything that this evaluation could have seen.
 
 "Nothing significant" is no sign that nothing is there. So the claim is turned round: the signal is given
-where a gain of the detectable size or more can be ruled out, in every one of the last checkpoints.
+where a gain of the detectable size or more can be ruled out, in every one of the last checkpoints. Where that
+size is more than a gain worth having, too few items were asked to tell.
 """
 
 from __future__ import annotations
 
+from math import ceil
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +16,7 @@ from scipy.special import stdtrit
 
 from coeval.analysis.comparison.comparison_sentence import ALPHA
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
-from coeval.analysis.intervals import LEVEL
+from coeval.analysis.intervals import LEVEL, scale_of
 from coeval.analysis.training.checkpoint_scores import CommonItems
 from coeval.analysis.training.figure_text import points_text
 from coeval.core.text import listed, numbered
@@ -23,6 +25,10 @@ __all__ = ["LAST", "StopSignal", "stop_signal"]
 
 LAST = 3
 """Checkpoints that are looked at, where nobody says another number."""
+_WORTH = 0.1
+"""Of the scale: a gain that must not be overlooked."""
+_OF_GAINED = 0.2
+"""Of what was gained before; that counts where it is more."""
 
 
 class StopSignal(msgspec.Struct, frozen=True):
@@ -32,6 +38,8 @@ class StopSignal(msgspec.Struct, frozen=True):
     ``detectable`` the gain that one comparison finds with 80 % power (or the one that was named). ``stop``:
     every bound is below it. Where the gain is that large in truth, the signal is given in at most 5 of 100
     cases: all bounds would have to fail, so their number needs no adjustment (an intersection-union test).
+    ``items_needed``: how many items would detect a gain worth having, where these are too few; then there is
+    no signal.
     """
 
     before: int
@@ -41,6 +49,7 @@ class StopSignal(msgspec.Struct, frozen=True):
     detectable: float
     n_items: int
     stop: bool
+    items_needed: int | None
     sentence: str
 
 
@@ -71,6 +80,12 @@ def stop_signal(
     gains = [_gain(found, before, at) for at in range(before + 1, count)]
     least = max(gain.detectable for gain in gains) * width if detectable is None else detectable
     at_most = max(gain.at_most for gain in gains) * width
+    needed = None
+    if detectable is None:
+        gained = float((found.scores[:, before] - found.scores[:, 0]).mean()) * width
+        scale = scale_of(unit)
+        worth = max(_WORTH * (scale.most - scale.least), _OF_GAINED * gained)
+        needed = ceil(items * (least / worth) ** 2) if least > worth else None
     signal = StopSignal(
         before=found.steps[before],
         last=found.steps[before + 1 :],
@@ -78,7 +93,8 @@ def stop_signal(
         at_most=at_most,
         detectable=least,
         n_items=items,
-        stop=at_most < least,
+        stop=at_most < least and needed is None,
+        items_needed=needed,
         sentence="",
     )
     matters = (
@@ -110,6 +126,11 @@ def _sentence(signal: StopSignal, unit: str, matters: str, *, sure: bool) -> str
     if sure:
         gain = points_text(signal.largest_gain, unit)
         return f"{which} still gained over step {signal.before}: up to {gain} points"
+    if signal.items_needed is not None:
+        return (
+            f"{signal.n_items:,} items are too few to tell whether {which} gained over step {signal.before}: "
+            f"gains below {least} points are not seen; about {signal.items_needed:,} items would do"
+        )
     return (
         f"{which} may have gained over step {signal.before}: at most {bound} points (95 %), not less than "
         f"the {least} {matters}"
