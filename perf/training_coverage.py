@@ -23,7 +23,7 @@ from scipy.special import ndtri
 from coeval.analysis.comparison.multiplicity import holm
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import SHARE, Floats, Scatter, mean_bounds
-from coeval.analysis.training.best_checkpoint import best_checkpoint
+from coeval.analysis.training.best_checkpoint import FEWEST, best_checkpoint
 from coeval.analysis.training.checkpoint_scores import CommonItems
 from coeval.analysis.training.drift_alarms import WatchedTask, drift_alarms
 from coeval.analysis.training.first_better import first_better
@@ -82,6 +82,7 @@ class Design(NamedTuple):
 
 
 DESIGNS = (Design(100, 1), Design(300, 4))
+SMALL = (Design(8, 2), Design(20, 2))
 
 
 class Sweep(NamedTuple):
@@ -339,7 +340,25 @@ def page(repeats: int) -> str:
         for design in DESIGNS:
             told = alarms(training, design, repeats=repeats)
             lines.append(f"| {training.said} | {design} | {' | '.join(map(percent, told))} |")
-    return "\n\n".join([*parts, ALARMS, "\n".join(lines)]) + "\n"
+    return "\n\n".join([*parts, ALARMS, "\n".join(lines), FEW, few_items(repeats)]) + "\n"
+
+
+def few_items(repeats: int) -> str:
+    """The table of trials with few items."""
+    where, shown = [], []
+    for scoring in SCORINGS:
+        for design in SMALL:
+            for shape in TOLD:
+                runs = list(sweeps(scoring, shape, design, repeats=repeats))
+                won = ["not told"] * len(_BEST) if design.items < FEWEST else [of_best(best(runs))]
+                where.append(f"| {scoring.said} | {design} | {shape} |")
+                shown.append(" | ".join([percent(stops(runs).given), of_bands(bands(runs)), *won]))
+    lines = [
+        f"| scores | items × samples | shape | {' | '.join(['signal given', *_BANDS, *_BEST])} |",
+        "|---|---|---|" + "---|" * (1 + len(_BANDS) + len(_BEST)),
+    ]
+    lines += [f"{place} {figures} |" for place, figures in zip(where, shown, strict=True)]
+    return "\n".join(lines)
 
 
 _BANDS = ("all six truths in the band", "in the six 95 % intervals", "width", "width of those")
@@ -429,12 +448,20 @@ STOP = """\
 ## The stop signal
 
 How often it is given over the last three checkpoints where these gain nothing, where one of them gains just
-what a comparison can detect (then it is false), and where they fall."""
+what a comparison can detect (then it is false), and where they fall. Where that is more than a gain worth
+having, too few items were asked, and it is not given."""
 
 ALARMS = """\
 ## Alarms
 
 How often each is given. An alarm needs both of its halves: where one is missing, it is false."""
+
+
+FEW = f"""\
+## Few items
+
+The stop signal, bands and the best checkpoint as above, of trials with few items. With fewer than {FEWEST},
+it is not told what of the best one's score is luck."""
 
 
 def main() -> None:
