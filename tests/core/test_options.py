@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from coeval.core.errors import UsageError
-from coeval.core.options import CONTINUE, OVERWRITE, Face, spoken_by
+from coeval.core.options import CONTINUE, OVERWRITE, PROBE_WARNS, TIMEOUT, Face, spoken_by
 
 
 def refusal() -> str:
@@ -18,6 +18,9 @@ def test_each_face_has_words_of_its_own() -> None:
         assert refusal() == "run again with --continue, or use --overwrite"
     with spoken_by(Face.EVAL_FRAMEWORK):
         assert refusal() == "run again with the same command, or use --overwrite"
+    with spoken_by(Face.SWEEP):
+        assert refusal() == "run again with the same command, or use --overwrite"
+        assert (str(TIMEOUT), str(PROBE_WARNS)) == ("--timeout", "")
     assert refusal() == "run again with continue_run=True, or use overwrite=True"
 
 

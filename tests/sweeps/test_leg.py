@@ -115,7 +115,7 @@ def test_a_server_of_the_users_own_that_serves_another_model(tmp_path: Path) -> 
         result = LegProcess(asked_at(a_leg(tmp_path, None), url)).result()
     assert result.end == "failed"
     assert "The model `tiny` does not exist." in result.problem
-    assert "It serves: other." in result.problem
+    assert "It serves: other; --served-name says how it calls the checkpoint." in result.problem
 
 
 def test_a_server_of_the_users_own_that_is_not_there(tmp_path: Path) -> None:
@@ -123,6 +123,8 @@ def test_a_server_of_the_users_own_that_is_not_there(tmp_path: Path) -> None:
     result = LegProcess(leg).result()
     assert result.end == "failed"
     assert "1 of 1 models does not answer" in result.problem
+    assert "start again." in result.problem
+    assert "--probe" not in result.problem, "a sweep has no such flag"
 
 
 def test_the_legs_files_hold_no_credential_and_the_logs_are_linked(tmp_path: Path) -> None:

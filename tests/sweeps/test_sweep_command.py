@@ -82,6 +82,8 @@ async def test_what_is_planned_shown_and_left_undone(tmp_path: Path) -> None:
     assert [line.split() for line in ended.out.splitlines() if line.startswith("ifeval")] == [
         ["ifeval", "4", "24", "0"]
     ]
+    ended = await sweeping.run("--dry-run", "--server-command", "nosuchserver {port}")
+    assert (ended.code, "nosuchserver, which is to start the servers, is not there" in ended.err) == (0, True)
     assert not sweeping.out.exists()
 
     ended = await sweeping.run("--server-command", "nosuchserver {port}")

@@ -13,11 +13,14 @@ from rich.console import Console
 from sweeping import Sweeping
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
+from coeval.cli.commands.sweep.sweep_end import tell_end
 from coeval.cli.commands.sweep.sweep_view import board_table
 from coeval.sweeps.engines.engine import LegSlot
+from coeval.sweeps.judging.judging_messages import SampleConcluded
 from coeval.sweeps.leg import Leg, LegProgress
 from coeval.sweeps.leg_files import write_progress
 from coeval.sweeps.schedule.sweep_board import SweepBoard
+from coeval.sweeps.sweep import Sweep
 
 
 def drawn(board: SweepBoard, width: int, height: int) -> list[str]:
@@ -85,3 +88,19 @@ async def test_a_sweep_on_a_terminal_leaves_its_results_and_no_table(tmp_path: P
     assert not any(line.startswith("slot") for line in seen.screen)
     assert "2 of 2 jobs done" in " ".join(seen.screen)
     assert max(map(len, seen.written)) <= 80
+
+
+def test_a_job_with_gaps_is_not_done_and_one_cause_is_told_once(tmp_path: Path) -> None:
+    board = SweepBoard([])
+    board.jobs = 3
+    board.count_concluded(SampleConcluded(run=0), judged=True)
+    board.count_concluded(SampleConcluded(run=1, unscored=26), judged=True)
+    for step in (20, 40):
+        board.tell_problem(f"step_{step}", "there is no such model", given_up=True)
+    out, err = io.StringIO(), io.StringIO()
+    sweep = Sweep(evaluation=EvalSpec(output=tmp_path, tasks=()), served_name="x")
+    code = tell_end(board, sweep, Console(file=out, width=200), Console(file=err, width=200))
+    assert code == 3
+    assert "1 of 3 jobs done, 1 with gaps" in out.getvalue()
+    assert err.getvalue().count("there is no such model") == 1
+    assert "step_20, step_40: there is no such model" in err.getvalue()

@@ -20,6 +20,7 @@ class Face(Enum):
     PYTHON = "python"
     COEVAL = "coeval"
     EVAL_FRAMEWORK = "eval-framework"
+    SWEEP = "coeval sweep"
 
 
 _face: ContextVar[Face] = ContextVar("face", default=Face.PYTHON)
@@ -37,11 +38,15 @@ def spoken_by(face: Face) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A flag of ``coeval``, and what says the same in Python and to ``eval-framework`` (where it differs)."""
+    """A flag of ``coeval``, and what says the same in Python and, where it differs, to ``eval-framework``.
+
+    ``coeval sweep`` speaks as ``eval-framework`` does unless ``sweep`` is given; empty: it has none.
+    """
 
     flag: str
     keyword: str
     evaluation: str = ""
+    sweep: str | None = None
 
     def __str__(self) -> str:
         match _face.get():
@@ -49,6 +54,8 @@ class Option:
                 return self.keyword
             case Face.EVAL_FRAMEWORK:
                 return self.evaluation or self.flag
+            case Face.SWEEP:
+                return (self.evaluation or self.flag) if self.sweep is None else self.sweep
             case Face.COEVAL:
                 return self.flag
 
@@ -63,10 +70,10 @@ ACCESS_KEY = Option("access_key", "access_key", "--api-key (a judge's: --judge-a
 TIMEOUT = Option("parameters.timeout_s", "parameters.timeout_s", "--timeout")
 DEVICE = Option("device: cpu", "device: cpu", "--device cpu")
 KEYS = Option("--keys", "keys")
-BATCH = Option("--batch and --judge-batch", "batched", "--batch and --judge-batch")
-PROBE_OFF = Option("--probe disable", "probe_mode: disable in the section experiment")
+BATCH = Option("--batch and --judge-batch", "batched", "--batch and --judge-batch", "--judge-batch")
+PROBE_OFF = Option("--probe disable", "probe_mode: disable in the section experiment", sweep="")
 NO_SAMPLES = Option("--estimate-samples 0", "estimate_samples: 0 in the section experiment")
-PROBE_WARNS = Option("--probe-on-fail warn", "probe_on_fail: warn in the section experiment")
+PROBE_WARNS = Option("--probe-on-fail warn", "probe_on_fail: warn in the section experiment", sweep="")
 STUDENTS = Option("--students", "students")
 BUDGET = Option("experiment.budget_usd", "experiment.budget_usd", "--budget-usd")
 

@@ -67,10 +67,9 @@ async def probe_models(session: Session, probing: Probing, owing: Collection[str
     message = f"{len(reasons)} of {len(results)} models {verb} not answer:"
     if probing.on_fail == "abort":
         listed = "".join(f"\n  {plain(reason)}" for reason in reasons)
-        raise ModelUnavailable(
-            f"{message}{listed}\nNothing was run. Correct this and start again, or go on all the same with "
-            f"{PROBE_WARNS}."
-        )
+        warned = str(PROBE_WARNS)
+        way = f", or go on all the same with {warned}" if warned else ""
+        raise ModelUnavailable(f"{message}{listed}\nNothing was run. Correct this and start again{way}.")
     watcher.warn(f"{message} {'; '.join(reasons)}")
 
 

@@ -118,7 +118,8 @@ class LegAsking:
         if tested is None or not tested.base_url:
             return ""
         names = await served_names(tested.base_url, self._leg.key_of(os.environ))
-        return f" It serves: {names}." if names else ""
+        way = "; --served-name says how it calls the checkpoint" if self._leg.server is None else ""
+        return f" It serves: {names}{way}." if names else ""
 
 
 def is_owed(prepared: Prepared) -> bool:

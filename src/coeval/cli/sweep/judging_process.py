@@ -27,7 +27,7 @@ _LONGEST_LINE = 1 << 24
 
 
 def main() -> None:
-    run_to_exit(_judge, Face.COEVAL)
+    run_to_exit(_judge, Face.SWEEP)
 
 
 def _judge() -> None:

@@ -32,7 +32,7 @@ log = logging.getLogger("coeval")
 
 
 def main() -> None:
-    run_to_exit(_leg, Face.COEVAL)
+    run_to_exit(_leg, Face.SWEEP)
 
 
 def _leg() -> None:

@@ -134,7 +134,7 @@ def from_exception(error: Exception, where: str, timeout_s: float, *, probe: boo
             return _unresolved(where, error)
         case TimeoutError() if not error.errno:
             longer = f"raise {TIMEOUT} if it needs longer"
-            if probe and timeout_s >= PROBE_TIMEOUT_S:
+            if probe and timeout_s >= PROBE_TIMEOUT_S and str(PROBE_OFF):
                 longer = f"if it needs longer (to load the model, say), start without a probe: {PROBE_OFF}"
             return RequestTimeout(f"{where}: no answer within {timeout_s:g} s; {longer}")
         case _:

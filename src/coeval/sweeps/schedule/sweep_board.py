@@ -41,7 +41,7 @@ class SweepBoard:
         self.checkpoints = 0
         self.legs = self.legs_ended = self.left = 0
         self.jobs = self.concluded = self.judged = self.failed = 0
-        self.unanswered = self.unscored = self.unjudged = 0
+        self.unanswered = self.unscored = self.unjudged = self.incomplete = 0
         self.interrupted = self.unavailable = False
         self.problems: list[SweepProblem] = []
         self._slots = tuple(slots)
@@ -91,6 +91,7 @@ class SweepBoard:
         self.judged += judged
         self.unanswered += sample.unanswered
         self.unscored += sample.unscored
+        self.incomplete += bool(sample.unanswered or sample.unscored)
 
     def count_cost(self, name: str, cost_usd: float | None) -> None:
         if cost_usd is not None:

@@ -45,14 +45,22 @@ def refuse_absent_program(sweep: Sweep, settings: SweepSettings) -> None:
     UsageError
         servers are to be started on this machine by a program that is not there.
     """
+    if said := absent_program(sweep, settings):
+        raise UsageError(said)
+
+
+def absent_program(sweep: Sweep, settings: SweepSettings) -> str:
+    """What to say where servers are to be started on this machine by a program that is not there; else
+    empty."""
     if sweep.server is None or settings.engine not in (None, "local"):
-        return
+        return ""
     program = ServerCommand(sweep.server.template).words[0]
-    if "{" not in program and shutil.which(program) is None:
-        raise UsageError(
-            f"{program}, which is to start the servers, is not there; install it, or name another command: "
-            "--server-command"
-        )
+    if "{" in program or shutil.which(program) is not None:
+        return ""
+    return (
+        f"{program}, which is to start the servers, is not there; install it, or name another command: "
+        "--server-command"
+    )
 
 
 def _local(settings: SweepSettings, sweep: Sweep, environment: Mapping[str, str]) -> LocalEngine:

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from coeval.cli.exit_codes import GAPS, INTERRUPTED, UNAVAILABLE
 from coeval.cli.say import say, warn, warn_at_length
-from coeval.core.text import dollars, numbered
+from coeval.core.text import dollars, listed, numbered
 from coeval.sweeps.schedule.sweep_board import SweepBoard
 from coeval.sweeps.sweep import Sweep
 
@@ -14,13 +14,19 @@ from coeval.sweeps.sweep import Sweep
 def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Console) -> int:
     """Say it; the exit code: 0 all there, 2 where no server came up, 3 with gaps or failed jobs, 130
     interrupted."""
-    done = f"{board.concluded:,} of {numbered(board.jobs, 'job')} done" if board.jobs else "nothing was owed"
+    whole = board.concluded - board.incomplete
+    done = f"{whole:,} of {numbered(board.jobs, 'job')} done" if board.jobs else "nothing was owed"
+    if board.incomplete:
+        done += f", {board.incomplete:,} with gaps"
     say(results, f"{sweep.out}: {done}")
     if board.unjudged:
         say(results, f"{numbered(board.unjudged, 'job')} answered and not judged; --judge does that")
     given_up = {problem.what: problem.why for problem in board.problems if problem.given_up}
+    alike: dict[str, list[str]] = {}
     for what, why in given_up.items():
-        warn_at_length(messages, f"{what}: {why}")
+        alike.setdefault(why, []).append(what)
+    for why, names in alike.items():  # told once, of whatever number
+        warn_at_length(messages, f"{listed(names, 4)}: {why}")
     if board.unanswered or board.unscored:
         warn(
             messages,

@@ -23,8 +23,10 @@ from coeval.sweeps.sweep import Sweep, SweepPhases
 _COLUMNS = [Column(name) for name in ("jobs", "answers", "judgments", "judging", "from – to")]
 
 
-def tell_plan(sweep: Sweep, phases: SweepPhases, checkpoints: Sequence[Checkpoint], console: Console) -> int:
-    """Show what a start of the sweep would do; 0.
+def tell_plan(
+    sweep: Sweep, phases: SweepPhases, checkpoints: Sequence[Checkpoint], console: Console, absent: str = ""
+) -> int:
+    """Show what a start of the sweep would do; 0. ``absent`` is told where servers would be started.
 
     Raises
     ------
@@ -36,6 +38,8 @@ def tell_plan(sweep: Sweep, phases: SweepPhases, checkpoints: Sequence[Checkpoin
     tell_done_otherwise(table, checkpoints)
     with Terminal(streams.messages()) as terminal:
         estimate = estimate_sweep(sweep, table, checkpoints, phases, terminal)
+    if absent and estimate.legs:
+        warn(streams.messages(), absent)
     steps = listed([str(checkpoint.step) for checkpoint in checkpoints], 12)
     say(console, f"{numbered(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
     rows = [

@@ -13,7 +13,7 @@ from typing import Any
 from coeval.cli import streams
 from coeval.cli.commands.sweep.asked_sweep import KEY_VARIABLE, AskedFor, asked_for
 from coeval.cli.commands.sweep.checkpoint_choice import refuse_ambiguous
-from coeval.cli.commands.sweep.engine_choice import engine_of, refuse_absent_program
+from coeval.cli.commands.sweep.engine_choice import absent_program, engine_of, refuse_absent_program
 from coeval.cli.commands.sweep.sweep_end import tell_end
 from coeval.cli.commands.sweep.sweep_plan import tell_done_otherwise, tell_plan
 from coeval.cli.commands.sweep.sweep_standing import tell_standing
@@ -63,7 +63,8 @@ def sweep_and_report(flags: Flags) -> int:
             f"{asked.places.folder} holds no whole checkpoint; say where they lie below it: --name-pattern"
         )
     if flags["dry_run"]:
-        return tell_plan(asked.sweep, asked.phases, checkpoints, streams.results())
+        absent = absent_program(asked.sweep, settings)
+        return tell_plan(asked.sweep, asked.phases, checkpoints, streams.results(), absent)
     begin()
     with RunDir(asked.sweep.own_folder).locked():
         refuse_others(asked.sweep, checkpoints)
