@@ -308,6 +308,24 @@ def test_the_forest_plot_shows_the_chosen_scores_under_the_filter(page: Page, la
     page.wait_for_function(f"() => {shown}.includes('ann')")
 
 
+def test_a_filter_that_matches_nothing_leaves_no_chart_and_an_unknown_item_is_told(
+    page: Page, lab: Lab
+) -> None:
+    address = (lab.path / "report.html").as_uri()
+    page.goto(f"{address}#leads?task=story")
+    page.locator("#forest .drawing svg").wait_for()
+    assert page.locator("#forest .drawing").text_content().find("−") < 0, "scores run from 0 to 1"
+    page.goto(f"{address}#leads?teacher=nobody")
+    page.locator("#forest .drawing", has_text="Nothing is chosen.").wait_for()
+    for figure in page.locator("#leads figure, #where figure").all():
+        figure.scroll_into_view_if_needed()
+        figure.locator(".drawing", has_text="Nothing is chosen.").wait_for()
+    page.goto(f"{address}#leads?task=story")
+    page.locator("#forest .drawing svg").wait_for()
+    page.goto(f"{address}#items?open=zzz")
+    page.locator(".items .status", has_text="zzz is not here").wait_for()
+
+
 def test_a_filter_is_handed_on_to_items_and_back(page: Page, lab: Lab) -> None:
     address = (lab.path / "report.html").as_uri()
     page.goto("about:blank")

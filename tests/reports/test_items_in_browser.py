@@ -192,6 +192,8 @@ def test_view_shows_walks_compares_and_marks(browser: Browser, server: ViewServe
     page.locator("article.answer h4", has_text="other: dan").wait_for()
     page.goto(f"{server.address}f/0/#items?item=haiku__t.1__00070")
     page.locator(".items .walk h3", has_text="00070").wait_for()
+    page.goto(f"{server.address}f/0/report#leads?judge=j1")
+    page.locator("#filter-status:not(:empty)").wait_for()
     page.goto(f"{server.address}?all")
     page.locator("#folders-body a").nth(1).wait_for()
     assert page.locator("#folders-body tbody tr").count() == 2

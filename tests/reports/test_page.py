@@ -145,7 +145,36 @@ def test_it_prints_on_paper(browser: Browser, written: Path) -> None:
     paper = seen.page.pdf(format="A4")
     assert paper.startswith(b"%PDF")
     assert seen.page.locator("nav ul").is_hidden()
+    assert (
+        seen.page.evaluate("window.printed = document.querySelectorAll('details.table:not([open])').length")
+        > 0
+    )
+    seen.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert seen.page.locator("details.table:not([open])").count() == 0, "as the browser's own menu prints"
+    seen.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert seen.page.locator("details.table:not([open])").count() > 0
+    seen.page.keyboard.press("Control+p")
+    seen.page.wait_for_function("window.printed === 'light'")
     assert seen.complaints == []
+    seen.page.close()
+
+
+def test_filtered_tables_write_out_what_cannot_be_shown(browser: Browser, written: Path) -> None:
+    seen = opened(browser, written)
+    cells = seen.page.locator('table[data-table="values"] tbody tr')
+    [before] = {text for text in cells.all_text_contents() if "gnp.exe" in text and "ann" in text}
+    seen.page.goto(f"{written.as_uri()}#leads?judge=ann")
+    seen.page.locator("#filter-status:not(:empty)").wait_for()
+    after = cells.all_text_contents()
+    assert before.split("0.")[0] in {text.split("0.")[0] for text in after}
+    assert any("\\u202e" in text for text in after)
+    choices = seen.page.locator("#filters, table").all_text_contents()
+    assert not any(sign in text for text in choices for sign in ("\u202e", "\x1b"))
+    own = seen.page.locator("section > .said a")
+    assert not own.evaluate_all(
+        "links => links.some((link) => link.dataset.own === `#${link.closest('section').id}`)"
+    ), "a number leads to what explains it"
+    assert (seen.complaints, seen.requests) == ([], [])
     seen.page.close()
 
 

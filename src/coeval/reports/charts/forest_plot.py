@@ -33,7 +33,7 @@ def forest_plot(table: str, rows: int, models: Sequence[str], scores: str) -> di
     y = alt.Y("row:N", sort=None, title=None, axis=names_axis(labelLimit=280))
     low = alt.X(
         "score_low:Q",
-        scale=alt.Scale(zero=False, nice=True, padding=6),
+        scale=alt.Scale(domain=[0, 1]),
         title="score",
         axis=alt.Axis(tickCount=8, labelOverlap="greedy", labelSeparation=6),
     )

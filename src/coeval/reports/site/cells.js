@@ -12,6 +12,17 @@ function fixed(value, digits) {
   return minus((Math.sign(value) * (below + (below % 2)) / 10 ** digits).toFixed(digits));
 }
 
+// As coeval.core.plain does: what cannot be shown, or would turn a line around, is written out.
+const UNPRINTABLE = /(?![\u200c\u200d])[\p{C}\u2028\u2029]/gu;
+const NAMED_ESCAPES = { "\t": "\\t", "\n": "\\n", "\r": "\\r" };
+
+const plain = (text) => text.replace(UNPRINTABLE, (character) => {
+  if (NAMED_ESCAPES[character]) return NAMED_ESCAPES[character];
+  const code = character.codePointAt(0);
+  const [letter, width] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+  return `\\${letter}${code.toString(16).padStart(width, "0")}`;
+});
+
 function columnDigits(rows, name) {
   let widest = -1;
   for (const row of rows) {
@@ -25,7 +36,7 @@ function cellText(row, column, digits) {
   const value = row[column.name];
   if (value === null || value === undefined) return MISSING;
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value === "string") return value;
+  if (typeof value === "string") return plain(value);
   const low = row[`${column.name}_low`];
   if (low !== undefined) {
     const bounds = low === null ? "" : ` [${fixed(low, digits)}, ${fixed(row[`${column.name}_high`], digits)}]`;

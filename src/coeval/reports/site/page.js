@@ -11,20 +11,40 @@ document.getElementById("theme").addEventListener("click", () => {
 });
 darkSystem.addEventListener("change", redraw);
 
+const NOT_DRAWN = "Not drawn yet: the page's own button “Print” draws all pictures first. The table has the numbers.";
+
 // On paper everything is light and open, and all pictures are there.
 async function print() {
   const theme = root.dataset.theme;
   root.dataset.theme = "light";
-  const closed = [...document.querySelectorAll("details:not([open])")];
-  for (const each of closed) each.open = true;
   await Promise.all([...document.querySelectorAll("figure[data-picture]")].map(draw));
   window.print();
   if (theme) root.dataset.theme = theme;
   else delete root.dataset.theme;
-  for (const each of closed) each.open = false;
   if (isDark()) redraw();
 }
 document.getElementById("print").addEventListener("click", print);
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "p" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;
+  event.preventDefault();
+  print();
+});
+
+// The browser's own menu does not wait for pictures, but tables open at once.
+let openedForPaper = [];
+window.addEventListener("beforeprint", () => {
+  openedForPaper = [...document.querySelectorAll("main details.table:not([open])")];
+  for (const each of openedForPaper) each.open = true;
+  for (const place of document.querySelectorAll("figure:not([data-drawn]) .drawing:empty")) {
+    place.textContent = NOT_DRAWN;
+  }
+});
+window.addEventListener("afterprint", () => {
+  for (const each of openedForPaper) each.open = false;
+  for (const place of document.querySelectorAll("figure:not([data-drawn]) .drawing")) {
+    if (place.textContent === NOT_DRAWN) place.replaceChildren();
+  }
+});
 
 let anchored = "";
 

@@ -3,21 +3,24 @@
 const drawn = new Map();
 const manyRows = 1500;
 const itemsBehind = "items behind";
+const NOTHING_DRAWN = { finalize: () => {}, view: null }; // stays among those that a filter draws anew
 
 async function draw(figure) {
   const report = await jsonBlock("report");
   await scriptBlock("vega");
   const { spec: written, table } = report.pictures[figure.dataset.picture];
-  const { rows: plain, links } = report.tables[table];
-  const linked = plain.map((row, at) => (links[at] ? { ...row, [itemsBehind]: links[at] } : row));
+  const { rows: own, links } = report.tables[table];
+  const linked = own.map((row, at) => (links[at] ? { ...row, [itemsBehind]: links[at] } : row));
   const spec = report.order ? inOrder(written, report.students, report.order) : { ...written };
   const rows = inView(spec, linked);
   const { row, step } = spec.usermeta ?? {};
   if (row) spec.height = Math.min(new Set(rows.map((each) => each[row])).size * step, written.height);
   else if (step) spec.height = rows.length * step;
   const place = figure.querySelector(".drawing");
-  if (!rows.length) {
+  if (!rows.length || report.tables[table].empty) {
+    drawn.get(figure)?.finalize();
     place.replaceChildren("Nothing is chosen.");
+    drawn.set(figure, NOTHING_DRAWN);
     return;
   }
   if (spec.usermeta?.width) place.style.maxWidth = `${spec.usermeta.width}px`;
@@ -119,6 +122,7 @@ async function saveAs(figure, kind) {
   }
   if (!drawn.has(figure)) await draw(figure);
   const { view } = drawn.get(figure);
+  if (view === null) return;
   if (kind === "SVG") save(`${name}.svg`, blobUrl(await view.toSVG(), "image/svg+xml"));
   else save(`${name}.png`, await view.toImageURL("png", 3));
 }

@@ -18,6 +18,7 @@ from coeval.pipeline.config.schema import PHASES
 from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import run_evidence
+from coeval.reports.experiment.score_blocks import score_blocks
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.outcomes.evaluation_report import evaluation_report
 from coeval.reports.site.page import write_page
@@ -192,7 +193,8 @@ class ViewedFolder:
             return
         with run_evidence(RunDir(self.path)) as evidence:
             report, measured = experiment_report(evidence), evidence.measured
-        self._report = write_page(report, served_at=_API)
+        scores = score_blocks(measured.grid, measured.robust) if measured.grid.valid.any() else None
+        self._report = write_page(report, scores=scores, served_at=_API)
         with self.browser() as browser:
             if browser is not None:
                 browser.flag(measured.tree["items"])

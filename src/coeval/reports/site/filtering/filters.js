@@ -22,12 +22,13 @@ async function applyFilter() {
   whole ??= Object.fromEntries(Object.entries(report.tables).map(([name, { rows, links }]) => [name, { rows, links }]));
   const names = [];
   const found = isFiltered() ? await filteredTables(chosen) : null;
+  const empty = found !== null && found.tables.students.every((row) => row.score === null);
   for (const [name, own] of Object.entries(whole)) {
     const rows = found ? found.tables[name] : own.rows;
     if (!rows || report.tables[name].rows === rows) continue;
     const linked = (row) => new URLSearchParams(LINKS[name](row, design)).toString();
     const links = !found ? own.links : LINKS[name] ? rows.map(linked) : {};
-    Object.assign(report.tables[name], { rows, links });
+    Object.assign(report.tables[name], { rows, links, empty });
     names.push(name);
   }
   report.order = found?.order ?? report.students;
@@ -40,13 +41,13 @@ async function applyFilter() {
 function tellFilter(found) {
   document.body.classList.toggle("filtered", found !== null);
   const status = document.getElementById("filter-status");
-  status.textContent = found === null ? "" : filterSentence(found);
+  status.textContent = found === null ? "" : plain(filterSentence(found));
   for (const box of document.querySelectorAll("#filters input")) {
     box.checked = chosen[box.name]?.has(box.value) ?? false;
   }
   for (const group of document.querySelectorAll("#filters details")) {
     const values = [...(chosen[group.dataset.dimension] ?? [])];
-    group.querySelector("span").textContent = values.length ? values.join(", ") : "all";
+    group.querySelector("span").textContent = values.length ? plain(values.join(", ")) : "all";
     group.classList.toggle("set", values.length > 0);
   }
   document.getElementById("filter-clear").hidden = found === null;
@@ -93,7 +94,7 @@ async function buildFilters() {
           else set.delete(value);
         });
       });
-      label.append(box, " ", value);
+      label.append(box, " ", plain(value));
       list.append(label);
     }
     group.append(summary, list);
