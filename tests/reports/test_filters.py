@@ -314,7 +314,7 @@ def test_a_filter_that_matches_nothing_leaves_no_chart_and_an_unknown_item_is_to
     address = (lab.path / "report.html").as_uri()
     page.goto(f"{address}#leads?task=story")
     page.locator("#forest .drawing svg").wait_for()
-    assert page.locator("#forest .drawing").text_content().find("−") < 0, "scores run from 0 to 1"
+    assert "−" not in page.locator("#forest .drawing").inner_text(), "scores run from 0 to 1"
     page.goto(f"{address}#leads?teacher=nobody")
     page.locator("#forest .drawing", has_text="Nothing is chosen.").wait_for()
     for figure in page.locator("#leads figure, #where figure").all():
