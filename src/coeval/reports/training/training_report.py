@@ -22,6 +22,7 @@ from coeval.reports.content.report_content import (
     Sentence,
 )
 
+_UNITS = {"percent": " (%)", "points": " (points)"}
 _APART = 0.012
 """Of the width of a plot."""
 _HOLLOW = " Hollow: not made or judged as the others."
@@ -84,15 +85,15 @@ def overview_report(runs: Sequence[TrainingRun], error_bar: ErrorBar = "ci95") -
 
 
 def _lead(runs: Sequence[TrainingRun]) -> Iterator[Sentence]:
-    """Alarms first; then what each task says."""
+    """What each task says first, the rest of which stands in its section; then alarms."""
     several = len(runs) > 1
     for run in runs:
         of = f"{run.label}: " if several else ""
+        for task, curve in run.curves.items():
+            for said in curve.conclusions[:1]:
+                yield Sentence(plain(f"{of}{task}: {said}"), _anchor(task))
         for alarm in run.alarms:
             yield Sentence(plain(f"{of}{alarm}"), "glance")
-        for task, curve in run.curves.items():
-            for said in curve.conclusions:
-                yield Sentence(plain(f"{of}{task}: {said}"), _anchor(task))
 
 
 def _anchor(task: str) -> str:
@@ -102,6 +103,7 @@ def _anchor(task: str) -> str:
 def _glance(runs: Sequence[TrainingRun], held: Collection[tuple[str, str]]) -> ReportSection:
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
+    several = len(runs) > 1
     for run in runs:
         for task, curve in run.curves.items():
             first, last = curve.points[0], curve.points[-1]
@@ -110,10 +112,9 @@ def _glance(runs: Sequence[TrainingRun], held: Collection[tuple[str, str]]) -> R
                 links[len(rows)] = urlencode({"task": task})
             rows.append(
                 (
-                    run.label,
+                    *([run.label] if several else ()),
                     task,
-                    curve.metric,
-                    curve.unit,
+                    f"{curve.metric}{_UNITS.get(curve.unit, '')}",
                     first.step,
                     _measured(first, first.ci95),
                     last.step,
@@ -127,25 +128,22 @@ def _glance(runs: Sequence[TrainingRun], held: Collection[tuple[str, str]]) -> R
         "glance",
         "First, last and highest",
         (
-            ReportColumn("run", "Run"),
+            *([ReportColumn("run", "Run")] if several else ()),
             ReportColumn("task", "Task"),
             ReportColumn("metric", "Metric"),
-            ReportColumn("unit", "Unit"),
             ReportColumn("first_step", "First step", "count"),
-            ReportColumn("first", "There", "score", "With its 95 % interval over items"),
+            ReportColumn("first", "First", "score", "With its 95 % interval over items"),
             ReportColumn("last_step", "Last step", "count"),
-            ReportColumn("last", "There", "score", "Likewise"),
+            ReportColumn("last", "Last", "score", "Likewise"),
             ReportColumn("best_step", "Highest at", "count"),
-            ReportColumn("best", "There", "score", "Not corrected for having been chosen as the highest"),
+            ReportColumn("best", "Highest", "score", "Not corrected for having been chosen as the highest"),
             ReportColumn("scored_by", "Scored by"),
         ),
         tuple(rows),
         note="The highest of several is too high by luck; the sentences correct for it.",
         links=links,
     )
-    said = tuple(_lead([run for run in runs if run.alarms]))
-    alarms = tuple(sentence for sentence in said if sentence.anchor == "glance")
-    return ReportSection("glance", "What did training gain?", alarms, (), (table,))
+    return ReportSection("glance", "What did training gain?", (), (), (table,))
 
 
 def _of_task(
@@ -169,7 +167,7 @@ def _of_task(
     table = ReportTable(name, "Checkpoints", _columns(kind, error_bar), tuple(rows), links=links)
     several = len(runs) > 1
     sentences = [
-        Sentence(plain(f"{run.label}: {said}" if several else said), name)
+        Sentence(plain(f"{run.label}: {said}" if several else f"{said[:1].upper()}{said[1:]}"), name)
         for run, curve in curves
         for said in (*curve.conclusions, *curve.notes)
     ]
@@ -177,7 +175,7 @@ def _of_task(
     drawn = _drawn([run for run, _ in curves], error_bar, task)
     band = "; band: 95 % over all checkpoints together" if drawn.band else ""
     odd = any(not point.comparable for _, curve in curves for point in curve.points)
-    unit = {"share": "", "percent": " (%)", "points": " (points)"}.get(first.unit, "")
+    unit = _UNITS.get(first.unit, "")
     picture = Picture(
         task,
         f"{first.metric} over training steps{bars}{band}.{_HOLLOW if odd else ''}",
