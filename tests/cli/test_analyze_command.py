@@ -37,7 +37,10 @@ def test_nobody_is_asked_and_the_run_is_only_read(
 
 def test_an_analysis_shows_its_own_part(lab: Lab, coeval: Command) -> None:
     whole = json.loads(coeval("analyze", "--run", lab.path, "--format", "json").out)
-    for name, parts in (("students", {"students", "ranking"}), ("agreement", {"agreement", "panel"})):
+    for name, parts in (
+        ("students", {"students", "ranking", "without_own"}),
+        ("agreement", {"agreement", "panel"}),
+    ):
         found = json.loads(coeval("analyze", name, "--run", lab.path, "--format", "json").out)
         assert found == {part: whole[part] for part in ("simulated", "units", *parts)}
     ended = coeval("analyze", "frobnicate", "--run", lab.path)

@@ -187,7 +187,7 @@ def test_it_is_printed(printed: str) -> None:
 def test_a_comparison_has_a_workbook_and_pictures(outputs: Path, tmp_path: Path, coeval: Command) -> None:
     """Options side by side with those that show it, in the order that suits whoever asks."""
     compare = ("compare", outputs / "mine", outputs / "twice")
-    excel, figures = tmp_path / "new" / "both.xlsx", tmp_path / "figures"
+    excel, figures = tmp_path / "both.xlsx", tmp_path / "figures"
     ended = coeval(*compare, "--json", "--excel", excel, "--figures", figures)
     assert ended.code == 0, ended.err
     assert f"written: {excel}, " in ended.err

@@ -203,7 +203,7 @@ class Endpoint:
     def _tell_repeated(self) -> None:
         if not self.repeated:
             self.repeated = True
-            _log.warning("%s", self.about_repeating)
+            _log.info("an answer of %s held a credential, which was taken out of it", shown_url(self.url))
 
     @property
     def about_repeating(self) -> str:
