@@ -87,6 +87,8 @@ def _open(url: str, accept: str, patience_s: float | None) -> HTTPResponse:
     try:
         response: HTTPResponse = opener.open(request, timeout=patience_s or _TIMEOUT_S)
     except (OSError, HTTPException, ValueError) as error:
+        if isinstance(error, HTTPError):
+            error.close()  # it holds the connection
         raise _failed(url, error) from error
     return response
 
