@@ -14,6 +14,9 @@ from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
+_PAUSE_MS = 50
+_TRIES = 600
+
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
@@ -63,6 +66,16 @@ def opened(browser: Browser, file: Path | str, fragment: str = "", **settings: A
     )
     page.goto(f"{own}{fragment}")
     return found
+
+
+def until(page: Page, condition: str, arg: Any = None) -> None:
+    """Wait until an expression, or a function of ``arg``, holds in the page. Playwright's own waiting asks
+    again from within the page, where our policy forbids `eval`: it fails unless the first answer is yes."""
+    for _ in range(_TRIES):
+        if page.evaluate(condition, arg):
+            return
+        page.wait_for_timeout(_PAUSE_MS)
+    raise AssertionError(f"never came true in the page: {condition}")
 
 
 def draw_all(page: Page) -> None:

@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from cli.invoked import Command
 from pipeline.experiments import Lab, model, task
 from playwright.sync_api import Browser, Page
-from reports.browser import chromium, draw_all, opened
+from reports.browser import chromium, draw_all, opened, until
 
 from coeval.reports.site.report_file import write_report
 
@@ -101,7 +101,7 @@ def test_nothing_overflows_and_everything_can_be_reached(
     assert set(drawn) == {scheme}
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.get_by_role("button", name="light or dark").click()
-    page.wait_for_function("before => getComputedStyle(document.body).backgroundColor !== before", arg=ground)
+    until(page, "before => getComputedStyle(document.body).backgroundColor !== before", arg=ground)
     nothing_serious(page)
     assert (seen.complaints, seen.requests) == ([], [])
     page.close()
@@ -131,7 +131,7 @@ def test_charts_are_saved_tables_opened_and_links_followed_by_keyboard(
     first = page.locator('table[data-table="students"] tbody a').first
     first.focus()
     page.keyboard.press("Enter")
-    page.wait_for_function("location.hash.startsWith('#items?student=')")
+    until(page, "location.hash.startsWith('#items?student=')")
     assert (seen.complaints, seen.requests) == ([], [])
     page.close()
 
@@ -140,7 +140,7 @@ def test_it_prints_on_paper(browser: Browser, written: Path) -> None:
     seen = opened(browser, written, color_scheme="dark")
     seen.page.evaluate("window.print = () => { window.printed = document.documentElement.dataset.theme; }")
     seen.page.get_by_role("button", name="Print").click()
-    seen.page.wait_for_function("window.printed === 'light'")
+    until(seen.page, "window.printed === 'light'")
     seen.page.emulate_media(media="print")
     paper = seen.page.pdf(format="A4")
     assert paper.startswith(b"%PDF")
@@ -154,7 +154,7 @@ def test_it_prints_on_paper(browser: Browser, written: Path) -> None:
     seen.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert seen.page.locator("details.table:not([open])").count() > 0
     seen.page.keyboard.press("Control+p")
-    seen.page.wait_for_function("window.printed === 'light'")
+    until(seen.page, "window.printed === 'light'")
     assert seen.complaints == []
     seen.page.close()
 

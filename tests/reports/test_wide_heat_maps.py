@@ -12,6 +12,7 @@ from reports.browser import chromium, draw_all, opened
 
 from coeval.analysis.measures.measured import Measured
 from coeval.reports.charts.drawn_pictures import figures
+from coeval.reports.charts.forest_plot import forest_plot
 from coeval.reports.charts.heat_map import HeatMap, heat_map
 from coeval.reports.content.report_content import Picture, Report, ReportColumn, ReportSection, ReportTable
 from coeval.reports.site.page import write_page
@@ -101,4 +102,28 @@ def test_they_stand_apart_in_files_too(browser: Browser, tmp_path: Path) -> None
     page.write_text(f"<meta charset=utf-8><div class=drawing>{figure.svg}</div>", encoding="utf-8")
     seen = opened(browser, page)
     held(seen.page)
+    seen.page.close()
+
+
+def test_long_names_leave_a_forest_plot_room_on_a_telephone(browser: Browser, tmp_path: Path) -> None:
+    rows = tuple(("all", None, name, Measured(0.5, 0.4, 0.6, 40, 0), "1–12") for name in NAMES)
+    columns = (
+        ReportColumn("scores", "Scores"),
+        ReportColumn("task", "Task"),
+        ReportColumn("student", "Student"),
+        ReportColumn("score", "Score", "score"),
+        ReportColumn("ranks", "Ranks"),
+    )
+    plot = forest_plot("standings", len(NAMES), NAMES, "all")
+    picture = Picture("forest", "Scores.", "standings", plot)
+    table = ReportTable("standings", "Standings", columns, rows)
+    section = ReportSection("leads", "Who leads?", (), (picture,), (table,))
+    page = tmp_path / "forest.html"
+    page.write_bytes(write_page(Report("experiment", "many", (), (), (section,))))
+    seen = opened(browser, page, viewport={"width": 390, "height": 900})
+    draw_all(seen.page)
+    interval = seen.page.locator("#forest path.background").first.bounding_box()
+    assert interval is not None
+    assert interval["width"] > 390 / 3, "the plot has the larger part of what stands beside the names"
+    assert (seen.complaints, seen.requests) == ([], [])
     seen.page.close()

@@ -3,6 +3,7 @@
 const drawn = new Map();
 const manyRows = 1500;
 const itemsBehind = "items behind";
+const NARROW = 480; // pixels, below which names would leave no room for what they name
 const NOTHING_DRAWN = { finalize: () => {}, view: null }; // stays among those that a filter draws anew
 
 async function draw(figure) {
@@ -11,12 +12,14 @@ async function draw(figure) {
   const { spec: written, table } = report.pictures[figure.dataset.picture];
   const { rows: own, links } = report.tables[table];
   const linked = own.map((row, at) => (links[at] ? { ...row, [itemsBehind]: links[at] } : row));
-  const spec = report.order ? inOrder(written, report.students, report.order) : { ...written };
+  const place = figure.querySelector(".drawing");
+  const ordered = report.order ? inOrder(written, report.students, report.order) : { ...written };
+  const narrow = !ordered.usermeta?.row && place.clientWidth < NARROW; // heat maps shorten names themselves
+  const spec = narrow ? withShortNames(ordered, place.clientWidth / 3) : ordered;
   const rows = inView(spec, linked);
   const { row, step } = spec.usermeta ?? {};
   if (row) spec.height = Math.min(new Set(rows.map((each) => each[row])).size * step, written.height);
   else if (step) spec.height = rows.length * step;
-  const place = figure.querySelector(".drawing");
   if (!rows.length || report.tables[table].empty) {
     drawn.get(figure)?.finalize();
     place.replaceChildren("Nothing is chosen.");
@@ -62,6 +65,16 @@ function inView(spec, rows) {
   spec.params = spec.params.map((each) => ({ ...each, value: toggled[each.name] ?? each.value }));
   const { by, scores } = Object.fromEntries(spec.params.map(({ name, value }) => [name, value]));
   return rows.filter((row) => row.scores === scores && (by === "overall") === (row.task === null) && row.score !== null);
+}
+
+// The same specification with names beside its rows cut off at so many pixels.
+function withShortNames(part, most) {
+  if (part === null || typeof part !== "object") return part;
+  if (Array.isArray(part)) return part.map((each) => withShortNames(each, most));
+  const found = {};
+  for (const [name, value] of Object.entries(part)) found[name] = withShortNames(value, most);
+  if (found.y?.axis?.labelLimit > most) found.y.axis.labelLimit = most;
+  return found;
 }
 
 // Buttons above a picture that choose what it shows.
