@@ -18,7 +18,16 @@ def interval_plot(table: str, rows: Sequence[str], title: str, *, zero: bool = F
     """Of the columns ``row``, ``shown`` (a measure) and ``sure``, which fills the mark, those that ``rows``
     names; ``title`` is that of the axis. ``zero``: with a line at 0."""
     chosen = alt.FieldOneOfPredicate(field="row", oneOf=list(rows))
-    base = alt.Chart(named(table)).transform_filter(chosen).transform_filter("isValid(datum.shown)")
+    base = (
+        alt.Chart(named(table))
+        .transform_filter(chosen)
+        .transform_filter("isValid(datum.shown)")
+        # What has no interval is a point: an axis cannot be made of nothing.
+        .transform_calculate(
+            begin="isValid(datum.shown_low) ? datum.shown_low : datum.shown",
+            end="isValid(datum.shown_high) ? datum.shown_high : datum.shown",
+        )
+    )
     y = alt.Y("row:N", sort=list(rows), title=None, axis=names_axis(labelLimit=280))
     scale = alt.Scale(zero=zero, nice=True, padding=6)
     told = [
@@ -31,8 +40,8 @@ def interval_plot(table: str, rows: Sequence[str], title: str, *, zero: bool = F
     axis = alt.Axis(tickCount=8)
     line = base.mark_rule(strokeWidth=3, strokeCap="round").encode(
         y=y,
-        x=alt.X("shown_low:Q", scale=scale, title=title, axis=axis),
-        x2="shown_high:Q",
+        x=alt.X("begin:Q", scale=scale, title=title, axis=axis),
+        x2="end:Q",
         tooltip=told,
     )
     hollow = base.mark_point(size=100, strokeWidth=2).encode(y=y, x="shown:Q", tooltip=told)
