@@ -43,8 +43,8 @@ def test_a_judge_of_the_leader_s_family_is_told_with_the_difference_without_it(t
     run.evaluations("gpt-4o").unlink()
     [others] = [shown_difference(one) for one in compared(tmp_path).comparisons]
     assert report.doubts == (
-        "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without it gpt-4o-mini − claude-haiku is "
-        f"{others} points on haiku.",
+        "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without its scores gpt-4o-mini − claude-haiku "
+        f"is {others} points on haiku.",
     )
     assert "1 of the 3 judges" in report._repr_html_()
 
@@ -79,8 +79,22 @@ def test_one_who_judges_itself_is_told_for_all_that_it_leads(tmp_path: Path) -> 
             run.evaluation(n, student, "a", scores)
             run.evaluation(n, student, "z", {"plot": "Medium"})
     [doubt] = compared(tmp_path).doubts
-    assert doubt.startswith("a, 1 of the 2 judges, is a itself: without it a − b is 0.0 ± ")
+    assert doubt.startswith("a, 1 of the 2 judges, judges its own answers: without its scores a − b is 0.0 ± ")
     assert " points on haiku, a − c is 0.0 ± " in doubt
+
+
+def test_comparing_labels_is_not_judging(tmp_path: Path) -> None:
+    run = judged(tmp_path, kind_to_its_family, ("gpt-4o", "mistral-large"))
+    for n in range(1, 13):
+        for student in ("gpt-4o-mini", "claude-haiku"):
+            found = {"form": {"expected": "strict", "predicted": "strict", "match": True}}
+            run.evaluation(n, student, "exact_match", {}, label_scores=found)
+    [doubt] = compared(tmp_path).doubts
+    assert doubt.startswith("gpt-4o, 1 of the 2 judges, ")
+    run.evaluations("exact_match").unlink()
+    for n in range(1, 13):
+        run.evaluation(n, "claude-haiku", "exact_match", {}, label_scores=found)
+    assert not any("exact_match" in note for note in compared(tmp_path).notes)
 
 
 def test_cut_off_and_empty_answers_are_counted_on_each_side(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_a_named_judge_of_the_leader_s_family_is_told_with_the_lead_without_it(
     leader, kin, *_ = findings(here, coeval, [KIN, *OTHERS])
     assert leader.startswith("red-s leads with")
     assert kin.startswith("red-j is of red-s's family and favours it by 0.")
-    assert "; without it the difference is " in kin
+    assert "; without its scores the difference is " in kin
     difference = float(kin.split("difference is ")[1].split()[0].replace("−", "-"))
     lead = float(leader.split("the next, by ")[1].split()[0])
     assert abs(difference) < lead
@@ -51,6 +51,30 @@ def test_where_it_cannot_be_told_that_is_said(
     )
     assert expected in found[1:3]
     assert not any(one.startswith("red-j scores answers") for one in found), "laid to one of two"
+
+
+@pytest.mark.parametrize(
+    ("judges", "begins"),
+    [
+        ([], "Its only judge, red-s, judges its own answers: whether it favours them cannot be told here"),
+        (OTHERS, "red-s favours its own answers by 0."),
+    ],
+    ids=["one", "three"],
+)
+def test_a_student_who_judges_itself_favours_its_own_answers(
+    judges: list[dict[str, object]], begins: str, here: Path, coeval: Command
+) -> None:
+    """Nothing "is red-s itself"."""
+    both = model("red-s", "student", "judge", skill=0.6, family="red", family_bias=0.3)
+    lab = Lab(
+        here,
+        [model("writer", "teacher"), both, model("blue-s", "student", skill=0.6, family="blue"), *judges],
+        [task(total=80)],
+    )
+    assert lab.run().exit_code == 0
+    found = json.loads(coeval("analyze", "all", "--run", lab.path, "--format", "json").out)["findings"]
+    assert any(one.startswith(begins) for one in found), found
+    assert not any("itself and" in one or "is red-s itself" in one for one in found)
 
 
 def test_judges_who_are_kin_to_neither_are_not_mentioned(here: Path, coeval: Command) -> None:

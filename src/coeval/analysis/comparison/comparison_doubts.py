@@ -94,16 +94,18 @@ def kin_doubts(leads: Sequence[KinLead]) -> Iterator[str]:
     for found in alike.values():
         first = found[0]
         several = len(first.judges) > 1
-        whose = f"{first.leader} itself" if first.itself else f"of {first.leader}'s family"
-        said = f"{_place(first)} {'are' if several else 'is'} {whose}"
+        kin, whom = f"{'are' if several else 'is'} of {first.leader}'s family", "it"
+        if first.itself:
+            kin, whom = "judges its own answers", "them"
+        said = f"{_place(first)} {kin}"
         if first.without is None:
             yield (
-                f"{said}: whether {'they favour' if several else 'it favours'} it cannot be told here; add a "
-                "judge of another family."
+                f"{said}: whether {'they favour' if several else 'it favours'} {whom} cannot be told here; "
+                "add a judge of another family."
             )
             continue
         apart = listed(_without(lead.leader, lead.without) for lead in found if lead.without is not None)
-        yield f"{said}: without {'them' if several else 'it'} {apart}."
+        yield f"{said}: without {'their' if several else 'its'} scores {apart}."
 
 
 def _place(lead: KinLead) -> str:

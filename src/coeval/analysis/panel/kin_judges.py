@@ -29,14 +29,17 @@ def kin_judges(
         if (student := _kin(judge, first, second, families)) is None:
             continue
         bias = found["bias"]["self" if judge == student else "family"]
-        whose = f"is {student} itself" if judge == student else f"is of {student}'s family"
+        own = judge == student
         if len(judges) > TOO_FEW_TO_TELL and is_named(bias):
-            does = "favours it" if bias["value"] > 0 else "marks it down"
+            whom = "its own answers" if own else "it"
+            does = f"favours {whom}" if bias["value"] > 0 else f"marks {whom} down"
             leaning.append(judge)
-            named.append(f"{judge} {whose} and {does} by {abs(bias['value']):.2f}")
+            is_kin = "" if own else f"is of {student}'s family and "
+            named.append(f"{judge} {is_kin}{does} by {abs(bias['value']):.2f}")
         elif len(judges) <= TOO_FEW_TO_TELL or bias["value"] is None:
+            kin, whom = ("judges its own answers", "them") if own else (f"is of {student}'s family", "it")
             yield (
-                f"{_place(judge, len(judges))} {whose}: whether it favours it cannot be told here; add a "
+                f"{_place(judge, len(judges))} {kin}: whether it favours {whom} cannot be told here; add a "
                 "judge of another family."
             )
     others = [judge for judge in grid.judges if judge not in leaning]
@@ -45,8 +48,8 @@ def kin_judges(
     apart = difference_between(grid.judged_by(others), second, first)
     if apart is not None:
         shown = difference_text(apart.difference, apart.low, apart.high, 3)
-        without = "it" if len(named) == 1 else "them"
-        yield f"{'; '.join(named)}; without {without} the difference is {shown}."
+        whose = "its" if len(named) == 1 else "their"
+        yield f"{'; '.join(named)}; without {whose} scores the difference is {shown}."
 
 
 def _kin(judge: str, first: str, second: str, families: Mapping[str, str]) -> str | None:

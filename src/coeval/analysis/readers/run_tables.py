@@ -138,7 +138,8 @@ CREATE VIEW contents AS
     SELECT task::VARCHAR AS task, id AS item, content, reference,
            hash(list_sort(map_entries(attributes))) AS made_for
     FROM planned WHERE NOT failed;
-CREATE VIEW methods AS SELECT DISTINCT task, model, judge, method FROM judged WHERE NOT failed;
+CREATE VIEW methods AS
+    SELECT DISTINCT task, model, judge, method FROM judged WHERE NOT failed AND judge <> '{EXACT_MATCH}';
 """  # noqa: S608
 
 BEYOND = """
