@@ -79,7 +79,9 @@ def test_one_who_judges_itself_is_told_for_all_that_it_leads(tmp_path: Path) -> 
             run.evaluation(n, student, "a", scores)
             run.evaluation(n, student, "z", {"plot": "Medium"})
     [doubt] = compared(tmp_path).doubts
-    assert doubt.startswith("a, 1 of the 2 judges, judges its own answers: without its scores a − b is 0.0 ± ")
+    assert doubt.startswith(
+        "a, 1 of the 2 judges, judges its own answers: without its scores a − b is 0.0 ± "
+    )
     assert " points on haiku, a − c is 0.0 ± " in doubt
 
 
