@@ -35,7 +35,6 @@ def judged(**lengths: float) -> dict[str, Any]:
                 **biases,
                 "length": {"value": by, "ci95": [by - 0.03, by + 0.03], "p_adjusted": 0.001},
             },
-            "without": None,
         }
         for name, by in lengths.items()
     }

@@ -18,7 +18,6 @@ from coeval.analysis.measures.judge_measures import judge_pairs, pair_measures
 from coeval.analysis.measures.panel_measures import panel_measures
 from coeval.analysis.measures.reweighting import Reweighting
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.panel.effective_votes import covariances, effective_votes
 from perf.measure_coverage import MIDDLE, World, drawn_grid
 
 HIGH = World("means of 0.9", (1.4, 1.7, 2.0, 2.2))
@@ -86,18 +85,6 @@ def test_pairs_are_those_of_scikit_learn(seed: int, world: World, gaps: float) -
         assert measured["kappa"].value == pytest.approx(cohen_kappa_score(first, second), abs=1e-9)
         tables = pair_tables(grid.levels[:, one], grid.levels[:, other], grid.item, 40)
         assert kappa(tables.sum(axis=0)) == measured["kappa"].value
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_votes_are_what_the_panels_mean_scatters_less(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    cells = random.random((50, 4, 1)) + random.random((50, 4, 3)) * random.random(3)
-    pairs = [cells[:, one] - cells[:, other] for one, other in combinations(range(4), 2)]
-    single = np.mean([pair.var(axis=0, ddof=1).mean() for pair in pairs])
-    panel = np.mean([pair.mean(axis=1).var(ddof=1) for pair in pairs])
-    matrix = covariances([cells])
-    assert matrix is not None
-    assert effective_votes(matrix) == pytest.approx(single / panel, abs=1e-9)
 
 
 def test_likeness_of_prompts_is_scikit_learns() -> None:

@@ -1,4 +1,4 @@
-"""Shares of variance, effective votes and purchases, on scores whose parts are planted."""
+"""Shares of variance and purchases, on scores whose parts are planted."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ import numpy as np
 import pytest
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.panel.effective_votes import covariances, effective_votes, without_each
 from coeval.analysis.panel.panel_worth import standing_parts
 from coeval.analysis.panel.variance_budget import Prices, purchases, variance_parts
 from perf.judge_bias import Planted, simulate
 from perf.planted import PARTS, planted_scores
-
-FREE = {"items": 0.2, "students_items": 0.0, "judges": 0.1, "residual": 0.2}
-"""Judges whose views of a student's answers are their noise alone."""
 
 
 def planted(
@@ -70,26 +66,9 @@ def test_what_has_no_known_price_has_none() -> None:
     assert purchases([], Prices(0, 0, 0)) == []
 
 
-def test_judges_that_err_by_themselves_are_as_many_votes() -> None:
-    free = covariances([planted(1, items=4000, parts=FREE)])
-    assert free is not None
-    assert effective_votes(free) == pytest.approx(4, rel=0.05)
-    y = planted(1, items=2000, parts=FREE)
-    y[:, :, 3] = y[:, :, 2]
-    copied = covariances([y])
-    assert copied is not None
-    assert effective_votes(copied) == pytest.approx(16 / 6, rel=0.05)
-    lost = without_each([y], copied)
-    assert lost[3].standard_error_factor == pytest.approx(np.sqrt((3 / 9) / (6 / 16)), rel=0.05)
-    assert lost[3].standard_error_factor < 1 < lost[0].standard_error_factor
-    assert all(found.same_order for found in lost.values())
-
-
 def test_what_cannot_be_told_of_one_judge_or_one_student() -> None:
     assert variance_parts(planted(1)[:, :, :1]) is None
     assert variance_parts(planted(1)[:, :1]) is None
-    assert covariances([planted(1)[:, :1]]) is None
-    assert covariances([planted(1)[:, :, :1]]) is None
 
 
 def test_purchases_start_from_all_datapoints_of_the_run() -> None:

@@ -41,7 +41,6 @@ def test_the_judge_with_a_planted_bias_is_the_one_that_is_named(here: Path, coev
     assert sum(measures["variance"][part] for part in ("items", "students_items", "judges", "residual")) == (
         pytest.approx(1)
     )
-    assert 1 < measures["panel"]["effective_votes"] < 4
     assert [step["judges"] for step in measures["next"]] == [0, 0, 0, 0, 1, 2]
     told = " ".join(coeval("analyze", "--run", lab.path).out.split())
     assert "kind scores answers of its own family 0." in told

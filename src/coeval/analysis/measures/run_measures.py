@@ -96,14 +96,13 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     tree: Branch = {
         "units": int(grid.valid.sum()),
         "agreement": pair_measures(pairs),
-        "panel": {**panel_measures(grid, reweighting), "effective_votes": worth.effective_votes},
+        "panel": panel_measures(grid, reweighting),
         "judges": {
             name: {
                 **judge,
                 "levels": levels[name],
                 "bias": biases[name],
                 "consistency": itself[name],
-                "without": worth.without.get(name),
             }
             for name, judge in judges.items()
         },

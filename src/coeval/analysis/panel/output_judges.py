@@ -51,7 +51,6 @@ def output_judges(reader: OutputReader) -> Branch:
                 "levels": levels[name],
                 "bias": biases[name],
                 "consistency": itself[name],
-                "without": None,
             }
             for name, found in judge_measures(grid, pairs).items()
         },

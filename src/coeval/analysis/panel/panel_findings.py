@@ -1,4 +1,4 @@
-"""What a panel's measures come to, in sentences: who leans on what, who is not needed, what to buy next."""
+"""What a panel's measures come to, in sentences: who leans on what, what to buy next."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ _NOTEWORTHY = 0.05
 ALPHA = 0.05
 TOO_FEW_TO_TELL = 2
 """So many judges may lean apart, and nobody can tell which of them does."""
-_AS_SURE = 1.02
-"""By what factor a standard error may grow that counts as the same."""
 
 
 def panel_findings(judges: Mapping[str, Branch]) -> Iterator[str]:
@@ -29,7 +27,6 @@ def panel_findings(judges: Mapping[str, Branch]) -> Iterator[str]:
     yield from _leanings(judges)
     yield from _places(judges)
     yield from _severities(judges)
-    yield from _not_needed(judges)
 
 
 def _places(judges: Mapping[str, Branch]) -> Iterator[str]:
@@ -92,20 +89,6 @@ def _severities(judges: Mapping[str, Branch]) -> Iterator[str]:
             said.append(f"{judge} is {abs(value):.2f} {'stricter' if value > 0 else 'more lenient'}")
     if said:
         yield f"Beside the other judges, {listed(said)}."
-
-
-def _not_needed(judges: Mapping[str, Branch]) -> Iterator[str]:
-    spare = [
-        judge
-        for judge, found in judges.items()
-        if (without := found["without"]) is not None
-        and without["same_order"]
-        and without["standard_error_factor"] <= _AS_SURE
-    ]
-    if len(spare) == 1:
-        yield f"Without {spare[0]} the order would be the same, and as sure."
-    elif spare:
-        yield f"Without any one of {listed(spare)} the order would be the same, and as sure."
 
 
 def next_purchases(purchases: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -1,9 +1,9 @@
-"""What a run's panel of judges and its items are worth, in the shape of ``measures.json``.
+"""Where a run's scores scatter, and what more items or judges are worth, in the shape of ``measures.json``.
 
-``effective_votes`` of the panel; by judge, what it would be ``without`` it; ``variance``: the shares of
-items, students × items, judges and residual; ``next``: the standard errors as they are, and with more items
-in each task or more judges, with the dollars of that where prices are known. Variances are those of the
-datapoints that all students and judges have; standard errors, of all datapoints with scores.
+``variance``: the shares of items, students × items, judges and residual; ``next``: the standard errors as
+they are, and with more items in each task or more judges, with the dollars of that where prices are known.
+Variances are those of the datapoints that all students and judges have; standard errors, of all datapoints
+with scores.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.measured import Branch
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.panel.effective_votes import covariances, effective_votes, without_each
 from coeval.analysis.panel.score_cells import complete_cells, scored_items
 from coeval.analysis.panel.variance_budget import Prices, VarianceParts, pooled, purchases, variance_parts
 from coeval.analysis.readers.run_reader import RunReader
@@ -25,23 +24,17 @@ _SOME = 2_000
 
 
 class PanelWorth(NamedTuple):
-    effective_votes: float | None
-    without: dict[str, dict[str, Any]]
     variance: Branch
     next: list[dict[str, Any]]
 
 
 def panel_worth(reader: RunReader, grid: ScoreGrid) -> PanelWorth:
-    blocks = list(_complete(grid).values())
-    matrix = covariances(blocks)
+    blocks = _complete(grid).values()
     whole = pooled([part for cells in blocks if (part := variance_parts(cells)) is not None])
     variance: Branch = dict(whole.shares) if whole is not None else {}
     if whole is not None:
         variance["datapoints"] = whole.items
-    lost = without_each(blocks, matrix) if matrix is not None else {}
     return PanelWorth(
-        effective_votes(matrix) if matrix is not None else None,
-        {grid.judges[place]: found.as_plain() for place, found in lost.items()},
         variance,
         [purchase.as_plain() for purchase in purchases(standing_parts(grid), _prices(reader))],
     )

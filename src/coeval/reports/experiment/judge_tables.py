@@ -26,7 +26,6 @@ _BIASES = {
     "length": "twice the length",
     "position": "the first of two",
 }
-_WITHOUT = "The standard error of a difference between two students without this judge, by that with it"
 _AGREEMENT = (
     ReportColumn("kappa", "κ", "score", "Agreement beyond chance (Cohen 1960)"),
     ReportColumn("wpa", "Weighted", "score", "1 where equal, half where adjacent"),
@@ -52,17 +51,14 @@ def agreement_map(agreement: ReportTable, judges: list[str]) -> Picture:
 def judge_table(judges: Branch) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for name, found in judges.items():
-        severity, without = found["bias"]["severity"], found["without"] or {}
         rows.append(
             (
                 name,
                 found["kappa_mean"],
                 found["wpa_mean"],
-                _bias(severity),
+                _bias(found["bias"]["severity"]),
                 found["count"],
                 not found["degenerate"],
-                without.get("same_order"),
-                without.get("standard_error_factor"),
             )
         )
     return ReportTable(
@@ -75,8 +71,6 @@ def judge_table(judges: Branch) -> ReportTable:
             ReportColumn("severity", "Strictness", "score", "How much lower it scores than the others"),
             ReportColumn("common", "Common scores", "count"),
             ReportColumn("ranked", "Ranked", "text", "Has at least 30 scores in common with others"),
-            ReportColumn("same_order", "Order without it", "text", "Whether the students' order would stay"),
-            ReportColumn("error", "Error without it, times", "number", _WITHOUT),
         ),
         tuple(rows),
         links={place: urlencode({"judge": name}) for place, name in enumerate(judges)},

@@ -37,12 +37,6 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
     tree, grid = evidence.measured.tree, evidence.measured.grid
     judges = list(tree["judges"])
     said = [found.text for found in evidence.measured.conclusions if found.topic == "judges"]
-    votes = tree["panel"].get("effective_votes")
-    if votes is not None and len(judges) > 1:
-        said.append(
-            f"In averaging out each other's errors, {len(judges)} judges count as {votes:.1f} independent "
-            "ones; that says nothing of how far they agree."
-        )
     agreement, biases = agreement_table(tree["agreement"]), bias_table(tree["judges"])
     levels = level_table(
         "judge-levels", "Levels that judges give", {n: tree["judges"][n]["levels"] for n in judges}
