@@ -289,19 +289,94 @@ BROKEN = {
     "it is not there": ("nowhere:Thing", "No module named 'nowhere'"),
     "it fails": ("failing:Thing", "ZeroDivisionError: division by zero"),
     "another kind of thing": ("odd:THING", "is not a"),
+    "it lacks a file": (
+        "fileless:Thing",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'table.bin'",
+    ),
+    "it exits": ("exiting:Thing", "SystemExit: 0"),
+    "it interrupts": ("interrupting:Thing", "KeyboardInterrupt"),
+    "it ends like a generator": ("generating:Thing", "GeneratorExit"),
+}
+SOURCES = {
+    "failing": "1 / 0\n",
+    "odd": "THING = 7\n",
+    "fileless": "open('table.bin')\n",
+    "exiting": "import sys\nsys.exit(0)\n",
+    "interrupting": "raise KeyboardInterrupt\n",
+    "generating": "raise GeneratorExit\n",
+    "stopped": "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n",
 }
 
 
 @pytest.mark.parametrize(("place", "said"), BROKEN.values(), ids=BROKEN)
 async def test_a_broken_package_is_named_in_one_message(tmp_path: Path, place: str, said: str) -> None:
     points = f"[coeval.hosts]\nparley = {place}\n[coeval.benchmarks]\nsay-the-word = {place}\n"
-    site = package(tmp_path / "site", points, failing="1 / 0\n", odd="THING = 7\n")
+    site = package(tmp_path / "site", points, **SOURCES)
     how = ["run", "--config", experiment(tmp_path, NOWHERE)]
     ran = await call("coeval", *how, folder=tmp_path, site=site)
     assert_one_message(ran, "broken-extras", "coeval.hosts", said)
     assert_one_message(await evaluated(tmp_path, site, NOWHERE), "broken-extras", "coeval.benchmarks", said)
     helped = await call("coeval", "--help", folder=tmp_path, site=site)  # which looks for no other package
     assert helped.code == 0
+
+
+async def test_ctrl_c_while_a_package_is_loaded_is_no_fault_of_the_package(tmp_path: Path) -> None:
+    points = "[coeval.hosts]\nparley = stopped:Thing\n[coeval.benchmarks]\nsay-the-word = stopped:Thing\n"
+    site = package(tmp_path / "site", points, **SOURCES)
+    how = ["run", "--config", experiment(tmp_path, NOWHERE)]
+    for ended in (
+        await call("coeval", *how, folder=tmp_path, site=site),
+        await evaluated(tmp_path, site, NOWHERE),
+    ):
+        assert (ended.code, "Interrupted" in ended.err, "broken-extras" in ended.err) == (130, True, False), (
+            ended
+        )
+
+
+EXITING = """
+import sys
+from coeval.models.catalog import Host
+
+def signs(credential):
+    sys.exit(0)
+
+def costs(model):
+    sys.exit(0)
+
+def placed(given):
+    sys.exit(0)
+
+class Talk:
+    labels_field = model_list = None
+    keeps_prefix = False
+
+    def path(self, spec):
+        return "/say"
+
+    def encode(self, *_, **__):
+        sys.exit(0)
+
+    decode = explain = encode
+
+TALK = Talk()
+ROW = Host(name="parley", needs_key=False, %s)
+"""
+WHEN_CALLED = {
+    "signer": "dialect='openai_chat', signer='exiting:signs'",
+    "prices": "dialect='openai_chat', prices='exiting:costs'",
+    "place": "dialect='openai_chat', placed='exiting:placed'",
+    "dialect, inside the event loop": "dialect='exiting:TALK'",
+}
+
+
+@pytest.mark.parametrize("fields", WHEN_CALLED.values(), ids=WHEN_CALLED)
+async def test_what_another_package_exits_with_is_no_end_of_ours(tmp_path: Path, fields: str) -> None:
+    site = package(tmp_path / "site", "[coeval.hosts]\nparley = exiting:ROW\n", exiting=EXITING % fields)
+    how = ["run", "--config", experiment(tmp_path, NOWHERE), "--probe", "disable"]
+    ended = await call("coeval", *how, folder=tmp_path, site=site)
+    assert ended.code == 1, ended
+    assert "exiting" in ended.err.splitlines()[-1], ended.err
+    assert "SystemExit: 0" in ended.err.splitlines()[-1], ended.err
 
 
 ROW = "from coeval.models.catalog import Host\nROW = Host(name='parley', needs_key=False, {})\n"

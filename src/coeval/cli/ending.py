@@ -12,11 +12,12 @@ from contextlib import suppress
 
 from coeval.cli.exit_codes import INTERRUPTED, UNAVAILABLE
 from coeval.cli.log_warnings import show_log_warnings
-from coeval.core.errors import CoevalError, ModelUnavailable
+from coeval.core.errors import CoevalError, ModelUnavailable, UsageError, named
 from coeval.core.options import Face, spoken_by
 from coeval.core.plain import plain, plain_lines, shortened
 
 _LONGEST_NAME = 200
+_MAY_EXIT = ("coeval", "typer", "click")
 ALL_SAVED = "Interrupted; what was finished is on disk."
 
 
@@ -43,6 +44,9 @@ def _run(command_line: Callable[[], object], face: Face) -> None:
             raise SystemExit(_tell_interruption(interruption)) from None
         if isinstance(end.__context__, BrokenPipeError):  # of which Typer has made an exit code as well
             raise SystemExit(0) from None
+        if (culprit := _foreign(end)) is not None:  # its code 0 would pass for success
+            message = f"{culprit} ended the command ({named(end)}); correct or remove that package"
+            raise SystemExit(_tell(UsageError(message), 1)) from None
         # Usage errors are 2 to the argument parser; here 2 means that a model is unavailable.
         raise SystemExit(1 if end.code == 2 else end.code) from None
     except KeyboardInterrupt as interruption:
@@ -54,7 +58,7 @@ def _run(command_line: Callable[[], object], face: Face) -> None:
     except MemoryError:
         print("there is no memory left; give this process more (ulimit -v)", file=sys.stderr)
         raise SystemExit(1) from None
-    except Exception as bug:  # noqa: BLE001  the other of the two: the process
+    except BaseException as bug:  # noqa: BLE001  the other of the two: the process
         raise SystemExit(_tell(bug, 1, prefix="internal error: ")) from None
 
 
@@ -93,13 +97,22 @@ def _interruption(end: SystemExit) -> KeyboardInterrupt | None:
     return cause if isinstance(cause, KeyboardInterrupt) else None
 
 
+def _foreign(end: SystemExit) -> str | None:
+    """The module that raised it, None where that is ours or the argument parser."""
+    raised = end.__traceback__
+    while raised is not None and raised.tb_next is not None:
+        raised = raised.tb_next
+    module = "" if raised is None else str(raised.tb_frame.f_globals.get("__name__", ""))
+    return module if module and module.partition(".")[0] not in _MAY_EXIT else None
+
+
 def _tell_interruption(interruption: KeyboardInterrupt) -> int:
     """What was interrupted, if it says more than that."""
     _print_error(str(interruption) or ALL_SAVED)
     return INTERRUPTED
 
 
-def _tell(error: Exception, code: int, prefix: str = "") -> int:
+def _tell(error: BaseException, code: int, prefix: str = "") -> int:
     """One message without a traceback; ``--log-level DEBUG`` shows where it comes from."""
     if logging.getLogger("coeval").isEnabledFor(logging.DEBUG):
         trace = "".join(traceback.format_exception(error))

@@ -43,6 +43,8 @@ async def interruptible(
     try:
         return await begin(interrupt)
     except asyncio.CancelledError:
+        if not interrupt.is_set():  # nobody stopped it: an exit in foreign code has ended the loop
+            raise
         raise KeyboardInterrupt(
             f"Stopped at once; what was finished is on disk, and {CONTINUE} goes on from there."
         ) from None

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from types import FrameType
 from typing import Any, TypeVar
 
 from coeval.core.errors import CoevalError, UsageError, named
@@ -12,6 +17,8 @@ from coeval.core.errors import CoevalError, UsageError, named
 __all__ = ["Registry", "loaded"]
 
 T = TypeVar("T")
+
+_OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Registry(Mapping[str, T]):
@@ -85,9 +92,36 @@ def loaded(place: str, wanted_by: str) -> Any:
 
 
 def _guarded(load: Callable[[], Any], what: str, way_out: str) -> Any:
+    """What ``load`` gives. Whatever another package's code raises meanwhile, an exit or an interruption too,
+    becomes a UsageError that names it; the user's Ctrl-C and the machine's trouble stay what they are."""
+    with _ctrl_c_noted() as came:
+        try:
+            return load()
+        except (CoevalError, MemoryError):
+            raise  # reported already, or the machine's trouble
+        except BaseException as error:
+            if came or (isinstance(error, OSError) and error.errno in _OF_THE_MACHINE):
+                raise
+            raise UsageError(f"{what} cannot be loaded ({named(error)}); {way_out}") from error
+
+
+@contextmanager
+def _ctrl_c_noted() -> Iterator[list[int]]:
+    """Signals of Ctrl-C that come meanwhile, so that a KeyboardInterrupt without one is known as the code's
+    own. Python raises them in the main thread alone."""
+    came: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
     try:
-        return load()
-    except (CoevalError, MemoryError, OSError):
-        raise  # the machine's trouble, or told already
-    except Exception as error:  # another package's code runs here, and the user is told whose it is
-        raise UsageError(f"{what} cannot be loaded ({named(error)}); {way_out}") from error
+        yield came
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, before)

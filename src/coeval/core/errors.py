@@ -79,7 +79,7 @@ __all__ = [
 ]
 
 
-def named(error: Exception) -> str:
+def named(error: BaseException) -> str:
     """An error that is none of ours in words: its class and what it says."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
