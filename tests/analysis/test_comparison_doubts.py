@@ -43,8 +43,8 @@ def test_a_judge_of_the_leader_s_family_is_told_with_the_difference_without_it(t
     run.evaluations("gpt-4o").unlink()
     [others] = [shown_difference(one) for one in compared(tmp_path).comparisons]
     assert report.doubts == (
-        "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without its scores gpt-4o-mini − claude-haiku "
-        f"is {others} points on haiku.",
+        "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without its scores gpt-4o-mini − "
+        f"claude-haiku is {others} points on haiku.",
     )
     assert "1 of the 3 judges" in report._repr_html_()
 

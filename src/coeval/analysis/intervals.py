@@ -12,7 +12,7 @@ Means are therefore clustered by datapoint.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtri, stdtrit
 
 Floats: TypeAlias = NDArray[np.float64]
+_Sums = TypeVar("_Sums", float, NDArray[np.float64])
 
 LEVEL = 0.95
 
@@ -53,6 +54,17 @@ def scale_of(unit: str) -> Scale:
 class Bounds(NamedTuple):
     low: float
     high: float
+
+
+def bounds_of_missing(total: _Sums, known: _Sums, possible: _Sums) -> tuple[_Sums, _Sums]:
+    """Return what the mean of scores from 0 to 1 would be if all that are missing were 0, and 1.
+
+    Parameters
+    ----------
+    total, known : the sum of the scores that there are, and their number
+    possible : their number if none were missing, at least 1
+    """
+    return total / possible, (total + possible - known) / possible
 
 
 class Interval(msgspec.Struct, frozen=True):

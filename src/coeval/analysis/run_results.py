@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,6 +18,11 @@ from coeval.core.html_table import ForestRow, forest_plot, html_lines, html_tabl
 from coeval.core.text import listed
 
 SIMULATED = "simulated models: numbers show the tool, not any real model"
+
+
+def bounds_text(least: float | None, most: float | None) -> str | None:
+    """``.74–.94``: a score with all that is missing at 0, and at 1. None where nothing was scored."""
+    return None if least is None or most is None else f"{_bound(least)}–{_bound(most)}"
 
 
 def with_interval(mean: float | None, low: float | None, high: float | None) -> str | None:
@@ -41,7 +47,8 @@ class StudentScore(msgspec.Struct, frozen=True):
     ``answers`` counts the responses that did not fail, ``truncated`` those of them that were cut off,
     ``empty`` those without any text, of which ``empty_truncated`` were cut off.
 
-    ``low`` and ``high`` are its 95 % interval (`intervals.mean_bounds`), None where there is no score.
+    ``low`` and ``high`` are its 95 % interval (`intervals.mean_bounds`), ``least`` and ``most`` what the mean
+    would be if every score that failed or is missing were 0, or 1; None where there is no score.
     """
 
     student: str
@@ -57,6 +64,8 @@ class StudentScore(msgspec.Struct, frozen=True):
     empty: int = 0
     empty_truncated: int = 0
     removed: Removed = ()
+    least: float | None = None
+    most: float | None = None
 
 
 class LabelAccuracy(msgspec.Struct, frozen=True):
@@ -230,12 +239,68 @@ def answer_findings(scores: Sequence[StudentScore]) -> Iterator[str]:
     cut = [CutOffAnswers(score.student, score.truncated, score.answers) for score in overall]
     empty = [EmptyAnswers(s.student, s.empty, s.empty_truncated, s.answers) for s in overall]
     found = (
+        *missing_sentences(scores),
         unequally_covered_sentence(scores),
         cut_off_sentence(cut, "of"),
         warning_of_cut_off(cut),
         empty_answers_sentence(empty, "of"),
     )
     return (said for said in found if said)
+
+
+def missing_sentences(scores: Sequence[StudentScore]) -> Iterator[str]:
+    """Whose order depends on the scores that failed or are missing, which no interval knows of: the leader
+    and those who might lead, then all others; ``leader.js`` says the same of filtered scores. ``scores``:
+    best first."""
+    overall = (_Bounded.of(score) for score in scores if score.task is None and not score.removed)
+    leader, *others = [one for one in overall if one is not None] or [None]
+    if leader is None:
+        return
+    if leading := [one for one in others if leader.may_fall_behind(one)]:
+        yield _MISSING.format("Who leads depends", _placed((leader, *leading)))
+    pairs = [(one, other) for one, other in combinations(others, 2) if one.may_fall_behind(other)]
+    if rest := [one for one in others if any(one in pair for pair in pairs)]:
+        names = listed(one.name for one in rest)
+        if leading:
+            yield f"So does the order of {names}."
+        else:
+            yield _MISSING.format(f"The order of {names} depends", _placed(rest))
+
+
+_MISSING = "{} on scores that failed or are missing: counting them as 0 or as 1 puts {}."
+
+
+_SHOWN = 0.01
+"""Two decimals of a score are shown: by less, bounds would read as one number."""
+
+
+class _Bounded(NamedTuple):
+    """A student's mean with all that is missing at 0, and at 1."""
+
+    name: str
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, score: StudentScore) -> _Bounded | None:
+        """None where there is no score."""
+        if score.least is None or score.most is None:
+            return None
+        return cls(score.student, score.least, score.most)
+
+    def may_fall_behind(self, other: _Bounded) -> bool:
+        """Whether what is missing might turn their order, and moves more than what is shown hides."""
+        widest = max(one.most - one.least for one in (self, other))
+        return other.most > self.least and widest >= _SHOWN
+
+
+def _placed(students: Sequence[_Bounded]) -> str:
+    return listed(
+        f"{one.name} between {one.least:.2f} and {one.most:.2f}"
+        if one.least < one.most
+        else f"{one.name} at {one.least:.2f}"
+        for one in students
+    )
 
 
 def unequally_covered_sentence(scores: Sequence[StudentScore]) -> str | None:

@@ -13,13 +13,22 @@ overall score.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
 
 from coeval.analysis.costs import model_costs
-from coeval.analysis.intervals import Floats, Interval, clustered_mean, mean_over_strata, wilson
+from coeval.analysis.intervals import (
+    Bounds,
+    Floats,
+    Interval,
+    bounds_of_missing,
+    clustered_mean,
+    mean_over_strata,
+    wilson,
+)
 from coeval.analysis.planned_names import Planned, Removed, removed_names
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
@@ -50,6 +59,13 @@ def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
     )
 
 
+class _Sums(NamedTuple):
+    """Of valid scores."""
+
+    total: float
+    units: int
+
+
 class _Counts(NamedTuple):
     units: int
     failed: int
@@ -63,27 +79,51 @@ def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
     """Overall and per-task scores of every student with a recorded response; those of the plan who have
     none stand there too, without a score."""
     items: dict[tuple[str, str], Floats] = {}
-    units: dict[tuple[str, str], int] = {}
-    for task, student, means, count in reader.rows(_ITEM_MEANS):
+    sums: dict[tuple[str, str], _Sums] = {}
+    for task, student, means, *found in reader.rows(_ITEM_MEANS):
         items[task, student] = np.array(means)
-        units[task, student] = count
+        sums[task, student] = _Sums(*found)
+    possible: dict[str, int] = dict(reader.rows(_POSSIBLE))
+    counting = [task for task in possible if "task" not in removed_names(reader.planned, "", task)]
     by_task: list[StudentScore] = []
     tasks_of: defaultdict[str, list[StudentScore]] = defaultdict(list)
     for task, student, *counted in reader.rows(_COUNTS):
         means = items.get((task, student), _NOTHING)
         interval = clustered_mean(means, np.arange(len(means)))
-        counts = _Counts(units.get((task, student), 0), *counted)
-        score = _score(student, task, interval, counts, removed_names(reader.planned, student, task))
+        counts = _Counts(sums.get((task, student), _NO_SUMS).units, *counted)
+        bounds = _bounds(student, [task], sums, possible) if interval.n else None
+        score = _score(student, task, interval, bounds, counts, removed_names(reader.planned, student, task))
         by_task.append(score)
         tasks_of[student].append(score)
     overall = []
     for student, scores in tasks_of.items():
         planned = [score for score in scores if "task" not in score.removed]
         interval = mean_over_strata([items.get((score.task or "", student), _NOTHING) for score in planned])
-        overall.append(_score(student, None, interval, _sum(planned), removed_names(reader.planned, student)))
+        bounds = _bounds(student, counting, sums, possible) if interval.n else None
+        removed = removed_names(reader.planned, student)
+        overall.append(_score(student, None, interval, bounds, _sum(planned), removed))
     absent = _planned_students(reader.planned) - tasks_of.keys() if tasks_of else ()
-    overall += [_score(student, None, mean_over_strata([]), _sum([]), ()) for student in absent]
+    overall += [_score(student, None, mean_over_strata([]), None, _sum([]), ()) for student in absent]
     return tuple(sorted(overall, key=_rank) + sorted(by_task, key=_rank))
+
+
+_NO_SUMS = _Sums(0.0, 0)
+
+
+def _bounds(
+    student: str,
+    tasks: Sequence[str],
+    sums: Mapping[tuple[str, str], _Sums],
+    possible: Mapping[str, int],
+) -> Bounds | None:
+    """What the mean over tasks would be with all that is missing at 0, and at 1; None without a task in
+    which anybody has a score."""
+    found = [
+        bounds_of_missing(*sums.get((task, student), _NO_SUMS), possible[task])
+        for task in tasks
+        if task in possible
+    ]
+    return Bounds(*map(fmean, zip(*found, strict=True))) if found else None
 
 
 def _planned_students(planned: Planned | None) -> Set[str]:
@@ -116,13 +156,22 @@ def label_accuracies(reader: RunReader) -> tuple[LabelAccuracy, ...]:
 _NOTHING: Floats = np.empty(0)
 
 _ITEM_MEANS = """
-SELECT task, model, list(mean ORDER BY item), sum(count)::BIGINT
+SELECT task, model, list(mean ORDER BY item), sum(total), sum(count)::BIGINT
 FROM (
-    SELECT task, model, item, avg(value) AS mean, count(*) AS count
+    SELECT task, model, item, avg(value) AS mean, sum(value) AS total, count(*) AS count
     FROM scores WHERE value IS NOT NULL GROUP BY ALL
 )
 GROUP BY ALL
 """
+
+_POSSIBLE = """
+SELECT task, each * items FROM (
+    SELECT task, count(DISTINCT judge) * count(DISTINCT metric) AS each
+    FROM scores WHERE value IS NOT NULL GROUP BY task
+) JOIN (SELECT task, count(*) AS items FROM items WHERE NOT failed GROUP BY task) USING (task)
+"""
+"""By task, how many scores a student would have that lacks none: of each item, by each judge and factor that
+anybody has a score of."""
 
 _COUNTS = """
 SELECT task, model, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT,
@@ -174,8 +223,14 @@ def _sum(scores: Sequence[StudentScore]) -> _Counts:
 
 
 def _score(
-    student: str, task: str | None, interval: Interval, counts: _Counts, removed: Removed
+    student: str,
+    task: str | None,
+    interval: Interval,
+    bounds: Bounds | None,
+    counts: _Counts,
+    removed: Removed,
 ) -> StudentScore:
+    least, most = bounds or (None, None)
     return StudentScore(
         student=student,
         task=task,
@@ -190,6 +245,8 @@ def _score(
         empty=counts.empty,
         empty_truncated=counts.empty_truncated,
         removed=removed,
+        least=least,
+        most=most,
     )
 
 

@@ -117,7 +117,9 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         **benchmark_measures(reader, grid),
     }
     kin = kin_judges(grid, tree["judges"], ranks, families_of(reader, grid))
-    doubts = (Conclusion("leads", text) for text in answer_findings(student_scores(reader)))
+    place = {name: at for at, name in enumerate(ranks.order)}
+    scores = sorted(student_scores(reader), key=lambda score: place.get(score.student, len(place)))
+    doubts = (Conclusion("leads", text) for text in answer_findings(scores))
     found = (*conclusions(tree, ranks, kin, task_leaders(grid, students, ranks)), *doubts)
     texts = [conclusion.text for conclusion in found]
     return MeasuredRun({"findings": texts, "simulated": reader.simulated, **tree}, grid, ranks, robust, found)

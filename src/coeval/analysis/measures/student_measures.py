@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.intervals import Floats, Interval, mean_over_strata
+from coeval.analysis.intervals import Floats, Interval, bounds_of_missing, mean_over_strata
 from coeval.analysis.measures.group_means import Grouping, Sums, group_means
 from coeval.analysis.measures.measured import Branch, Measured, of_interval
 from coeval.analysis.measures.score_grid import UNSCORED, Codes, ScoreGrid
@@ -52,7 +52,8 @@ def student_measures(grid: ScoreGrid) -> dict[str, Branch]:
     """By student: ``overall``, ``by_task``, ``by_aspect`` (factor), ``by_task_aspect`` (by task and
     factor), ``by_judge``, ``by_teacher``, ``by_attr_value``, ``headline`` and ``headline_by_task``, each with
     what it lacks of the scores that the datapoints, judges and factors of its tasks make possible;
-    ``valid_evals`` counts its units."""
+    ``valid_evals`` counts its units, and ``bounds`` (``[least, most]``) hold what the headlines would be with
+    all that is missing at 0, and at 1."""
     scores = item_scores(grid)
     possible = _Possible(grid)
     everything = np.zeros(len(grid.items.ids), np.int32)
@@ -62,7 +63,7 @@ def student_measures(grid: ScoreGrid) -> dict[str, Branch]:
     by_factor, by_part = _by_factor(grid, possible), _by_part(grid)
     by_judge = _by_judge(grid, possible)
     by_value = _by_value(grid, scores, possible)
-    common, levels = common_units(grid), levels_by_student(grid)
+    common, levels, bounds = common_units(grid), levels_by_student(grid), _bounds(grid, scores)
     found: dict[str, Branch] = {}
     for place, student in enumerate(grid.students):
         whole = overall[place].get("all", _NOT_JUDGED)
@@ -77,6 +78,7 @@ def student_measures(grid: ScoreGrid) -> dict[str, Branch]:
             "by_attr_value": by_value[place],
             "valid_evals": int(scores.count[place].sum()),
             "levels": levels[student],
+            "bounds": bounds[place] if scores.count[place].any() else _NO_BOUNDS,
         }
         if common is not None:
             mean = item_scores(common).mean[place]
@@ -127,6 +129,31 @@ class _Possible:
 
     def _sum(self, of_an_item: Iterable[int]) -> int:
         return sum(int(items) * each for items, each in zip(self._items, of_an_item, strict=True))
+
+
+_NO_BOUNDS: Branch = {"headline": None, "headline_by_task": {}}
+
+
+def _bounds(grid: ScoreGrid, scores: ItemScores) -> list[Branch]:
+    """By student, of the tasks in which anybody has a score, as in `coeval.analysis.scores`: every datapoint
+    might have one by each judge and factor that anybody has one of."""
+    valid, tasks = grid.valid, range(len(grid.tasks))
+    possible = np.zeros(len(tasks))
+    for task in tasks:
+        rows = grid.task == task
+        of_task = valid[rows]
+        factors = np.unique(grid.factor[rows][of_task.any(axis=1)])
+        possible[task] = (grid.items.task == task).sum() * of_task.any(axis=0).sum() * len(factors)
+    there = np.flatnonzero(possible)
+    if not len(there):
+        return [_NO_BOUNDS] * len(grid.students)
+    inside = (grid.items.task == there[:, None]).astype(np.float64)
+    found = []
+    for total, known in zip(scores.total / 2, scores.count, strict=True):
+        each = np.stack(bounds_of_missing(inside @ total, inside @ known, possible[there]), axis=-1)
+        by_task = dict(zip((grid.tasks[task] for task in there), each.tolist(), strict=True))
+        found.append({"headline": each.mean(axis=0).tolist(), "headline_by_task": by_task})
+    return found
 
 
 def _by_item_group(scores: ItemScores, group: Codes, names: Sequence[str], possible: Counts) -> list[Named]:

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 from coeval.analysis.cut_off import CutOffAnswers, cut_off_sentence, warning_of_cut_off
 from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
-from coeval.analysis.run_results import LABELS, unequally_covered_sentence
+from coeval.analysis.run_results import LABELS, missing_sentences, unequally_covered_sentence
 from coeval.core.plain import plain
 from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences do not need
     from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
 
-__all__ = ["NO_LABEL", "notes", "warnings"]
+__all__ = ["BOUNDS", "NO_LABEL", "notes", "warnings"]
+
+BOUNDS = "bounds"
+"""The column of scores with all that is missing at 0, and at 1."""
 
 NO_LABEL = "no label"
 """The column of answers that are none of the labels."""
@@ -28,6 +31,8 @@ def notes(results: Results, *, scored: bool) -> list[str]:
             "Scores run from 0 to 1, with the 95 % interval [low, high] of the mean over datapoints (n); "
             "failed: answers, judgments and factors without a result, in no mean."
         )
+    if any(score.least != score.most for score in results.students if score.task is None):
+        notes.append(f"{BOUNDS}: the score with all that failed or is missing counted as 0, and as 1.")
     if unequal := unequally_covered_sentence(results.students):
         notes.append(plain(unequal))
     if fewer := _less_scored(results.students, results.labels):
@@ -44,6 +49,7 @@ def notes(results: Results, *, scored: bool) -> list[str]:
 
 def warnings(results: Results) -> Iterator[str]:
     """What speaks against trusting the scores as they are."""
+    yield from map(plain, missing_sentences(results.students))
     if cut := warning_of_cut_off(_cut_off(results.students)):
         yield cut
     empty = [

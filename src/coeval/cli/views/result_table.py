@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coeval.analysis.run_results import LABELS, SIMULATED, label_columns, with_interval
+from coeval.analysis.run_results import LABELS, SIMULATED, bounds_text, label_columns, with_interval
 from coeval.cli.say import say, warn
 from coeval.cli.views.cost_table import print_costs
 from coeval.cli.views.folding import folded_name
 from coeval.cli.views.metric_table import print_metrics
-from coeval.cli.views.result_notes import NO_LABEL, notes, warnings
+from coeval.cli.views.result_notes import BOUNDS, NO_LABEL, notes, warnings
 from coeval.core.plain import plain
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
@@ -93,6 +93,8 @@ def _score_tables(results: Results, width: int) -> list[Table]:
         ("n", [str(score.n) for score in overall]),
         ("failed", [str(score.failed) for score in overall]),
     ]
+    if any(score.least != score.most for score in overall):
+        counts.insert(0, (BOUNDS, [bounds_text(score.least, score.most) or NOTHING for score in overall]))
     headline = ("overall", [_cell(score) for score in overall])
     labelled = _label_columns(results, students)
     if len(by_task) == 1 and not labelled and not any("task" in score.removed for score in scores):

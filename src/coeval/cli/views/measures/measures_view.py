@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from coeval.analysis.panel.bias_ledger import BIASES
-from coeval.analysis.run_results import SIMULATED, with_interval
+from coeval.analysis.run_results import SIMULATED, bounds_text, with_interval
 from coeval.cli.say import say
 from coeval.cli.views.measures.label_view import print_labels
 from coeval.cli.views.name_table import Column, NameRow, print_table
@@ -214,7 +214,13 @@ def _print_students(students: Branch, ranges: Mapping[str, Sequence[int]], conso
         for name, found in ranked
     ]
     columns = [Column("rank"), Column("score"), Column("over units"), Column("n"), Column("missing")]
+    bounds = {name: found["bounds"]["headline"] or (None, None) for name, found in students.items()}
+    if any(least != most for least, most in bounds.values()):
+        columns.append(Column("bounds"))
+        rows = [NameRow(row.name, (*row.cells, bounds_text(*bounds[row.name]) or _NOTHING)) for row in rows]
     print_table(console, "Students", "student", columns, rows)
+    if len(columns) > 5:
+        say(console, "bounds: the score with all that is missing counted as 0, and as 1.", "dim")
     return True
 
 
