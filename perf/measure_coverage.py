@@ -26,7 +26,7 @@ from coeval.analysis.measures.reweighting import Reweighting
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
-from perf.planted import found_shares, ranked
+from perf.planted import found_errors, found_shares, ranked
 
 PAGE = Path(__file__).parents[1] / "docs" / "measure-coverage.md"
 REPEATS = 1000
@@ -147,7 +147,8 @@ def page(repeats: int) -> str:
             cells = " | ".join(shown_cell(of[measure], repeats) for of in found)
             lines.append(f"| {measure} | {cells} |")
         parts += [f"## {world.said[0].upper()}{world.said[1:]}", "\n".join(lines)]
-    return "\n\n".join([*parts, RANKS, _ranks(repeats), SHARES, _shares(repeats)]) + "\n"
+    parts += [RANKS, _ranks(repeats), SHARES, _shares(repeats), ERRORS, _errors(repeats)]
+    return "\n\n".join(parts) + "\n"
 
 
 def shown_cell(found: Covered, repeats: int) -> str:
@@ -182,6 +183,15 @@ def _shares(repeats: int) -> str:
     return "\n".join(lines)
 
 
+def _errors(repeats: int) -> str:
+    lines = ["| scores | reported | of the pairs themselves | true | students × items below zero |"]
+    lines.append("| --- | ---: | ---: | ---: | ---: |")
+    for one in found_errors(repeats):
+        errors = " | ".join(f"{100 * error:.2f}" for error in one[1:4])
+        lines.append(f"| {one.said} | {errors} | {100 * one.below:.0f} |")
+    return "\n".join(lines)
+
+
 INTRODUCTION = """\
 # How often the intervals of measures hold the truth
 
@@ -212,6 +222,14 @@ SHARES = """\
 
 200 datapoints, five students, four judges; normal scores of planted variances. In each run the shares found
 are within 10 points of the planted ones, and on average within a hundredth of them."""
+
+ERRORS = """\
+## The standard error of a difference
+
+What a run reports as the standard error of a difference between two students (the first step of `next`, in
+points), beside that of the paired differences themselves and how far differences really scatter over the
+runs. 100 datapoints, five students, four judges. Where judges have views of an item of their own, whoever
+answered it, the variance of students × items is often estimated below zero, and taken as it is."""
 
 
 def main() -> None:

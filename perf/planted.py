@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.ranking import Ranking, ranking
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import student_measures
-from coeval.analysis.panel.variance_budget import variance_parts
+from coeval.analysis.panel.variance_budget import Prices, purchases, task_errors, variance_parts
 
 
 class Ranked(NamedTuple):
@@ -65,8 +66,10 @@ def planted_scores(
     students: int = 5,
     judges: int = 4,
     parts: Mapping[str, float] = PARTS,
+    views: float = 0.0,
 ) -> Floats:
-    """(items, students, judges), normal: of the standard deviations ``parts``."""
+    """(items, students, judges), normal: of the standard deviations ``parts``. ``views``: that of what a
+    judge thinks of an item, whoever answered it: it is in no difference between students."""
     of_item, of_both, of_judge, of_rest = (parts[name] for name in PARTS)
     judge = generator.normal(size=judges)
     judge = (judge - judge.mean()) / judge.std(ddof=1) * of_judge
@@ -75,6 +78,7 @@ def planted_scores(
         + generator.normal(0, of_item, (items, 1, 1))
         + generator.normal(0, of_both, (items, students, 1))
         + judge
+        + (generator.normal(0, views, (items, 1, judges)) if views else 0.0)
         + generator.normal(0, of_rest, (items, students, judges))
     )
 
@@ -113,3 +117,43 @@ def found_shares(repeats: int, items: int = 200, seed: int = 1) -> Iterator[Foun
             float((off <= 0.1).mean()),
             float((off <= 0.1 * true).mean()),
         )
+
+
+class FoundError(NamedTuple):
+    """The standard error of a difference between two students, means over runs: as reported, that of the
+    pairs' own paired differences, and how far differences really scatter over the runs; and in what share of
+    the runs the variance of students × items came out below zero."""
+
+    said: str
+    reported: float
+    pairs: float
+    true: float
+    below: float
+
+
+WORLDS = (
+    ("as above", PARTS, 0.0),
+    ("no students × items", {**PARTS, "students_items": 0.0}, 0.0),
+    ("judges' own views of items, 0.2", {**PARTS, "students_items": 0.02}, 0.2),
+)
+
+
+def found_errors(repeats: int, items: int = 100, seed: int = 1) -> Iterator[FoundError]:
+    for said, parts, views in WORLDS:
+        generator = np.random.default_rng(seed)
+        found = np.empty((repeats, 3))
+        differences = []
+        for run in range(repeats):
+            y = planted_scores(generator, items=items, parts=parts, views=views)
+            of_parts, means = variance_parts(y), y.mean(axis=2).T
+            assert of_parts is not None
+            errors = task_errors(means, np.arange(items), y.shape[2], of_parts)
+            assert errors is not None
+            [now, *_] = purchases([errors], Prices(None, None, None))
+            apart = np.array([one - other for one, other in combinations(means, 2)])
+            own = float((apart.std(axis=1, ddof=1) / np.sqrt(items)).mean())
+            found[run] = now.difference, own, of_parts.student_item < 0
+            differences.append(apart.mean(axis=1))
+        true = float(np.std(differences, axis=0).mean())
+        reported, pairs, below = found.mean(axis=0).tolist()
+        yield FoundError(said, reported, pairs, true, below)

@@ -2,22 +2,32 @@
 
 ``variance``: the shares of items, students × items, judges and residual; ``next``: the standard errors as
 they are, and with more items in each task or more judges, with the dollars of that where prices are known.
-Variances are those of the datapoints that all students and judges have; standard errors, of all datapoints
-with scores.
+Variances are those of the datapoints that all students and judges have; standard errors, of all that two
+students have.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.measured import Branch
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.panel.score_cells import complete_cells, scored_items
-from coeval.analysis.panel.variance_budget import Prices, VarianceParts, pooled, purchases, variance_parts
+from coeval.analysis.measures.student_measures import item_scores
+from coeval.analysis.panel.score_cells import complete_cells
+from coeval.analysis.panel.variance_budget import (
+    Prices,
+    TaskErrors,
+    pooled,
+    purchases,
+    task_errors,
+    variance_parts,
+)
 from coeval.analysis.readers.run_reader import RunReader
 
-__all__ = ["PanelWorth", "panel_worth", "standing_parts"]
+__all__ = ["PanelWorth", "errors_by_task", "panel_worth"]
 
 _SOME = 2_000
 """Records whose mean price is taken."""
@@ -36,17 +46,21 @@ def panel_worth(reader: RunReader, grid: ScoreGrid) -> PanelWorth:
         variance["datapoints"] = whole.items
     return PanelWorth(
         variance,
-        [purchase.as_plain() for purchase in purchases(standing_parts(grid), _prices(reader))],
+        [purchase.as_plain() for purchase in purchases(errors_by_task(grid), _prices(reader))],
     )
 
 
-def standing_parts(grid: ScoreGrid) -> list[VarianceParts]:
-    """By task the variances of its complete datapoints, with the number of all that have scores."""
-    return [
-        part._replace(items=scored_items(grid, task))
-        for task, cells in _complete(grid).items()
-        if (part := variance_parts(cells)) is not None
-    ]
+def errors_by_task(grid: ScoreGrid) -> list[TaskErrors]:
+    """Of the tasks in which two students can be compared."""
+    means = item_scores(grid).mean
+    complete = _complete(grid)
+    found = []
+    for task in range(len(grid.tasks)):
+        mine = grid.items.task == task
+        judges = int(grid.valid[grid.task == task].any(axis=0).sum())
+        parts = variance_parts(complete[task]) if task in complete else None
+        found.append(task_errors(means[:, mine], np.arange(int(mine.sum())), judges, parts))
+    return [errors for errors in found if errors is not None]
 
 
 def _complete(grid: ScoreGrid) -> dict[int, Floats]:

@@ -7,7 +7,7 @@ import numpy as np
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import ScoreGrid
 
-__all__ = ["complete_cells", "scored_items"]
+__all__ = ["complete_cells"]
 
 _COVERED = 0.5
 """Share of what the best covered student or judge has, below which one would cost the others too much."""
@@ -40,8 +40,3 @@ def complete_cells(grid: ScoreGrid, task: int) -> Floats:
     block = there.any(axis=(0, 2))[:, None] & there.any(axis=(0, 1))
     whole: Floats = cells[(there | ~block).all(axis=(1, 2)) & block.any()]
     return whole
-
-
-def scored_items(grid: ScoreGrid, task: int) -> int:
-    """How many datapoints of a task have any score."""
-    return len(np.unique(grid.item[(grid.task == task) & grid.valid.any(axis=1)]))

@@ -7,19 +7,22 @@ A score of datapoint i, student s and judge j, the mean over factors, is taken t
 with the variances of items, of students × items, of judges and of the residual (noise, and judges' own views
 of items and students) found by the method of moments from the mean squares of the full block (Henderson's
 method I, which is that of Cornfield and Tukey 1956 for full data). Students are the same ones throughout, so
-they have a mean each and no variance.
+they have a mean each and no variance. Estimates are unbiased, and so may fall below zero: with such a one set
+to zero, the others would no longer add up to the scatter that was seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
 
-__all__ = ["Prices", "Purchase", "VarianceParts", "purchases", "variance_parts"]
+__all__ = ["Prices", "Purchase", "TaskErrors", "VarianceParts", "purchases", "task_errors", "variance_parts"]
 
 _MORE_ITEMS = (1.5, 2.0, 4.0)
 _MORE_JUDGES = (1, 2)
@@ -45,6 +48,19 @@ class VarianceParts(NamedTuple):
         return {name: part / total if total > 0 else None for name, part in parts.items()}
 
 
+class TaskErrors(NamedTuple):
+    """How sure a task's scores are as they are: the variance of a student's mean (``headline``) and of the
+    difference between two (``difference``), averaged over students and over pairs. ``parts``: what makes up
+    the scatter, None where no full block is to be had."""
+
+    headline: float
+    difference: float
+    items: int
+    students: int
+    judges: int
+    parts: VarianceParts | None
+
+
 class Prices(NamedTuple):
     """US dollars on average: of writing a datapoint, of an answer, of a judgment; None: not known."""
 
@@ -68,7 +84,7 @@ class Purchase(NamedTuple):
 
 
 def variance_parts(cells: Floats) -> VarianceParts | None:
-    """Of a full block (n, S, J); None with fewer than two of anything. Estimates below zero are zero."""
+    """Of a full block (n, S, J); None with fewer than two of anything."""
     students, judges = (np.isfinite(cells).any(axis=axes) for axes in ((0, 2), (0, 1)))
     y = cells[:, students][:, :, judges]
     n, m, k = y.shape
@@ -84,14 +100,43 @@ def variance_parts(cells: Floats) -> VarianceParts | None:
     of_item = m * k * float(((by_item - grand) ** 2).sum()) / (n - 1)
     of_judge = n * m * float(((by_judge - grand) ** 2).sum()) / (k - 1)
     return VarianceParts(
-        item=max((of_item - of_both) / (m * k), 0.0),
-        student_item=max((of_both - of_rest) / k, 0.0),
-        judge=max((of_judge - of_rest) / (n * m), 0.0),
+        item=(of_item - of_both) / (m * k),
+        student_item=(of_both - of_rest) / k,
+        judge=(of_judge - of_rest) / (n * m),
         residual=of_rest,
         items=n,
         students=m,
         judges=k,
     )
+
+
+def task_errors(
+    means: Floats, clusters: NDArray[np.integer[Any]], judges: int, parts: VarianceParts | None
+) -> TaskErrors | None:
+    """Of the students' item means, (S, n), NaN where there is none; None where no two share two items.
+
+    Each pair is taken on the items that both have. Of a full block that is ``2 MS_SI / (k n)``, with the mean
+    square of students × items. Items of one cluster, (n,), depend on each other.
+    """
+    headline = [_variance(own, clusters) for own in means]
+    difference = [_variance(one - other, clusters) for one, other in combinations(means, 2)]
+    known, pairs = ([v for v in found if v is not None] for found in (headline, difference))
+    if not pairs:
+        return None
+    there = np.isfinite(means)
+    items, students = int(there.any(axis=0).sum()), int(there.any(axis=1).sum())
+    return TaskErrors(float(np.mean(known)), float(np.mean(pairs)), items, students, judges, parts)
+
+
+def _variance(values: Floats, clusters: NDArray[np.integer[Any]]) -> float | None:
+    """Of the mean of those that are known; None of a single cluster."""
+    there = np.isfinite(values)
+    known, of = values[there], clusters[there]
+    count = int((np.bincount(of) > 0).sum()) if len(of) else 0
+    if count < 2:
+        return None
+    distances = np.bincount(of, known - known.mean())
+    return float(distances @ distances) / len(known) ** 2 * count / (count - 1)
 
 
 def pooled(parts: Sequence[VarianceParts]) -> VarianceParts | None:
@@ -106,41 +151,59 @@ def pooled(parts: Sequence[VarianceParts]) -> VarianceParts | None:
     return VarianceParts(item, student_item, judge, residual, sum(weights), students, judges)
 
 
-def purchases(parts: Sequence[VarianceParts], prices: Prices) -> list[Purchase]:
-    """As it stands; then half as many items more, twice and four times as many; then one judge more, and two.
+def purchases(tasks: Sequence[TaskErrors], prices: Prices) -> list[Purchase]:
+    """As it stands; then half as many items more, twice and four times as many; then one judge more, and two,
+    where all tasks say what judges add.
 
-    Items are fresh and judges the same: ``v = Σ_t (σ_I² + σ_SI² + σ_e²/k_t)/n_t / T²`` of a score, and
-    ``2 Σ_t (σ_SI² + σ_e²/k_t)/n_t / T²`` of a difference, in which hard items cancel out.
+    What was measured is scaled by what the parts foretell, with fresh items and the same judges:
+    ``v = (σ_I² + σ_SI² + σ_e²/k) / n`` of a score, and ``2 (σ_SI² + σ_e²/k) / n`` of a difference, in which
+    hard items cancel out. Over T tasks it is ``Σ_t v_t / T²``.
     """
-    if not parts:
+    if not tasks:
         return []
-    found = [_purchase(parts, prices, 1.0, 0)]
-    found += [_purchase(parts, prices, times, 0) for times in _MORE_ITEMS]
-    return found + [_purchase(parts, prices, 1.0, more) for more in _MORE_JUDGES]
+    found = [_purchase(tasks, prices, times, 0) for times in (1.0, *_MORE_ITEMS)]
+    if all(task.parts is not None for task in tasks):
+        found += [_purchase(tasks, prices, 1.0, more) for more in _MORE_JUDGES]
+    return found
 
 
-def _purchase(parts: Sequence[VarianceParts], prices: Prices, times: float, judges: int) -> Purchase:
+def _purchase(tasks: Sequence[TaskErrors], prices: Prices, times: float, judges: int) -> Purchase:
     headline = difference = 0.0
     cost: float | None = 0.0
     items = 0
-    for part in parts:
-        more = round(part.items * (times - 1))
-        n, k = part.items + more, part.judges + judges
-        seen = part.student_item + part.residual / k
-        headline += (part.item + seen) / n / len(parts) ** 2
-        difference += 2 * seen / n / len(parts) ** 2
+    for task in tasks:
+        more = round(task.items * (times - 1))
+        share = task.items / (task.items + more) / len(tasks) ** 2
+        of_headline, of_difference = _left(task.parts, judges) if task.parts is not None else (1.0, 1.0)
+        headline += task.headline * share * of_headline
+        difference += task.difference * share * of_difference
         items = max(items, more)
-        paid = _cost(part, prices, more, judges)
+        paid = _cost(task, prices, more, judges)
         cost = None if cost is None or paid is None else cost + paid
     return Purchase(items, judges, headline**0.5, difference**0.5, cost)
 
 
-def _cost(part: VarianceParts, prices: Prices, items: int, judges: int) -> float | None:
+def _left(parts: VarianceParts, judges: int) -> tuple[float, float]:
+    """What share of the variance of a score, and of a difference, more judges leave: k/(k + more) to 1."""
+    k = parts.judges
+    of_rest = k / (k + judges)
+
+    def shrunk(part: float) -> float:
+        """An estimate below zero is noise of the mean square that it was taken off, and shrinks as that."""
+        return part if part >= 0 else part * of_rest
+
+    seen = parts.student_item + parts.residual / k
+    after = shrunk(parts.student_item) + parts.residual / (k + judges)
+    whole, whole_after = parts.item + seen, shrunk(parts.item) + after
+    return whole_after / whole if whole > 0 else 1.0, after / seen if seen > 0 else 1.0
+
+
+def _cost(task: TaskErrors, prices: Prices, items: int, judges: int) -> float | None:
     """Of what is added to a task; None where a price that it takes is not known."""
     if prices.judgment is None or (items and (prices.item is None or prices.answer is None)):
         return None
     of_items = 0.0
     if items:
-        each = (prices.item or 0.0) + part.students * ((prices.answer or 0.0) + part.judges * prices.judgment)
+        each = (prices.item or 0.0) + task.students * ((prices.answer or 0.0) + task.judges * prices.judgment)
         of_items = items * each
-    return of_items + judges * part.items * part.students * prices.judgment
+    return of_items + judges * task.items * task.students * prices.judgment

@@ -129,6 +129,9 @@ def _variance(variance: Branch) -> ReportTable:
             ReportColumn("count", "Items", "count", "That all students and judges of a task have"),
         ),
         tuple(rows),
+        note="A share below zero is an estimate too: of a part that is not there, or too small to be seen."
+        if any(variance[name] is not None and variance[name] < 0 for name in _PARTS if name in variance)
+        else "",
     )
 
 
@@ -149,7 +152,7 @@ def _steps(purchases: list[Mapping[str, Any]], grid: ScoreGrid) -> ReportTable:
                 place == best,
             )
         )
-        if place == 0:  # where both lines begin
+        if place == 0 and any(other["judges"] for other in purchases):  # where both lines begin
             rows.append(("", "more judges", each["difference"], each["headline"], 0, each["cost_usd"], False))
     return ReportTable(
         "next",
