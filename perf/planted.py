@@ -10,10 +10,14 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs
 from coeval.analysis.measures.ranking import Ranking, ranking
-from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.reweighting import Reweighting
+from coeval.analysis.measures.robust_set import RobustOptions, robust_set
+from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.panel.variance_budget import Prices, purchases, task_errors, variance_parts
 
@@ -157,3 +161,47 @@ def found_errors(repeats: int, items: int = 100, seed: int = 1) -> Iterator[Foun
         true = float(np.std(differences, axis=0).mean())
         reported, pairs, below = found.mean(axis=0).tolist()
         yield FoundError(said, reported, pairs, true, below)
+
+
+class RobustFalse(NamedTuple):
+    """Of so many runs of equal students: the share in which a test calls some pair different, on all items
+    and on those of the robust set."""
+
+    everything: float
+    robust: float
+
+
+def robust_false(repeats: int, seed: int = 1) -> RobustFalse:
+    """Three students, three judges, six teachers of ten items each: why the robust set has no tests."""
+    generator = np.random.default_rng(seed)
+    found = np.empty((repeats, 2))
+    reweighting = Reweighting(60)
+    for run in range(repeats):
+        levels = 0.3 * generator.normal(size=(60, 3, 1)) + 0.3 * generator.normal(size=(60, 3, 3))
+        grid = level_grid(np.clip(np.rint(2 * (0.5 + levels)), 0, 2).astype(np.int8), teachers=6)
+        robust = robust_set(grid, judge_measures(grid, judge_pairs(grid, reweighting)), RobustOptions())
+        assert robust is not None
+        for place, some in enumerate((grid, robust.of(grid))):
+            of_pairs = ranking(some, student_measures(some)).differences.values()
+            found[run, place] = any(pair.sure for pair in of_pairs)
+    return RobustFalse(*found.mean(axis=0).tolist())
+
+
+def level_grid(levels: NDArray[np.int8], teachers: int = 1) -> ScoreGrid:
+    """Of one task and factor: levels (items, students, judges); items in turn are of each teacher."""
+    items, students, judges = levels.shape
+    item, student = (axis.ravel() for axis in np.indices((items, students)))
+    names = tuple(f"judge-{n}" for n in range(judges))
+    return ScoreGrid(
+        item,
+        student,
+        np.zeros(len(item), int),
+        levels.reshape(-1, judges),
+        GridItems([str(n) for n in range(items)], np.zeros(items, int), np.arange(items) % teachers, {}),
+        tuple(f"student-{n}" for n in range(students)),
+        names,
+        ("factor",),
+        ("task",),
+        tuple(f"teacher-{n}" for n in range(teachers)),
+        (TaskDesign(frozenset(names), frozenset({"factor"})),),
+    )

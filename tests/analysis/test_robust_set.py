@@ -13,6 +13,7 @@ import coeval as api
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.measures.run_measures import measure_tree, plain_measures
 from coeval.analysis.readers.run_reader import RunReader
+from perf.planted import robust_false
 
 JUDGES = ("a", "b", "c", "d")
 
@@ -48,6 +49,15 @@ def test_the_judges_who_agree_best_keep_the_datapoints_they_agree_on(run: Run) -
     assert found["students"]["good"]["valid_evals"] == 2 * 39
     assert found["students"]["good"]["n"]["overall"] == 39
     assert found == api.open_run(run.folder).measures()["robust"]
+
+
+def test_a_set_that_its_own_scores_chose_tests_nothing(run: Run) -> None:
+    """Teachers are chosen by how far their items happen to tell students apart, and tests on these would call
+    students different who are not: see `robust_false`."""
+    found = robust(run)
+    assert found["ranking"] == {"order": ["good", "bad"], "ranges": {}, "differences": {}}
+    of = robust_false(40)
+    assert of.everything <= 0.06 < of.robust
 
 
 def test_the_options_are_heeded(run: Run) -> None:

@@ -147,7 +147,7 @@ def of_standings(rows: list[dict[str, Any]], grid: ScoreGrid, robust: ScoreGrid)
     expected = {
         "all scores": (students, ranking_measures(ranking(grid, students))),
         "without own": (others["students"], others["ranking"]),
-        "robust set": (of_robust, ranking_measures(ranking(robust, of_robust))),
+        "robust set": (of_robust, {**ranking_measures(ranking(robust, of_robust)), "ranges": {}}),
     }
     if not others["applicable"]:  # nobody who scored itself is chosen: nothing is left out
         expected["without own"] = expected["all scores"]

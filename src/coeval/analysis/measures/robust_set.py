@@ -3,11 +3,15 @@ students apart best.
 
 J* is the better half of the ranked judges, T* the better half of the teachers by J*'s scores. A datapoint of
 T* stays if, for every student and factor, enough of J* lie near their mean.
+
+The set is chosen by the very scores that are then averaged over it: teachers by how far their items happen to
+tell students apart. A test on it calls students different who are not (``docs/measures.md`` has the figures),
+so it gives an order and no p-values, ranks or differences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -17,7 +21,7 @@ from numpy.typing import NDArray
 
 from coeval.analysis.measures.judge_measures import FEWEST_COMMON
 from coeval.analysis.measures.measured import Branch, Measured
-from coeval.analysis.measures.ranking import NOBODY, ranking, ranking_measures
+from coeval.analysis.measures.ranking import ranked
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import FORMULAS, Formula, differences_of
@@ -75,14 +79,14 @@ def robust_set(grid: ScoreGrid, judges: Mapping[str, Branch], options: RobustOpt
 
 
 def robust_measures(grid: ScoreGrid, found: RobustSet | None, options: RobustOptions) -> Branch:
-    """``students`` over the datapoints that stay, by J* alone, and their ``ranking``; or that it is not
-    ``applicable``, and why."""
+    """``students`` over the datapoints that stay, by J* alone, and their ``ranking``, an order without tests;
+    or that it is not ``applicable``, and why."""
     told: Branch = {"applicable": found is not None, "options": msgspec.to_builtins(options)}
     if found is None:
         reason = (
             f"fewer than {FEWEST_JUDGES} judges have {FEWEST_COMMON} scores or more in common with others"
         )
-        return {**told, "reason": reason, "students": {}, "ranking": ranking_measures(NOBODY)}
+        return {**told, "reason": reason, "students": {}, "ranking": _untested(())}
     kept = found.of(grid)
     students = student_measures(kept)
     return {
@@ -92,8 +96,15 @@ def robust_measures(grid: ScoreGrid, found: RobustSet | None, options: RobustOpt
         "datapoints": int(found.stays.sum()),
         "of_datapoints": len(grid.items.ids),
         "students": students,
-        "ranking": ranking_measures(ranking(kept, students)),
+        "ranking": _untested(
+            ranked({name: found["headline"].value for name, found in students.items()}, lambda *_: ()).order
+        ),
     }
+
+
+def _untested(order: Sequence[str]) -> Branch:
+    """In the shape of `ranking_measures`."""
+    return {"order": list(order), "ranges": {}, "differences": {}}
 
 
 def best_judges(judges: Mapping[str, Branch], options: RobustOptions) -> list[str]:

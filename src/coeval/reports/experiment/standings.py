@@ -114,7 +114,7 @@ def standings(tree: Branch, judges: list[str]) -> ReportTable:
         ),
         tuple(rows),
         note="A row without a task is the mean over tasks. Without own: any two are ranked by judges "
-        "who are neither.",
+        "who are neither. Robust set: its items were selected by these scores, so it has no ranks.",
         links=links,
     )
 

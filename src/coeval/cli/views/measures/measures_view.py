@@ -99,18 +99,24 @@ def _print_robust(robust: Branch, console: Console) -> None:
     _print_standing(title, robust, console)
     whose = f"judges {listed(robust['judges'])}; teachers {listed(robust['teachers'])}"
     say(console, f"Where the judges who agree best agree: {whose}.", "dim")
+    say(console, "Its items were selected by these very scores, so it has no ranks and no p-values.", "dim")
 
 
 def _print_standing(title: str, of: Branch, console: Console) -> None:
-    """Scores and ranks by some of the judgments."""
+    """Scores by some of the judgments, and ranks where there are any."""
     ranges = of["ranking"]["ranges"]
+
+    def ranked(name: str) -> list[str]:
+        return [_rank(ranges.get(name))] if ranges else []
+
     rows = [
-        NameRow(name, (_rank(ranges.get(name)), _shown(found["headline"]), f"{found['headline'].n:,}"))
+        NameRow(name, (*ranked(name), _shown(found["headline"]), f"{found['headline'].n:,}"))
         for name, found in sorted(
             of["students"].items(), key=lambda one: _best_first(one[0], one[1]["headline"])
         )
     ]
-    print_table(console, title, "student", [Column("rank"), Column("score"), Column("n")], rows)
+    columns = [*([Column("rank")] if ranges else []), Column("score"), Column("n")]
+    print_table(console, title, "student", columns, rows)
 
 
 def _print_ledger(judges: Branch, console: Console) -> bool:

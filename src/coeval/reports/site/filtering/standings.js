@@ -68,7 +68,8 @@ class Standing {
     const asked = sums.map((task, at) => at).filter((at) => sums[at].isAsked(this.robust ? this.judges() : () => true, this.robust));
     this.tasks = asked.map((at) => ({ name: sums[at].name, scores: known.map((tasks) => meanOverStrata([tasks[at]])) }));
     this.names = this.best(this.scores);
-    const paired = this.names.flatMap((one, place) => this.names.slice(place + 1).map((other) => this.paired(one, other, means))).filter(({ strata }) => strata.length);
+    const couples = this.robust ? [] : this.names.flatMap((one, place) => this.names.slice(place + 1).map((other) => [one, other]));
+    const paired = couples.map(([one, other]) => this.paired(one, other, means)).filter(({ strata }) => strata.length);
     const family = paired.filter(({ strata }) => summed(strata.map(({ a }) => a.length)) > 1).length;
     this.pairs = paired.map(({ strata, ...pair }) => ({ ...pair, ...pairedDifference(strata, Math.max(family, 1)) }));
     holm(this.pairs.map((pair) => pair.p)).forEach((p, at) => {
@@ -109,9 +110,10 @@ class Standing {
     return names.sort((a, b) => scores[b].value - scores[a].value || (students[a] < students[b] ? -1 : 1));
   }
 
-  // After those who are surely better, before those who are surely worse.
+  // After those who are surely better, before those who are surely worse. The robust set was chosen by its
+  // own scores, and has no tests.
   rank(student) {
-    if (!this.names.includes(student)) return null;
+    if (this.robust || !this.names.includes(student)) return null;
     let [better, worse] = [0, 0];
     for (const pair of this.pairs) {
       if (!pair.sure || (pair.one !== student && pair.other !== student)) continue;
