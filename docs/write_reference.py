@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from coeval.models.catalog import HOSTS, Host
 from coeval.models.dialects.anthropic.claude_families import family_of
 from coeval.pipeline.config import rules
 from coeval.pipeline.config.json_schema import FOLLOWING, schema_text
-from coeval.pipeline.prompts import VARIABLES
+from coeval.pipeline.prompts import NEEDS, VARIABLES
 from coeval.simulation.traits import RANGES, SAMPLING
 
 FOLDER = Path(__file__).parent
@@ -290,9 +290,25 @@ def _variables(host: Host) -> Iterator[str]:
 
 
 def _templates() -> str:
-    about = "Ids for `prompt_library`, and what a template of each may use. `{{` and `}}` stand for braces."
-    rows = [(f"`{name}`", ", ".join(f"`{{{v}}}`" for v in sorted(used))) for name, used in VARIABLES.items()]
-    return f"## Prompt templates\n\n{about}\n\n{_table(('id', 'variables'), rows)}"
+    about = (
+        "Ids for `prompt_library`, what a template of each may use, and what it has to use (V-35): what "
+        "changes from request to request, `{rubric}` only where teachers write it and `{target_attributes}` "
+        "only where a task has some. A template that is to do without says so in its task, as in "
+        "`prompts_may_omit: [response]`. `{{` and `}}` stand for braces."
+    )
+    rows = [
+        (
+            f"`{name}`",
+            _placeholders(used),
+            ", ".join(_placeholders(one_of, " or ") for one_of in NEEDS.get(name, ())),
+        )
+        for name, used in VARIABLES.items()
+    ]
+    return f"## Prompt templates\n\n{about}\n\n{_table(('id', 'variables', 'has to use'), rows)}"
+
+
+def _placeholders(names: Collection[str], between: str = ", ") -> str:
+    return between.join(f"`{{{name}}}`" for name in sorted(names))
 
 
 def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

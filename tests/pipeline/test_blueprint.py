@@ -82,7 +82,9 @@ def test_a_template_may_use_a_rubric_that_teachers_proposed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`sample` and `test` may use every variable of the task, also one that phase 2 has drawn."""
-    own = 'JSON with "prompt" and "response" for {task_description}, to be judged by:\n{rubric}'
+    own = (
+        'JSON with "prompt" and "response" for {task_description}, {target_attributes}, judged by:\n{rubric}'
+    )
     lab = Lab(tmp_path, [model("ann")], [task(rubric="auto", prompt_library={"sample": own})])
     asked = listen(monkeypatch)
     lab.run()

@@ -293,7 +293,7 @@ def test_a_lost_item_that_comes_again_the_same_keeps_all_that_follows(
     assert run.summary is not None
     assert [run.summary.phases[phase].missing for phase in PHASES] == [0, 0, 0]
     lab.lose("data_generation", ITEM)
-    lab.tasks[0]["prompt_library"] = {"sample": "{task_description} Another way."}
+    lab.tasks[0]["prompt_library"] = {"sample": "{target_attributes} Another way."}
     asked.clear()
     run = lab.run(continue_run=True, changed="keep", phase_barriers=barriers)
     assert len(asked.requests) == 1 + 2 + 4, "another item is answered and judged anew"

@@ -122,7 +122,10 @@ def test_absent_sections_come_from_the_source(folder: Path, valid: str, source: 
 
 
 def test_prompts_of_models_that_left_are_not_inherited(check: Check, folder: Path, valid: str) -> None:
-    prompts = "    prompt_library: {test: a, test.large: b, test.gone: c, sample.v1.5: d}\n    rubric:"
+    prompts = (
+        "    prompts_may_omit: [input, target_attributes]\n"
+        "    prompt_library: {test: a, test.large: b, test.gone: c, sample.v1.5: d}\n    rubric:"
+    )
     tasks = valid[valid.index("tasks:") : valid.index("experiment:")].replace("    rubric:", prompts)
     models = valid[: valid.index("  - name: small")] + "  - {name: v1.5, interface: openai, roles: [judge]}\n"
     gone = "  - {name: gone, interface: openai, roles: [judge]}\n"

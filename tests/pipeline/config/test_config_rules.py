@@ -148,6 +148,23 @@ CASES = [
      "tasks[0].prompt_library.test.lage", "V-24", "'large'"),
     ("    rubric:", "    prompt_library:\n      test: |\n        Do {{this}}:\n        {inptu}\n    rubric:",
      17, "tasks[0].prompt_library.test", "V-22", "'input'"),
+    ("    rubric:", "    prompt_library:\n      test: |\n        Summarise {{input}}.\n    rubric:",
+     17, "tasks[0].prompt_library.test", "V-35", "prompts_may_omit: [input]"),
+    ("    rubric:", "    prompt_library: {test.large: Summarise.}\n    rubric:",
+     16, "tasks[0].prompt_library.test.large", "V-35", "students would not see what they are asked"),
+    ("    rubric:", "    prompt_library: {evaluate_single: '{input} {rubric} {reference}'}\n    rubric:",
+     16, "tasks[0].prompt_library.evaluate_single", "V-35", "score answers that they do not see"),
+    ("    rubric:", "    prompt_library: {evaluate_per_factor: '{input} {factor}'}\n    rubric:",
+     16, "tasks[0].prompt_library.evaluate_per_factor", "V-35", "shows no {response}"),
+    ("    rubric:", "    prompt_library: {evaluate_per_factor.small: 'Good? {response}'}\n    rubric:",
+     16, "tasks[0].prompt_library.evaluate_per_factor.small", "V-35", "shows no {factor} or {criterion}"),
+    ("    rubric:\n      clarity: It is clear.",
+     "    prompt_library: {evaluate_single: 'Good? {response}'}\n    rubric: auto",
+     16, "tasks[0].prompt_library.evaluate_single", "V-35", "prompts_may_omit: [rubric]"),
+    ("    rubric:", "    prompt_library: {sample: 'An item, please.'}\n    rubric:",
+     16, "tasks[0].prompt_library.sample", "V-35", "what their items are to cover"),
+    ("    rubric:", "    prompts_may_omit: [respons]\n    prompt_library: {test: Say.}\n    rubric:",
+     16, "tasks[0].prompts_may_omit[0]", "V-20", "'response'"),
     ("    sampling:", "    target_attributes_seed: {x: [y]}\n    sampling:", 15,
      "tasks[0].target_attributes_seed", "V-28", "set target_attributes to auto or complete"),
     ("    sampling:", "    nuanced_attributes_seed: {x: [y]}\n    sampling:", 15,
@@ -208,6 +225,32 @@ def test_a_template_may_use_the_variables_of_the_task(check: Check, valid: str) 
         "    rubric:"
     )
     assert check(valid.replace("    rubric:", library)) == []
+
+
+BLIND = {
+    "test": ("Say something.", "input"),
+    "evaluate_single": ("Is {input} a good question?", "response"),
+    "evaluate_per_factor": ("Is {response} good?", "factor"),
+    "sample": ("An item about anything.", "target_attributes"),
+}
+
+
+@pytest.mark.parametrize("name", BLIND)
+def test_a_template_leaves_out_what_its_author_says(check: Check, valid: str, name: str) -> None:
+    template, variable = BLIND[name]
+    library = f"    prompt_library: {{{name}: '{template}'}}\n    rubric:"
+    (problem,) = check(valid.replace("    rubric:", library))
+    assert "  V-35  " in problem
+    assert check(valid.replace("    rubric:", f"    prompts_may_omit: [{variable}]\n{library}")) == []
+
+
+def test_a_template_shows_what_there_is(check: Check, valid: str) -> None:
+    without = valid.replace("      length: [short, long]\n      tone: [plain]\n", "").replace(
+        "target_attributes:", "target_attributes: {}"
+    )
+    library = "    prompt_library: {sample: 'An item.', evaluate_single: 'Clear? {response}'}\n    rubric:"
+    text = without.replace("[1, 2], total", "[0, 0], total").replace("    rubric:", library)
+    assert check(text) == []
 
 
 @pytest.mark.parametrize("place", ["models[0].name", "tasks[0].name", "experiment.id"])

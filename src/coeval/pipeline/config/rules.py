@@ -42,6 +42,9 @@ V-32  ``items``: no model is named ``items`` then, each of its conditions is one
       of a table
 V-33  the table of ``items`` can be read, and has the columns that are named (checked at the start)
 V-34  a model is asked with an ``account`` of a key file or an ``access_key``, not with both
+V-35  a prompt template shows what changes from request to request: ``test`` the ``{input}``, ``sample`` the
+      ``{target_attributes}`` if there are any, ``evaluate_…`` the ``{response}``, and ``{factor}`` or
+      ``{criterion}``, or the ``{rubric}`` where teachers write it; unless ``prompts_may_omit`` says otherwise
 ====  ======================================================================================
 """
 

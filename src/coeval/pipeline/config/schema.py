@@ -41,6 +41,8 @@ PHASES: tuple[Phase, ...] = (
 )
 Mode: TypeAlias = Literal["New", "Keep", "Extend", "Model"]
 
+Omissible: TypeAlias = Literal["input", "response", "factor", "criterion", "rubric", "target_attributes"]
+
 INTERFACES = (*HOSTS.own, "auto")
 """What a model's `interface` may be without another package's help."""
 BATCH_INTERFACES = ("openai", "anthropic", "azure_openai", "gemini", "mistral", "bedrock", "vertex")
@@ -184,6 +186,13 @@ class TaskConfig(Section):
         dict[str, FilledText],
         Field(description="Own prompt templates: `{id}`, or `{id}.{model name}` for one model."),
     ] = {}
+    prompts_may_omit: Annotated[
+        list[Omissible],
+        Field(
+            description="Variables that templates of `prompt_library` leave out on purpose, such as "
+            "`[response]` for a judge that sees no answer (V-35)."
+        ),
+    ] = []
 
 
 class Quota(Section):

@@ -1,5 +1,5 @@
-"""The rules of one task: its labels (V-17), sample sizes (V-23), templates (V-22, V-24), seeds (V-28), and
-that there is something to score (V-29)."""
+"""The rules of one task: its labels (V-17), sample sizes (V-23), templates (V-22, V-24, V-35), seeds (V-28),
+and that there is something to score (V-29)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut
 from coeval.pipeline.config.item_sources import BENCHMARK
 from coeval.pipeline.config.roles import Teachers
-from coeval.pipeline.prompts import VARIABLES
+from coeval.pipeline.prompts import NEEDS, VARIABLES
+
+_WITHOUT = {
+    "input": "students would not see what they are asked",
+    "response": "judges would score answers that they do not see",
+    "criterion": "every factor would be judged by the same words",
+    "rubric": "judges would not see the factors, which teachers write",
+    "target_attributes": "teachers would not see what their items are to cover",
+}
 
 
 def task_rules(draft: Draft) -> Iterator[Finding]:
@@ -20,7 +28,9 @@ def task_rules(draft: Draft) -> Iterator[Finding]:
         yield from _labels(draft, index, teachers)
         if not _is_supplied(draft, index, teachers):
             yield from _sample_sizes(draft, index)
-        yield from _prompt_library(draft, index, models)
+        for key, template in _templates(draft, index):
+            misnamed = [*_misnamed(index, key, template, models)]
+            yield from misnamed or _blind(draft, index, key, template, teachers)
         yield from _seeds(draft, index)
         yield from _scored(draft, index)
 
@@ -83,22 +93,56 @@ def _sample_sizes(draft: Draft, index: int) -> Iterator[Finding]:
             yield Finding(("tasks", index, "sampling", sizes), "V-23", message)
 
 
-def _prompt_library(draft: Draft, index: int, models: Collection[str] | None) -> Iterator[Finding]:
-    """``models``: their names, None where not all are known."""
+def _templates(draft: Draft, index: int) -> Iterator[tuple[str, str]]:
+    """The templates of a task by their keys, as far as they are text."""
     library = draft.raw("tasks", index, "prompt_library")
     for key, template in library.items() if isinstance(library, dict) else ():
-        path: KeyPath = ("tasks", index, "prompt_library", key)
-        identifier, dot, model = key.partition(".")
-        if identifier not in VARIABLES:
-            way = WayOut(identifier, VARIABLES, "templates:")
-            yield Finding(path, "V-24", f"there is no template '{identifier}'", way)
+        yield key, template if isinstance(template, str) else ""
+
+
+def _misnamed(index: int, key: str, template: str, models: Collection[str] | None) -> Iterator[Finding]:
+    """``models``: their names, None where not all are known."""
+    path: KeyPath = ("tasks", index, "prompt_library", key)
+    identifier, dot, model = key.partition(".")
+    if identifier not in VARIABLES:
+        way = WayOut(identifier, VARIABLES, "templates:")
+        yield Finding(path, "V-24", f"there is no template '{identifier}'", way)
+        return
+    if dot and models is not None and model not in models:
+        yield Finding(path, "V-24", f"no model is named '{model}'", WayOut(model, models, "models:"))
+    for name in dict.fromkeys(placeholders(template)):
+        if name not in VARIABLES[identifier]:
+            way = WayOut(name, VARIABLES[identifier], "for literal braces write {{ and }}")
+            yield Finding(path, "V-22", f"{{{name}}} is not a variable of {identifier}", way)
+
+
+def _blind(draft: Draft, index: int, key: str, template: str, teachers: Teachers) -> Iterator[Finding]:
+    """What a template does not show of what changes from request to request."""
+    omitted = ("tasks", index, "prompts_may_omit")
+    if not template.strip() or not draft.sound(*omitted):
+        return  # another finding says so
+    used = {*placeholders(template), *draft.get(*omitted, default=[])}
+    for one_of in NEEDS.get(key.partition(".")[0], ()):
+        if one_of & used or not _changes(draft, index, one_of, teachers):
             continue
-        if dot and models is not None and model not in models:
-            yield Finding(path, "V-24", f"no model is named '{model}'", WayOut(model, models, "models:"))
-        for name in dict.fromkeys(placeholders(template)) if isinstance(template, str) else ():
-            if name not in VARIABLES[identifier]:
-                way = WayOut(name, VARIABLES[identifier], "for literal braces write {{ and }}")
-                yield Finding(path, "V-22", f"{{{name}}} is not a variable of {identifier}", way)
+        *others, name = sorted(one_of, key=lambda name: name in _WITHOUT)
+        lacking = " or ".join(f"{{{name}}}" for name in (*others, name))
+        message = (
+            f"shows no {lacking}: {_WITHOUT[name]}; put it where it belongs, or, if you mean it, set "
+            f"prompts_may_omit: [{name}] in the task"
+        )
+        yield Finding(("tasks", index, "prompt_library", key), "V-35", message)
+
+
+def _changes(draft: Draft, index: int, one_of: Collection[str], teachers: Teachers) -> bool:
+    """Whether a task has such a thing, and its author could not write it into a template."""
+    if "rubric" in one_of:
+        return isinstance(draft.get("tasks", index, "rubric"), str)
+    if "target_attributes" in one_of:
+        return bool(draft.get("tasks", index, "target_attributes")) and not _is_supplied(
+            draft, index, teachers
+        )
+    return True
 
 
 def _seeds(draft: Draft, index: int) -> Iterator[Finding]:

@@ -38,6 +38,15 @@ VARIABLES: dict[str, frozenset[str]] = {
 
 TEMPLATE_IDS: tuple[str, ...] = tuple(VARIABLES)
 
+NEEDS: dict[str, tuple[frozenset[str], ...]] = {
+    "sample": (frozenset({"target_attributes"}),),
+    "test": (frozenset({"input"}),),
+    "evaluate_single": (frozenset({"response"}), frozenset({"rubric"})),
+    "evaluate_per_factor": (frozenset({"response"}), frozenset({"factor", "criterion"})),
+}
+"""Template id → sets of variables, of each of which a template has to use one: they change from request to
+request, so that their values cannot stand in its text."""
+
 
 @cache
 def builtin(template_id: str) -> str:
