@@ -139,6 +139,20 @@ def test_it_comes_from_a_copy_on_disk_too(name: str, here: Path, lab: Lab, coeva
     assert item == item | ITEMS[name]
 
 
+def test_a_subset_of_a_folder_is_a_folder_below_it(here: Path, lab: Lab, coeval: Command) -> None:
+    for n, name in enumerate(("biology", "physics")):
+        parquet(here / "copy" / name / "test.parquet", {"text": f"Of {n}?"})
+    ended = coeval("ingest", "copy", "--config", lab.file, "--subset", "physics")
+    assert ended.code == 0, ended.err
+    assert [item["prompt"] for item in lab.lines("data_generation")] == ["Of 1?"]
+    for source in (["copy"], ["gsm8k", "--from", "copy"]):
+        ended = coeval("ingest", *source, "--config", lab.file, "--subset", "physiks", "--replace")
+        assert (ended.code, "has no folder of the subset physiks; did you mean physics?" in ended.err) == (
+            1,
+            True,
+        )
+
+
 @pytest.mark.usefixtures("hub")
 def test_any_data_set_of_the_hub(lab: Lab, coeval: Command) -> None:
     ended = coeval("ingest", "lab/parts", "--config", lab.file)
@@ -155,6 +169,62 @@ def test_any_data_set_of_the_hub(lab: Lab, coeval: Command) -> None:
     assert (origin["license"], len(origin["files"])) == ("cc-by-4.0", 2)
     ended = coeval("ingest", "lab/nothing", "--config", lab.file)
     assert (ended.code, "the hub has no data set lab/nothing" in ended.err) == (1, True)
+
+
+SUBSETS = (
+    "a b",
+    "a--b",
+    "a/b",
+    "a%20b",
+    "A B",
+    "日本語",
+    "русский",
+    "한국어",
+    "..",
+    ".hidden",
+    "x" * 300,
+    "x" * 301,
+)
+
+
+def test_subsets_whose_names_are_alike_have_items_of_their_own(
+    here: Path, lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [
+        HubFile("lab/odd", name, "test", parquet(here / "hub" / f"{n}.parquet", {"text": f"Of {n}?"}))
+        for n, name in enumerate(SUBSETS)
+    ]
+    with serving_hub(files) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        for n, name in enumerate(SUBSETS):
+            ended = coeval("ingest", "lab/odd", "--config", lab.file, "--subset", name, "--replace")
+            assert ended.code == 0, ended.err
+            assert [item["prompt"] for item in lab.lines("data_generation")] == [f"Of {n}?"]
+    cached = [path.relative_to(here / "cache") for path in (here / "cache").rglob("*.parquet")]
+    assert len({str(path).lower() for path in cached}) == len(SUBSETS)
+
+
+def test_a_revision_that_the_hub_does_not_name_is_not_kept(
+    here: Path, lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = here / "hub" / "0.parquet"
+    with serving_hub([HubFile("lab/odd", "default", "test", place)]) as hub:
+        hub.sha = ""
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        for text in ("Once?", "Twice?"):
+            parquet(place, {"text": text})
+            assert coeval("ingest", "lab/odd", "--config", lab.file, "--replace").code == 0
+            assert [item["prompt"] for item in lab.lines("data_generation")] == [text]
+
+
+def test_a_hub_that_leads_to_the_credentials_of_a_machine_is_not_followed(
+    hub: FakeHub, here: Path, lab: Lab, coeval: Command
+) -> None:
+    hub.leads = "http://169.254.169.254"
+    ended = coeval("ingest", "gsm8k", "--config", lab.file)
+    assert ended.code == 1
+    assert "redirects to an address of this machine or its own network, which is not asked" in ended.err
+    assert [path for path in (here / "cache").rglob("*") if path.is_file()] == []
 
 
 def test_what_is_cut_off_is_told_and_not_kept(hub: FakeHub, here: Path, lab: Lab, coeval: Command) -> None:

@@ -22,12 +22,15 @@ class HubFile(NamedTuple):
 
 
 class FakeHub:
-    """``asked`` are the paths in the order of the requests. ``cut`` ends each file in its middle."""
+    """``asked`` are the paths in the order of the requests. ``cut`` ends each file in its middle; ``leads``
+    is where a file lies, in place of this machine; ``sha`` the revision that it says."""
 
     def __init__(self, files: list[HubFile]) -> None:
         self.files = files
         self.asked: list[str] = []
         self.cut = False
+        self.leads = ""
+        self.sha = "c0ffee"
         self.url = ""
 
     def listing(self, repo: str) -> dict[str, dict[str, list[str]]]:
@@ -41,7 +44,7 @@ class FakeHub:
 
     def answer(self, path: str) -> tuple[int, bytes | str]:
         """Status and body; a redirection's body is where it leads."""
-        owner, name, *rest = unquote(path).removeprefix("/api/datasets/").split("/")
+        owner, name, *rest = [unquote(part) for part in path.removeprefix("/api/datasets/").split("/")]
         repo = f"{owner}/{name}"
         listing = self.listing(repo)
         if path.startswith("/cdn/"):
@@ -51,12 +54,12 @@ class FakeHub:
         match rest:
             case []:
                 card = {"license": "cc-by-4.0", "language": ["en"]}
-                return 200, json.dumps({"id": repo, "sha": "c0ffee", "cardData": card}).encode()
+                return 200, json.dumps({"id": repo, "sha": self.sha, "cardData": card}).encode()
             case ["parquet"]:
                 return 200, json.dumps(listing).encode()
             case ["parquet", config, split, number]:
                 of = [f for f in self.files if (f.repo, f.config, f.split) == (repo, config, split)]
-                return 302, f"{self.url}/cdn{of[int(number.removesuffix('.parquet'))].path}"
+                return 302, f"{self.leads or self.url}/cdn{of[int(number.removesuffix('.parquet'))].path}"
             case _:
                 return 404, b"{}"
 

@@ -7,7 +7,6 @@ configuration and split (https://huggingface.co/docs/dataset-viewer/parquet). ``
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,11 +20,13 @@ from coeval.core.foreign import decode
 from coeval.core.secrets.shown_url import shown_url
 from coeval.core.text import listed
 from coeval.models.transport.download import SourceFailed, download, read_page
-from coeval.store.cache_folder import cache_folder
+from coeval.store.cache_folder import cache_folder, file_name_of
 from coeval.store.jsonl import store_error
 from coeval.tables.dataset_folder import pick_split
 
 _HUB = "https://huggingface.co"
+_CACHE = "hub-tables"
+"""Not ``hub``, where earlier versions kept different subsets under one name."""
 _LARGEST = 16 << 30
 _PATIENCE_S = 30.0
 
@@ -79,12 +80,13 @@ def fetch_dataset(wanted: HubDataset, progress: Progress | None = None) -> HubTa
         split = pick_split(list(listing[config]), wanted.split, f"{wanted.repo} ({config})")
         if split is None:
             raise UsageError(f"{wanted.repo} ({config}) has no splits on the hub")
-        folder = cache_folder() / "hub" / _as_folder(wanted.repo) / (_as_folder(about.sha) or "latest")
+        folder = cache_folder() / _CACHE / file_name_of(wanted.repo) / file_name_of(about.sha)
         files = []
         for number in range(len(listing[config][split])):
-            url = f"{api}/parquet/{quote(config)}/{quote(split)}/{number}.parquet"
-            place = folder / _as_folder(config) / _as_folder(split) / f"{number:05d}.parquet"
-            _bring(url, place, f"{wanted.repo} {config}/{split} {number + 1}", progress)
+            url = f"{api}/parquet/{quote(config, safe='')}/{quote(split, safe='')}/{number}.parquet"
+            place = folder / file_name_of(config) / file_name_of(split) / f"{number:05d}.parquet"
+            if not (about.sha and place.is_file()):  # of an unknown revision nothing is kept for good
+                _bring(url, place, f"{wanted.repo} {config}/{split} {number + 1}", progress)
             files.append(place)
     except SourceFailed as error:
         raise UsageError(_out_of_reach(wanted, str(error))) from error
@@ -115,8 +117,6 @@ def _pick_config(listing: Mapping[str, Any], wanted: HubDataset) -> str:
 
 
 def _bring(url: str, place: Path, what: str, progress: Progress | None) -> None:
-    if place.is_file():
-        return
     temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
 
     def tell(taken: int) -> None:
@@ -132,10 +132,6 @@ def _bring(url: str, place: Path, what: str, progress: Progress | None) -> None:
         raise store_error("fetch into", place.parent, error) from error
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _as_folder(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.-]+", "--", name).strip(".")
 
 
 def _out_of_reach(wanted: HubDataset, reason: str) -> str:

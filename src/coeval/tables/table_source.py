@@ -111,8 +111,8 @@ def _benchmark(choice: SourceChoice, progress: Progress | None) -> TableSource:
         fetched = fetch_dataset(HubDataset(row.repo, subset, split), progress)
         files, revision = fetched.files, fetched.revision
     elif choice.local.is_dir():
-        folder = choice.local / subset if (choice.local / subset).is_dir() else choice.local
-        files = folder_tables(folder, split).files
+        whole = choice.subset is None and not (choice.local / subset).is_dir()
+        files = folder_tables(choice.local if whole else _subset_of(choice.local, subset), split).files
     else:
         files = [choice.local]
     return TableSource(
@@ -131,16 +131,27 @@ def _benchmark(choice: SourceChoice, progress: Progress | None) -> TableSource:
 
 
 def _folder(choice: SourceChoice, path: Path) -> TableSource:
-    found = folder_tables(path, choice.split)
+    found = folder_tables(path if choice.subset is None else _subset_of(path, choice.subset), choice.split)
     return TableSource(
         name=choice.name,
         files=found.files,
         encoding=choice.encoding,
         delimiter=choice.delimiter,
+        subset=choice.subset or "",
         split=found.split or "",
         license=found.license,
         citation=found.citation,
     )
+
+
+def _subset_of(folder: Path, subset: str) -> Path:
+    """The folder of a subset; raises UsageError where there is none, since others' items are not its."""
+    if Path(subset).name == subset and (folder / subset).is_dir():
+        return folder / subset
+    there = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+    near = get_close_matches(subset, there, n=1)
+    meant = f"did you mean {near[0]}?" if near else f"its folders are {listed(there) or 'none'}"
+    raise UsageError(f"{folder} has no folder of the subset {subset}; {meant}")
 
 
 def _looks_local(path: Path) -> bool:

@@ -10,6 +10,7 @@ from coeval.benchmarks.assets.cache import cache_folder
 from coeval.benchmarks.assets.fetch import HUBS
 from coeval.benchmarks.assets.library import Library, Presence
 from coeval.models.transport.download import download
+from coeval.store.cache_folder import file_name_of
 
 __all__ = ["checked_out", "fetched_from_hub"]
 
@@ -35,7 +36,7 @@ def fetched_from_hub(repository: str, file: str) -> Path:
     """
     hub = HUBS["huggingface"]
     path = hub.path.format(repo=repository, revision="main", path=file)
-    target = cache_folder() / "given" / repository.replace("/", "__") / file
+    target = cache_folder() / "given" / file_name_of(repository) / file
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_suffix(".partial")
     download(f"{os.environ.get(hub.variable) or hub.url}/{path}", partial, None, lambda _: None)

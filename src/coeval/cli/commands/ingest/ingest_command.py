@@ -96,7 +96,9 @@ def ingest(
         Path | None,
         typer.Option("--from", metavar="PATH", help="A copy of the benchmark's data; nothing is fetched."),
     ] = None,
-    subset: Annotated[str | None, typer.Option(help="Subset of a data set of the hub.")] = None,
+    subset: Annotated[
+        str | None, typer.Option(help="Subset of a data set: of the hub, or a folder below yours.")
+    ] = None,
     split: Annotated[
         str | None,
         typer.Option(help="Split of a data set. Example: --split test"),
