@@ -69,6 +69,8 @@ def test_its_numbers_are_those_of_the_measures(report: Report, measures: dict[st
         assert (row["score"], row["units"]) == (student["headline"], student["overall"])
         assert [row["score_low"], row["score_high"]] == student["ci95"]["headline"]
         assert (row["n"], row["missing"]) == (student["n"]["headline"], student["missing"]["overall"])
+        least, most = student["bounds"]["headline"]
+        assert [row["least"], row["most"]] == ([None, None] if least == most else [least, most])
     for row in rows(report, "parts"):
         story = measures["students"][row["student"]]["by_task_aspect"]["story"]
         assert row["score"] == story[row["part"].removeprefix("story · ")]

@@ -21,6 +21,7 @@ from coeval.analysis.measures.run_measures import MeasuredRun, measure_run
 from coeval.analysis.measures.score_grid import ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.panel.own_judgments import without_own_measures
+from coeval.analysis.run_results import StudentScore, missing_sentences
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.experiment.standings import rank_text
 from coeval.reports.site.report_file import write_report
@@ -161,7 +162,12 @@ def of_standings(rows: list[dict[str, Any]], grid: ScoreGrid, robust: ScoreGrid)
 def sentences(grid: ScoreGrid) -> list[str]:
     students = student_measures(grid)
     ranks = ranking(grid, students)
-    return [*leader_sentences(students, ranks), *place_sentences(ranks)]
+    scores = [
+        StudentScore(name, None, None, None, None, 0, 0, 0, least=bounds[0], most=bounds[1])
+        for name in ranks.order
+        if (bounds := students[name]["bounds"]["headline"])
+    ]
+    return [*leader_sentences(students, ranks), *place_sentences(ranks), *missing_sentences(scores)]
 
 
 def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
@@ -182,6 +188,10 @@ def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
         low, high = ranks["ranges"].get(row["student"], (None, None))
         if row["ranks"] != (None if low is None else f"{low}" if low == high else f"{low}–{high}"):
             wrong.append(f"{row} ranks {low} {high}")
+        ends = students[row["student"]]["bounds"]["headline"] or [None, None]
+        wanted = [None, None] if ends[0] == ends[1] else ends
+        if [row["least"], row["most"]] != [end if end is None else pytest.approx(end) for end in wanted]:
+            wrong.append(f"{row} bounds: {wanted} expected")
         if row["missing"] != students[row["student"]]["overall"].missing:
             wrong.append(f"{row} missing {students[row['student']]['overall'].missing}")
     if len(tables["differences"]) != len(ranks["differences"]):

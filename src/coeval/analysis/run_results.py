@@ -21,8 +21,9 @@ SIMULATED = "simulated models: numbers show the tool, not any real model"
 
 
 def bounds_text(least: float | None, most: float | None) -> str | None:
-    """``.74–.94``: a score with all that is missing at 0, and at 1. None where nothing was scored."""
-    return None if least is None or most is None else f"{_bound(least)}–{_bound(most)}"
+    """``.74–.94``: a score with all that is missing at 0, and at 1. None where nothing is missing, or nothing
+    was scored."""
+    return None if least is None or most is None or least == most else f"{_bound(least)}–{_bound(most)}"
 
 
 def with_interval(mean: float | None, low: float | None, high: float | None) -> str | None:

@@ -35,6 +35,7 @@ _SCORE = (
     "Mean over tasks, of the mean over items, of the mean over judges and factors; with its 95 % interval"
 )
 _MISSING = "Scores that are possible and are not there, those of failed answers too; labels are in no score"
+_AT = "The score if all that failed or is missing had scored {}; – where nothing is missing"
 _BY_LABEL = "No judge scored an answer: students are ranked by how often they state the right label."
 _COULD = "The smallest true difference that is found with 80 % power, among so many pairs"
 
@@ -107,7 +108,7 @@ def _students(evidence: RunEvidence) -> ReportTable:
         kept: Measured | None = robust[name]["headline"] if name in robust else None
         headline, overall = found["headline"], found["overall"]
         counts = (headline.n, found["valid_evals"], failed.get(name, 0), overall.missing)
-        rows.append((name, ranks, headline, overall, kept, *counts))
+        rows.append((name, ranks, headline, overall, kept, *counts, *_bounds(found)))
     return ReportTable(
         "students",
         "Students",
@@ -128,10 +129,18 @@ def _students(evidence: RunEvidence) -> ReportTable:
                 "Answers, judgments and factors without a result, of the whole run whatever the filter",
             ),
             ReportColumn("missing", "Missing", "count", _MISSING),
+            ReportColumn("least", "Missing at 0", "score", _AT.format(0)),
+            ReportColumn("most", "Missing at 1", "score", _AT.format(1)),
         ),
         tuple(rows),
         links={place: urlencode({"student": name}) for place, name in enumerate(order)},
     )
+
+
+def _bounds(student: Branch) -> tuple[float | None, float | None]:
+    """None where nothing is missing: the score itself is the answer."""
+    least, most = student["bounds"]["headline"] or (None, None)
+    return (None, None) if least == most else (least, most)
 
 
 def _robust_meaning(robust: Branch) -> str:

@@ -23,7 +23,7 @@ async function filteredTables(chosen) {
     [...wanted.values()].every((values) => values.some((value) => has(value, item)));
 
   const found = design.students.map(() => ({
-    overall: new Clusters(), parts: new Map(), values: new Map(), judges: new Map(), teachers: new Map(),
+    overall: new Clusters(), bounds: new Bounds(), parts: new Map(), values: new Map(), judges: new Map(), teachers: new Map(),
     levels: [0, 0, 0],
   }));
   const sums = []; // of each task
@@ -43,6 +43,8 @@ async function filteredTables(chosen) {
     const judges = task.judges.map((at) => at).filter((at) => keeps("judge", design.judges[at]));
     const ofTask = new TaskSums(task, design, factors.length ? judges : []);
     sums.push(ofTask);
+    const scoredBy = { judges: new Set(), factors: new Set() };
+    const before = kept;
     for (let at = 0; keeps("task", task.name) && at < task.items; at += 1) {
       const item = first + at;
       if (!stays(item)) continue;
@@ -61,6 +63,8 @@ async function filteredTables(chosen) {
           judges.forEach((judge, nth) => {
             const level = levels[line + task.judges.indexOf(judge)];
             if (level === NO_LEVEL) return;
+            scoredBy.judges.add(judge);
+            scoredBy.factors.add(factor);
             sum += level;
             many += 1;
             ofJudge[nth][0] += level;
@@ -79,8 +83,10 @@ async function filteredTables(chosen) {
         into(found[student].teachers, teacherOf(item)).add(total, count);
         for (const value of values) into(found[student].values, value).add(total, count);
         found[student].overall.add(total, count);
+        found[student].bounds.add(total, count);
       }
     }
+    for (const { bounds } of found) bounds.close((kept - before) * scoredBy.judges.size * scoredBy.factors.size);
     first += task.items;
     start += task.items * found.length * width;
   }
@@ -103,6 +109,7 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items, possible }) {
     scores: found[at].overall.units,
     failed: null,
     missing: possible - found[at].overall.units,
+    ...boundsOf(found[at]),
   }));
   const differences = pairs.map((pair) => ({
     better: label(pair.one),
@@ -125,7 +132,7 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items, possible }) {
     order: order.map(label),
     kept,
     items,
-    sentences: leaderSentences(ways[0]),
+    sentences: [...leaderSentences(ways[0]), ...missingSentences(names.map((at) => ({ name: label(at), ...found[at].bounds.mean() })))],
     tables: {
       students,
       standings: ways.flatMap((way) => way.rows()),
@@ -138,6 +145,34 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items, possible }) {
       "judge-levels": levelRows(design.judges.map((name, at) => [name, judgeLevels[at]])),
     },
   };
+}
+
+// Of a student's score over tasks: what it would be with all that is missing at 0, and at 1.
+class Bounds {
+  constructor() {
+    Object.assign(this, { total: 0, count: 0, tasks: [] });
+  }
+
+  add(total, count) {
+    this.total += total / 2;
+    this.count += count;
+  }
+
+  // A task ends, in which so many scores might be; none where nobody has any.
+  close(possible) {
+    if (possible) this.tasks.push([this.total / possible, (this.total + possible - this.count) / possible]);
+    Object.assign(this, { total: 0, count: 0 });
+  }
+
+  mean() {
+    const [least, most] = [0, 1].map((end) => summed(this.tasks.map((task) => task[end])) / this.tasks.length);
+    return { least, most };
+  }
+}
+
+function boundsOf({ bounds, overall }) {
+  const { least, most } = bounds.mean();
+  return overall.units === 0 || least === most ? { least: null, most: null } : { least, most };
 }
 
 const measured = (name, { value, low, high, n }) => ({

@@ -66,3 +66,19 @@ function leaderSentences({ names, scores, pairs, design: { students } }) {
     return `places ${listed(runs.map((run) => (run.length > 1 ? `${run[0]} to ${run.at(-1)}` : `${run[0]}`)))}`;
   }
 }
+
+const SHOWN = 0.01; // bounds that are nearer would read as one number
+
+// Of students in their order: whose places depend on what is missing, as coeval.analysis.run_results has it.
+function missingSentences([leader, ...others]) {
+  if (!leader) return [];
+  const turns = (one, other) => other.most > one.least && Math.max(one.most - one.least, other.most - other.least) >= SHOWN;
+  const place = ({ name, least, most }) => `${name} ${least < most ? `between ${fixed(least, 2)} and ${fixed(most, 2)}` : `at ${fixed(least, 2)}`}`;
+  const said = (what, students) =>
+    `${what} depends on scores that failed or are missing: counting them as 0 or as 1 puts ${listed(students.map(place))}.`;
+  const leading = others.filter((one) => turns(leader, one));
+  const rest = others.filter((one, at) => others.some((other, nth) => (nth > at && turns(one, other)) || (nth < at && turns(other, one))));
+  const order = `the order of ${listed(rest.map(({ name }) => name))}`;
+  const more = leading.length ? `So does ${order}.` : said(`T${order.slice(1)}`, rest);
+  return [...(leading.length ? [said("Who leads", [leader, ...leading])] : []), ...(rest.length ? [more] : [])];
+}
