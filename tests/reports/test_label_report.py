@@ -8,7 +8,7 @@ from typing import Any
 import pypdf
 import pytest
 from cli.invoked import Command
-from pipeline.experiments import Lab, model, quiz
+from pipeline.experiments import Lab, model, quiz, task
 from reports.browser import CHROMIUM, chromium, draw_all, opened
 
 import coeval as api
@@ -51,8 +51,67 @@ def test_its_sections_say_what_is_known_and_what_cannot_be(report: Report) -> No
     said = {section.anchor: " ".join(one.text for one in section.sentences) for section in report.sections}
     assert "No judge scored an answer" in said["judges"]
     assert "No student is surely" not in said["where"]
-    assert "None of 8 items is passed" not in said["benchmark"]
-    assert "No item has a judged score" in said["benchmark"]
+    assert "too easy or too hard" not in said["benchmark"], "labels say how hard an item is"
+
+
+def test_how_hard_an_item_is_follows_from_its_labels(
+    lab: Lab, report: Report, measures: dict[str, Any]
+) -> None:
+    found = measures["labels"]["quiz"]["colour"]["students"]
+    right = sum(one["correct"] for one in found.values())
+    assert sum(row["difficulty"] is not None for row in report.table("items-shown").records()) == 8
+    with run_evidence(RunDir(lab.path)) as evidence:
+        of_items = [one for one in evidence.measured.tree["items"].values() if one["students"]]
+    answered = sum((1 - one["difficulty"]) * one["students"] for one in of_items)
+    assert answered == pytest.approx(right)
+    assert measures["coverage"]["quiz"]["scored"] == len(of_items) == 8
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Most items have labels alone."""
+    models = [
+        model("tea", "teacher"),
+        *(model(name, "student", skill=at) for name, at in (("ann", 0.9), ("ben", 0.3))),
+    ]
+    made = Lab(
+        tmp_path_factory.mktemp("mixed"), [*models, model("jay", "judge")], [task(total=6), quiz(total=20)]
+    )
+    made.run()
+    return made
+
+
+def test_the_headline_says_which_items_it_leaves_out(mixed: Lab, coeval: Command) -> None:
+    left_out = "Scores are over 6 of 26 items; the other 20 (quiz) have labels, reported as accuracy."
+    for command in ("results", "analyze"):
+        assert left_out in " ".join(coeval(command, "--run", mixed.path).out.split())
+    assert left_out in api.open_run(mixed.path).results()._repr_html_()
+    with run_evidence(RunDir(mixed.path)) as evidence:
+        found = experiment_report(evidence)
+    leader, second, labels = (said.text for said in found.lead[:3])
+    assert leader.startswith("ann leads with")
+    assert (second, labels.split(" in quiz")[0]) == (left_out, "ann has the highest label accuracy")
+    for row in found.table("students").records():
+        accuracy = found.table("labels").records()
+        assert row["label-0"] == next(one["accuracy"] for one in accuracy if one["student"] == row["student"])
+    benchmark = " ".join(said.text for said in found.sections[3].sentences)
+    assert "too easy or too hard" not in benchmark
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
+def test_so_does_a_filter(mixed: Lab, tmp_path: Path, coeval: Command) -> None:
+    assert coeval("analyze", "--run", mixed.path, "--format", "html", "--out", tmp_path).code == 0
+    with chromium() as browser:
+        page = opened(browser, tmp_path / "report.html").page
+        sentences = {
+            query: page.evaluate("query => coevalPage.tables(query).then((found) => found.sentences)", query)
+            for query in ("factor=plot", "task=story", "task=quiz")
+        }
+    assert "Scores are over 6 of 26 items; the other 20 (quiz)" in " ".join(sentences["factor=plot"])
+    assert not any(
+        "Scores are over" in said for query in ("task=story", "task=quiz") for said in sentences[query]
+    )
 
 
 def test_accuracies_are_its_result(report: Report, measures: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -249,14 +249,24 @@ def answer_findings(scores: Sequence[StudentScore]) -> Iterator[str]:
     return (said for said in found if said)
 
 
+def label_tasks_sentence(scored: int, alone: Mapping[str, int]) -> str:
+    """Of how many items scores are; ``alone``: by task of labels alone, how many there are besides."""
+    left = sum(alone.values())
+    return (
+        f"Scores are over {scored:,} of {scored + left:,} items; the other {left:,} ({listed(alone)}) have "
+        "labels, reported as accuracy."
+    )
+
+
 def missing_sentences(scores: Sequence[StudentScore]) -> Iterator[str]:
     """Whose order depends on the scores that failed or are missing, which no interval knows of: the leader
     and those who might lead, then all others; ``leader.js`` says the same of filtered scores. ``scores``:
     best first."""
     overall = (_Bounded.of(score) for score in scores if score.task is None and not score.removed)
-    leader, *others = [one for one in overall if one is not None] or [None]
-    if leader is None:
+    order = [one for one in overall if one is not None]
+    if not order:
         return
+    leader, *others = order
     if leading := [one for one in others if leader.may_fall_behind(one)]:
         yield _MISSING.format("Who leads depends", _placed((leader, *leading)))
     pairs = [(one, other) for one, other in combinations(others, 2) if one.may_fall_behind(other)]

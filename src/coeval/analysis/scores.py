@@ -13,7 +13,7 @@ overall score.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from statistics import fmean
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ from coeval.analysis.planned_names import Planned, Removed, removed_names
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
+from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore, label_tasks_sentence
 from coeval.core.errors import StoreError
 
 
@@ -52,7 +52,7 @@ def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
         students=student_scores(reader),
         labels=label_accuracies(reader),
         simulated=reader.simulated,
-        notes=(*reader.notes(), *notes),
+        notes=(*label_task_notes(reader), *reader.notes(), *notes),
         left_out=reader.left_out,
         beyond_total=reader.beyond_total,
         costs=costs,
@@ -153,7 +153,26 @@ def label_accuracies(reader: RunReader) -> tuple[LabelAccuracy, ...]:
     )
 
 
+def label_task_notes(reader: RunReader) -> Iterator[str]:
+    """Say how many items no score is of, as their tasks have labels alone; nothing where all have."""
+    found = [
+        (task, items, scored, labelled)
+        for task, items, scored, labelled in reader.rows(_OF_TASKS)
+        if "task" not in removed_names(reader.planned, "", task)
+    ]
+    of_scores = sum(items for _, items, scored, _ in found if scored)
+    alone = {task: items for task, items, scored, labelled in found if labelled and not scored}
+    if of_scores and alone:
+        yield label_tasks_sentence(of_scores, alone)
+
+
 _NOTHING: Floats = np.empty(0)
+
+_OF_TASKS = """
+SELECT task, count(*), task IN (SELECT task FROM scores WHERE value IS NOT NULL),
+       task IN (SELECT task FROM labels)
+FROM items WHERE NOT failed GROUP BY task ORDER BY task
+"""
 
 _ITEM_MEANS = """
 SELECT task, model, list(mean ORDER BY item), sum(total), sum(count)::BIGINT

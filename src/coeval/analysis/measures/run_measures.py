@@ -34,7 +34,7 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import answer_findings
-from coeval.analysis.scores import student_scores
+from coeval.analysis.scores import label_task_notes, student_scores
 from coeval.analysis.training.sample_figures import SampleFigure, sample_figures
 
 __all__ = ["MeasuredRun", "measure_run", "measure_tree", "plain_measures", "selected"]
@@ -120,7 +120,8 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     place = {name: at for at, name in enumerate(ranks.order)}
     scores = sorted(student_scores(reader), key=lambda score: place.get(score.student, len(place)))
     doubts = (Conclusion("leads", text) for text in answer_findings(scores))
-    found = (*conclusions(tree, ranks, kin, task_leaders(grid, students, ranks)), *doubts)
+    beside = label_task_notes(reader)
+    found = (*conclusions(tree, ranks, beside, kin, task_leaders(grid, students, ranks)), *doubts)
     texts = [conclusion.text for conclusion in found]
     return MeasuredRun({"findings": texts, "simulated": reader.simulated, **tree}, grid, ranks, robust, found)
 

@@ -36,6 +36,7 @@ _FINE, _ALL_PASS, _ALL_FAIL, _REVERSED, _TWIN = (
     "better students do worse",
     "near duplicate",
 )
+_DIFFICULTY = "1 less the mean score over students; with labels alone, less the share of right labels"
 _FLAGS = (_FINE, _ALL_PASS, _ALL_FAIL, _REVERSED, _TWIN)
 _WORDS = {
     "all_pass": "{} that all students pass",
@@ -103,9 +104,9 @@ def _said(coverage: Branch) -> Iterator[str]:
         said = " or ".join(filter(None, (", ".join(ruled_out), "nearly a duplicate")))
         yield f"None of {numbered(items, 'item')} is {said}."
     if items and not scored:
-        yield "No item has a judged score, so which are too easy or too hard cannot be told."
+        yield "No answer has been scored, so which items are too easy or too hard cannot be told."
     elif scored < items:
-        yield f"Of {numbered(items - scored, 'item')} no score is known: they may be too easy or too hard."
+        yield f"{numbered(items - scored, 'item')} without a score may be too easy or too hard."
     if scored and not ranked:
         yield (
             "On which items better students do worse cannot be told: that takes three students or more, "
@@ -147,7 +148,7 @@ def _tasks(coverage: Branch) -> ReportTable:
             ReportColumn(
                 "likeness", "Prompts alike", "share", "Mean Jaccard similarity of two prompts' 3-grams"
             ),
-            ReportColumn("difficulty", "Difficulty", "share", "1 less the mean score over students"),
+            ReportColumn("difficulty", "Difficulty", "share", _DIFFICULTY),
             ReportColumn("discrimination", "Discrimination", "share", "Mean item–rest correlation"),
             ReportColumn("all_pass", "All pass", "count"),
             ReportColumn("all_fail", "All fail", "count"),

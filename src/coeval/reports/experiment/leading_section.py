@@ -7,6 +7,8 @@ from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.ranking import ALPHA
+from coeval.analysis.run_results import LabelAccuracy, label_columns
+from coeval.core.plain import plain
 from coeval.core.text import numbered
 from coeval.reports.charts.forest_plot import forest_plot
 from coeval.reports.charts.heat_map import HeatMap, heat_map
@@ -36,6 +38,9 @@ _SCORE = (
 )
 _MISSING = "Scores that are possible and are not there, those of failed answers too; labels are in no score"
 _AT = "The score if all that failed or is missing had scored {}; – where nothing is missing"
+_ACCURACY = "Share of right labels, of the whole run whatever the filter; in no score"
+_MOST_LABELS = 3
+"""Label columns beside the scores; of more, the table of labels has all."""
 _BY_LABEL = "No judge scored an answer: students are ranked by how often they state the right label."
 _COULD = "The smallest true difference that is found with 80 % power, among so many pairs"
 
@@ -101,6 +106,9 @@ def _students(evidence: RunEvidence) -> ReportTable:
     tree, order = evidence.measured.tree, evidence.students
     robust = tree["robust"]["students"] if tree["robust"]["applicable"] else {}
     failed = {score.student: score.failed for score in evidence.results.students if score.task is None}
+    labelled = [column for column in label_columns(evidence.results) if not column.removed]
+    if len(labelled) > _MOST_LABELS:
+        labelled = []
     rows: list[tuple[Cell, ...]] = []
     for name in order:
         found = tree["students"][name]
@@ -108,7 +116,8 @@ def _students(evidence: RunEvidence) -> ReportTable:
         kept: Measured | None = robust[name]["headline"] if name in robust else None
         headline, overall = found["headline"], found["overall"]
         counts = (headline.n, found["valid_evals"], failed.get(name, 0), overall.missing)
-        rows.append((name, ranks, headline, overall, kept, *counts, *_bounds(found)))
+        beside = (_accuracy(column.accuracies.get(name)) for column in labelled)
+        rows.append((name, ranks, headline, *beside, overall, kept, *counts, *_bounds(found)))
     return ReportTable(
         "students",
         "Students",
@@ -116,6 +125,10 @@ def _students(evidence: RunEvidence) -> ReportTable:
             ReportColumn("student", "Student"),
             ReportColumn("ranks", "Ranks", "text", "After who is surely better, before who is surely worse"),
             ReportColumn("score", "Score", "score", _SCORE),
+            *(
+                ReportColumn(f"label-{at}", f"{plain(column.name)} (labels)", "share", _ACCURACY)
+                for at, column in enumerate(labelled)
+            ),
             ReportColumn(
                 "units", "Mean of scores", "score", "Mean over all single scores, of whatever task and item"
             ),
@@ -135,6 +148,10 @@ def _students(evidence: RunEvidence) -> ReportTable:
         tuple(rows),
         links={place: urlencode({"student": name}) for place, name in enumerate(order)},
     )
+
+
+def _accuracy(label: LabelAccuracy | None) -> Measured | None:
+    return None if label is None else Measured(label.accuracy, label.low, label.high, label.n, None)
 
 
 def _bounds(student: Branch) -> tuple[float | None, float | None]:

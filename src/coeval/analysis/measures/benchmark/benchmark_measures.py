@@ -28,7 +28,8 @@ def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> Branch:
     """``coverage`` by task, ``items`` by datapoint, and ``leak``: see docs/measures.md for the keys."""
     texts = item_texts(reader, grid.items.ids)
     prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
-    scores = item_scores(grid).mean
+    judged = item_scores(grid).mean
+    scores = _with_labels(reader, grid, judged)
     coverage: Branch = {}
     items: Branch = {}
     for place, task in enumerate(grid.tasks):
@@ -44,7 +45,27 @@ def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> Branch:
         items |= _items(grid, mine, quality, twins)
     told = reader.planned.families if reader.planned is not None else {}
     families = model_families((*grid.students, *grid.teachers), told)
-    return {"coverage": coverage, "leak": teacher_leak(grid, scores, families), "items": items}
+    return {"coverage": coverage, "leak": teacher_leak(grid, judged, families), "items": items}
+
+
+def _with_labels(reader: RunReader, grid: ScoreGrid, judged: Floats) -> Floats:
+    """The scores, (S, I), and in their place the share of right labels in tasks that have labels alone."""
+    scored = np.isfinite(judged).any(axis=0)
+    alone = [name for task, name in enumerate(grid.tasks) if not scored[grid.items.task == task].any()]
+    if not (found := reader.rows(_RIGHT, [alone, list(grid.students)])):
+        return judged
+    number = {item: at for at, item in enumerate(grid.items.ids)}
+    place = {name: at for at, name in enumerate(grid.students)}
+    filled = judged.copy()
+    for item, student, right in found:
+        filled[place[student], number[item]] = right
+    return filled
+
+
+_RIGHT = """
+SELECT item, model, avg(match::INTEGER) FROM labels
+WHERE list_contains(?::VARCHAR[], task) AND list_contains(?::VARCHAR[], model) GROUP BY ALL
+"""
 
 
 def _coverage(reader: RunReader, grid: ScoreGrid, task: str, mine: NDArray[np.int64]) -> Branch:

@@ -32,18 +32,20 @@ _MOST_LABELS = 3
 
 
 def conclusions(
-    tree: Branch, ranks: Ranking, kin: Iterable[str], elsewhere: Iterable[str]
+    tree: Branch, ranks: Ranking, beside: Iterable[str], kin: Iterable[str], elsewhere: Iterable[str]
 ) -> tuple[Conclusion, ...]:
-    """Sentences for people, the most important first; ``tree`` is that of a run, ``kin`` are the sentences
-    of `kin_judges`, ``elsewhere`` those of `task_leaders`."""
+    """Sentences for people, the most important first; ``tree`` is that of a run, ``beside`` is what no score
+    is of (`coeval.analysis.scores.label_task_notes`), ``kin`` are the sentences of `kin_judges`,
+    ``elsewhere`` those of `task_leaders`."""
     students = tree["students"]
     said: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", leader_sentences(students, ranks) if ranks.order or not tree["labels"] else iter(())),
+        ("leads", beside),
+        ("leads", _labels(tree["labels"])),
         ("leads", kin),
         ("leads", place_sentences(ranks)),
         ("where", elsewhere),
         ("where", _leaks(tree["leak"]["families"])),
-        ("leads", _labels(tree["labels"])),
         ("judges", _judges(tree) if ranks.order else iter(())),
         ("judges", panel_findings(tree["judges"])),
         ("cost", next_purchases(tree["next"])),

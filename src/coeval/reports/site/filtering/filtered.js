@@ -132,7 +132,7 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items, possible }) {
     order: order.map(label),
     kept,
     items,
-    sentences: [...leaderSentences(ways[0]), ...missingSentences(names.map((at) => ({ name: label(at), ...found[at].bounds.mean() })))],
+    sentences: [...leaderSentences(ways[0]), ...labelTasksSentences(sums), ...missingSentences(names.map((at) => ({ name: label(at), ...found[at].bounds.mean() })))],
     tables: {
       students,
       standings: ways.flatMap((way) => way.rows()),

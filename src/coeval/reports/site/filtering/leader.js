@@ -67,6 +67,17 @@ function leaderSentences({ names, scores, pairs, design: { students } }) {
   }
 }
 
+// Of tasks with labels alone, of which no score is: `coeval.analysis.run_results.label_tasks_sentence`.
+function labelTasksSentences(tasks) {
+  const count = (of) => summed(of.map(({ kept }) => kept));
+  const alone = tasks.filter(({ scores }) => !scores);
+  const [left, over] = [count(alone), count(tasks.filter(({ scores, judges }) => scores && judges.length))];
+  if (!left || !over) return [];
+  const number = (value) => value.toLocaleString("en-US");
+  const names = listed(alone.filter(({ kept }) => kept).map(({ name }) => name));
+  return [`Scores are over ${number(over)} of ${number(over + left)} items; the other ${number(left)} (${names}) have labels, reported as accuracy.`];
+}
+
 const SHOWN = 0.01; // bounds that are nearer would read as one number
 
 // Of students in their order: whose places depend on what is missing, as coeval.analysis.run_results has it.

@@ -6,10 +6,11 @@ const [ALL, WITHOUT_OWN, ROBUST] = ["all scores", "without own", "robust set"];
 
 // Sums of levels over the chosen factors of one task: of each item that stays, student and chosen judge.
 class TaskSums {
-  constructor({ name, items }, { students }, judges) {
+  constructor({ name, items, factors }, { students }, judges) {
     this.name = name;
     this.judges = judges;
     this.students = students.length;
+    this.scores = factors.length > 0; // else it has labels alone
     this.kept = 0;
     this.robust = new Uint8Array(items);
     this.totals = new Uint16Array(items * this.students * judges.length);
