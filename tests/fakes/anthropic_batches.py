@@ -22,7 +22,7 @@ import msgspec
 from aiohttp import web
 
 from fakes.anthropic_messages import AnthropicServer, Error, Spoken, error_answer, error_body, serving
-from fakes.batch_jobs import Watch
+from fakes.batch_jobs import GivesResults, Watch
 
 __all__ = ["Batch", "BatchServer", "Fate", "batch_fake"]
 
@@ -50,7 +50,7 @@ class Batch:
 
 
 @dataclass
-class BatchServer(AnthropicServer):
+class BatchServer(GivesResults, AnthropicServer):
     """A running host with batches. ``fate`` says what becomes of a request, by its parameters; ``polls`` is
     how often a new batch is asked for until it ends (None: not before `end`); ``losses`` are the connections
     that are cut at the next creations; for ``hidden`` lists a new batch is not among them; the host's clock
@@ -173,11 +173,7 @@ class BatchServer(AnthropicServer):
             return error_answer(found)
         if found.results is None or found.archived is not None:
             return error_answer(Error(404, f"Batch {found.id} has no available results."))
-        answer = web.StreamResponse(headers={"Content-Type": "application/x-jsonl"})
-        await answer.prepare(request)
-        for result in found.results:
-            await answer.write(msgspec.json.encode(result) + b"\n")
-        return answer
+        return self.given_file(found.id, b"\n".join(msgspec.json.encode(each) for each in found.results))
 
     def end(self, name: str) -> None:
         """Have a batch end with what `fate` says of its requests; one that is being cancelled does not begin

@@ -3,6 +3,8 @@ items carried out one by one, answers that are lost, listings that lag behind.""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -15,7 +17,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from fakes.openai_chat import Asked, Broken
 from fakes.scripted import Behaviour, Refusal, ScriptedHost
 
-__all__ = ["LOST", "BatchingHost", "FakeJob", "Item", "Lost", "Watch"]
+__all__ = ["DAMAGES", "LOST", "BatchingHost", "FakeJob", "Gives", "GivesResults", "Item", "Lost", "Watch"]
 
 
 class Lost(Enum):
@@ -30,6 +32,54 @@ Watch: TypeAlias = Callable[[str, bool], Awaitable[None]]
 
 Item: TypeAlias = tuple[str, int, dict[str, Any]]
 """An item that was carried out: the key it came with, and the status and body it would have had live."""
+
+
+Gives: TypeAlias = Callable[[int, list[bytes]], list[bytes] | None]
+"""Makes what a host gives out of the results of a job: called with how often they were asked for, this time
+among them, and with all of them, a line each. None: 204, or nothing in the storage. Counts stay the same."""
+
+
+def _with_id(line: bytes, custom_id: bytes) -> bytes:
+    """A line of any interface, with another id: ours are 32 hex digits."""
+    return re.sub(rb'"[0-9a-f]{32}"', custom_id, line, count=1)
+
+
+def _renamed(line: bytes) -> bytes:
+    """A line without the field that holds its answer, whatever an interface calls it."""
+    return re.sub(rb'"(response|modelOutput|result)":', b'"other":', line)
+
+
+DAMAGES: Mapping[str, Callable[[bytes], bytes]] = {
+    "cut": lambda line: line[: len(line) // 2],
+    "not UTF-8": lambda line: _with_id(line, b'"\xff\xfe"'),
+    "null": lambda _: b"null",
+    "deep": lambda line: b'{"deep":' + b"[" * 100_000 + b"]" * 100_000 + b"," + line[1:],
+    "a number for an id": lambda line: _with_id(line, b"17"),
+    "no answer": lambda line: _renamed(line),
+}
+"""What makes a line of results one that nobody can read."""
+
+
+@dataclass
+class GivesResults:
+    """A host whose results are as ``gives`` makes them; None: whole."""
+
+    gives: Gives | None = None
+    asked_for_results: Counter[str] = field(default_factory=Counter)
+
+    def given(self, job_id: str, lines: Sequence[bytes]) -> list[bytes] | None:
+        """The results of a job as they go out this time."""
+        if self.gives is None:
+            return list(lines)
+        self.asked_for_results[job_id] += 1
+        return self.gives(self.asked_for_results[job_id], list(lines))
+
+    def given_file(self, job_id: str, content: bytes) -> web.Response:
+        """A file of results, likewise."""
+        lines = self.given(job_id, content.splitlines())
+        if lines is None:
+            return web.Response(status=204)
+        return web.Response(body=b"".join(line + b"\n" for line in lines))
 
 
 @dataclass
@@ -47,7 +97,7 @@ class FakeJob:
 
 
 @dataclass
-class BatchingHost(ScriptedHost):
+class BatchingHost(GivesResults, ScriptedHost):
     """``states`` are what a job shows each time it is looked at, the last one from then on; an item that
     comes after the first ``done`` of a job is not carried out. ``troubles`` are what becomes of the next
     request of a kind (``create``, ``list`` …): an error, or `LOST`. A new job is missing from the first

@@ -197,9 +197,11 @@ class BedrockBatchHost(BatchingHost, BedrockHost):
         assert source is not None
         assert target is not None
         folder = f"{target[2].removesuffix('/')}/{job.id}"
-        lines = [json.dumps(_outcome(*item)) for item in reversed(job.items)]
+        lines = self.given(job.id, [json.dumps(_outcome(*item)).encode() for item in reversed(job.items)])
         name = source[2].rpartition("/")[2]
-        self.s3.objects[target[1], f"{folder}/{name}.out"] = "".join(f"{line}\n" for line in lines).encode()
+        if lines is not None:
+            content = b"".join(line + b"\n" for line in lines)
+            self.s3.objects[target[1], f"{folder}/{name}.out"] = content
         counts = self._summary(job, "Completed")
         manifest = {name: counts[name] for name in counts if name.endswith("RecordCount")}
         self.s3.objects[target[1], f"{folder}/manifest.json.out"] = json.dumps(manifest).encode()

@@ -124,9 +124,12 @@ class FileBatchHost(BatchingHost, ShapedHost):
         return await self.called("file", request, told)
 
     async def content(self, request: web.Request) -> web.StreamResponse:
-        return await self.called(
-            "download", request, lambda: web.Response(body=self.found_file(request).content)
-        )
+        def downloaded() -> web.Response:
+            file = self.found_file(request)
+            ours = file.purpose == "batch"
+            return web.Response(body=file.content) if ours else self.given_file(file.id, file.content)
+
+        return await self.called("download", request, downloaded)
 
     def found_file(self, request: web.Request) -> FakeFile:
         name = request.match_info["id"]

@@ -27,6 +27,7 @@ __all__ = ["RPC_CODES", "GeminiBatchHost", "fake_gemini_batches"]
 RPC_CODES = {400: 3, 401: 16, 403: 7, 404: 5, 409: 10, 429: 8, 499: 1, 500: 13, 503: 14, 504: 4}
 _LARGEST_BODY = 20 << 20
 _ENDED = {"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"}
+_INLINED = b'"(the answers)"'
 
 
 @dataclass
@@ -110,9 +111,19 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
     async def get(self, request: web.Request) -> web.StreamResponse:
         def found() -> web.Response:
             job = self._job(request)
-            return web.json_response(self._operation(job, self.looked_at(job)))
+            return self._told(job, self._operation(job, self.looked_at(job)))
 
         return await self._called("get", request, found)
+
+    def _told(self, job: FakeJob, operation: dict[str, Any]) -> web.Response:
+        """An operation, the answers in it as they go out this time."""
+        whole = json.dumps(operation).encode()
+        if _INLINED not in whole:
+            return web.Response(body=whole, content_type="application/json")
+        inlined = [{**_outcome(item), "metadata": {"key": item[0]}} for item in job.items]
+        given = self.given(job.id, [json.dumps(each).encode() for each in inlined])
+        there = b"null" if given is None else b"[" + b",".join(given) + b"]"
+        return web.Response(body=whole.replace(_INLINED, there), content_type="application/json")
 
     async def list(self, request: web.Request) -> web.StreamResponse:
         def page() -> web.Response:
@@ -122,7 +133,9 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
             told: dict[str, Any] = {"operations": shown} if shown else {}
             if start + size < len(jobs):
                 told["nextPageToken"] = str(start + size)
-            return web.json_response(told)
+            return web.Response(
+                body=json.dumps(told).encode().replace(_INLINED, b"[]"), content_type="application/json"
+            )
 
         return await self._called("list", request, page)
 
@@ -184,8 +197,7 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
 
     def _output(self, job: FakeJob) -> dict[str, Any]:
         if "fileName" not in job.body:
-            inlined = [{**_outcome(item), "metadata": {"key": item[0]}} for item in job.items]
-            return {"inlinedResponses": {"inlinedResponses": inlined}}
+            return {"inlinedResponses": {"inlinedResponses": _INLINED.decode().strip('"')}}
         name = f"files/batch-{job.id}"
         lines = [json.dumps({"key": item[0], **_outcome(item)}) for item in reversed(job.items)]
         self.files[name] = "".join(f"{line}\n" for line in lines).encode()
@@ -247,7 +259,7 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
             name = f"files/{request.match_info['id']}"
             if request.query.get("alt") != "media" or not name.startswith("files/batch-"):
                 raise Refusal(Fault(400, "Only generated files can be downloaded."))
-            return web.Response(body=self.files[name], content_type="application/octet-stream")
+            return self.given_file(name, self.files[name])
 
         return await self._called("download", request, downloaded)
 

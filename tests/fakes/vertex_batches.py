@@ -120,7 +120,7 @@ class VertexBatchHost(BatchingHost, VertexHost):
         def found() -> web.Response:
             job = self._job(request)
             state = self.looked_at(job)
-            if state in _ENDED and state != "FAILED" and job.id not in self.written:
+            if state in _ENDED and state != "FAILED":
                 self._write(job)
             return web.json_response(self._resource(job, state))
 
@@ -189,10 +189,10 @@ class VertexBatchHost(BatchingHost, VertexHost):
         place = _GCS.fullmatch(job.body["outputConfig"]["gcsDestination"]["outputUriPrefix"])
         assert place is not None
         folder = f"{place[2]}/prediction-model-2026-11-22T16:04:{job.made:02d}.123456Z"
-        lines = [json.dumps(_outcome(*item)) for item in reversed(job.items)]
-        self.storage.objects[place[1], f"{folder}/predictions.jsonl"] = "".join(
-            f"{line}\n" for line in lines
-        ).encode()
+        lines = self.given(job.id, [json.dumps(_outcome(*item)).encode() for item in reversed(job.items)])
+        if lines is not None:
+            content = b"".join(line + b"\n" for line in lines)
+            self.storage.objects[place[1], f"{folder}/predictions.jsonl"] = content
         self.written[job.id] = f"gs://{place[1]}/{folder}"
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.warm_process import WarmProcess
 from fakes.batch_jobs import LOST
 from fakes.openai_batches import OpenAiBatchHost, openai_batches
-from fakes.openai_chat import Answer, Fault
+from fakes.openai_chat import Answer, Fault, Raw
 from fakes.openai_rules import Told
 from fakes.scripted import Refusal
 from pipeline.experiments import Lab, model, task
 
 from coeval.core.errors import ModelUnavailable
 from coeval.engine.progress import Unwatched
+from coeval.models.batch.waiting import job_carrier
 from coeval.models.keys import Keys
 from coeval.pipeline.upkeep.batch_jobs import fetch_batches
 from coeval.store.rundir import RunDir
@@ -168,3 +171,46 @@ async def test_a_job_that_its_provider_has_forgotten_is_given_up_only_when_asked
         run = await exp.arun(continue_run=True)
         assert run.exit_code == 0, run.summary
         assert (len(forgotten), len(host.jobs), exp.counts()[2]) == (1, 1, TOTAL)
+
+
+async def _status(exp: Lab, *words: str) -> tuple[int, str]:
+    process = WarmProcess(
+        "status", "--run", exp.path, *words, env={**os.environ, "COLUMNS": "200"}, err_to_out=True
+    )
+    written = await process.output()
+    return process.wait(), written.out
+
+
+def _uncertain_usd(exp: Lab) -> float:
+    accounts = json.loads((exp.path / "usage.json").read_text())["models"]
+    assert accounts["gpt"]["jobs"] == {}
+    found: float = accounts["gpt"]["uncertain_usd"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "trouble"),
+    [("get", Raw(b"<html>", 200)), ("get", Fault(401, "no")), ("download", Fault(404, "gone"))],
+)
+async def test_a_wait_for_what_never_comes_ends(
+    kind: str, trouble: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job stays on the list, and `--cancel-batches`, given twice, gives it up: as perhaps spent."""
+    monkeypatch.setattr(job_carrier, "LOST_LOOKS", 5)
+    async with openai_batches("azure_openai", keys=[KEY]) as host:
+        exp = lab(tmp_path, host)
+        exp.settings["budget_usd"] = 10
+        host.troubles = [(kind, trouble)] * 10_000
+        run = await exp.arun()
+        assert run.exit_code == 3
+        assert len(host.jobs) == 1
+        first, second = [await _status(exp, "--cancel-batches") for _ in range(2)]
+        assert "is given up" not in first[1], first
+        assert "is given up" in second[1], second
+        assert (first[0], second[0]) == (1, 0)
+        assert not (exp.path / "pending_batches.json").exists()
+        assert _uncertain_usd(exp) > 0
+        host.troubles.clear()
+        run = await exp.arun(continue_run=True)
+        assert run.exit_code == 0, run.summary
+        assert exp.counts()[2] == TOTAL

@@ -2,123 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import signal
-from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli.warm_process import WarmProcess
 from fakes import bedrock, gemini
-from fakes.batch_jobs import LOST, BatchingHost
-from fakes.bedrock_batches import BedrockBatchHost, fake_bedrock_batches
-from fakes.gemini_batches import fake_gemini_batches
-from fakes.vertex import key_file
-from fakes.vertex_batches import VertexBatchHost, fake_vertex_batches
-from pipeline.experiments import Lab, model, task
+from fakes.batch_jobs import LOST
+from pipeline.batched_clouds import (
+    CLOUDS,
+    SECRET,
+    VERDICT,
+    BedrockCloud,
+    Cloud,
+    GeminiCloud,
+    VertexCloud,
+    asked,
+    lab,
+)
 
 from coeval.models.batch.google import gemini_batches
 
-VERDICT = '{"plot": "High", "style": "Low"}'
-SECRET = "made-up/secret+0123456789abcdefghijklmnop"
-
-
-@dataclass(frozen=True)
-class Cloud(ABC):
-    """An interface, its model, and how many requests make a job there."""
-
-    name: str
-    model: str
-    least: int = 6
-
-    def __repr__(self) -> str:
-        return self.name
-
-    @abstractmethod
-    def serve(self, **how: Any) -> AbstractAsyncContextManager[Any]: ...
-
-    @abstractmethod
-    def says(self, text: str) -> Any:
-        """A good answer."""
-
-    def environment(self, host: Any, folder: Path) -> Mapping[str, str]:
-        return {"GEMINI_API_KEY": SECRET}
-
-    def places(self) -> Mapping[str, str]:
-        """The settings of its batches, as parameters of a model."""
-        return {}
-
-
-class GeminiCloud(Cloud):
-    def serve(self, **how: Any) -> AbstractAsyncContextManager[Any]:
-        return fake_gemini_batches(keys=frozenset({SECRET}), **how)
-
-    def says(self, text: str) -> Any:
-        return gemini.Answer(text)
-
-
-class VertexCloud(Cloud):
-    def serve(self, **how: Any) -> AbstractAsyncContextManager[Any]:
-        return fake_vertex_batches(**how)
-
-    def says(self, text: str) -> Any:
-        return gemini.Answer(text)
-
-    def environment(self, host: VertexBatchHost, folder: Path) -> Mapping[str, str]:
-        account = str(key_file(folder, host.token_url))
-        return {"GOOGLE_APPLICATION_CREDENTIALS": account, "STORAGE_EMULATOR_HOST": host.url}
-
-    def places(self) -> Mapping[str, str]:
-        return {"batch_gcs_bucket": "results-4711", "location": "us-central1"}
-
-
-class BedrockCloud(Cloud):
-    def serve(self, **how: Any) -> AbstractAsyncContextManager[Any]:
-        return fake_bedrock_batches(keys={"AKIAMADEUP": SECRET}, **how)
-
-    def says(self, text: str) -> Any:
-        return bedrock.Answer(text)
-
-    def environment(self, host: BedrockBatchHost, folder: Path) -> Mapping[str, str]:
-        keys = {"AWS_ACCESS_KEY_ID": "AKIAMADEUP", "AWS_SECRET_ACCESS_KEY": SECRET}
-        return keys | {"AWS_ENDPOINT_URL_BEDROCK": host.url, "AWS_ENDPOINT_URL_S3": host.s3.url}
-
-    def places(self) -> Mapping[str, str]:
-        role = "arn:aws:iam::123456789012:role/batches"
-        return {"region": "us-east-1", "batch_s3_bucket": "results-4711", "batch_role_arn": role}
-
-
-CLOUDS = [
-    GeminiCloud("gemini", "gemini-2.5-flash"),
-    VertexCloud("vertex", "gemini-2.5-flash"),
-    BedrockCloud("bedrock", "us.amazon.nova-lite-v1:0", least=100),
-]
 each = pytest.mark.parametrize("cloud", CLOUDS, ids=repr)
-
-
-def lab(cloud: Cloud, host: BatchingHost, folder: Path, role: str = "judge", **settings: Any) -> Lab:
-    """An experiment of simulated models, but for one role; so large that its requests make a job."""
-    parameters = {"model": cloud.model, "base_url": host.url, "max_tokens": 200, **cloud.places()}
-    batched = {
-        "name": "cloud",
-        "interface": cloud.name,
-        "roles": [role],
-        "parameters": parameters,
-        "batch_enabled": True,
-    }
-    others = [model(name, name) for name in ("teacher", "student", "judge") if name != role]
-    usual = {"batch_poll_s": [0.01, 0.05], "probe_mode": "disable"}
-    return Lab(folder, [*others, batched], [task(total=cloud.least)], usual | settings)
-
-
-def asked(host: BatchingHost) -> Counter[str]:
-    """How often the provider saw each request, by what was asked."""
-    return Counter(json.dumps(each.body.get("messages") or each.body["contents"]) for each in host.asked)
 
 
 async def command(*words: object, **environment: str) -> tuple[int, str]:

@@ -120,10 +120,27 @@ class Session:
         except Draining:
             self.interrupted = True
             return False
+        finally:
+            self._tell_of_short(batches)
         if more:
             batches.begin_round()
             self.board.begin_round()
         return more
+
+    def _tell_of_short(self, batches: Batches) -> None:
+        """Results of batch jobs that are missing: a warning, and a line among the errors."""
+        for job in batches.short():
+            message = f"batch {job.id} of {job.name}: {job.note}"
+            self.context.watcher.warn(message)
+            line = ErrorLine(
+                at=now(),
+                phase=", ".join(job.phases),
+                id=job.id or job.tag,
+                model=job.name,
+                kind="batch",
+                message=message[:_LONGEST_MESSAGE],
+            )
+            self.journal.append(self.accounts.errors, line)
 
     async def _not_done_with(self, works: AsyncIterator[Work]) -> AsyncIterator[Work]:
         """Without those that an earlier round has ended short: they are asked again by the next start."""

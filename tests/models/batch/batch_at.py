@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
-from coeval.models.batch.batch_api import BatchApi, BatchJob, BatchReply
+from coeval.models.batch.batch_api import BatchApi, BatchJob, BatchReply, DamagedResult
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.catalog import HOSTS
 from coeval.models.hosts.address import ModelAddress, address_of
@@ -19,7 +19,7 @@ from coeval.models.keys import Keys
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.endpoint import Endpoint
 
-__all__ = ["MadeBatches", "batches_at", "bodies_of", "job_of", "replies"]
+__all__ = ["MadeBatches", "batches_at", "bodies_of", "collected", "job_of", "replies"]
 
 NOWHERE = Path("/nonexistent")
 
@@ -79,11 +79,16 @@ def job_of(api: BatchApi, folder: Path, bodies: Mapping[str, bytes], tag: str = 
     )
 
 
-async def replies(api: BatchApi, job_id: str, folder: Path) -> dict[str, BatchReply]:
-    """What became of each request; each is told once."""
+async def collected(api: BatchApi, job_id: str, folder: Path) -> list[BatchReply | DamagedResult]:
+    """All that a job brings."""
     into = folder / f"into-{job_id.replace('/', '-')}"
     into.mkdir()
-    told = [reply async for reply in api.collect(job_id, into)]
-    found = {reply.custom_id: reply for reply in told}
+    return [reply async for reply in api.collect(job_id, into)]
+
+
+async def replies(api: BatchApi, job_id: str, folder: Path) -> dict[str, BatchReply]:
+    """What became of each request; each is told once, and all can be read."""
+    told = await collected(api, job_id, folder)
+    found = {reply.custom_id: reply for reply in told if isinstance(reply, BatchReply)}
     assert len(found) == len(told)
     return found

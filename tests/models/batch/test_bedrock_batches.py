@@ -217,7 +217,7 @@ async def test_marks_of_the_cache_stay_out_of_a_record(host: BedrockBatchHost) -
 
 @pytest.mark.parametrize(
     ("word", "state"),
-    [("Stopped", "cancelled"), ("Expired", "expired"), ("PartiallyCompleted", "ended")],
+    [("Stopped", "cancelled"), ("Expired", "expired"), ("PartiallyCompleted", "expired")],
 )
 async def test_what_a_job_had_done_is_collected(
     host: BedrockBatchHost, tmp_path: Path, word: str, state: str

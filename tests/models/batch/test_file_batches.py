@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import openai
 import pytest
-from batch_at import MadeBatches, batches_at, bodies_of, job_of, replies
+from batch_at import MadeBatches, batches_at, bodies_of, collected, job_of, replies
 from fakes.batch_jobs import LOST
 from fakes.file_batches import FileBatchHost
 from fakes.mistral_batches import MistralBatchHost, mistral_batches
@@ -27,11 +27,10 @@ from coeval.core.errors import (
     NotFound,
     RateLimited,
     ServerFault,
-    Unreadable,
 )
 from coeval.core.model import ModelSpec
 from coeval.models.batch.azure_batches import AzureBatches
-from coeval.models.batch.batch_api import BatchApi, BatchState
+from coeval.models.batch.batch_api import BatchApi, BatchReply, BatchState, DamagedResult
 from coeval.models.batch.batch_files import TAG, file_replies
 from coeval.models.batch.mistral_batches import MistralBatches
 from coeval.models.batch.openai_files import OpenAiBatches
@@ -426,15 +425,22 @@ async def test_a_job_that_is_gone_is_not_found(files: Files, host: FileBatchHost
         ({"code": "request_timeout", "message": "m"}, 504),
         ({"code": "another", "message": "m"}, 500),
         ("words", 500),
-        (None, None),
     ],
 )
 def test_what_has_no_answer_was_not_asked_or_failed(tmp_path: Path, error: Any, status: int | None) -> None:
     results = tmp_path / "results.jsonl"
     results.write_bytes(json.dumps({"custom_id": "a", "response": None, "error": error}).encode())
     (reply,) = file_replies(results)
+    assert isinstance(reply, BatchReply)
     assert reply.status == status
     assert json.loads(reply.body) == {"error": error}
+
+
+def test_a_line_without_an_answer_or_an_error_says_nothing(tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    results.write_bytes(json.dumps({"custom_id": "a", "response": None, "error": None}).encode())
+    (line,) = file_replies(results)
+    assert isinstance(line, DamagedResult)
 
 
 @pytest.mark.parametrize("feed", [b"\n", b"", b"\n\n"])
@@ -451,7 +457,7 @@ async def test_the_last_result_counts_without_a_line_feed(
         assert len(await replies(api, job_id, tmp_path)) == len(TEXTS)
 
 
-async def test_a_line_that_is_no_result_is_an_error(
+async def test_a_line_that_cannot_be_read_is_told_and_the_others_follow(
     files: Files, host: FileBatchHost, tmp_path: Path
 ) -> None:
     async with files.at(host) as api:
@@ -461,8 +467,9 @@ async def test_a_line_that_is_no_result_is_an_error(
         for name, file in host.files.items():
             if file.purpose == "batch_output":
                 host.files[name] = file._replace(content=file.content[:-40])
-        with pytest.raises(Unreadable, match="line 5 of the results"):
-            await replies(api, job_id, tmp_path)
+        told = await collected(api, job_id, tmp_path)
+    assert [line.where for line in told if isinstance(line, DamagedResult)] == ["line 5"]
+    assert len(told) == len(TEXTS)
 
 
 @pytest.mark.parametrize("name", ["openai", "azure", "azure v1"])
@@ -485,7 +492,7 @@ async def test_what_a_job_did_before_it_failed_is_collected(tmp_path: Path) -> N
         job_id = await api.create(job_of(api, tmp_path, files.bodies(host)))
         await api.check(job_id)
         progress = await api.check(job_id)
-        assert (progress.state, progress.shown, progress.done) == ("ended", "FAILED", 2)
+        assert (progress.state, progress.shown, progress.done) == ("expired", "FAILED", 2)
         assert len(await replies(api, job_id, tmp_path)) == 2
 
 

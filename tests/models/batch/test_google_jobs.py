@@ -62,7 +62,7 @@ def test_why_a_job_failed_is_in_the_one_tree(code: int, kind: type[Exception]) -
         ("BATCH_STATE_PENDING", "waiting"),
         ("JOB_STATE_CANCELLING", "running"),
         ("JOB_STATE_PAUSED", "running"),
-        ("JOB_STATE_PARTIALLY_SUCCEEDED", "ended"),
+        ("JOB_STATE_PARTIALLY_SUCCEEDED", "expired"),
         ("something new", "running"),
     ],
 )

@@ -25,7 +25,10 @@ def status(
     ] = False,
     cancel_batches: Annotated[
         bool,
-        typer.Option("--cancel-batches", help="First cancel all batch jobs; what is done is paid."),
+        typer.Option(
+            "--cancel-batches",
+            help="First cancel all batch jobs; what is done is paid. Given again: give them up.",
+        ),
     ] = False,
     keys: Annotated[
         Path | None,
@@ -66,7 +69,9 @@ def status(
     left = 0
     if fetch_batches or cancel_batches:
         folder = RunDir(path)
-        left = _fetch(folder, keys, cancel=cancel_batches) if is_run else _cancel(folder, keys)
+        left = (
+            _fetch(folder, keys, cancel=cancel_batches) if is_run else _cancel(folder, keys, place.writer())
+        )
     console = streams.results()
 
     def shown() -> str:
@@ -105,12 +110,14 @@ def _refuse_contradictions(path: Path, *, fetch: bool, cancel: bool, watch: bool
         )
 
 
-def _cancel(output: RunDir, keys: Path | None) -> int:
-    """Have the jobs of an output folder of eval-framework cancelled; how many could not be."""
+def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
+    """Have the jobs of an output folder of eval-framework cancelled; how many could not be. ``writer``: the
+    process at work there."""
     from coeval.api import find_keys
     from coeval.cli import streams
     from coeval.cli.loop import run_async
     from coeval.cli.say import say
+    from coeval.core.errors import UsageError
     from coeval.models.batch.job_canceller import cancel_jobs
     from coeval.models.batch.waiting.job_list import read_jobs
 
@@ -119,11 +126,16 @@ def _cancel(output: RunDir, keys: Path | None) -> int:
     if not jobs:
         say(messages, "There are no batch jobs.")
         return 0
-    left = run_async(cancel_jobs(jobs, find_keys(keys), lambda sentence: say(messages, sentence)))
+    if writer is not None:
+        raise UsageError(
+            f"process {writer} is at work in {output.path}; end it first (Ctrl-C, or kill {writer})"
+        )
+    found = find_keys(keys)
+    left = run_async(cancel_jobs(jobs, output, found, lambda sentence: say(messages, sentence)))
     say(
         messages,
         "What they have done by then is paid. The eval-framework command that submitted them collects it, "
-        "and asks for the rest again.",
+        "and asks for the rest again. --cancel-batches, given once more, gives up what is on the list then.",
     )
     return left
 

@@ -5,7 +5,7 @@ Source: the API reference, the guide on batch processing and Anthropic's own cli
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,9 +13,15 @@ import msgspec
 from yarl import URL
 
 from coeval.core import foreign
-from coeval.core.errors import BadRequest, Undecodable, Unreadable
+from coeval.core.errors import BadRequest, Unreadable
 from coeval.core.model import ModelSpec
-from coeval.models.batch.batch_answers import CLOCKS_APART_S, epoch_s, read_answer, result_lines
+from coeval.models.batch.batch_answers import (
+    CLOCKS_APART_S,
+    epoch_s,
+    read_answer,
+    readable,
+    result_lines,
+)
 from coeval.models.batch.batch_api import (
     ENDED,
     BatchJob,
@@ -23,10 +29,12 @@ from coeval.models.batch.batch_api import (
     BatchProgress,
     BatchReply,
     BatchState,
+    DamagedResult,
     Undecided,
 )
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.dialects.anthropic.anthropic_answer import status_of_error
+from coeval.store.jsonl import whole_lines
 
 __all__ = ["MessageBatches"]
 
@@ -87,7 +95,12 @@ class _MessageResultLine(msgspec.Struct):
     result: _MessageResult
 
 
+class _SubmittedLine(msgspec.Struct):
+    custom_id: str
+
+
 _read_line = foreign.decoder(_MessageResultLine)
+_read_custom_id = foreign.decoder(_SubmittedLine)
 
 
 class MessageBatches:
@@ -141,11 +154,11 @@ class MessageBatches:
             failed=counts.ended - counts.succeeded if told else None,
         )
 
-    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
+    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         file = into / "results.jsonl"
         await self._download(await self._retrieve(job_id), file)
-        for line in result_lines(file):
-            yield _reply(line)
+        for reply in readable(result_lines(file), _reply):
+            yield reply
 
     async def cancel(self, job_id: str) -> None:
         try:
@@ -173,13 +186,19 @@ class MessageBatches:
             path = f"{_PATH}?limit=100&after_id={quote(page.last_id, safe='')}"
 
     async def _holds(self, batch: _MessageBatch, job: BatchJob) -> bool:
-        """Whether a batch that has ended is that job, by its custom ids: they are told for every request."""
+        """Whether a batch that has ended is that job, by its custom ids: they are told for every request. One
+        of which no result can be read may be it: then what it cost is not known, either."""
         if batch.results_url is None:
             return False  # they are not kept for ever, and without them there is nothing to adopt
         file = job.lines.with_suffix(".found.jsonl")
         try:
             await self._download(batch, file)
-            return any(_reply(line).custom_id == job.first_id for line in result_lines(file))
+            told = {
+                line.custom_id
+                for line in readable(result_lines(file), _reply)
+                if isinstance(line, BatchReply)
+            }
+            return not told or not told.isdisjoint(_custom_ids(job.lines))
         finally:
             file.unlink(missing_ok=True)
 
@@ -209,6 +228,11 @@ class _OneBody:
             yield _END
 
 
+def _custom_ids(lines: Path) -> Iterator[str]:
+    """Those of a job's file."""
+    return (_read_custom_id(line.text).custom_id for line in whole_lines(lines))
+
+
 def _place(job_id: str) -> str:
     return f"{_PATH}/{quote(job_id, safe='')}"
 
@@ -221,10 +245,7 @@ def _leads_to(url: str, base: str) -> bool:
 
 
 def _reply(line: bytes) -> BatchReply:
-    try:
-        told = _read_line(line)
-    except Undecodable as error:
-        raise Unreadable(f"what should be a result of a message batch is none ({error})") from error
+    told = _read_line(line)
     match told.result.type:
         case "succeeded":
             return BatchReply(told.custom_id, 200, bytes(told.result.message))
@@ -233,5 +254,5 @@ def _reply(line: bytes) -> BatchReply:
             return BatchReply(told.custom_id, status_of_error(body, _UNKNOWN_ERROR), body)
         case "canceled" | "expired":
             return BatchReply(told.custom_id, None, b"")
-        case _:
-            return BatchReply(told.custom_id, _UNKNOWN_ERROR, line)
+        case kind:
+            raise Unreadable(f"what a result of the type {kind[:40]!r} means is not known")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar
@@ -11,16 +11,17 @@ from msgspec import Raw
 
 from coeval.core.errors import Undecodable, Unreadable
 from coeval.core.foreign import decode
-from coeval.models.batch.batch_api import BatchReply
+from coeval.models.batch.batch_api import BatchReply, DamagedResult
 from coeval.store.jsonl import store_error
 
-__all__ = ["CLOCKS_APART_S", "answered_reply", "epoch_s", "read_answer", "result_lines"]
+__all__ = ["CLOCKS_APART_S", "answered_reply", "epoch_s", "read_answer", "readable", "result_lines"]
 
 T = TypeVar("T")
 
 CLOCKS_APART_S: Final = 3600.0
 """How far a host's clock may differ from ours."""
 _LONGEST_LINE = 1 << 26
+"""Bytes: 64 MiB, longer than any answer, so that a file without line feeds does not fill the memory."""
 
 
 def read_answer(body: bytes, kind: type[T], what: str) -> T:
@@ -32,30 +33,46 @@ def read_answer(body: bytes, kind: type[T], what: str) -> T:
 
 
 def result_lines(results: Path) -> Iterator[bytes]:
-    """The lines of a file that was downloaded whole: so the last one counts without a line feed, too.
+    """The lines of a file that was downloaded whole: so the last one counts without a line feed, too. Of a
+    line that is longer than any answer, only the beginning, which is no JSON.
 
     Raises
     ------
-    Unreadable
-        a line is longer than any answer.
     StoreError
         the file cannot be read.
     """
     try:
         with results.open("rb") as file:
-            while line := file.readline(_LONGEST_LINE + 1):
-                if len(line) > _LONGEST_LINE:
-                    raise Unreadable(f"the results have a line of more than {_LONGEST_LINE >> 20} MiB")
+            while line := file.readline(_LONGEST_LINE):
                 if not line.isspace():
                     yield line
+                while line and not line.endswith(b"\n"):
+                    line = file.readline(_LONGEST_LINE)
     except OSError as error:
         raise store_error("read", results, error) from error
 
 
+def readable(
+    results: Iterable[bytes], read: Callable[[bytes], BatchReply], noun: str = "line"
+) -> Iterator[BatchReply | DamagedResult]:
+    """Each result as ``read`` makes it out; what it cannot read (Undecodable, Unreadable) as a `DamagedResult`.
+    ``noun``: what a person counts."""
+    for number, result in enumerate(results, 1):
+        reply: BatchReply | DamagedResult
+        try:
+            reply = read(result)
+        except (Undecodable, Unreadable) as error:
+            reply = DamagedResult(f"{noun} {number:,}", str(error))
+        yield reply
+
+
 def answered_reply(custom_id: str, answer: Raw) -> BatchReply:
-    """What became of a request of which no error is told: its answer, or nothing at all."""
+    """What became of a request of which no error is told: its answer. Raises Unreadable where there is none:
+    that says nothing of what was done."""
     told = bytes(answer)
-    return BatchReply(custom_id, None, b"") if told in (b"", b"null") else BatchReply(custom_id, 200, told)
+    if told in (b"", b"null"):
+        raise Unreadable("it holds neither an answer nor an error")
+    return BatchReply(custom_id, 200, told)
 
 
 def epoch_s(told: float | str | None) -> float | None:

@@ -20,12 +20,14 @@ __all__ = [
     "BatchProgress",
     "BatchReply",
     "BatchState",
+    "DamagedResult",
     "Undecided",
 ]
 
 BatchState: TypeAlias = Literal["waiting", "running", "ended", "failed", "expired", "cancelled"]
-"""``waiting`` is validated or queued. Of ``ended``, ``expired`` and ``cancelled`` jobs there may be results,
-of all requests or some; a ``failed`` one was refused whole, and nothing of it is paid."""
+"""``waiting`` is validated or queued. An ``ended`` job has carried out every request, well or not. An
+``expired`` or ``cancelled`` one ended before that: what it had not done by then was never carried out. A
+``failed`` one was refused whole, and nothing of it is paid, unless its counts say that requests were done."""
 
 ENDED: Final[frozenset[BatchState]] = frozenset({"ended", "failed", "expired", "cancelled"})
 
@@ -68,8 +70,9 @@ class Undecided(ServerFault):
 
 
 class BatchProgress(NamedTuple):
-    """How a job stands. ``shown`` is the provider's own word for it; the counts are of requests, None where
-    the provider tells none; ``error`` is why a failed job failed."""
+    """The state of a job. ``shown`` is the provider's own word for it. Counts are of requests, None where the
+    provider gives none: ``done`` were answered, ``failed`` ended in an error or were not carried out. What
+    is collected is held against them. ``error`` is why a failed job failed."""
 
     state: BatchState
     shown: str
@@ -82,12 +85,21 @@ class BatchProgress(NamedTuple):
 class BatchReply(NamedTuple):
     """What became of one request. ``status`` and ``body`` are those that the same request would have had if
     it had been asked live: 200 and the answer in the dialect's form, or an error's status and body; where a
-    provider names its errors by words, the status that this word has live. ``status`` is None for a request
-    that was never carried out (the job expired or was cancelled): it is not paid, and owed."""
+    provider names its errors by words, the status that this word has live. ``status`` is None where the
+    provider says that the request was never carried out (it expired or was cancelled): it is not paid, and
+    owed."""
 
     custom_id: str
     status: int | None
     body: bytes
+
+
+class DamagedResult(NamedTuple):
+    """A result that cannot be read: which one, as a person counts them, and why. Nobody knows what became of
+    its request, which may have been paid."""
+
+    where: str
+    why: str
 
 
 class BatchApi(Protocol):
@@ -120,9 +132,10 @@ class BatchApi(Protocol):
 
     async def check(self, job_id: str) -> BatchProgress: ...
 
-    def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
-        """What became of each request, in any order, as far as the provider has it; a request that is not
-        among them was never carried out. ``into`` is an empty folder for what has to be downloaded whole."""
+    def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+        """Yield what became of each request, in any order, as far as the provider has it now; a result that
+        cannot be read is yielded as a `DamagedResult`, and the others follow. Whoever calls it holds them
+        against the counts of `check`. ``into`` is an empty folder for what has to be downloaded whole."""
 
     async def cancel(self, job_id: str) -> None:
         """Ask the provider to do no more of it; what is done already stays, and is paid."""

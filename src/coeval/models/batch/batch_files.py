@@ -14,8 +14,8 @@ import msgspec
 
 from coeval.core.errors import BadRequest, ServerFault, Undecodable, Unreadable
 from coeval.core.foreign import decode, decoder
-from coeval.models.batch.batch_answers import read_answer, result_lines
-from coeval.models.batch.batch_api import BatchReply
+from coeval.models.batch.batch_answers import read_answer, readable, result_lines
+from coeval.models.batch.batch_api import BatchReply, DamagedResult
 from coeval.models.batch.batch_http import BatchHttp, UploadForm
 
 __all__ = ["TAG", "BatchFiles", "BatchPaths", "UploadedFile", "file_replies"]
@@ -68,6 +68,9 @@ class _Unanswered(msgspec.Struct, frozen=True):
     code: str | None = None
 
 
+_read_result = decoder(_Result)
+
+
 class BatchFiles:
     """The files of an account at one host."""
 
@@ -100,7 +103,7 @@ class BatchFiles:
         path = self._paths.to(f"/files/{quote(file_id, safe='')}")
         return read_answer(await self._http.call("GET", path), UploadedFile, "a file")
 
-    async def replies(self, file_id: str, into: Path) -> AsyncIterator[BatchReply]:
+    async def replies(self, file_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         """The lines of a file of results or of errors; ``into`` is the folder that it is put in."""
         results = into / "results.jsonl"
         await self._http.download(self._paths.to(f"/files/{quote(file_id, safe='')}/content"), results)
@@ -108,30 +111,22 @@ class BatchFiles:
             yield reply
 
 
-def file_replies(results: Path) -> Iterator[BatchReply]:
-    """The lines of a file of results or of errors, as OpenAI writes both.
+def file_replies(results: Path) -> Iterator[BatchReply | DamagedResult]:
+    """The lines of a file of results or of errors, as OpenAI writes both."""
+    return readable(result_lines(results), _reply)
 
-    Raises
-    ------
-    Unreadable
-        a line is none of them.
-    """
-    read = decoder(_Result)
-    for number, line in enumerate(result_lines(results), 1):
-        try:
-            result = read(line)
-        except Undecodable as error:
-            raise Unreadable(f"line {number:,} of the results is not one ({error})") from error
-        if result.response is None:
-            yield BatchReply(result.custom_id, _status(result.error), b'{"error":%s}' % bytes(result.error))
-        else:
-            yield BatchReply(result.custom_id, result.response.status_code, bytes(result.response.body))
+
+def _reply(line: bytes) -> BatchReply:
+    result = _read_result(line)
+    if result.response is not None:
+        return BatchReply(result.custom_id, result.response.status_code, bytes(result.response.body))
+    if bytes(result.error) == b"null":
+        raise Unreadable("it holds neither an answer nor an error")
+    return BatchReply(result.custom_id, _status(result.error), b'{"error":%s}' % bytes(result.error))
 
 
 def _status(error: msgspec.Raw) -> int | None:
     """The status that an error without an answer would have had live; None where nothing was asked."""
-    if bytes(error) == b"null":
-        return None
     try:
         return _STATUS_OF_CODE.get(decode(error, _Unanswered).code, _UNKNOWN_ERROR)
     except Undecodable:

@@ -41,6 +41,9 @@ __all__ = ["BatchHttp", "UploadForm"]
 
 SILENCE_S: Final = 300.0
 """A host that says nothing for so long, once all has been sent, is given up: some read a large file first."""
+LONGEST_EXCHANGE_S: Final = 4 * 3600.0
+"""A request and its answer take no longer, though both arrive byte by byte: the largest files, of 2 GB, take
+so long at 1.1 Mbit/s."""
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _JSONL = "application/jsonl"
@@ -268,7 +271,9 @@ class BatchHttp:
                     headers=headers,
                     allow_redirects=False,
                     proxy=route.proxy,
-                    timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=SILENCE_S),
+                    timeout=aiohttp.ClientTimeout(
+                        LONGEST_EXCHANGE_S, connect=CONNECT_TIMEOUT_S, sock_read=SILENCE_S
+                    ),
                 )
             )
 

@@ -1,4 +1,4 @@
-"""Batch jobs cancelled at their providers by whoever does not know what they are for."""
+"""Batch jobs cancelled, and given up, by whoever does not know what they are for."""
 
 from __future__ import annotations
 
@@ -9,49 +9,93 @@ from coeval.core.model import ModelSpec
 from coeval.core.text import numbered
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.batch.batch_of_host import batch_maker
+from coeval.models.batch.waiting.batch_desk import BatchDesk
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.catalog import HOSTS
 from coeval.models.hosts.address import address_of
 from coeval.models.keys import Keys
+from coeval.models.metering.account_file import AccountFile
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.endpoint import Endpoint
+from coeval.store.rundir import RunDir
 
 __all__ = ["cancel_jobs"]
 
 
-async def cancel_jobs(jobs: Iterable[PendingJob], keys: Keys, tell: Callable[[str], None]) -> int:
-    """Ask each job's provider to do no more of it; how many could not be cancelled. Nothing is written: what
-    a job has done by then is collected by whoever submitted it. ``tell`` is told what became of each."""
+async def cancel_jobs(
+    jobs: Iterable[PendingJob],
+    folder: RunDir,
+    keys: Keys,
+    tell: Callable[[str], None],
+    *,
+    gives_up: bool = False,
+) -> int:
+    """Ask each job's provider to do no more of it; how many could not be cancelled, and stay. What a job has
+    done by then is collected by whoever submitted it. One that its provider knows no more, or that was to be
+    cancelled before, is given up, as all are that somebody ``gives_up``: it leaves the list of the folder,
+    which nobody else writes meanwhile, and counts as perhaps spent. ``tell`` is told what became of each.
+
+    Raises
+    ------
+    StoreError
+        the folder cannot be read or written.
+    """
     left = 0
     for job in jobs:
-        what = f"batch {job.id or job.tag} of {job.name} ({numbered(job.requests, 'request')})"
         if job.state == "collected":
             continue
-        if job.id is None:
-            tell(f"{what} cannot be cancelled: whether it was submitted is not known")
-            left += 1
-            continue
+        what = f"batch {job.id or job.tag} of {job.name} ({numbered(job.requests, 'request')})"
+        gone, job.note = gives_up or job.cancel_asked, ""
         try:
-            await _cancel(job, job.id, keys)
+            await _cancel(job, keys)
         except NotFound:
-            tell(f"{what}: its provider knows it no more")
+            gone, job.note = True, "its provider knows it no more"
         except (ModelError, UsageError) as error:
-            tell(f"{what} is left as it is: {error}. {keys.places(job.interface)}")
-            left += 1
+            job.note = f"{error}. {keys.places(job.interface)}"
         else:
             tell(f"{what} is being cancelled")
+        if gone:
+            _give_up(job, folder)
+            why = f" ({job.note})" if job.note else ""
+            tell(f"{what} is given up{why}: it may have been paid, and counts as perhaps spent")
+            continue
+        if job.note:
+            tell(f"{what} is left as it is: {job.note} --cancel-batches, given once more, gives it up.")
+            left += 1
+        job.cancel_asked = True
+        _desk(folder).jobs.put(job)
     return left
 
 
-async def _cancel(job: PendingJob, job_id: str, keys: Keys) -> None:
+def _desk(folder: RunDir) -> BatchDesk:
+    return BatchDesk(folder.batches, folder.pending_batches)
+
+
+def _give_up(job: PendingJob, folder: RunDir) -> None:
+    """Take it off the list; all that was held for it is perhaps spent."""
+    accounts = AccountFile(folder.usage)
+    accounts.load()
+    row = accounts.rows.get(job.name)
+    if row is not None and (account := row.jobs.pop(job.tag, None)) is not None:
+        row.booked.append(job.tag)
+        row.uncertain_usd += account.usd
+        accounts.write()
+    _desk(folder).forget(job.tag)
+
+
+async def _cancel(job: PendingJob, keys: Keys) -> None:
     """
     Raises
     ------
     ModelError
         its provider does not cancel it.
     UsageError
-        it cannot be asked: there is no key.
+        it cannot be asked: there is no key, or nobody knows whether it was submitted.
     """
+    if job.id is None:
+        raise UsageError("whether it was submitted is not known")
+    if job.interface not in HOSTS:
+        raise UsageError(f"there is no interface {job.interface} any more")
     host = HOSTS[job.interface]
     base_url = None if job.endpoint == host.url else job.endpoint
     spec = ModelSpec(name=job.name, interface=job.interface, model=job.model, base_url=base_url)
@@ -59,6 +103,6 @@ async def _cancel(job: PendingJob, job_id: str, keys: Keys) -> None:
     endpoint = Endpoint(address.url, address.signer, Limiter(1), address.secrets, host.headers)
     http = BatchHttp(endpoint)
     try:
-        await batch_maker(host)(http, spec, address.settings).cancel(job_id)
+        await batch_maker(host)(http, spec, address.settings).cancel(job.id)
     finally:
         await http.aclose()

@@ -16,7 +16,15 @@ from coeval.core.errors import BadRequest
 from coeval.core.foreign import decode
 from coeval.core.model import ModelSpec
 from coeval.models.batch.batch_answers import CLOCKS_APART_S, epoch_s, read_answer
-from coeval.models.batch.batch_api import ENDED, BatchJob, BatchLimits, BatchProgress, BatchReply, BatchState
+from coeval.models.batch.batch_api import (
+    ENDED,
+    BatchJob,
+    BatchLimits,
+    BatchProgress,
+    BatchReply,
+    BatchState,
+    DamagedResult,
+)
 from coeval.models.batch.batch_files import TAG, BatchFiles, BatchPaths
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.transport.faults import excerpt
@@ -58,9 +66,9 @@ class _MistralJob(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> BatchState:
-        """One that failed on the way has results, and they are paid."""
+        """One that failed on the way has results, and they are paid; the rest was never carried out."""
         state = _STATES.get(self.status, "running")
-        return "ended" if state == "failed" and self.output_file else state
+        return "expired" if state == "failed" and self.output_file else state
 
 
 class _MistralJobs(msgspec.Struct, frozen=True):
@@ -126,7 +134,7 @@ class MistralBatches:
             error,
         )
 
-    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
+    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         job = await self._job(job_id)
         for file_id in (job.output_file, job.error_file):
             if file_id:

@@ -25,6 +25,7 @@ from coeval.models.batch.batch_api import (
     BatchProgress,
     BatchReply,
     BatchState,
+    DamagedResult,
 )
 from coeval.models.batch.batch_files import TAG, BatchFiles, BatchPaths
 from coeval.models.batch.batch_http import BatchHttp
@@ -146,21 +147,8 @@ class OpenAiBatches:
             _refusal(batch, self._http.redactor) if state == "failed" else None,
         )
 
-    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
+    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         batch = await self._batch(job_id)
-        counts = batch.request_counts or _JobCounts()
-        lacking = [
-            what
-            for what, file, number in (
-                ("results", batch.output_file_id, counts.completed),
-                ("errors", batch.error_file_id, counts.failed),
-            )
-            if number and not file
-        ]
-        if lacking and batch.status.lower() == "completed":
-            raise ServerFault(
-                f"batch {batch.id} has ended, and its {' and '.join(lacking)} are not there yet"
-            )
         for file_id in (batch.output_file_id, batch.error_file_id):
             if file_id:
                 async for reply in self._files.replies(file_id, into):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from coeval.engine.progress import Watcher
+from coeval.models.batch.job_canceller import cancel_jobs
 from coeval.models.batch.waiting.batching import BatchMode
+from coeval.models.batch.waiting.job_list import read_jobs
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config
@@ -23,7 +25,8 @@ async def fetch_batches(
     """Collect the jobs of a run that have ended, of every phase and interface, and make their records.
 
     The run's own configuration, as it lies in the folder, says what they are for. Nothing is submitted, and
-    no model is asked. ``cancel``: have all jobs cancelled first; what is done by then is paid, and kept.
+    no model is asked. ``cancel``: have all jobs cancelled first; what is done by then is paid, and kept. Jobs
+    of models that the configuration has no more are given up then.
 
     Raises
     ------
@@ -33,6 +36,11 @@ async def fetch_batches(
         the run folder cannot be read or written.
     """
     config = _there(load_config(folder.config), folder)
+    if cancel:
+        names = {model.name for model in config.models}
+        with folder.locked():
+            orphans = [job for job in read_jobs(folder.pending_batches) if job.name not in names]
+            await cancel_jobs(orphans, folder, keys, watcher.note, gives_up=True)
     mode = BatchMode.CANCEL if cancel else BatchMode.FETCH
     options = RunOptions(continue_run=True, batches=mode)
     return await arun(config, options, keys=keys, watcher=watcher, interrupt=interrupt)

@@ -16,11 +16,19 @@ from urllib.parse import quote
 import msgspec
 
 from coeval.core.errors import BadRequest, ModelError, ServerFault, UsageError
-from coeval.core.foreign import decode
+from coeval.core.foreign import decode, decoder
 from coeval.core.model import ModelSpec
 from coeval.models.batch.aws.s3_bucket import S3Bucket, bucket_and_folder
-from coeval.models.batch.batch_answers import answered_reply, read_answer, result_lines
-from coeval.models.batch.batch_api import ENDED, BatchJob, BatchLimits, BatchProgress, BatchReply, BatchState
+from coeval.models.batch.batch_answers import answered_reply, read_answer, readable, result_lines
+from coeval.models.batch.batch_api import (
+    ENDED,
+    BatchJob,
+    BatchLimits,
+    BatchProgress,
+    BatchReply,
+    BatchState,
+    DamagedResult,
+)
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.hosts.aws_signer import AwsSigner
 from coeval.models.transport.faults import excerpt
@@ -41,7 +49,7 @@ _STATES: Mapping[str, BatchState] = {
     "InProgress": "running",
     "Stopping": "running",
     "Completed": "ended",
-    "PartiallyCompleted": "ended",
+    "PartiallyCompleted": "expired",
     "Failed": "failed",
     "Stopped": "cancelled",
     "Expired": "expired",
@@ -89,6 +97,9 @@ class _OutputRecord(msgspec.Struct, rename="camel", frozen=True):
     record_id: str
     model_output: msgspec.Raw = msgspec.Raw()
     error: _RecordError | None = None
+
+
+_read_line = decoder(_OutputRecord)
 
 
 class BedrockBatches:
@@ -167,17 +178,16 @@ class BedrockBatches:
             self._failure(job) if state == "failed" else None,
         )
 
-    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
+    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         job = await self._job(job_id)
         folder = job.output_data_config.s3.s3_uri.removeprefix(f"s3://{self._bucket.name}/").rstrip("/")
-        found = [key for key in await self._bucket.keys(f"{folder}/") if key.endswith(".jsonl.out")]
-        if not found and _STATES.get(job.status) == "ended":
-            raise ServerFault(f"{job.job_name} has ended, and its results are not there yet")
-        for key in found:
+        for key in await self._bucket.keys(f"{folder}/"):
+            if not key.endswith(".jsonl.out"):
+                continue
             results = into / "results.jsonl"
             await self._bucket.get(key, results)
-            for line in result_lines(results):
-                yield _reply(read_answer(line, _OutputRecord, "a record of the results"))
+            for reply in readable(result_lines(results), _reply):
+                yield reply
 
     async def cancel(self, job_id: str) -> None:
         try:
@@ -240,7 +250,8 @@ def _redirected(service: str) -> str:
     return redirected_by(f"{_ADDRESS}_{service}", _ADDRESS)
 
 
-def _reply(told: _OutputRecord) -> BatchReply:
+def _reply(line: bytes) -> BatchReply:
+    told = _read_line(line)
     if told.error is None:
         return answered_reply(told.record_id, told.model_output)
     code = told.error.error_code

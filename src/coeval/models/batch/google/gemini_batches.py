@@ -7,6 +7,7 @@ and what `google-genai` sends. A job expires after two days, and of an expired o
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,11 +15,18 @@ from urllib.parse import quote
 
 import msgspec
 
-from coeval.core.errors import BadRequest, ServerFault, StoreError, Undecodable, Unreadable
-from coeval.core.foreign import decoder
+from coeval.core.errors import BadRequest, StoreError, Undecodable, Unreadable
+from coeval.core.foreign import decode, decoder
 from coeval.core.model import ModelSpec
-from coeval.models.batch.batch_answers import answered_reply, read_answer, result_lines
-from coeval.models.batch.batch_api import ENDED, BatchJob, BatchLimits, BatchProgress, BatchReply
+from coeval.models.batch.batch_answers import answered_reply, read_answer, readable, result_lines
+from coeval.models.batch.batch_api import (
+    ENDED,
+    BatchJob,
+    BatchLimits,
+    BatchProgress,
+    BatchReply,
+    DamagedResult,
+)
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.batch.google.google_jobs import (
     GoogleError,
@@ -40,6 +48,9 @@ piece too, may be as long as they get."""
 _PAGE = 10
 """Jobs are listed with the answers that came back in one piece."""
 _MOST_PAGES = 1_000
+_DEEPEST = 200
+"""Levels of a JSON text. Answers have some 20; the decoder gives up between 500 and 1,000."""
+_JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[][{}]', re.DOTALL)
 
 
 class _BatchStats(msgspec.Struct, rename="camel", frozen=True):
@@ -61,11 +72,14 @@ class _InlinedResponse(msgspec.Struct, frozen=True):
 
 
 class _InlinedResponses(msgspec.Struct, rename="camel", frozen=True):
-    inlined_responses: list[_InlinedResponse] = []
+    inlined_responses: list[msgspec.Raw] = []
 
 
 class _BatchOutput(msgspec.Struct, rename="camel", frozen=True):
-    inlined_responses: _InlinedResponses | None = None
+    """``inlined_responses`` are read one by one, and only when they are collected: one that is damaged hides
+    neither the state of its job nor the others."""
+
+    inlined_responses: msgspec.Raw = msgspec.Raw(b"null")
     responses_file: str | None = None
 
 
@@ -114,6 +128,8 @@ class _RequestLine(msgspec.Struct, frozen=True):
 
 
 _read_request = decoder(_RequestLine)
+_read_line = decoder(_ResultLine)
+_read_inlined = decoder(_InlinedResponse)
 
 
 class GeminiBatches:
@@ -143,7 +159,7 @@ class GeminiBatches:
         wanted, after = job_name(job.tag), ""
         for _ in range(_MOST_PAGES):
             body = await self._http.call("GET", f"/batches?pageSize={_PAGE}{after}")
-            page = read_answer(body, _OperationPage, "a list of batches")
+            page = read_answer(_shallow(body), _OperationPage, "a list of batches")
             for found in page.operations:
                 if found.metadata.display_name == wanted and found.name not in job.others:
                     return found.name
@@ -162,20 +178,21 @@ class GeminiBatches:
         done, failed = int64(stats.successful_request_count), int64(stats.failed_request_count)
         return BatchProgress(state, word, int64(stats.request_count), done, failed, error)
 
-    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
-        batch = await self._batch(job_id)
-        output = batch.output
+    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+        output = (await self._batch(job_id)).output
         if output.responses_file:
             results = into / "results.jsonl"
             await self._http.download(f"/{quote(output.responses_file)}:download?alt=media", results)
-            for line in result_lines(results):
-                told = read_answer(line, _ResultLine, "a line of results")
-                yield _reply(told.key, told)
-        elif output.inlined_responses is not None:
-            for each in output.inlined_responses.inlined_responses:
-                yield _reply(each.metadata.key, each)
-        elif state_of(batch.metadata.state) == "ended":
-            raise ServerFault(f"{batch.name} has ended, and its results are not there yet")
+            for reply in readable(result_lines(results), _line_reply):
+                yield reply
+        elif bytes(output.inlined_responses) != b"null":
+            try:
+                inlined = decode(output.inlined_responses, _InlinedResponses).inlined_responses
+            except Undecodable as error:
+                yield DamagedResult("the list of answers", str(error))
+                return
+            for reply in readable(map(bytes, inlined), _inlined_reply, "answer"):
+                yield reply
 
     async def cancel(self, job_id: str) -> None:
         try:
@@ -185,7 +202,8 @@ class GeminiBatches:
                 raise
 
     async def _batch(self, job_id: str) -> _Operation:
-        return read_answer(await self._http.call("GET", f"/{quote(job_id)}"), _Operation, "a batch")
+        body = await self._http.call("GET", f"/{quote(job_id)}")
+        return read_answer(_shallow(body), _Operation, "a batch")
 
     async def _uploaded(self, job: BatchJob) -> str:
         """The name of the job's file at Google, where it stays for two days: an address for it is asked for,
@@ -211,6 +229,23 @@ class GeminiBatches:
         return read_answer(reply.body, _Uploaded, "an uploaded file").file.name
 
 
+def _shallow(body: bytes) -> bytes:
+    """A JSON text with null for what is nested deeper than any answer: no decoder reads that, and one answer
+    of a job would hide the others, and the job's state."""
+    depth, kept, begun, dropped = 0, list[bytes](), 0, 0
+    for token in _JSON_TOKEN.finditer(body):
+        if token[0] in (b"[", b"{"):
+            depth += 1
+            if depth == _DEEPEST:
+                dropped = token.start()
+        elif token[0] in (b"]", b"}"):
+            if depth == _DEEPEST:
+                kept += body[begun:dropped], b"null"
+                begun = token.end()
+            depth -= 1
+    return b"".join((*kept, body[begun:])) if kept else body
+
+
 def _inlined(lines: Path) -> list[dict[str, Any]]:
     """The requests of a job's file as they stand in the call that makes it."""
     try:
@@ -218,6 +253,16 @@ def _inlined(lines: Path) -> list[dict[str, Any]]:
     except Undecodable as error:
         raise StoreError(f"{lines} is damaged: a line of it is no request ({error})") from error
     return [{"request": line.request, "metadata": {"key": line.key}} for line in read]
+
+
+def _line_reply(line: bytes) -> BatchReply:
+    told = _read_line(line)
+    return _reply(told.key, told)
+
+
+def _inlined_reply(answer: bytes) -> BatchReply:
+    told = _read_inlined(answer)
+    return _reply(told.metadata.key, told)
 
 
 def _reply(custom_id: str, told: _ResultLine | _InlinedResponse) -> BatchReply:

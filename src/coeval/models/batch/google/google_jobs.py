@@ -22,7 +22,7 @@ _STATES: Mapping[str, BatchState] = {
     "PENDING": "waiting",
     "QUEUED": "waiting",
     "SUCCEEDED": "ended",
-    "PARTIALLY_SUCCEEDED": "ended",
+    "PARTIALLY_SUCCEEDED": "expired",
     "FAILED": "failed",
     "CANCELLED": "cancelled",
     "EXPIRED": "expired",

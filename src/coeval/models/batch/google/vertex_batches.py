@@ -14,11 +14,18 @@ from urllib.parse import quote
 
 import msgspec
 
-from coeval.core.errors import BadRequest, ServerFault, Unreadable, UsageError
-from coeval.core.foreign import decode
+from coeval.core.errors import BadRequest, Unreadable, UsageError
+from coeval.core.foreign import decode, decoder
 from coeval.core.model import ModelSpec
-from coeval.models.batch.batch_answers import answered_reply, read_answer, result_lines
-from coeval.models.batch.batch_api import ENDED, BatchJob, BatchLimits, BatchProgress, BatchReply
+from coeval.models.batch.batch_answers import answered_reply, read_answer, readable, result_lines
+from coeval.models.batch.batch_api import (
+    ENDED,
+    BatchJob,
+    BatchLimits,
+    BatchProgress,
+    BatchReply,
+    DamagedResult,
+)
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.batch.google.cloud_storage import CloudStorage
 from coeval.models.batch.google.google_jobs import (
@@ -90,6 +97,9 @@ class _PredictionLine(msgspec.Struct, frozen=True):
     request: _LabelledRequest
     response: msgspec.Raw = msgspec.Raw()
     status: str | None = None
+
+
+_read_line = decoder(_PredictionLine)
 
 
 class VertexBatches:
@@ -165,23 +175,17 @@ class VertexBatches:
         total = sum(known) if len(known := [each for each in counts if each is not None]) == 3 else None
         return BatchProgress(state, job.state, total, done, failed, error)
 
-    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply]:
-        job = await self._job(job_id)
-        found = await self._storage.uris(f"{job.output_folder}/")
-        if not found and state_of(job.state) == "ended":
-            raise ServerFault(f"{job.name} has ended, and its results are not there yet")
-        lines, seen = 0, set[str]()
-        for uri in _of_results(found):
+    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+        job, seen = await self._job(job_id), set[str]()
+        for uri in _of_results(await self._storage.uris(f"{job.output_folder}/")):
             results = into / "results.jsonl"
             await self._storage.get(uri, results)
-            for line in result_lines(results):
-                lines += 1
-                reply = _reply(read_answer(line, _PredictionLine, "a line of results"))
-                if reply is not None and reply.custom_id not in seen:
+            for reply in readable(result_lines(results), _reply):
+                if isinstance(reply, DamagedResult):
+                    yield reply
+                elif reply.custom_id not in seen:
                     seen.add(reply.custom_id)
                     yield reply
-        if lines and not seen:
-            raise Unreadable(f"the results of {job.name} do not say by the label {LABEL} whose they are")
 
     async def cancel(self, job_id: str) -> None:
         try:
@@ -202,11 +206,11 @@ def _of_results(uris: list[str]) -> list[str]:
     return sorted(lines, key=lambda uri: not uri.endswith("/predictions.jsonl"))
 
 
-def _reply(told: _PredictionLine) -> BatchReply | None:
-    """None for a line that is of none of our requests."""
+def _reply(line: bytes) -> BatchReply:
+    told = _read_line(line)
     custom_id = (told.request.labels or {}).get(LABEL)
     if custom_id is None:
-        return None
+        raise Unreadable(f"it does not say by the label {LABEL} whose it is")
     if told.status:
         return failed_reply(custom_id, line_status(told.status))
     return answered_reply(custom_id, told.response)

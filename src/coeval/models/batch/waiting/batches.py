@@ -50,6 +50,7 @@ class Batches:
         self._woken = asyncio.Event()
         self._news = False
         self._usable: list[str] = []
+        self._short: list[PendingJob] = []
         self._failure: BaseException | None = None
         self.when_one_ends: Callable[[], None] = lambda: None
         """Called when a job is looked after no more."""
@@ -94,6 +95,11 @@ class Batches:
     def jobs(self) -> list[PendingJob]:
         """Those that are not collected."""
         return [job for job in self.desk.jobs if job.state != "collected"]
+
+    def short(self) -> list[PendingJob]:
+        """Jobs collected since this was last called of which results are missing that may have been paid."""
+        found, self._short = self._short, []
+        return found
 
     def begin_round(self) -> None:
         """What has been collected by now can be made records of."""
@@ -192,13 +198,14 @@ class Batches:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[Carried]) -> None:
-        del self._carriers[task]
+        job = self._carriers.pop(task).job
         if task.cancelled():
             return
         if (error := task.exception()) is not None:
             self._failure = self._failure or error
         elif task.result() is not Carried.LEFT:
             self._news = True
+            self._short += [job] if job.unknown else []
         self._woken.set()
         self.when_one_ends()
 

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from enum import Enum, auto
 
-from coeval.core.errors import AccessDenied, BatchLost, ModelError, NotFound, RateLimited
+from coeval.core.errors import AccessDenied, BatchLost, ModelError, NotFound, RateLimited, ServerFault
 from coeval.core.text import numbered
-from coeval.models.batch.batch_api import BatchJob, BatchProgress, Undecided
+from coeval.models.batch.batch_api import ENDED, BatchJob, BatchProgress, Undecided
 from coeval.models.batch.waiting.batch_outcome import BatchOutcome, StoredError
 from coeval.models.batch.waiting.batch_queue import BatchQueue
 from coeval.models.batch.waiting.batching import Batching, BatchMode
@@ -26,6 +26,14 @@ LOOKS = 6
 """Times that a job is looked for whose id was lost, before it is submitted anew: lists lag."""
 SUBMISSIONS = 20
 COLLECTIONS = 10
+"""Looks at results that are fewer than their provider counts, or cannot be had: some five minutes at the
+usual pace, which is more than any list lags behind."""
+LOST_LOOKS = 60
+"""Looks in a row that may fail before a job is left to the next start: an hour at the usual pace, so that a
+network may be away for a while."""
+LONGEST_JOB_S = 7 * 86_400.0
+"""A job that has not ended so long after it was submitted is left to the next start. No provider promises
+more than 96 hours (Vertex AI: 72 of waiting, 24 of work); Azure OpenAI promises nothing."""
 LOOK_WRITTEN_S = 5.0
 """A look that has shown nothing new is written down so long after the one before; the last one at the end."""
 LONGEST_PUT_OFF = 20
@@ -64,6 +72,7 @@ class JobCarrier:
         self._tell = tell
         self._busy = busy
         self.looked = False
+        self._gives_up = batching.mode is BatchMode.CANCEL and job.cancel_asked
         self._api = queue.source.api
         self._desk = queue.desk
         self._results = JobResults(queue, job)
@@ -74,31 +83,46 @@ class JobCarrier:
         return f"batch {job.id or job.tag} of {job.name} ({numbered(job.requests, 'request')})"
 
     async def carry(self, *, fresh: bool) -> Carried:
-        """Bring the job to its end. ``fresh``: its provider has not been told of it yet.
+        """Bring the job to its end. ``fresh``: its provider has not been told of it yet. Whoever wants a job
+        cancelled that was to be cancelled before gives it up, unless it has ended by now.
 
         Raises
         ------
         StoreError
             the disk refuses.
         """
+        if self._mode is BatchMode.CANCEL and not self.job.cancel_asked:
+            self.job.cancel_asked = True
+            self._desk.jobs.put(self.job)
         try:
-            look = not fresh
-            while not results_file(self._desk.folder, self.job.tag).exists():
-                if self.job.id is None and (ended := await self._submit(look=look)) is not None:
-                    return ended
-                if self._mode is BatchMode.CANCEL and not await self._cancelled():
-                    return await self._release()
-                progress = await self._wait()
-                if progress.state != "failed":
-                    await self._collect()
-                elif isinstance(progress.error, RateLimited) and self._busy():
-                    await self._put_off(progress.error)
-                    look = False
-                else:
-                    return await self._failed(progress.error)
-            return await self._take_in(fresh=fresh)
+            return await self._to_its_end(fresh=fresh)
         except ModelError as error:
-            return self._left(error)
+            return await self._give_up(error) if self._gives_up else self._left(error)
+
+    async def _to_its_end(self, *, fresh: bool) -> Carried:
+        """
+        Raises
+        ------
+        ModelError
+            it cannot be known how it ends.
+        StoreError
+            the disk refuses.
+        """
+        look = not fresh
+        while not results_file(self._desk.folder, self.job.tag).exists():
+            if self.job.id is None and (ended := await self._submit(look=look)) is not None:
+                return ended
+            if self._mode is BatchMode.CANCEL and (unknown := await self._cancel()) is not None:
+                return await self._give_up(unknown)
+            progress = await self._wait()
+            if progress.state != "failed" or progress.done:
+                await self._collect(progress)
+            elif isinstance(progress.error, RateLimited) and self._busy():
+                await self._put_off(progress.error)
+                look = False
+            else:
+                return await self._failed(progress.error)
+        return await self._take_in(fresh=fresh)
 
     # --- to the provider ---------------------------------------------------------------------
 
@@ -145,15 +169,18 @@ class JobCarrier:
         self.looked = True
         return Carried.LEFT
 
-    async def _cancelled(self) -> bool:
-        """Have the job cancelled; False where its provider knows of none, and nothing is to be had of it."""
+    async def _cancel(self) -> NotFound | None:
+        """Have the job cancelled; what its provider says where it knows of none."""
         try:
             await self._api.cancel(self.job.id or "")
-        except NotFound:
-            self._tell(f"{self._what} is given up: its provider knows it no more")
-            return False
-        self._tell(f"{self._what} is being cancelled")
-        return True
+        except NotFound as unknown:
+            return unknown
+        except ModelError:
+            if not self._gives_up:
+                raise
+        else:
+            self._tell(f"{self._what} is being cancelled")
+        return None
 
     async def _found(self) -> str | None:
         """The id of a job that may have been made, looked for until it would be listed.
@@ -168,11 +195,14 @@ class JobCarrier:
             try:
                 found = await self._api.find(self._as_submitted())
             except ModelError as error:
-                failures += not isinstance(error, Undecided)
-                if not error.retryable or failures > SUBMISSIONS:
+                undecided = isinstance(error, Undecided)
+                failures += not undecided
+                if not error.retryable or failures > SUBMISSIONS or self._gives_up:
                     raise
+                if undecided:
+                    self._heed_age()
                 self._note(error)
-                self.looked = self.looked or isinstance(error, Undecided)
+                self.looked = self.looked or undecided or not self._mode.asks
             else:
                 looks += 1
                 if found is not None or looks == LOOKS:
@@ -204,20 +234,42 @@ class JobCarrier:
                 return
 
     async def _wait(self) -> BatchProgress:
+        """Look at the job until it has ended.
+
+        Raises
+        ------
+        ModelError
+            it cannot be looked at, or goes on for too long.
+        """
+        failures = 0
         for pause in self._pace.pauses():
             try:
                 progress = await self._api.check(self.job.id or "")
             except ModelError as error:
-                if not error.retryable:
+                failures += 1
+                if not error.retryable or failures == LOST_LOOKS or self._gives_up:
                     raise
                 self._note(error)
             else:
+                failures = 0
                 self._show(progress)
-                if progress.state not in ("waiting", "running"):
+                if progress.state in ENDED:
                     return progress
+                self._heed_age()
             self.looked = True
             await asyncio.sleep(pause)
         raise AssertionError("unreachable: pauses have no end")
+
+    def _heed_age(self) -> None:
+        """Raise ServerFault where a job that has not ended is not waited for any longer."""
+        since = self.job.submitted_at or self.job.written_at
+        if self._gives_up:
+            raise ServerFault("it has not ended since it was to be cancelled")
+        if time.time() - since > LONGEST_JOB_S:
+            raise ServerFault(
+                f"it has not ended in {LONGEST_JOB_S / 86_400:.0f} days; coeval status --cancel-batches "
+                "cancels it, and given once more gives it up"
+            )
 
     def _show(self, progress: BatchProgress) -> None:
         job = self.job
@@ -234,14 +286,15 @@ class JobCarrier:
 
     # --- and back ----------------------------------------------------------------------------
 
-    async def _collect(self) -> None:
-        """Write the results down, whole or not at all."""
+    async def _collect(self, progress: BatchProgress) -> None:
+        """Write the results down, whole or not at all. Where they are fewer than their provider counts, they
+        are looked at again, and the last time taken as they are."""
         waits = self._pace.pauses()
-        for again in range(COLLECTIONS):
+        for left in reversed(range(COLLECTIONS)):
             try:
-                await self._results.write()
+                await self._results.write(progress, last=not left)
             except ModelError as error:
-                if not error.retryable or again == COLLECTIONS - 1:
+                if not error.retryable or not left:
                     raise
                 self._note(error)
                 await asyncio.sleep(next(waits))
@@ -249,18 +302,19 @@ class JobCarrier:
                 return
 
     async def _take_in(self, *, fresh: bool) -> Carried:
-        """Know what was collected. What was not carried out of a job of an earlier start is asked again in
-        this one."""
+        """Know what was collected. What a job of an earlier start lacks is asked again in this one."""
         job, count = self.job, await self._results.take_in()
         if lacking := job.requests - count:
-            job.note = f"{numbered(lacking, 'request')} not carried out ({job.shown})"
+            undone = lacking - job.unknown
+            said = [f"{numbered(undone, 'request')} not carried out ({job.shown})"] if undone else []
+            job.note = ", ".join(said + ([_unknown(job)] if job.unknown else []))
             if fresh:
                 await self._desk.lose(job.tag, f"{self._what} ended {job.shown} with {job.note}")
             else:
                 await self._desk.release(job.tag)
         job.state = "collected"
         self._desk.jobs.put(job)
-        self._tell(f"{self._what}: {count:,} collected" + (f", {job.note}" if lacking else ""))
+        self._tell(f"{self._what}: {count:,} collected" + (f", {job.note}" if lacking > job.unknown else ""))
         return Carried.COLLECTED
 
     # --- ends that were not meant ------------------------------------------------------------
@@ -292,6 +346,17 @@ class JobCarrier:
         self._tell(message)
         return Carried.LOST
 
+    async def _give_up(self, error: ModelError) -> Carried:
+        """Look after it no more, whatever its provider does: nobody will know what it has cost."""
+        self._results.give_up()
+        await self._desk.release(self.job.tag)
+        self._desk.forget(self.job.tag)
+        self._tell(
+            f"{self._what} is given up ({self.queue.source.told(str(error))}): it may have been paid, and "
+            "counts as perhaps spent"
+        )
+        return Carried.RELEASED
+
     async def _release(self) -> Carried:
         await self._desk.release(self.job.tag)
         self._end()
@@ -305,7 +370,9 @@ class JobCarrier:
 
     def _left(self, error: ModelError) -> Carried:
         self.job.note = self.queue.source.told(str(error))
-        if isinstance(error, NotFound):
+        if self._mode is BatchMode.CANCEL:
+            self.job.note += "; coeval status --cancel-batches, given once more, gives it up"
+        elif isinstance(error, NotFound):
             self.job.note += "; coeval status --cancel-batches gives it up, if it is gone for good"
         if isinstance(error, AccessDenied) and self.queue.source.keyless:
             self.job.note += f"; {self.queue.source.keyless}"
@@ -316,3 +383,12 @@ class JobCarrier:
     def _note(self, error: ModelError) -> None:
         self.job.note = self.queue.source.told(str(error))
         _log.info("%s: %s", self._what, self.job.note)
+
+
+def _unknown(job: PendingJob) -> str:
+    """Results that are missing though their requests may have been carried out, in words."""
+    damage = f" ({job.damage})" if job.damage else ""
+    return (
+        f"{numbered(job.unknown, 'request')} without a result{damage}: they may have been paid, count as "
+        "perhaps spent, and are asked again"
+    )

@@ -33,7 +33,10 @@ class PendingJob(msgspec.Struct, kw_only=True):
 
     ``shown`` is the provider's last word on it, ``total``, ``done`` and ``failed`` its counts, ``note`` what
     became of it that is not as it should be; ``refused`` are the ids of attempts that the provider turned
-    away; ``bodies`` under which refusals of the host its bodies were made. Times are in seconds since 1970.
+    away; ``bodies`` under which refusals of the host its bodies were made. Once it is collected, ``unknown``
+    counts the requests of which there is no result though they may have been carried out, and ``damage`` says
+    which results could not be read. ``cancel_asked``: somebody wanted it cancelled before. Times are in
+    seconds since 1970.
     """
 
     tag: str
@@ -55,6 +58,9 @@ class PendingJob(msgspec.Struct, kw_only=True):
     done: int | None = None
     failed: int | None = None
     note: str = ""
+    unknown: int = 0
+    damage: str = ""
+    cancel_asked: bool = False
     refused: list[str] = []
     bodies: list[HostRefusals] = []
 
