@@ -55,7 +55,7 @@ def result_lines(results: Path) -> Iterator[bytes]:
 def readable(
     results: Iterable[bytes], read: Callable[[bytes], BatchReply], noun: str = "line"
 ) -> Iterator[BatchReply | DamagedResult]:
-    """Each result as ``read`` makes it out; what it cannot read (Undecodable, Unreadable) as a `DamagedResult`.
+    """Each result as ``read`` makes it out; what that cannot (Undecodable, Unreadable), as a `DamagedResult`.
     ``noun``: what a person counts."""
     for number, result in enumerate(results, 1):
         reply: BatchReply | DamagedResult
