@@ -4,6 +4,7 @@ as the texts they are."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from pipeline.experiments import Lab, model, task
 from playwright.sync_api import Browser, Page
 from reports.browser import chromium, draw_all, opened, until
 
+from coeval.analysis.measures.measured import Measured
+from coeval.reports.content.report_content import Report, ReportColumn, ReportSection, ReportTable, Sentence
+from coeval.reports.site.page import write_page
 from coeval.reports.site.report_file import write_report
 
 pytestmark = pytest.mark.slow
@@ -105,6 +109,43 @@ def test_nothing_overflows_and_everything_can_be_reached(
     nothing_serious(page)
     assert (seen.complaints, seen.requests) == ([], [])
     page.close()
+
+
+def test_pictures_follow_the_systems_colours(browser: Browser, written: Path) -> None:
+    seen = opened(browser, written, color_scheme="light")
+    page = seen.page
+    draw_all(page)
+    for scheme in ("dark", "light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        until(
+            page,
+            "scheme => [...document.querySelectorAll('figure[data-picture]')]"
+            ".every((one) => one.dataset.drawn === scheme)",
+            arg=scheme,
+        )
+    written_in = page.locator("#forest svg text").first.evaluate("one => getComputedStyle(one).fill")
+    assert written_in == page.evaluate("getComputedStyle(document.body).color")
+    assert (seen.complaints, seen.requests) == ([], [])
+    page.close()
+
+
+def test_figures_in_names_lead_nowhere(tmp_path: Path) -> None:
+    names = ("GPT 4.1 mini", "org/3.1-8B", "Phi 3", "3")
+    rows = tuple((name, Measured(0.5, 0.4, 0.6, 40, 0)) for name in names)
+    table = ReportTable(
+        "students",
+        "Students",
+        (ReportColumn("student", "Student"), ReportColumn("score", "Score", "score")),
+        rows,
+    )
+    said = Sentence(
+        "GPT 4.1 mini leads with 0.90 [0.86, 0.93]; 3 and Phi 3 follow org/3.1-8B by 0.1.", "students"
+    )
+    page = write_page(
+        Report("experiment", "r", (), (said,), (ReportSection("leads", "Who leads?", (), (), (table,)),))
+    ).decode()
+    linked = re.findall(r'<a href="#students">([^<]*)</a>', page)
+    assert linked == ["0.90 [0.86, 0.93]", "3", "0.1"]
 
 
 def test_charts_are_saved_tables_opened_and_links_followed_by_keyboard(

@@ -9,7 +9,7 @@ document.getElementById("theme").addEventListener("click", () => {
   root.dataset.theme = isDark() ? "light" : "dark";
   redraw();
 });
-darkSystem.addEventListener("change", redraw);
+darkSystem.addEventListener("change", () => redraw());
 
 const NOT_DRAWN = "Not drawn yet: the page's own button “Print” draws all pictures first. The table has the numbers.";
 

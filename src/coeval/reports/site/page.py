@@ -11,7 +11,7 @@ import base64
 import gzip
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -20,6 +20,7 @@ import jinja2
 from markupsafe import Markup
 
 from coeval import __version__
+from coeval.core.plain import plain
 from coeval.reports.charts.theme import DARK, LIGHT, theme_config
 from coeval.reports.content.cell_text import row_texts
 from coeval.reports.content.report_content import Report, ReportTable, Sentence
@@ -54,7 +55,10 @@ _UNFILTERED = frozenset({"judges", "benchmark", "cost"})
 """Sections whose figures are those of the whole run, whatever is chosen."""
 _MOST_ROWS = 60
 """Of a table that stand in the page's text; the others are shown when somebody asks for them."""
-_NUMBER = re.compile(r"(?<![\w.\-])[±$−-]?\d[\d,.]*(?:\s\[[^\]]*\])?(?![\w-])")
+_NUMBER = re.compile(r"(?<![\w./:-])[±$−-]?\d[\d,.]*+(?:\s\[[^\]]*\])?(?![\w/-])")
+_LETTER = re.compile(r"[^\W\d_]")
+_LONGEST_NAME = 200
+"""Characters: longer texts in cells are prompts and notes, which no sentence quotes."""
 
 
 def write_page(
@@ -155,6 +159,7 @@ def _template() -> jinja2.Template:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["numbers"] = _split_numbers
+    environment.filters["names"] = _names_with_figures
     environment.filters["opening"] = _opening
     environment.filters["texts"] = _texts
     environment.filters["answers"] = _answers
@@ -162,15 +167,33 @@ def _template() -> jinja2.Template:
     return environment.from_string(text)
 
 
-def _split_numbers(sentence: str) -> list[tuple[bool, str]]:
-    """A sentence in pieces, each with whether it is a number: those lead to where they are shown."""
+def _split_numbers(sentence: str, names: Collection[str] = ()) -> list[tuple[bool, str]]:
+    """A sentence in pieces, each with whether it is a number: those lead to where they are shown. What is
+    part of one of the ``names`` is none."""
     pieces: list[tuple[bool, str]] = []
     end = 0
+    told = sorted((re.escape(name) for name in names if name in sentence), key=len, reverse=True)
+    taken = [found.span() for found in re.finditer("|".join(told), sentence)] if told else []
     for found in _NUMBER.finditer(sentence):
+        if any(begin < found.end() and found.start() < stop for begin, stop in taken):
+            continue
         text = found.group().rstrip(".,")
         pieces += [(False, sentence[end : found.start()]), (True, text)]
         end = found.start() + len(text)
     return [*pieces, (False, sentence[end:])]
+
+
+def _names_with_figures(report: Report) -> frozenset[str]:
+    """Texts in the cells of its tables that hold a number among their words, as ``GPT 4.1 mini`` does."""
+    cells = {
+        plain(cell)
+        for section in report.sections
+        for table in section.tables
+        for row in table.rows
+        for cell in row
+        if isinstance(cell, str) and len(cell) <= _LONGEST_NAME
+    }
+    return frozenset(text for text in cells if _NUMBER.search(text) and _LETTER.search(text))
 
 
 def _opening(title: str) -> tuple[str, str]:

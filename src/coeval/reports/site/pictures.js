@@ -33,12 +33,13 @@ async function draw(figure) {
     Object.assign(spec, { width: spec.usermeta.least, autosize: { type: "fit-x", contains: "padding" } });
     place.tabIndex = 0; // so that keys move it too
   }
+  const scheme = isDark() ? "dark" : "light";
   const result = await window.vegaEmbed(place, spec, {
     actions: false,
     ast: true,
     renderer: rows.length > manyRows ? "canvas" : "svg",
     defaultStyle: false,
-    config: report.themes[isDark() ? "dark" : "light"],
+    config: report.themes[scheme],
     tooltip: { disableDefaultStyle: true },
     patch: (vega) => {
       for (const data of vega.data) if (data.name === table) data.values = rows;
@@ -56,7 +57,8 @@ async function draw(figure) {
   }
   drawn.get(figure)?.finalize();
   drawn.set(figure, result);
-  figure.dataset.drawn = isDark() ? "dark" : "light";
+  figure.dataset.drawn = scheme;
+  if (scheme !== (isDark() ? "dark" : "light")) await draw(figure); // it changed meanwhile
 }
 
 // The rows that a picture's toggles choose, as its specification does with the values that it is given.
