@@ -14,6 +14,8 @@ from cli.warm_process import WarmProcess
 from cli.written_training import drawn, write_training
 from reports.browser import chromium, draw_all, opened
 
+from coeval.core.plain import plain
+
 TOOL = Path(__file__).parents[2] / "tools" / "plot_training_curves.py"
 EVIL = "<script>alert(1)</script>"
 
@@ -142,3 +144,18 @@ def test_hostile_names_stay_texts(tmp_path: Path) -> None:
         draw_all(found.page)
         assert found.complaints == []
         assert EVIL in found.page.locator("h1").inner_text()
+
+
+@pytest.mark.parametrize("odd", ["a\u2028b\u2029c", "a\udcffb", "toString", "__proto__"])
+def test_odd_names_of_runs_are_drawn(tmp_path: Path, odd: str) -> None:
+    """Ends of lines within expressions, bytes that are no text, names that every object has."""
+    write_training(tmp_path / "a", drawn({0: 0.3, 1: 0.6}, 12, 2))
+    write_training(tmp_path / "b", drawn({0: 0.3, 1: 0.5}, 12, 2, seed=1))
+    words = ["sweep", "plot", "--runs", f"{odd}=a", "--runs", f"{'long-' * 20}=b", "--plot-dir", "plots"]
+    assert coeval(*words, cwd=tmp_path) == 0
+    with chromium() as browser:
+        found = opened(browser, tmp_path / "plots" / "curves.html")
+        draw_all(found.page)
+        labels = found.page.locator("svg .role-legend-label").all_text_contents()
+        assert plain(odd) in [label.rstrip("\u200d") for label in labels]
+        assert found.complaints == []

@@ -14,8 +14,10 @@ from cli.invoked import Command
 from pipeline.experiments import Lab, model, task
 from playwright.sync_api import Browser, Page
 from reports.browser import chromium, draw_all, opened, until
+from written_run import Run
 
 from coeval.analysis.measures.measured import Measured
+from coeval.core.plain import plain
 from coeval.reports.content.report_content import Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.site.page import write_page
 from coeval.reports.site.report_file import write_report
@@ -127,6 +129,37 @@ def test_pictures_follow_the_systems_colours(browser: Browser, written: Path) ->
     assert written_in == page.evaluate("getComputedStyle(document.body).color")
     assert (seen.complaints, seen.requests) == ([], [])
     page.close()
+
+
+class OddlyNamed(Run):
+    """Its files are named by the hexadecimal digits of what names hold."""
+
+    def responses(self, student: str) -> Path:
+        return super().responses(student.encode().hex())
+
+    def evaluations(self, judge: str) -> Path:
+        return super().evaluations(judge.encode().hex())
+
+
+def test_names_that_no_script_may_hold_are_drawn_and_filtered(browser: Browser, tmp_path: Path) -> None:
+    run = OddlyNamed(tmp_path / "odd")
+    names = ("ann\u2028x", "ben\u2029y", "cem\0z", "eve\nw")
+    for n in range(1, 13):
+        for place, student in enumerate(names):
+            for judge in (names[0], "j2"):
+                level = ("High", "Medium", "Low")[min(2, (n + place) % (place + 2))]
+                run.judged(n, student, judge, {"plot": level, "sty\u2028le": "High"})
+    write_report(run.folder, tmp_path / "report")
+    seen = opened(browser, tmp_path / "report" / "report.html")
+    for address in ("", "#leads?judge=j2"):
+        seen.page.goto(f"{(tmp_path / 'report' / 'report.html').as_uri()}{address}")
+        draw_all(seen.page)
+        labels = seen.page.locator("#forest [aria-label^='Y-axis'] .role-axis-label text").all_text_contents()
+        assert sorted(labels) == [plain(name) for name in names]
+        points = seen.page.locator("#matrix svg .mark-rect path").count()
+        assert points == 6
+    assert (seen.complaints, seen.requests) == ([], [])
+    seen.page.close()
 
 
 def test_figures_in_names_lead_nowhere(tmp_path: Path) -> None:
@@ -253,6 +286,15 @@ def test_outputs_of_eval_framework_and_comparisons_have_pages(
     draw_all(seen.page)
     assert compared[0]["sentence"] in seen.page.locator(".lead").inner_text()
     assert "simulated models" in seen.page.locator(".banner").inner_text()
+    first, second = compared[0]["a"], compared[0]["b"]
+    for plot in seen.page.locator("figure[id$=-plot] svg").all():
+        texts = plot.locator("text").all_text_contents()
+        assert {f"← {first} is better", f"{second} is better →"} <= set(texts)
+        zero, mark = (
+            plot.locator(f".mark-{kind}.role-mark > *").first.evaluate("one => one.getBoundingClientRect().x")
+            for kind in ("rule", "symbol")
+        )
+        assert (mark < zero) is (compared[0]["difference"] < 0)
     parts = seen.page.locator("table[data-table$='-comparisons'] tbody tr").count()
     assert parts == len(compared)
     assert (seen.page.evaluate("window.hacked"), seen.complaints, seen.requests) == (None, [], [])

@@ -114,6 +114,18 @@ def test_its_numbers_are_those_of_the_measures(
     assert any("simulated" in line for line in lines)
 
 
+def test_colours_of_numbers_begin_at_zero(tmp_path: Path) -> None:
+    columns = (ReportColumn("name", "Name"), ReportColumn("a", "A", "score"), ReportColumn("b", "B", "share"))
+    rows = (("x", Measured(0.296, 0.2, 0.4, 9, 0), -0.3), ("y", Measured(0.5, 0.4, 0.6, 9, 0), 0.2))
+    section = ReportSection("s", "What?", (), (), (ReportTable("t", "T", columns, rows),))
+    write_workbook(tmp_path / "book.xlsx", Report("experiment", "r", (), (), (section,)))
+    sheet = openpyxl.load_workbook(tmp_path / "book.xlsx")["T"]
+    scales = [rule.colorScale for found in sheet.conditional_formatting for rule in found.rules]
+    ends = [[float(end.val) for end in scale.cfvo] for scale in scales]
+    assert ends == [[-0.5, 0, 0.5], [-0.3, 0, 0.3]]
+    assert all([end.type for end in scale.cfvo] == ["num"] * 3 for scale in scales)
+
+
 def test_all_items_answers_and_failures_are_there(book: Workbook, lab: Lab) -> None:
     items = {row["Item"]: row for row in rows(book["Items"])}
     assert items.keys() == lab.records("data_generation").keys()

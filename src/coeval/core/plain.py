@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import unicodedata
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 
 _JOINERS = "\u200c\u200d"
 """Within words of some scripts, and within signs made of several."""
@@ -45,3 +47,60 @@ def shortened(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
     return f"{text[: longest // 2]} … {text[-longest // 2 :]}"
+
+
+def short_names(names: Iterable[str], longest: int) -> dict[str, str]:
+    """Make a label of at most ``longest`` (10 or more) characters for each name; no two labels are alike.
+
+    A name that fits stays as it is, `plain`. A longer one loses its middle: names begin with their maker and
+    end with a size, a date or a number. Where two would look alike, they keep the part that differs, or get
+    a number.
+    """
+    shown = {name: plain(name) for name in dict.fromkeys(names)}
+    groups: dict[str, list[str]] = {}
+    for name, text in sorted(shown.items(), key=lambda each: len(each[1]) > longest):
+        groups.setdefault(_without_middle(text, longest, longest // 2), []).append(name)
+    labels: dict[str, str] = {}
+    for group in groups.values():
+        texts = [shown[name] for name in group]
+        labels |= zip(group, _told_apart(texts, longest, labels.values()), strict=True)
+    return {name: labels[name] for name in shown}
+
+
+def _told_apart(texts: Sequence[str], longest: int, taken: Collection[str]) -> list[str]:
+    """Shorten all in the same way, the first that leaves no two alike."""
+    for cut in _cuts(longest, max(map(len, texts))):
+        found = [cut(text) for text in texts]
+        if len({*found, *taken}) == len(found) + len(taken):
+            return found
+    found = []
+    for text in texts:
+        number, label = 1, _without_middle(text, longest, longest // 2)
+        while label in found or label in taken:
+            number += 1
+            label = _without_middle(text, longest - len(f" ({number})"), longest // 2) + f" ({number})"
+        found.append(label)
+    return found
+
+
+def _cuts(longest: int, length: int) -> Iterator[Callable[[str], str]]:
+    """Ways to shorten a text: without its middle, then with another piece of it between its ends."""
+    half = longest // 2
+    for head in sorted(range(3, longest - 3), key=lambda head: abs(head - half)):
+        yield partial(_without_middle, longest=longest, head=head)
+    end = longest // 4
+    for first in range(end, length, longest // 4):
+        yield partial(_with_piece, longest=longest, first=first)
+
+
+def _without_middle(text: str, longest: int, head: int) -> str:
+    return text if len(text) <= longest else f"{text[:head]}…{text[head + 1 - longest :]}"
+
+
+def _with_piece(text: str, longest: int, first: int) -> str:
+    end = longest // 4
+    return (
+        f"{text[:end]}…{text[first : first + longest - 2 * end - 2]}…{text[-end:]}"
+        if len(text) > longest
+        else text
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from coeval.reports.charts.chart_spec import chart_spec, named, names_axis
+from coeval.reports.charts.chart_spec import chart_spec, named, names_axis, names_legend
 
 __all__ = ["bias_plot"]
 
@@ -20,12 +20,12 @@ def bias_plot(
     """Of a table with the columns ``bias``, ``judge``, ``value`` (a measure) and ``sure``."""
     base = alt.Chart(named(table)).transform_filter("isValid(datum.value)")
     shared: dict[str, Any] = {
-        "y": alt.Y("bias:N", sort=list(biases), title=None, axis=names_axis()),
+        "y": alt.Y("bias:N", sort=list(biases), title=None, axis=names_axis(biases)),
         "yOffset": alt.YOffset("judge:N", sort=list(judges)),
         "color": alt.Color(
             "judge:N",
             scale=alt.Scale(domain=list(models)),
-            legend=alt.Legend(title=None, orient="top", values=list(judges), columns=3),
+            legend=names_legend(judges, values=list(judges), columns=3),
         ),
         "tooltip": [
             alt.Tooltip("judge:N"),

@@ -9,14 +9,40 @@ the values that the column ``row`` has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import altair as alt
 
-__all__ = ["AnyChart", "chart_spec", "model_colour", "named", "names_axis"]
+from coeval.core.plain import plain, short_names
+
+__all__ = [
+    "LONGEST_NAME",
+    "AnyChart",
+    "chart_spec",
+    "model_colour",
+    "named",
+    "names_axis",
+    "names_legend",
+    "plain_spec",
+    "shown_name",
+    "text_list",
+]
 
 AnyChart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
+
+LONGEST_NAME = 30
+"""Characters of a name beside a picture: some 200 pixels."""
+_NARROW, _LONGEST_NARROW = 480, 16
+"""Pixels of a picture's place below which names have fewer characters: they take a third of a telephone."""
+
+_OF_EVERY_OBJECT = frozenset(
+    ("constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString",
+     "valueOf", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__", "__proto__")
+)  # fmt: skip
+_UNSEEN = "\u200d"
+"""A joiner: it has no width, and is no other text for those who read it."""
 
 
 def named(table: str) -> alt.NamedData:
@@ -29,16 +55,73 @@ def model_colour(field: str, models: Sequence[str]) -> alt.Color:
     return alt.Color(f"{field}:N", legend=None, scale=alt.Scale(domain=list(models)))
 
 
-def names_axis(**settings: Any) -> alt.Axis:
-    """Names in place of numbers; long ones are cut off."""
-    return alt.Axis(**{"labelLimit": 200, "ticks": False, "domain": False, "grid": False, **settings})
+def names_axis(
+    names: Iterable[str], longest: int = LONGEST_NAME, *, narrow: int = _LONGEST_NARROW, **settings: Any
+) -> alt.Axis:
+    """Names in place of numbers, long ones as `shown_name` has them."""
+    shown = {"labelExpr": shown_name(names, longest, narrow=narrow), "labelLimit": 0}
+    return alt.Axis(**{**shown, "ticks": False, "domain": False, "grid": False, **settings})
+
+
+def names_legend(names: Iterable[str], longest: int = LONGEST_NAME, **settings: Any) -> alt.Legend:
+    """A legend above a picture, with names as `shown_name` has them."""
+    shown = {"labelExpr": shown_name(names, longest), "labelLimit": 0}
+    return alt.Legend(**{**shown, "title": None, "orient": "top", **settings})
+
+
+def shown_name(
+    names: Iterable[str],
+    longest: int = LONGEST_NAME,
+    of: str = "datum.label",
+    *,
+    narrow: int = _LONGEST_NARROW,
+) -> str:
+    """An expression: the label (`short_names`) of the name that the expression ``of`` gives; ``narrow``: how
+    long it may be where the picture's place is narrow."""
+    all_names = [_chart_text(name) for name in names]
+    wide, short = (_looked_up(of, short_names(all_names, most)) for most in (longest, min(longest, narrow)))
+    return wide if wide == short else f"containerSize()[0] < {_NARROW} ? {short} : {wide}"
+
+
+def _chart_text(text: str) -> str:
+    """The same that `pictures.js` has for the rows of a page."""
+    return f"{text}{_UNSEEN}" if text in _OF_EVERY_OBJECT else plain(text)
+
+
+def _looked_up(of: str, labels: dict[str, str]) -> str:
+    """In lists, not in an object: a name may be that of a property which every object has."""
+    cut = {name: label for name, label in labels.items() if label != name}
+    if not cut:
+        return of
+    at = f"indexof({json.dumps(list(cut))}, {of})"
+    return f"({at} < 0 ? {of} : {json.dumps(list(cut.values()))}[{at}])"
+
+
+def text_list(names: Iterable[str]) -> str:
+    """Names as an expression has them: as they stand in rows."""
+    return json.dumps([_chart_text(name) for name in names])
+
+
+def plain_spec(part: Any) -> Any:
+    """A specification, or rows, with all texts as `plain` has them. Vega makes expressions of names: there
+    U+2028 ends a line, and the name of a property that every object has (``toString``) is an error."""
+    match part:
+        case str():
+            return _chart_text(part)
+        case list():
+            return [plain_spec(each) for each in part]
+        case dict():
+            return {name: plain_spec(each) for name, each in part.items()}
+        case _:
+            return part
 
 
 def chart_spec(chart: AnyChart, height: float, width: float | None = None) -> dict[str, Any]:
     """Plain data, without what Altair adds to every specification; ``width`` is the most that it makes good
     use of."""
-    spec: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
+    spec: Any = chart.properties(width="container", height=height).to_dict()
     spec.pop("config", None)
     if width is not None:
         spec["usermeta"] = {"width": width}
-    return spec
+    found: dict[str, Any] = plain_spec(spec)
+    return found

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import altair as alt
 
-from coeval.reports.charts.chart_spec import AnyChart, chart_spec, named
+from coeval.reports.charts.chart_spec import (
+    LONGEST_NAME,
+    AnyChart,
+    chart_spec,
+    named,
+    names_legend,
+    plain_spec,
+    shown_name,
+    text_list,
+)
 
 __all__ = ["ErrorsShown", "curve_grid", "curve_plot"]
 
@@ -34,11 +42,12 @@ def curve_plot(table: str, runs: Sequence[str], title: str, shown: ErrorsShown) 
 
 def curve_grid(table: str, tasks: Sequence[str], runs: Sequence[str], shown: ErrorsShown) -> dict[str, Any]:
     """A small plot for each ``task``, each with its own scale."""
+    header = alt.Header(labelFontSize=13, labelExpr=shown_name(tasks, 40), labelLimit=0)
     grid = (
         _curves(table, runs, None, shown)
         .properties(**_CELL)
         .facet(
-            facet=alt.Facet("task:N", sort=list(tasks), title=None, header=alt.Header(labelFontSize=13)),
+            facet=alt.Facet("task:N", sort=list(tasks), title=None, header=header),
             columns=min(_COLUMNS, len(tasks)),
         )
         .resolve_scale(y="independent")
@@ -46,17 +55,18 @@ def curve_grid(table: str, tasks: Sequence[str], runs: Sequence[str], shown: Err
     )
     spec: dict[str, Any] = grid.to_dict()
     spec.pop("config", None)
-    return spec
+    found: dict[str, Any] = plain_spec(spec)
+    return found
 
 
 def _curves(table: str, runs: Sequence[str], title: str | None, shown: ErrorsShown) -> AnyChart:
-    place = f"(indexof({json.dumps(list(runs))}, datum.run) - {(len(runs) - 1) / 2}) * {shown.apart}"
+    place = f"(indexof({text_list(runs)}, datum.run) - {(len(runs) - 1) / 2}) * {shown.apart}"
     base = (
         alt.Chart(named(table))
         .transform_filter("isValid(datum.mean)")
         .transform_calculate(at=f"datum.step + {place}")
     )
-    legend = alt.Legend(title=None, orient="top", labelLimit=400, symbolOpacity=1) if len(runs) > 1 else None
+    legend = names_legend(runs, 2 * LONGEST_NAME, symbolOpacity=1) if len(runs) > 1 else None
     colour = alt.Color("run:N", scale=alt.Scale(domain=list(runs)), legend=legend)
     scale = alt.Scale(zero=False, nice=False, padding=10)
     x = alt.X("at:Q", title="step", scale=scale, axis=alt.Axis(tickMinStep=1, labelFlush=False, grid=False))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import vl_convert
 
+from coeval.reports.charts.chart_spec import plain_spec
 from coeval.reports.charts.theme import LIGHT, theme_config
 from coeval.reports.content.report_content import Picture, Report
 
@@ -48,7 +49,7 @@ def _drawable(picture: Picture, report: Report) -> dict[str, Any]:
     if spec.get("width") == "container":
         room = spec.get("usermeta", {})
         spec["width"] = max(min(_WIDTH, float(room.get("width", _WIDTH))), float(room.get("least", 0)))
-    return {**spec, "datasets": {picture.table: report.table(picture.table).records()}}
+    return {**spec, "datasets": {picture.table: plain_spec(report.table(picture.table).records())}}
 
 
 def _config() -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from coeval.reports.charts.chart_spec import chart_spec, model_colour, named, names_axis
+from coeval.reports.charts.chart_spec import chart_spec, model_colour, named, names_axis, shown_name
 
 __all__ = ["EACH_TASK", "OVERALL", "forest_plot"]
 
@@ -15,22 +15,24 @@ OVERALL, EACH_TASK = "overall", "by task"
 _STEP = 30
 _OVERALL = f"by === '{OVERALL}'"
 _CHOSEN = f"datum.scores === scores && ({_OVERALL}) === !isValid(datum.task)"
-_ROW = f"{_OVERALL} ? datum.student : datum.task + ' · ' + datum.student"
 
 
-def forest_plot(table: str, rows: int, models: Sequence[str], scores: str) -> dict[str, Any]:
+def forest_plot(
+    table: str, students: Sequence[str], tasks: Sequence[str], models: Sequence[str], scores: str
+) -> dict[str, Any]:
     """Of the columns ``scores``, ``task``, ``student``, ``score`` (a measure) and ``ranks``, which stand at
     the right. Two parameters choose among the rows, which stand in the order of the table: ``scores``, at
     first the one given, and ``by``, `OVERALL` (rows without a task) or `EACH_TASK`. Overall the first
-    student's interval lies behind all as a band. ``rows`` is how many there are at first."""
+    student's interval lies behind all as a band."""
+    student, task = (shown_name(students, of="datum.student"), shown_name(tasks, 16, of="datum.task"))
     chosen, by = alt.param(name="scores", value=scores), alt.param(name="by", value=OVERALL)
     base = (
         alt.Chart(named(table))
         .transform_filter(_CHOSEN)
         .transform_filter("isValid(datum.score)")
-        .transform_calculate(row=_ROW)
+        .transform_calculate(row=f"({_OVERALL} ? '' : ({task}) + ' · ') + ({student})")
     )
-    y = alt.Y("row:N", sort=None, title=None, axis=names_axis(labelLimit=280))
+    y = alt.Y("row:N", sort=None, title=None, axis=names_axis(()))
     low = alt.X(
         "score_low:Q",
         scale=alt.Scale(domain=[0, 1]),
@@ -65,4 +67,4 @@ def forest_plot(table: str, rows: int, models: Sequence[str], scores: str) -> di
         .encode(y=y, x=alt.value("width"), text="ranks:N")
     )
     chart = alt.layer(band, line, point, ranks).add_params(chosen, by)
-    return chart_spec(chart, max(rows, 1) * _STEP) | {"usermeta": {"step": _STEP}}
+    return chart_spec(chart, max(len(students), 1) * _STEP) | {"usermeta": {"step": _STEP}}

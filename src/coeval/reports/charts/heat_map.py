@@ -1,4 +1,4 @@
-"""Numbers in a grid of rows and columns, shaded by size."""
+"""Numbers in a grid of rows and columns, shaded by how far they are from zero."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from typing import Any, NamedTuple
 
 import altair as alt
 
-from coeval.reports.charts.chart_spec import chart_spec, named, names_axis
+from coeval.reports.charts.chart_spec import LONGEST_NAME, chart_spec, named, names_axis
 
-__all__ = ["HeatMap", "heat_map"]
+__all__ = ["NOTEWORTHY", "HeatMap", "heat_map"]
+
+NOTEWORTHY = 0.1
+"""Of a score: where all differences are smaller, none has the strongest colour."""
 
 _STEP = 26
 _COLUMN, _NARROW, _UNWRITTEN = 110, 52, 22
 """Pixels of a column: the most that it makes good use of, the least with a number, and without."""
-_LABELS = 220
+_LABELS, _LETTER = 220, 8
+"""Pixels of names beside rows, and of a letter."""
+_LONGEST_LEVEL = _COLUMN // _LETTER
+"""Characters of a name above a column that has room."""
+_DOTTED = len("● +0.123") + 1
 _FEW_COLUMNS, _MOST_WRITTEN = 4, 24
-"""Up to so many columns have their names above them in lines, and numbers in their cells."""
-_LONGEST = 30
-_SHORTENED = (
-    f"length(datum.label) > {_LONGEST} "
-    "? slice(datum.label, 0, 14) + '…' + slice(datum.label, -15) : datum.label"
-)
-"""Names differ at their beginnings and at their ends."""
+"""Up to so many columns have their names above them level, if these are short, and numbers in their cells."""
 
 
 class HeatMap(NamedTuple):
     """``rows`` and ``columns`` are the values of the columns ``row`` and ``column`` of the table, in order.
-    ``value`` is written, ``shade`` gives the colour: around 0, where ``middle`` says how far from it colours
-    are strongest. Where the column ``dot`` is true, a dot stands before the number. ``format`` is d3's: a
-    difference loses its third digit where columns are many."""
+    ``value`` is written. ``shade`` gives the colour: none at 0, strongest at ``most`` and at ``-most``. Where
+    the column ``dot`` is true, a dot stands before the number. ``format`` is d3's: a difference loses its
+    third digit where columns are many."""
 
     table: str
     row: str
@@ -38,25 +39,25 @@ class HeatMap(NamedTuple):
     shade: str
     rows: Sequence[str]
     columns: Sequence[str]
+    most: float
     format: str = ".2f"
-    middle: float = 0.0
     dot: str = ""
     tooltip: Sequence[str] = ()
-
-
-def _ends(grid: HeatMap) -> dict[str, Any]:
-    if not grid.middle:
-        return {"zero": False}
-    return {"domain": [-grid.middle, 0, grid.middle], "range": "diverging", "clamp": True}
 
 
 def heat_map(grid: HeatMap) -> dict[str, Any]:
     """``tooltip`` names further columns that a cell tells of."""
     many = len(grid.columns) > _FEW_COLUMNS
-    column = alt.X(f"{grid.column}:N", sort=list(grid.columns), title=None, axis=_column_axis(many=many))
-    names = names_axis(labelExpr=_SHORTENED, labelLimit=_LABELS)
-    row = alt.Y(f"{grid.row}:N", sort=list(grid.rows), title=None, axis=names)
-    scale = alt.Scale(interpolate="rgb", **_ends(grid))
+    names = dict.fromkeys((*grid.rows, *grid.columns))  # together, so that a name has one label
+    above = names_axis(names, narrow=LONGEST_NAME, orient="top", labelAngle=-90)
+    if not many:
+        above = names_axis(names, _LONGEST_LEVEL, orient="top", labelAngle=0)
+    column = alt.X(f"{grid.column}:N", sort=list(grid.columns), title=None, axis=above)
+    row = alt.Y(
+        f"{grid.row}:N", sort=list(grid.rows), title=None, axis=names_axis(names, narrow=LONGEST_NAME)
+    )
+    most = grid.most or 1.0  # where all are 0, none has a colour
+    scale = alt.Scale(interpolate="rgb", domain=[-most, 0, most], range="diverging", clamp=True)
     told = [
         alt.Tooltip(f"{grid.row}:N"),
         alt.Tooltip(f"{grid.column}:N"),
@@ -71,16 +72,15 @@ def heat_map(grid: HeatMap) -> dict[str, Any]:
     layers = [cells, _numbers(base, grid, many=many)] if written else [cells]
     columns = max(len(grid.columns), 1)
     spec = chart_spec(alt.layer(*layers), max(len(grid.rows), 1) * _STEP, _LABELS + _COLUMN * columns)
-    least = _LABELS + (_NARROW if written else _UNWRITTEN) * columns
+    narrowest = (_NARROW if written else _UNWRITTEN) if many else _least_level(grid.columns)
+    least = _LABELS + narrowest * columns
     spec["usermeta"] |= {"row": grid.row, "step": _STEP, "least": least}
     return spec
 
 
-def _column_axis(*, many: bool) -> alt.Axis:
-    """Names of many columns stand upright, so that none reaches into another, or out of the picture."""
-    if many:
-        return names_axis(orient="top", labelAngle=-90, labelExpr=_SHORTENED, labelLimit=_LABELS)
-    return names_axis(orient="top", labelAngle=0, labelLimit=_COLUMN - 5)
+def _least_level(columns: Sequence[str]) -> int:
+    """Pixels of a column with its name level above it, or with a dot and three digits."""
+    return _LETTER * max(_DOTTED, min(_LONGEST_LEVEL, max(map(len, columns), default=0)))
 
 
 def _numbers(base: alt.Chart, grid: HeatMap, *, many: bool) -> alt.Chart:

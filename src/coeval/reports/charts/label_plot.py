@@ -7,19 +7,23 @@ from typing import Any
 
 import altair as alt
 
-from coeval.reports.charts.chart_spec import chart_spec, model_colour, named, names_axis
+from coeval.reports.charts.chart_spec import chart_spec, model_colour, named, names_axis, shown_name
 
 __all__ = ["label_plot"]
 
 _STEP = 28
 
 
-def label_plot(table: str, rows: int, models: Sequence[str], *, several: bool) -> dict[str, Any]:
-    """Of a table with so many ``rows`` and the columns ``student``, ``task``, ``label`` and ``accuracy`` (a
-    measure), in the order of its rows. ``several``: labels, which are then named beside the students."""
-    name = "datum.task + ' (' + datum.label + ') · ' + datum.student" if several else "datum.student"
+def label_plot(table: str, rows: Sequence[tuple[str, str, str]], models: Sequence[str]) -> dict[str, Any]:
+    """Of a table with the columns ``student``, ``task``, ``label`` and ``accuracy`` (a measure); ``rows`` are
+    its students, tasks and labels, in order. Several labels are named beside the students."""
+    students, tasks, labels = (list(dict.fromkeys(part)) for part in zip(*rows, strict=True))
+    name = shown_name(students, of="datum.student")
+    if len({(task, label) for _, task, label in rows}) > 1:
+        task, label = shown_name(tasks, 16, of="datum.task"), shown_name(labels, 16, of="datum.label")
+        name = f"({task}) + ' (' + ({label}) + ') · ' + ({name})"
     base = alt.Chart(named(table)).transform_filter("isValid(datum.accuracy)").transform_calculate(place=name)
-    y = alt.Y("place:N", sort=None, title=None, axis=names_axis(labelLimit=280))
+    y = alt.Y("place:N", sort=None, title=None, axis=names_axis(()))
     colour = model_colour("student", models)
     told = [
         alt.Tooltip("student:N"),
@@ -37,4 +41,4 @@ def label_plot(table: str, rows: int, models: Sequence[str], *, several: bool) -
     point = base.mark_point(filled=True, size=110, opacity=1).encode(
         y=y, x="accuracy:Q", color=colour, tooltip=told
     )
-    return chart_spec(alt.layer(line, point), max(rows, 1) * _STEP)
+    return chart_spec(alt.layer(line, point), max(len(rows), 1) * _STEP)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 
-from coeval.reports.charts.chart_spec import chart_spec, named, names_axis
+from coeval.reports.charts.chart_spec import chart_spec, named, names_axis, names_legend, text_list
 
 __all__ = ["share_bars"]
 
@@ -21,7 +20,7 @@ def share_bars(
     """Of a table with a name and a part in its ``fields``, and the columns ``share`` (0 to 1) and ``count``.
     Where parts are ``ranked``, the first has the strongest of one colour."""
     name, part = fields
-    legend = alt.Legend(title=None, orient="top", columns=2 if len(parts) > 3 else 3)
+    legend = names_legend(parts, columns=2 if len(parts) > 3 else 3)
     shades = [1 - 0.75 * place / max(len(parts) - 1, 1) for place in range(len(parts))]
     colour: dict[str, Any] = {
         "color": alt.Color(f"{part}:N", scale=alt.Scale(domain=list(parts)), legend=legend)
@@ -31,10 +30,10 @@ def share_bars(
         colour = {"opacity": alt.Opacity(f"{part}:N", sort=list(parts), scale=scale, legend=legend)}
     chart = (
         alt.Chart(named(table))
-        .transform_calculate(order=f"indexof({json.dumps(list(parts))}, datum['{part}'])")
+        .transform_calculate(order=f"indexof({text_list(parts)}, datum['{part}'])")
         .mark_bar(cornerRadius=2)
         .encode(
-            y=alt.Y(f"{name}:N", sort=list(names), title=None, axis=names_axis()),
+            y=alt.Y(f"{name}:N", sort=list(names), title=None, axis=names_axis(names)),
             x=alt.X(
                 "share:Q",
                 title=None,

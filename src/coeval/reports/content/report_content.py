@@ -64,6 +64,19 @@ class ReportTable(msgspec.Struct, frozen=True):
         """Its rows as objects by column name, as pictures and the browser take them."""
         return [_record(self.columns, row) for row in self.rows]
 
+    def largest(self, name: str, least: float = 0.0, *, ends: bool = False) -> float:
+        """The largest amount in a column, whatever its sign, and no less than ``least``; ``ends``: of the
+        intervals too."""
+        place = next(at for at, column in enumerate(self.columns) if column.name == name)
+        values: list[Cell] = []
+        for row in self.rows:
+            cell = row[place]
+            if isinstance(cell, Measured):
+                values += (cell.value, cell.low, cell.high) if ends else (cell.value,)
+            else:
+                values.append(cell)
+        return max([least, *(abs(value) for value in values if isinstance(value, int | float))])
+
 
 def _record(columns: Sequence[ReportColumn], row: Sequence[Cell]) -> dict[str, Any]:
     found: dict[str, Any] = {}

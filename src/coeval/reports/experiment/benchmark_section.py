@@ -71,6 +71,7 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
             shade="items",
             rows=names[:_MOST_STRATA],
             columns=list(grid.teachers),
+            most=strata.largest("items"),
             format="d",
         )
         pictures.append(

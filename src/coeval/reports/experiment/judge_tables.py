@@ -42,6 +42,7 @@ def agreement_map(agreement: ReportTable, judges: list[str]) -> Picture:
         shade="kappa",
         rows=judges[:-1],
         columns=judges[1:],
+        most=agreement.largest("kappa"),
         tooltip=("kappa_low", "kappa_high", "spa", "wpa", "count"),
     )
     title = "How far every two judges agree. Cohen's κ: 1 where they always do, 0 where by chance alone."

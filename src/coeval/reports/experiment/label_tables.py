@@ -54,7 +54,7 @@ def label_table(evidence: RunEvidence) -> ReportTable:
 
 
 def label_picture(labels: ReportTable, models: Sequence[str]) -> Picture:
-    of = {(str(row[1]), str(row[2])) for row in labels.rows}
+    rows = [(str(row[0]), str(row[1]), str(row[2])) for row in labels.rows]
     title = (
         "Label accuracy with its 95 % interval. The share of a student's answers that state the right label."
     )
@@ -62,7 +62,7 @@ def label_picture(labels: ReportTable, models: Sequence[str]) -> Picture:
         "accuracies",
         title,
         labels.name,
-        label_plot(labels.name, len(labels.rows), models, several=len(of) > 1),
+        label_plot(labels.name, rows, models),
     )
 
 
@@ -107,6 +107,7 @@ def recall_picture(recalls: ReportTable, students: Sequence[str]) -> Picture:
         shade="recall",
         rows=parts,
         columns=students,
+        most=recalls.largest("recall"),
         tooltip=("recall_low", "recall_high", "n"),
     )
     title = "Which labels are found. Of the answers due a label, the share that states it."

@@ -11,7 +11,7 @@ from coeval.analysis.run_results import LabelAccuracy, label_columns
 from coeval.core.plain import plain
 from coeval.core.text import numbered
 from coeval.reports.charts.forest_plot import forest_plot
-from coeval.reports.charts.heat_map import HeatMap, heat_map
+from coeval.reports.charts.heat_map import NOTEWORTHY, HeatMap, heat_map
 from coeval.reports.content.report_content import (
     Cell,
     Picture,
@@ -57,7 +57,7 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
             "Scores with their 95 % intervals. The band is the leader's; at the right stand the ranks that "
             "each may have.",
             ways.name,
-            forest_plot(ways.name, len(students), evidence.models, ALL),
+            forest_plot(ways.name, students, evidence.measured.grid.tasks, evidence.models, ALL),
             standing_toggles(tree),
         )
         pictures.append(forest)
@@ -70,6 +70,7 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
             shade="difference",
             rows=students[:-1],
             columns=students[1:],
+            most=differences.largest("difference", NOTEWORTHY),
             format="+.3f",
             dot="sure",
             tooltip=("difference_low", "difference_high", "p", "n", "could_be_seen"),

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.core.text import listed
-from coeval.reports.charts.heat_map import HeatMap, heat_map
+from coeval.reports.charts.heat_map import NOTEWORTHY, HeatMap, heat_map
 from coeval.reports.charts.share_bars import share_bars
 from coeval.reports.content.report_content import (
     Cell,
@@ -32,7 +32,6 @@ _TOLD = 3
 _UNEXPECTED = (
     "The score less what the student's own mean and the mean of all students there lead one to expect"
 )
-_NOTEWORTHY = 0.1
 
 
 class _PartScore(NamedTuple):
@@ -157,17 +156,11 @@ def _picture(table: ReportTable, name: str, title: str, rows: list[str], student
         shade="beyond",
         rows=rows,
         columns=students,
-        middle=_reach(table, 3),
+        most=table.largest("beyond", NOTEWORTHY),
         tooltip=("score_low", "score_high", "score_n", "beyond", "unexpected"),
     )
     title = f"{title}. Colour: above or below the mean of all students in that row."
     return Picture(name, title, table.name, heat_map(grid))
-
-
-def _reach(table: ReportTable, column: int) -> float:
-    """The largest of a column's numbers, or so much that what does not matter has no strong colour."""
-    cells = (row[column] for row in table.rows)
-    return max([_NOTEWORTHY, *(abs(cell) for cell in cells if isinstance(cell, float))])
 
 
 def _interaction(table: ReportTable, title: str, parts: list[_PartScore], students: list[str]) -> Picture:
@@ -180,7 +173,7 @@ def _interaction(table: ReportTable, title: str, parts: list[_PartScore], studen
         rows=list(dict.fromkeys(part.name for part in parts)),
         columns=students,
         format="+.2f",
-        middle=_reach(table, 4),
+        most=table.largest("unexpected", NOTEWORTHY),
         tooltip=("score", "score_low", "score_high", "score_n"),
     )
     return Picture(f"{table.name}-map", title, table.name, heat_map(grid))

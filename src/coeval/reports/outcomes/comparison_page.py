@@ -8,9 +8,9 @@ from coeval.analysis.comparison.comparison_report import ComparisonReport
 from coeval.analysis.comparison.comparison_sentence import Comparison
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.plain import plain
+from coeval.core.plain import plain, short_names
 from coeval.core.text import listed, numbered
-from coeval.reports.charts.interval_plot import interval_plot
+from coeval.reports.charts.interval_plot import Halves, interval_plot
 from coeval.reports.content.report_content import (
     Cell,
     Picture,
@@ -37,7 +37,8 @@ _MOST_TOLD = 12
 _MOST_DRAWN = 60
 """Rows of a picture; the table has all."""
 _FEW_SIDES = 3
-_DIFFERENCE = "second less first, as a share of the scale"
+_LONGEST_SIDE = 20
+"""Characters of a side's name in a picture; the table below has it whole."""
 
 
 def comparison_page(compared: ComparisonReport) -> Report:
@@ -95,9 +96,10 @@ def _ranking(order: Sequence[str], told: Sequence[Comparison]) -> Iterator[str]:
 
 def _section(family: str, question: str, found: Sequence[Comparison]) -> ReportSection:
     pairs = {(one.a, one.b) for one in found}
+    short = short_names((side for pair in pairs for side in pair), _LONGEST_SIDE)
     rows: list[tuple[Cell, ...]] = []
     for one in found:
-        pair = f"{one.b} − {one.a}"
+        pair = f"{short[one.a]} ↔ {short[one.b]}"
         row = pair if one.task is None else f"{one.place} · {pair}" if len(pairs) > 1 else one.place
         low, high = one.ci95
         shown = Measured(one.difference / one.scale, low / one.scale, high / one.scale, one.n, one.missing)
@@ -125,18 +127,22 @@ def _section(family: str, question: str, found: Sequence[Comparison]) -> ReportS
         ),
         tuple(rows),
     )
-    names = list(dict.fromkeys(str(row[0]) for row in rows))
-    picture = Picture(
-        f"{family}-plot",
-        f"{_drawn(len(names))} Right of zero the second is better; filled: surely so.",
-        table.name,
-        interval_plot(table.name, names[:_MOST_DRAWN], _DIFFERENCE, zero=True),
+    left, right = (
+        ("the left side", "the right side")
+        if len(pairs) > 1
+        else [short[n] for n in (found[0].a, found[0].b)]
     )
+    halves = Halves(f"{left} is better", f"{right} is better", table.largest("shown", ends=True))
+    picture = _picture(f"{family}-plot", table, halves)
     sentences = tuple(Sentence(f"{plain(one.sentence)}.", table.name) for one in found[:_MOST_TOLD])
     return ReportSection(family, question, sentences, (picture,), (table,))
 
 
-def _drawn(rows: int) -> str:
-    if rows <= _MOST_DRAWN:
-        return "Differences with their 95 % intervals."
-    return f"The first {_MOST_DRAWN} of {rows:,} differences with their 95 % intervals."
+def _picture(name: str, table: ReportTable, halves: Halves) -> Picture:
+    rows = list(dict.fromkeys(str(row[0]) for row in table.rows))
+    drawn = (
+        f"The first {_MOST_DRAWN} of {len(rows):,} differences" if len(rows) > _MOST_DRAWN else "Differences"
+    )
+    told = f"{drawn} with their 95 % intervals. Left of zero {halves.left}, right of it {halves.right}."
+    plot = interval_plot(table.name, rows[:_MOST_DRAWN], "share of the scale", halves)
+    return Picture(name, f"{told} Filled: significant.", table.name, plot)

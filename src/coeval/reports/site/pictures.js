@@ -3,7 +3,6 @@
 const drawn = new Map();
 const manyRows = 1500;
 const itemsBehind = "items behind";
-const NARROW = 480; // pixels, below which names would leave no room for what they name
 const NOTHING_DRAWN = { finalize: () => {}, view: null }; // stays among those that a filter draws anew
 
 async function draw(figure) {
@@ -11,11 +10,9 @@ async function draw(figure) {
   await scriptBlock("vega");
   const { spec: written, table } = report.pictures[figure.dataset.picture];
   const { rows: own, links } = report.tables[table];
-  const linked = own.map((row, at) => (links[at] ? { ...row, [itemsBehind]: links[at] } : row));
+  const linked = own.map((row, at) => ({ ...plainRow(row), ...(links[at] ? { [itemsBehind]: links[at] } : {}) }));
   const place = figure.querySelector(".drawing");
-  const ordered = report.order ? inOrder(written, report.students, report.order) : { ...written };
-  const narrow = !ordered.usermeta?.row && place.clientWidth < NARROW; // heat maps shorten names themselves
-  const spec = narrow ? withShortNames(ordered, place.clientWidth / 3) : ordered;
+  const spec = report.order ? inOrder(written, report.students.map(chartText), report.order.map(chartText)) : { ...written };
   const rows = inView(spec, linked);
   const { row, step } = spec.usermeta ?? {};
   if (row) spec.height = Math.min(new Set(rows.map((each) => each[row])).size * step, written.height);
@@ -69,14 +66,11 @@ function inView(spec, rows) {
   return rows.filter((row) => row.scores === scores && (by === "overall") === (row.task === null) && row.score !== null);
 }
 
-// The same specification with names beside its rows cut off at so many pixels.
-function withShortNames(part, most) {
-  if (part === null || typeof part !== "object") return part;
-  if (Array.isArray(part)) return part.map((each) => withShortNames(each, most));
-  const found = {};
-  for (const [name, value] of Object.entries(part)) found[name] = withShortNames(value, most);
-  if (found.y?.axis?.labelLimit > most) found.y.axis.labelLimit = most;
-  return found;
+// As coeval.reports.charts.chart_spec has names in specifications.
+const chartText = (text) => (text in {} ? `${text}\u200d` : plain(text));
+
+function plainRow(row) {
+  return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, typeof value === "string" ? chartText(value) : value]));
 }
 
 // Buttons above a picture that choose what it shows.

@@ -41,7 +41,7 @@ _ALL = "all_tasks"
 
 def checkpoint_name(run: str, step: int, runs: Sequence[str]) -> str:
     """What a checkpoint is called among the items."""
-    return f"step {step}" if len(runs) == 1 else f"{run} · step {step}"
+    return f"step {step}" if len(runs) == 1 else plain(f"{run} · step {step}")
 
 
 def training_report(

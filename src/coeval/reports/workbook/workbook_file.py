@@ -68,6 +68,8 @@ class WrittenSheet:
     columns: list[SheetColumn]
     rows: int
     note: str
+    largest: list[float]
+    """Of each column's numbers, whatever their sign."""
 
     def place(self, name: str) -> int:
         """The number of a column."""
@@ -133,6 +135,7 @@ class WorkbookFile:
             if column.meaning:
                 sheet.write_comment(0, place, column.meaning, {"x_scale": 2})
         written = short_from = 0
+        largest = [0.0] * len(columns)
         for row in islice(table.rows, MOST_ROWS):
             written += 1
             cells = [simple_cell(row[column.place], column.part) for column in columns]
@@ -142,6 +145,8 @@ class WorkbookFile:
             widths.see(cells)
             for place, (column, cell) in enumerate(zip(columns, cells, strict=True)):
                 self._cell(sheet, (written, place), cell, column)
+                if isinstance(cell, int | float) and math.isfinite(cell):
+                    largest[place] = max(largest[place], abs(cell))
         if not written:
             self.text(sheet, 1, 0, "(no rows)", italic=True)
         note = "; ".join(filter(None, (table.note, *_left_out(table, written, short_from))))
@@ -153,7 +158,7 @@ class WorkbookFile:
         sheet.autofilter(0, 0, max(written, 1), len(columns) - 1)
         if table.colour is not None:
             sheet.set_tab_color(table.colour)
-        found = WrittenSheet(sheet.get_name(), sheet, columns, written, note)
+        found = WrittenSheet(sheet.get_name(), sheet, columns, written, note, largest)
         self._shade(found)
         return found
 
@@ -177,13 +182,20 @@ class WorkbookFile:
                     sheet.write_blank(row, place, None, self.format(bg_color="#f0f0f0"))
 
     def _shade(self, found: WrittenSheet) -> None:
-        """Colours by value: scores and shares by size, failures and what is missing where there are any."""
+        """Colours by value: scores and shares by how far they are from zero; failed and missing if any."""
         for place, column in enumerate(found.columns):
             area = (1, place, max(found.rows, 1), place)
             if column.part != "value":
                 continue
             if column.kind in ("score", "share"):
-                scale = {"type": "2_color_scale", "min_color": LIGHT.least, "max_color": LIGHT.most}
+                most = found.largest[place] or 1.0
+                scale: dict[str, object] = {"type": "3_color_scale"}
+                for end, value, colour in (
+                    ("min", -most, LIGHT.against),
+                    ("mid", 0, LIGHT.least),
+                    ("max", most, LIGHT.most),
+                ):
+                    scale |= {f"{end}_type": "num", f"{end}_value": value, f"{end}_color": colour}
                 found.sheet.conditional_format(*area, scale)
             elif column.name in ("failed", "missing"):
                 alarm = self.format(bg_color=LIGHT.against)
