@@ -151,7 +151,7 @@ def _asked(address: str) -> float:
 @contextmanager
 def _viewing(folder: Path) -> Iterator[str]:
     """``coeval view`` of the run, once it has read all of it; its address."""
-    command = coeval("view", "run", "--port", "0")
+    command = coeval("view", "run", "--port", "0", "--no-token")
     process = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
     )

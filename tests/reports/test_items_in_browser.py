@@ -67,6 +67,25 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
+def test_a_list_cuts_no_name_and_no_id(browser: Browser, tmp_path: Path) -> None:
+    """What stands at their ends, as a number, tells them apart."""
+    run = Run(tmp_path / "run", "a-task-of-a-long-name", "a-laboratory-Qwen2.5-72B-Instruct-Turbo")
+    for n in range(1, 4):
+        for student in (f"a-laboratory-Qwen2.5-{size}B-Instruct-Turbo-of-November" for size in (7, 72)):
+            run.judged(n, student, "j1", {"plot": LEVELS[n % 3]})
+    write_report(run.folder, tmp_path)
+    for width in (390, 1440):
+        seen = opened(browser, tmp_path / "report.html", "#items", viewport={"width": width, "height": 900})
+        seen.page.locator("table.rows tbody tr").first.wait_for()
+        cells = seen.page.locator("table.rows th, table.rows td:first-child")
+        assert cells.evaluate_all("all => all.every((one) => one.scrollWidth <= one.clientWidth)")
+        ids = seen.page.locator("table.rows td:first-child").all_inner_texts()
+        assert [text[-5:] for text in ids] == ["00001", "00002", "00003"]
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+        harmless(seen)
+        seen.page.close()
+
+
 @pytest.fixture(scope="module")
 def server(hostile: Path) -> Iterator[ViewServer]:
     other = Run(hostile.parent / "other")
@@ -158,7 +177,7 @@ def test_a_report_leads_from_its_numbers_to_items(browser: Browser, hostile: Pat
 
 
 def test_view_shows_walks_compares_and_marks(browser: Browser, server: ViewServer, hostile: Path) -> None:
-    seen = opened(browser, server.address, "f/0/", color_scheme="dark")
+    seen = opened(browser, server.address, f"f/0/?token={server.token}", color_scheme="dark")
     page = seen.page
     page.locator(".items table.rows").wait_for()
     assert page.locator("h1").inner_text() == "a <i>run"
@@ -204,7 +223,7 @@ def test_view_shows_walks_compares_and_marks(browser: Browser, server: ViewServe
 
 def test_the_page_that_waits_for_a_report_can_be_read(browser: Browser, server: ViewServer) -> None:
     """It is there for a moment only, so its text is held while the server's styles stay."""
-    seen = opened(browser, server.address, "?all")
+    seen = opened(browser, server.address, f"?all&token={server.token}")
     page = seen.page
     held = {"status": 202, "body": view_page("waiting"), "content_type": "text/html"}
     page.route("**/f/0/report", lambda asked: asked.fulfill(**held))

@@ -17,6 +17,8 @@ from reports.view_process import JSON, ViewServer, viewing
 from written_run import Run, append
 
 ITEM = "haiku__t.1__00002"
+LINKED = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+"""What a browser sends as it follows a link of another page."""
 
 
 def write_run(folder: Path, students: tuple[str, ...] = ("ann", "bob")) -> Run:
@@ -78,6 +80,10 @@ def test_it_answers_choices_of_items_beside_those_of_other_folders(server: ViewS
     assert page["total"] == 3
     assert [row["scores"]["ann"] for row in page["rows"]] == [0.0, 0.5]
     assert page["beside"]["2"][f"haiku {page['rows'][0]['item']}"] == {"ann": 0.0, "cem": 1.0}
+    again = server.ask(
+        f"/f/0/api/items?student=ann&order=worst&first=0&most=2&beside={'2,0,02,' * 1_000}"
+    ).value
+    assert again == page, "a folder is asked once, however often it is named, and never beside itself"
     detail = server.ask(f"/f/0/api/item?item={ITEM}").value
     assert (detail["prompt"], detail["answers"][1]["student"]) == ("prompt 2", "bob")
     assert server.ask("/f/1/api/item?item=7&task=ifeval").value["prompt"] == "No commas."
@@ -106,6 +112,7 @@ def test_it_answers_choices_of_items_beside_those_of_other_folders(server: ViewS
         "/f/%2e%2e/report",
         "/f/-1/api/state",
         "/f/0/api/items?beside=99",
+        f"/f/0/api/items?beside={'9' * 5_000}",
     ],
 )
 def test_it_shows_nothing_beside_the_folders_that_it_was_given(path: str, server: ViewServer) -> None:
@@ -121,7 +128,16 @@ def test_it_shows_nothing_beside_the_folders_that_it_was_given(path: str, server
         ("GET", "/f/0/api/state", {"Host": "127.0.0.1.evil.example"}, 403),
         ("GET", "/f/0/api/state", {"Host": ""}, 403),
         ("GET", "/f/0/api/state", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
-        ("GET", "/f/0/", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),
+        ("GET", "/f/0/", LINKED, 200),
+        ("GET", "/f/0/", LINKED | {"Sec-Fetch-Dest": "iframe"}, 403),
+        ("GET", "/f/0/report", LINKED | {"Sec-Fetch-Dest": "embed"}, 403),
+        ("GET", "/f/0/", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}, 403),
+        ("GET", "/f/0/api/items?beside=0,1", LINKED, 403),
+        ("GET", "/f/0/", {"Authorization": None}, 403),
+        ("GET", "/assets/view.js", {"Authorization": None}, 403),
+        ("GET", "/f/0/api/state", {"Authorization": "Bearer x"}, 403),
+        ("GET", "/f/0/api/state?token=x", {"Authorization": None}, 403),
+        ("POST", "/f/0/api/mark", {**JSON, "Authorization": None}, 403),
         ("GET", "/f/0/", {"Host": "localhost"}, 200),
         ("POST", "/f/0/api/mark", {**JSON, "Origin": "http://evil.example"}, 403),
         ("POST", "/f/0/api/mark", {**JSON, "Origin": "null"}, 403),
@@ -132,7 +148,7 @@ def test_it_shows_nothing_beside_the_folders_that_it_was_given(path: str, server
     ],
 )
 def test_it_answers_its_own_pages_only(
-    method: str, path: str, headers: dict[str, str], status: int, server: ViewServer, place: Path
+    method: str, path: str, headers: dict[str, str | None], status: int, server: ViewServer, place: Path
 ) -> None:
     body = json.dumps({"item": ITEM, "task": "haiku", "flag": True}) if method == "POST" else None
     said = server.ask(path, method, body, headers=headers)
@@ -140,6 +156,43 @@ def test_it_answers_its_own_pages_only(
     assert "Access-Control-Allow-Origin" not in said.headers
     assert said.headers["X-Content-Type-Options"] == "nosniff"
     assert not (place / "runs" / "first" / "marks.jsonl").exists()
+
+
+def test_the_printed_address_lets_one_in_and_a_cookie_stays(server: ViewServer) -> None:
+    nobody = {"Authorization": None}
+    entered = server.ask(f"/f/0/report?all=1&token={server.token}", headers=nobody)
+    assert (entered.status, entered.headers["Location"]) == (303, "/f/0/report?all=1")
+    cookie, *rules = entered.headers["Set-Cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=Lax", "Path=/"} <= set(rules)
+    assert server.ask("/api/folders", headers=nobody | {"Cookie": cookie}).status == 200
+    assert server.ask("/api/folders", headers=nobody | {"Cookie": f"{cookie}x"}).status == 403
+    aside = server.ask(f"//evil.example/?token={server.token}", headers=nobody)
+    assert aside.headers.get("Location", "/").lstrip("/") in ("", "evil.example/")
+    assert not aside.headers.get("Location", "/").startswith("//")
+    refused = server.ask("/f/0/", headers=nobody)
+    assert "open the address that coeval view printed" in refused.value["error"]
+    assert server.token not in refused.text
+
+
+def test_a_browser_that_it_opens_gets_a_secret_that_opens_once(place: Path, tmp_path: Path) -> None:
+    """What stands in the command line of a browser can be read by all users of a machine."""
+    browser, told = tmp_path / "browser", tmp_path / "told"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {told}.part && mv {told}.part {told}\n')
+    browser.chmod(0o755)
+    with viewing("runs/first", "--open", folder=place, BROWSER=str(browser)) as server:
+        while not told.exists():
+            assert server.process.poll() is None
+        path = f"/{told.read_text().strip().removeprefix(server.address)}"
+        assert server.token not in path
+        nobody = {"Authorization": None}
+        assert [server.ask(path, headers=nobody).status for _ in range(2)] == [303, 403]
+
+
+def test_without_a_token_every_user_of_the_machine_is_answered(place: Path) -> None:
+    with viewing("runs/first", "--no-token", folder=place) as server:
+        assert server.token == ""
+        assert server.ask("/f/0/", headers={"Authorization": None}).status == 200
+        assert server.ask("/f/0/", headers=LINKED | {"Sec-Fetch-Dest": "iframe"}).status == 403
 
 
 def test_marks_are_kept_beside_the_run_and_are_none_of_it(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -34,21 +35,24 @@ class Said(NamedTuple):
 
 @dataclass
 class ViewServer:
-    """A server at work; ``address`` ends with a slash."""
+    """A server at work; ``address`` ends with a slash, ``token`` is empty where none is needed."""
 
     process: subprocess.Popen[str]
     address: str
+    token: str
 
     @property
     def port(self) -> int:
         return int(self.address.rstrip("/").rpartition(":")[2])
 
     def ask(self, path: str, method: str = "GET", body: str | None = None, **settings: Any) -> Said:
-        """``settings``: ``headers``."""
+        """``settings``: ``headers``, besides the token, unless one of them is None."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_LONGEST_S)
         try:
-            headers = {"Host": f"127.0.0.1:{self.port}", **settings.get("headers", NOTHING)}
-            connection.request(method, path, body, headers)
+            own = {"Host": f"127.0.0.1:{self.port}", "Authorization": f"Bearer {self.token}"}
+            headers = {**own, **settings.get("headers", NOTHING)}
+            told = {name: value for name, value in headers.items() if value is not None}
+            connection.request(method, path, body, told)
             response = connection.getresponse()
             return Said(response.status, dict(response.headers), response.read().decode())
         finally:
@@ -84,15 +88,23 @@ class ViewServer:
 
 
 @contextmanager
-def viewing(*paths: object, folder: Path) -> Iterator[ViewServer]:
-    """``coeval view PATHS`` in a folder, at a free port, until this is left."""
+def viewing(*paths: object, folder: Path, **variables: str) -> Iterator[ViewServer]:
+    """``coeval view PATHS`` in a folder, at a free port, until this is left; ``variables`` of its environment
+    besides those of this process."""
     words = [sys.executable, "-m", "coeval", "view", *map(str, paths), "--port", "0"]
-    process = subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        words,
+        cwd=folder,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
-    address = process.stdout.readline().strip()
+    address, _, token = process.stdout.readline().strip().partition("?token=")
     try:
         assert address, process.communicate()[1]
-        yield ViewServer(process, address)
+        yield ViewServer(process, address, token)
     finally:
         if process.poll() is None:
             process.kill()

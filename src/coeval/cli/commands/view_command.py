@@ -28,12 +28,17 @@ def view(
         typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one. Example: --port 8080"),
     ] = 7575,
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    no_token: Annotated[
+        bool,
+        typer.Option("--no-token", help="Let every user of this machine read and mark, without a token."),
+    ] = False,
 ) -> None:
     """Show runs and outputs as pages: how far they are, what came of them, every item with its answers.
 
     Pages follow a run that goes on. Items can be searched, filtered, ordered, and read whole with what each
-    judge said; marks and notes on them are kept in marks.jsonl in the folder. Nothing else is written, no
-    lock is taken, and nobody but this machine is answered. Ctrl-C ends it.
+    judge said; marks and notes on them are kept in marks.jsonl in the folder. Nothing else is written and no
+    lock is taken. It answers this machine alone, and of its users whoever has the printed address, which
+    holds a token. Ctrl-C ends it.
 
     \b
     Examples:
@@ -49,24 +54,26 @@ def view(
     from coeval.cli.loop import run_async
     from coeval.cli.say import say
     from coeval.reports.view.view_app import make_view_app
+    from coeval.reports.view.view_guard import ViewToken
     from coeval.reports.view.viewed_places import ViewedPlaces
     from coeval.simulation.server import serve
 
     places = ViewedPlaces(paths or [_usual()], _standing)
     messages = streams.messages()
+    token = None if no_token else ViewToken()
 
     def announce(actual_port: int) -> None:
         address = f"http://{_HERE}:{actual_port}/"
-        typer.echo(address)
+        typer.echo(address if token is None else f"{address}?token={token.text}")
         shown = ", ".join(folder.name for folder in places.folders[:5])
         more = f" and {len(places.folders) - 5} more" if len(places.folders) > 5 else ""
         say(messages, f"{shown}{more}; Ctrl-C ends it", "dim")
         places.watch()
         if open_it:
-            _open(address)
+            _open(address if token is None else f"{address}?token={token.ticket()}")
 
     try:
-        run_async(serve(make_view_app(places), _HERE, port, announce))
+        run_async(serve(make_view_app(places, token), _HERE, port, announce))
     except OSError as error:
         raise UsageError(
             f"cannot listen on {_HERE} port {port}: {error.strerror}; "

@@ -21,7 +21,7 @@ from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_choice import ItemChoice, item_choice
 from coeval.reports.items.item_rows import RowPage
 from coeval.reports.view.item_marks import MarkedItem
-from coeval.reports.view.view_guard import guarded, json_answer, refused
+from coeval.reports.view.view_guard import ViewToken, guarded, json_answer, refused
 from coeval.reports.view.view_pages import view_page
 from coeval.reports.view.viewed_folder import ViewedFolder
 from coeval.reports.view.viewed_places import ViewedPlaces
@@ -43,13 +43,16 @@ _ASSETS = {
 _TYPES = {"css": "text/css", "js": "text/javascript"}
 _LARGEST_BODY = 1 << 17
 _MOST_ROWS = 500
+_MOST_BESIDE = 30
+"""Folders: the page offers no more."""
 _FRAMED = "frame-ancestors 'none'"
 _ANSWERED_BY_PAGE = ("first", "most", "beside")
 """Parts of an address that say which rows of a choice, and beside whose."""
 
 
-def make_view_app(places: ViewedPlaces) -> web.Application:
-    app = web.Application(middlewares=[guarded], client_max_size=_LARGEST_BODY)
+def make_view_app(places: ViewedPlaces, token: ViewToken | None) -> web.Application:
+    """``token``: without it nobody is answered; None: everybody on this machine is."""
+    app = web.Application(middlewares=[guarded(token)], client_max_size=_LARGEST_BODY)
     desk = _ViewDesk(places)
     number = r"/f/{number:\d{1,6}}"
     app.add_routes(
@@ -120,7 +123,11 @@ class _ViewDesk:
         choice = item_choice(urlencode([pair for pair in pairs if pair[0] not in _ANSWERED_BY_PAGE]))
         told = dict(pairs)
         first, most = _whole(told, "first", 0, None), _whole(told, "most", 50, _MOST_ROWS)
-        others = [self._numbered(name) for name in told.get("beside", "").split(",") if name]
+        mine = self._numbered(request.match_info["number"])
+        named = dict.fromkeys(name for name in told.get("beside", "").split(",") if name)
+        others = {self._numbered(name) for name in named} - {mine}
+        if len(others) > _MOST_BESIDE:
+            raise UsageError(f"beside: name {_MOST_BESIDE} folders at most, not {len(others)}")
 
         def found(browser: ItemBrowser) -> RowPage:
             return browser.rows(choice, first, most)
@@ -129,7 +136,7 @@ class _ViewDesk:
         if page is None:
             return refused(503, "the records are being read; ask again in a moment")
         beside = {}
-        for other in others:
+        for other in sorted(others):
             beside[other] = await _beside(self._places.folders[other], choice, page)
         return json_answer({"rows": page.rows, "total": page.total, "beside": beside})
 
@@ -161,7 +168,8 @@ class _ViewDesk:
         return folder
 
     def _numbered(self, name: str) -> int:
-        if not (name.isascii() and name.isdigit()) or int(name) >= len(self._places.folders):
+        whole = name.isascii() and name.isdigit() and len(name) < 7
+        if not whole or int(name) >= len(self._places.folders):
             raise web.HTTPNotFound(reason=f"there is no folder {name[:20]}")
         return int(name)
 
