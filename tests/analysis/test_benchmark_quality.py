@@ -15,7 +15,7 @@ from written_run import Run
 import coeval as api
 from coeval.analysis.measures.benchmark.attribute_coverage import attribute_coverage
 from coeval.analysis.measures.benchmark.item_quality import item_quality
-from coeval.analysis.measures.benchmark.near_duplicates import near_duplicates
+from coeval.analysis.measures.benchmark.near_duplicates import NearDuplicate, groups, near_duplicates
 from coeval.analysis.measures.benchmark.surface_bias import jaccard, surface_bias, word_shingles
 
 
@@ -136,3 +136,20 @@ def test_the_command_tells_each_datapoint_and_the_space_it_is_of(tmp_path: Path,
     assert items[run.datapoint_id(3)]["difficulty"] == 0
     assert len(items) == 6
     assert "items" not in api.open_run(run.folder).measures(), "which stays small"
+
+
+def test_what_a_template_says_around_each_item_counts_for_nothing() -> None:
+    """Instructions that all prompts share do not make them duplicates of each other."""
+    drawn = random.Random(1)
+    words = [f"word{n}" for n in range(500)]
+    template = " ".join(drawn.choices(words, k=100))
+    prompts = [f"{template} {' '.join(drawn.choices(words, k=20))}" for _ in range(40)]
+    assert near_duplicates(prompts) == []
+    found = near_duplicates([*prompts, *(f"{prompt} more" for prompt in prompts[:5])])
+    assert {(twin.place, twin.of) for twin in found} == {(40 + n, n) for n in range(5)}
+    assert len(near_duplicates([template] * 12)) == 11
+
+
+def test_a_chain_of_duplicates_is_one_group() -> None:
+    chain = [NearDuplicate(3, 1, 0.8), NearDuplicate(4, 2, 0.8), NearDuplicate(5, 3, 0.9)]
+    assert groups([*chain, NearDuplicate(4, 3, 0.7)], 7).tolist() == [0, 1, 1, 1, 1, 1, 6]

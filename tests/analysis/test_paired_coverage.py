@@ -13,6 +13,7 @@ from perf.paired import (
     false_families,
     false_positives,
     power,
+    repeated,
     shown_share,
 )
 
@@ -50,3 +51,11 @@ def test_the_page_is_what_is_measured() -> None:
     written = PAGE.read_text(encoding="utf-8")
     for found in coverage(JUDGED, (0.9, 0.95), 20, repeats=REPEATS).values():
         assert shown_share(found) in written, "write it again: python -m perf.paired"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.said)
+def test_items_that_repeat_each_other_are_one_piece_of_evidence(kind: Kind) -> None:
+    found = repeated(kind, 0.8, 200, repeats=500)
+    assert found.alone > 0.18
+    assert found.grouped < 0.075, "of 500: docs/paired-coverage.md has those of 5,000"
+    assert found.interval < 0.075

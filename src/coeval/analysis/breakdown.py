@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import msgspec
 import numpy as np
 
-from coeval.analysis.intervals import Floats, mean_over_strata, wilson
 from coeval.analysis.planned_names import Planned, Removed, removed_names
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.scores import NO_ITEMS, ItemMeans, mean_of_items, share_of_items
 
 By: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]
 BYS: tuple[By, ...] = get_args(By)
@@ -78,7 +78,7 @@ class _Cell(NamedTuple):
 class _Found(msgspec.Struct):
     """What a place holds: a mean for each datapoint, and counts."""
 
-    means: Floats
+    items: ItemMeans
     units: int = 0
     failed: int = 0
 
@@ -87,10 +87,11 @@ def breakdown(reader: RunReader, by: By) -> tuple[PartScore, ...]:
     """The scores of all parts: over all tasks first, where parts go through them, then by task; by the
     part's name, and best first. What is over all tasks leaves out tasks that the configuration has lost."""
     found: dict[_Cell, _Found] = {}
-    for task, part, student, means, units in reader.rows(_means(by)):
-        found[_Cell(task, part, student)] = _Found(np.array(means), units)
+    for task, part, student, means, names, units in reader.rows(_means(by).format(names=reader.names_sql)):
+        items = ItemMeans(np.array(means), reader.clusters_of(names))
+        found[_Cell(task, part, student)] = _Found(items, units)
     for task, part, student, count in reader.rows(_failures(by)):
-        found.setdefault(_Cell(task, part, student), _Found(np.empty(0))).failed = count
+        found.setdefault(_Cell(task, part, student), _Found(NO_ITEMS)).failed = count
     unscored = _only_labelled(reader, found)
     for place in [place for place in found if place.task in unscored]:
         del found[place]  # nobody judges there, and an answer that failed lacks no score
@@ -118,10 +119,11 @@ def label_breakdown(reader: RunReader, by: By) -> tuple[LabelPart, ...]:
     if by not in ("attribute", "teacher"):
         return ()
     parts = []
-    for task, part, student, label, correct, none, n in reader.rows(_labels(by)):
+    found = reader.rows(_labels(by).format(names=reader.names_sql))
+    for task, part, student, label, names, right, none, n in found:
         removed = removed_names(reader.planned, student, task, label)
         if "label" not in removed:
-            share = wilson(correct, n)
+            share, correct = share_of_items(right, reader.clusters_of(names)), sum(right)
             figures = (share.mean, share.low, share.high, n, correct, none)
             parts.append(LabelPart(by, task, part, student, label, *figures, removed))
     return tuple(sorted(parts, key=_label_rank))
@@ -133,7 +135,7 @@ def _label_rank(part: LabelPart) -> tuple[bool, str, str, str, bool, float, str]
 
 
 def _score(planned: Planned | None, by: By, place: _Cell, found: Sequence[_Found]) -> PartScore:
-    interval = mean_over_strata([one.means for one in found])
+    interval = mean_of_items([one.items for one in found])
     return PartScore(
         by=by,
         task=place.task,
@@ -142,7 +144,7 @@ def _score(planned: Planned | None, by: By, place: _Cell, found: Sequence[_Found
         mean=interval.mean,
         low=interval.low,
         high=interval.high,
-        n=sum(len(one.means) for one in found),
+        n=interval.n,
         units=sum(one.units for one in found),
         failed=sum(one.failed for one in found),
         removed=removed_names(planned, place.student, place.task),
@@ -198,7 +200,7 @@ def _of(table: str, by: By) -> str:
 
 def _means(by: By) -> str:
     return f"""
-        SELECT task, part, model, list(mean ORDER BY item), sum(count)::BIGINT
+        SELECT task, part, model, list(mean ORDER BY item), {{names}}, sum(count)::BIGINT
         FROM (
             SELECT task, {_PART[by]} AS part, model, item,
                    avg(value) AS mean, count(*) AS count
@@ -215,7 +217,7 @@ def _labels(by: By) -> str:
     else:
         found = "(SELECT *, teacher AS part FROM labels)"
     return f"""
-        SELECT task, part, model, attribute, count(*) FILTER (match),
+        SELECT task, part, model, attribute, {{names}}, list(match ORDER BY item),
                count(*) FILTER (predicted IS NULL), count(*)
         FROM {found} GROUP BY ALL
     """  # noqa: S608

@@ -234,24 +234,35 @@ def _clusters(values: ArrayLike, clusters: ArrayLike, weights: ArrayLike) -> tup
     return np.bincount(index, x * w).astype(np.float64), np.bincount(index, w).astype(np.float64)
 
 
-def mean_over_strata(strata: Sequence[ArrayLike], scale: Scale = SHARE) -> Interval:
-    """Mean of the strata's means, each stratum counting alike; values within one are independent.
+def mean_over_strata(
+    strata: Sequence[ArrayLike], scale: Scale = SHARE, clusters: Sequence[ArrayLike] | None = None
+) -> Interval:
+    """Mean of the strata's means, each stratum counting alike; values within one are independent, or those of
+    different clusters are. ``n`` counts values.
 
     Parameters
     ----------
     strata : T arrays of shape (n_t,) with numbers on the scale; empty ones are left out
     scale : its ends
+    clusters : T arrays of shape (n_t,) with labels
     """
-    arrays = [values for values in map(_finite, strata) if len(values)]
-    if not arrays:
+    arrays = [_finite(values) for values in strata]
+    if clusters is None:
+        sums = [(values, np.ones(len(values))) for values in arrays if len(values)]
+    else:
+        both = zip(arrays, clusters, strict=True)
+        sums = [_clusters(values, own, 1.0) for values, own in both if len(values)]
+    if not sums:
         return NOTHING
-    return _interval([(values, np.ones(len(values))) for values in arrays], scale)
+    return msgspec.structs.replace(_interval(sums, scale), n=sum(map(len, arrays)))
 
 
 class Clusters(NamedTuple):
-    """What is to be known of clusters of units for their mean: how many there are, their units and the sum of
-    these, and over the clusters the sums of squared sums, of sums times sizes, and of squared sizes."""
+    """What is to be known of clusters of units for their mean: how many items and clusters of them there are,
+    their units and the sum of these, and over the clusters the sums of squared sums, of sums times sizes, and
+    of squared sizes."""
 
+    items: int
     clusters: int
     units: int
     total: float
@@ -268,7 +279,7 @@ def mean_of_clusters(found: Clusters) -> Interval:
     squares = found.squares - 2 * mean * found.cross + mean**2 * found.sizes
     scatter = Scatter(found.clusters, max(squares, 0.0) * (found.clusters / found.units) ** 2)
     low, high = mean_bounds(min(max(mean, 0.0), 1.0), [scatter])
-    return Interval(mean, low, high, found.clusters)
+    return Interval(mean, low, high, found.items)
 
 
 def wilson(k: int, n: int) -> Interval:

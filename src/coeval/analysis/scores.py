@@ -3,7 +3,7 @@
 The mean of a (task, student) is item-first: over datapoints, of the mean over judges and factors.
 So an item counts once, however many judges scored it. The headline is the mean over tasks of that.
 Every mean carries its interval, its number of datapoints and units, and how many records failed:
-a failure is never a score.
+a failure is never a score. Datapoints that nearly repeat each other are one cluster.
 
 Where it is known what the run's configuration plans, only that is in the means of planned tasks.
 Students and tasks that it no longer names keep their figures, marked; a task of these is in no
@@ -17,7 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from statistics import fmean
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from coeval.analysis.costs import model_costs
 from coeval.analysis.intervals import (
@@ -78,18 +80,17 @@ class _Counts(NamedTuple):
 def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
     """Overall and per-task scores of every student with a recorded response; those of the plan who have
     none stand there too, without a score."""
-    items: dict[tuple[str, str], Floats] = {}
+    items: dict[tuple[str, str], ItemMeans] = {}
     sums: dict[tuple[str, str], _Sums] = {}
-    for task, student, means, *found in reader.rows(_ITEM_MEANS):
-        items[task, student] = np.array(means)
+    for task, student, means, names, *found in reader.rows(_ITEM_MEANS.format(names=reader.names_sql)):
+        items[task, student] = ItemMeans(np.array(means), reader.clusters_of(names))
         sums[task, student] = _Sums(*found)
     possible: dict[str, int] = dict(reader.rows(_POSSIBLE))
     counting = [task for task in possible if "task" not in removed_names(reader.planned, "", task)]
     by_task: list[StudentScore] = []
     tasks_of: defaultdict[str, list[StudentScore]] = defaultdict(list)
     for task, student, *counted in reader.rows(_COUNTS):
-        means = items.get((task, student), _NOTHING)
-        interval = clustered_mean(means, np.arange(len(means)))
+        interval = mean_of_items([items.get((task, student), NO_ITEMS)])
         counts = _Counts(sums.get((task, student), _NO_SUMS).units, *counted)
         bounds = _bounds(student, [task], sums, possible) if interval.n else None
         score = _score(student, task, interval, bounds, counts, removed_names(reader.planned, student, task))
@@ -98,7 +99,7 @@ def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
     overall = []
     for student, scores in tasks_of.items():
         planned = [score for score in scores if "task" not in score.removed]
-        interval = mean_over_strata([items.get((score.task or "", student), _NOTHING) for score in planned])
+        interval = mean_of_items([items.get((score.task or "", student), NO_ITEMS) for score in planned])
         bounds = _bounds(student, counting, sums, possible) if interval.n else None
         removed = removed_names(reader.planned, student)
         overall.append(_score(student, None, interval, bounds, _sum(planned), removed))
@@ -126,6 +127,29 @@ def _bounds(
     return Bounds(*map(fmean, zip(*found, strict=True))) if found else None
 
 
+class ItemMeans(NamedTuple):
+    """Of some items, (n,): the means of their scores, and their clusters, None where all are independent."""
+
+    means: Floats
+    clusters: NDArray[np.int64] | None = None
+
+
+def mean_of_items(strata: Sequence[ItemMeans]) -> Interval:
+    """Over strata that count alike."""
+    known = [one for one in strata if len(one.means)]
+    of = [np.arange(len(one.means)) if one.clusters is None else one.clusters for one in known]
+    alone = all(one.clusters is None for one in known)
+    return mean_over_strata([one.means for one in known], clusters=None if alone else of)
+
+
+def share_of_items(right: Sequence[bool], clusters: NDArray[np.int64] | None) -> Interval:
+    """How many of the items are right; Wilson's interval where no two are in one cluster."""
+    if clusters is None or len(np.unique(clusters)) == len(right):
+        return wilson(sum(right), len(right))
+    found = clustered_mean(np.array(right, np.float64), clusters)
+    return msgspec.structs.replace(found, n=len(right))
+
+
 def _planned_students(planned: Planned | None) -> Set[str]:
     return planned.students or frozenset() if planned is not None else frozenset()
 
@@ -133,8 +157,9 @@ def _planned_students(planned: Planned | None) -> Set[str]:
 def label_accuracies(reader: RunReader) -> tuple[LabelAccuracy, ...]:
     """Per task, student and label attribute; labels never enter the rubric's means."""
     accuracies = []
-    for task, student, attribute, correct, none, n, failed in reader.rows(_LABELS):
-        share = wilson(correct, n)
+    found = reader.rows(_LABELS.format(names=reader.names_sql))
+    for task, student, attribute, names, right, none, n, failed in found:
+        share, correct = share_of_items(right, reader.clusters_of(names)), sum(right)
         removed = removed_names(reader.planned, student, task, attribute)
         figures = (share.mean, share.low, share.high, n, correct)
         accuracies.append(LabelAccuracy(task, student, attribute, *figures, removed, none, failed))
@@ -166,7 +191,7 @@ def label_task_notes(reader: RunReader) -> Iterator[str]:
         yield label_tasks_sentence(of_scores, alone)
 
 
-_NOTHING: Floats = np.empty(0)
+NO_ITEMS = ItemMeans(np.empty(0))
 
 _OF_TASKS = """
 SELECT task, count(*), task IN (SELECT task FROM scores WHERE value IS NOT NULL),
@@ -175,7 +200,7 @@ FROM items WHERE NOT failed GROUP BY task ORDER BY task
 """
 
 _ITEM_MEANS = """
-SELECT task, model, list(mean ORDER BY item), sum(total), sum(count)::BIGINT
+SELECT task, model, list(mean ORDER BY item), {names}, sum(total), sum(count)::BIGINT
 FROM (
     SELECT task, model, item, avg(value) AS mean, sum(value) AS total, count(*) AS count
     FROM scores WHERE value IS NOT NULL GROUP BY ALL
@@ -210,13 +235,13 @@ GROUP BY ALL ORDER BY ALL
 
 _LABELS = """
 WITH compared AS (
-    SELECT task, model, attribute, count(*) FILTER (match) AS correct,
+    SELECT task, model, attribute, {names} AS items, list(match ORDER BY item) AS matches,
            count(*) FILTER (predicted IS NULL) AS none_of_them, count(*) AS n
     FROM labels GROUP BY ALL
 ), answered AS (
     SELECT task, model, count(*) FILTER (failed) AS failed FROM answers GROUP BY ALL
 )
-SELECT task, model, attribute, coalesce(correct, 0), coalesce(none_of_them, 0), coalesce(n, 0),
+SELECT task, model, attribute, items, coalesce(matches, []), coalesce(none_of_them, 0), coalesce(n, 0),
        coalesce(failed, 0)
 FROM (
     SELECT * FROM compared

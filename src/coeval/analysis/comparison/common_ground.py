@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from coeval.analysis.comparison.judged_apart import JudgedApart
 from coeval.analysis.comparison.side import AskedItem, Side
+from coeval.analysis.measures.benchmark.near_duplicates import NearDuplicate, groups
 from coeval.core.text import numbered
 
 
 class SharedItems(NamedTuple):
     """``codes``: of each side, from the hash of an item to its number, which is the same for the same item;
-    ``tasks``: by that number. Items of one side only have numbers of their own."""
+    ``tasks``: by that number. Items of one side only have numbers of their own. ``clusters``: by that number,
+    one that items share which nearly repeat each other on either side; None: none do."""
 
     codes: tuple[Mapping[int, int], Mapping[int, int]]
     tasks: list[str]
+    clusters: NDArray[np.int64] | None
     notes: tuple[str, ...]
 
     def by_task(self) -> dict[str, frozenset[int]]:
@@ -55,7 +61,24 @@ def shared_items(a: Side, b: Side) -> SharedItems:
     for task in sorted(shared):
         notes += _other_items(a, b, task, codes)
         notes += _other_making(a, b, task, codes)
-    return SharedItems((codes[0], codes[1]), tasks, tuple(notes))
+    alike = [pair for side, own in zip((a, b), codes, strict=True) for pair in _alike(side, own)]
+    clusters = groups(alike, len(tasks)) if alike else None
+    return SharedItems((codes[0], codes[1]), tasks, clusters, tuple(notes))
+
+
+def _alike(side: Side, own: Mapping[int, int]) -> Iterator[NearDuplicate]:
+    """Items that nearly repeat another one, and those that ask the very same; by their numbers."""
+    by_id = {(item.task, item.id): own[key] for key, item in side.items.items() if key in own}
+    asked: dict[tuple[str, int], int] = {}
+    for key, item in side.items.items():
+        if key not in own:
+            continue
+        if item.alike is not None:
+            yield NearDuplicate(own[key], by_id[item.task, item.alike], 1.0)
+        if item.content is not None:
+            first = asked.setdefault((item.task, item.content), own[key])
+            if first != own[key]:
+                yield NearDuplicate(own[key], first, 1.0)
 
 
 def _other_items(a: Side, b: Side, task: str, codes: list[dict[int, int]]) -> list[str]:

@@ -1,18 +1,19 @@
 """How much better one is than another on the same items: difference, interval, p-value, smallest effect.
 
 Items are the independent units: what judges, factors or samples gave to an item is one score of it, and an
-item's two scores belong together. Where several strata (tasks) count alike, differences are averaged over
-them. ``docs/compare.md`` explains the choices; ``python -m perf.paired`` measures coverage, false positives
-and power.
+item's two scores belong together. Of items that nearly repeat each other, the group is the unit. Where
+several strata (tasks) count alike, differences are averaged over them. ``docs/compare.md`` explains the
+choices; ``python -m perf.paired`` measures coverage, false positives and power.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import bdtr, ndtr, stdtrit
 from scipy.special import stdtr as t_probability
 
@@ -36,11 +37,20 @@ _EQUAL = 1e-9
 
 
 class PairedScores(NamedTuple):
-    """The scores of n items in one stratum, from 0 to 1, and how often each item counts."""
+    """The scores of n items in one stratum, from 0 to 1, and how often each item counts. ``clusters``: a
+    number for each item, which those share that are no independent evidence; None: all are."""
 
     a: Floats
     b: Floats
     weights: Floats
+    clusters: NDArray[np.integer[Any]] | None = None
+
+    def summed(self, values: Floats) -> Floats:
+        """The sums of items' values over each cluster; as they are where items are independent."""
+        if self.clusters is None:
+            return values
+        _, at = np.unique(self.clusters, return_inverse=True)
+        return np.bincount(at, values).astype(np.float64)
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -63,7 +73,8 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class _Stratum(NamedTuple):
-    """Means, and each item's distances to them (with its weight, as in the cluster-robust variance)."""
+    """Means, and the distances to them of each item, or cluster of such, with its weight: as in the
+    cluster-robust variance (Liang and Zeger 1986)."""
 
     mean_a: float
     mean_b: float
@@ -103,7 +114,7 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
     mean_a = float(np.mean([part.mean_a for part in parts]))
     mean_b = float(np.mean([part.mean_b for part in parts]))
     difference, n = mean_b - mean_a, sum(part.items for part in parts)
-    differing = sum(int((np.abs(pairs.b - pairs.a) > _EQUAL).sum()) for pairs in strata)
+    differing = sum(int((np.abs(pairs.summed(pairs.b - pairs.a)) > _EQUAL).sum()) for pairs in strata)
     binary = len(strata) == 1 and _is_binary(strata[0])
     near = _near_an_end(parts)
     spread = _spread(parts, _largest_variance(mean_a, mean_b) if near else 0.0)
@@ -126,7 +137,7 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
         low=low,
         high=high,
         p=_p_value(test, strata, difference, spread) if n > 1 else None,
-        n=n,
+        n=sum(len(pairs.a) for pairs in strata),
         minimum_detectable=min(detectable, 1.0) if n > 1 else None,
         test=test,
     )
@@ -195,12 +206,15 @@ def _tail(d: Floats, total: float) -> float:
 def _stratum(pairs: PairedScores) -> _Stratum:
     share = pairs.weights / pairs.weights.mean()
     mean_a, mean_b = float((share * pairs.a).mean()), float((share * pairs.b).mean())
-    return _Stratum(mean_a, mean_b, share * (pairs.a - mean_a), share * (pairs.b - mean_b))
+    from_a, from_b = pairs.summed(share * (pairs.a - mean_a)), pairs.summed(share * (pairs.b - mean_b))
+    each = len(from_a) / len(pairs.a)
+    return _Stratum(mean_a, mean_b, from_a * each, from_b * each)
 
 
 def _is_binary(pairs: PairedScores) -> bool:
     scores = np.concatenate([pairs.a, pairs.b])
-    return bool(((scores == 0) | (scores == 1)).all() and (pairs.weights == pairs.weights[0]).all())
+    alone = pairs.clusters is None or len(np.unique(pairs.clusters)) == len(pairs.clusters)
+    return alone and bool(((scores == 0) | (scores == 1)).all() and (pairs.weights == pairs.weights[0]).all())
 
 
 def _near_an_end(parts: Sequence[_Stratum]) -> bool:
@@ -268,5 +282,7 @@ def _p_value(test: Test, strata: Sequence[PairedScores], difference: float, spre
         case "paired t":
             return 2 * float(t_probability(spread.degrees, -abs(difference) / spread.error))
         case "sign flips":
-            weighted = [pairs.weights / pairs.weights.sum() * (pairs.b - pairs.a) for pairs in strata]
+            weighted = [
+                pairs.summed(pairs.weights / pairs.weights.sum() * (pairs.b - pairs.a)) for pairs in strata
+            ]
             return sign_flips(np.concatenate(weighted) * sum(len(pairs.a) for pairs in strata))

@@ -63,7 +63,8 @@ class _CodedScores(NamedTuple):
 class Pairing:
     """Two sides, put together: all scores of each, and those that have a counterpart.
 
-    ``universe``: by task, the codes of its items. ``lacking``: by metric, the items whose score is missing.
+    ``universe``: by task, the codes of its items; ``clusters``: by code, what items share that nearly repeat
+    each other; None: none do. ``lacking``: by metric, the items whose score is missing.
     ``judged``: by task, whose scores are taken. ``apart``: who judged one side only. ``notes``: what else
     does not fit, one sentence each.
     """
@@ -72,6 +73,7 @@ class Pairing:
     scores: tuple[_CodedScores, _CodedScores]
     paired: tuple[_CodedScores, _CodedScores]
     universe: Mapping[str, frozenset[int]]
+    clusters: Codes | None
     lacking: Mapping[int, frozenset[int]]
     judged: Mapping[str, Collection[str]]
     apart: tuple[JudgedApart, ...]
@@ -91,7 +93,8 @@ class Pairing:
         ]
         low = sum(shares[1].get(item, 0.0) - shares[0].get(item, 1.0) for item in missing)
         high = sum(shares[1].get(item, 1.0) - shares[0].get(item, 0.0) for item in missing)
-        pairs = PairedScores(_shares(a.values, scale), _shares(b.values, scale), a.weights)
+        alike = None if self.clusters is None else self.clusters[a.codes]
+        pairs = PairedScores(_shares(a.values, scale), _shares(b.values, scale), a.weights, alike)
         found = float(np.average(pairs.b - pairs.a, weights=pairs.weights)) * len(a.codes)
         every = len(a.codes) + len(missing)
         bounds = (float(found + low) / every, float(found + high) / every)
@@ -136,6 +139,7 @@ def pair(a: Side, b: Side) -> Pairing:
         (scores[0], scores[1]),
         _counterparts(scores[0], scores[1]),
         items.by_task(),
+        items.clusters,
         {metric: frozenset(found) for metric, found in lacking.items()},
         judges.taken(a, b),
         judges.apart,

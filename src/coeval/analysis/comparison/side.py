@@ -37,13 +37,15 @@ class Units(NamedTuple):
 
 class AskedItem(NamedTuple):
     """``content``, ``reference``, ``made_for``: hashes of what was asked, of the reference answer and of the
-    attributes; None where they are not on record."""
+    attributes; None where they are not on record. ``alike``: the id of the first item of its task that it
+    nearly repeats, if it repeats any."""
 
     task: str
     id: str
     content: int | None
     reference: int | None
     made_for: int | None
+    alike: str | None = None
 
 
 class MetricName(NamedTuple):
@@ -145,7 +147,7 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
         label=label,
         folder=reader.folder,
         model=model,
-        items={key: AskedItem(*item) for key, *item in reader.rows(_ITEMS) if _counts(reader, item[0])},
+        items=_items(reader),
         units=Units(*(np.asarray(found[name]) for name in Units._fields)),
         lacking=(np.asarray(lacking["item"]), np.asarray(lacking["metric"])),
         judges=judges,
@@ -159,9 +161,15 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
     )
 
 
-def _counts(reader: Reader, task: str) -> bool:
+def _items(reader: Reader) -> dict[int, AskedItem]:
+    """Those that count."""
     planned = reader.planned if isinstance(reader, RunReader) else None
-    return planned is None or task in planned.tasks
+    twins = reader.twins if isinstance(reader, RunReader) else {}
+    found = {}
+    for key, task, item, *hashes in reader.rows(_ITEMS):
+        if planned is None or task in planned.tasks:
+            found[key] = AskedItem(task, item, *hashes, twins[item].first if item in twins else None)
+    return found
 
 
 _UNITS = """

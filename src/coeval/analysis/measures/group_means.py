@@ -2,7 +2,8 @@
 
 The mean of a group is over its units, that is its (response, factor, judge) scores. Units of one datapoint
 depend on each other, so the interval is that of `coeval.analysis.intervals.clustered_mean` with datapoints as
-clusters (Liang and Zeger 1986). Scores are whole numbers of halves, so all sums are exact.
+clusters (Liang and Zeger 1986); those that nearly repeat each other are one. Scores are whole numbers of
+halves, so all sums are exact.
 """
 
 from __future__ import annotations
@@ -29,23 +30,25 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """To which group, and to which datapoint, each row belongs: (R,); how many there are of both. A row whose
-    group is below 0 is in none."""
+    """To which group, and to which datapoint, each row belongs: (R,); how many groups there are, and the
+    cluster of each datapoint, (I,). A row whose group is below 0 is in none."""
 
     group: Codes
     item: Codes
     groups: int
-    items: int
+    cluster: Codes
 
 
 def group_means(parts: Grouping, sums: Sums) -> list[Interval]:
-    """The mean of each group, 0 to 1, over its datapoints as clusters."""
+    """The mean of each group, 0 to 1, with its datapoints, or groups of such, as clusters."""
     counts = (parts.group >= 0) & (sums.count > 0)
-    key = parts.group[counts].astype(np.int64) * parts.items + parts.item[counts]
-    clusters, which = np.unique(key, return_inverse=True)
+    most = max(len(parts.cluster), int(parts.cluster.max(initial=0)) + 1)
+    own = parts.group[counts].astype(np.int64) * most
+    items = np.bincount(np.unique(own + parts.item[counts]) // most, minlength=parts.groups)
+    clusters, which = np.unique(own + parts.cluster[parts.item[counts]], return_inverse=True)
     total = np.bincount(which, sums.total[counts], len(clusters)) / _HALVES
     count = np.bincount(which, sums.count[counts], len(clusters)).astype(np.float64)
-    group = clusters // max(parts.items, 1)
+    group = clusters // most
 
     def summed(values: Floats) -> Floats:
         return np.bincount(group, values, parts.groups).astype(np.float64)
@@ -55,6 +58,7 @@ def group_means(parts: Grouping, sums: Sums) -> list[Interval]:
     return [
         mean_of_clusters(
             Clusters(
+                int(items[place]),
                 int(found[place]),
                 int(units[place]),
                 float(scores[place]),

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.intervals import Bounds, Floats, wilson
+from coeval.analysis.intervals import Bounds, Floats
 from coeval.analysis.measures.measured import Branch, Measured, with_bounds
 from coeval.analysis.measures.ranking import Ranking, ranked, ranking_measures
 from coeval.analysis.measures.reweighting import DRAWS, at_ends, percentiles
 from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.scores import share_of_items
 
 __all__ = ["label_measures", "macro_f1", "macro_f1_bounds"]
 
@@ -29,7 +30,8 @@ _MOST_DRAWN = 1 << 22
 
 class _Compared(NamedTuple):
     """The labels of a task by one attribute, (R,): ``item`` numbers datapoints, ``said`` is −1 where an
-    answer states none of the ``values``, or several; ``items`` have a value of the attribute."""
+    answer states none of the ``values``, or several; ``items`` have a value of the attribute. ``alike``: the
+    cluster of each datapoint, by its number; None where all are independent."""
 
     values: tuple[str, ...]
     item: NDArray[np.int64]
@@ -38,6 +40,7 @@ class _Compared(NamedTuple):
     said: NDArray[np.int64]
     right: NDArray[np.bool_]
     items: int
+    alike: NDArray[np.int64] | None
 
 
 def label_measures(reader: RunReader, students: Sequence[str]) -> Branch:
@@ -75,7 +78,7 @@ def macro_f1_bounds(table: Floats, found: float) -> Bounds | None:
     As in `coeval.analysis.measures.reweighting`, half an answer stands at either end: one that is right, and
     one that is wrong.
     """
-    n = int(table.sum())
+    n = round(float(table.sum()))
     if not n:
         return None
     expected, stated = np.nonzero(table)
@@ -115,7 +118,7 @@ def _compared(
     task, attribute = place
     columns = reader.columns(_COMPARED, [list(students), list(values), list(values), task, attribute])
     known = ~np.ma.getmaskarray(columns["student"])
-    _, item = np.unique(np.asarray(columns["item"])[known], return_inverse=True)
+    names, item = np.unique(np.asarray(columns["item"])[known], return_inverse=True)
     [(items,)] = reader.rows(_ITEMS, [task, attribute])
     return _Compared(
         tuple(values),
@@ -125,6 +128,7 @@ def _compared(
         np.ma.filled(columns["said"], -1)[known].astype(np.int64),
         np.asarray(columns["match"])[known].astype(np.bool_),
         items,
+        reader.clusters_of(names.tolist()),
     )
 
 
@@ -136,8 +140,10 @@ def _of_student(compared: _Compared, student: int) -> Branch:
     said = np.where(compared.said < 0, labels, compared.said)[mine]
     cells = np.bincount(compared.expected[mine] * (labels + 1) + said, minlength=labels * (labels + 1))
     table = cells.reshape(labels, labels + 1).astype(np.float64)
-    share, f1 = wilson(correct, n), float(macro_f1(table))
-    bounds = macro_f1_bounds(table, f1) if math.isfinite(f1) else None
+    of = None if compared.alike is None else compared.alike[compared.item[mine]]
+    share, f1 = share_of_items(compared.right[mine].tolist(), of), float(macro_f1(table))
+    alone = 1.0 if of is None or not n else len(np.unique(of)) / n
+    bounds = macro_f1_bounds(table * alone, f1) if math.isfinite(f1) else None
     expected = table.sum(axis=1).astype(np.int64).tolist()
     return {
         "accuracy": Measured(share.mean, share.low, share.high, n, missing),
@@ -161,7 +167,8 @@ def _ranking(compared: _Compared, students: Sequence[str], measures: Branch) -> 
     def paired(first: str, second: str) -> list[PairedScores]:
         a, b = right[places[first]], right[places[second]]
         both = np.isfinite(a) & np.isfinite(b)
-        return [PairedScores(a[both], b[both], np.ones(int(both.sum())))] if both.any() else []
+        alike = None if compared.alike is None else compared.alike[both]
+        return [PairedScores(a[both], b[both], np.ones(int(both.sum())), alike)] if both.any() else []
 
     return ranked({name: found["accuracy"].value for name, found in measures.items()}, paired)
 
@@ -174,7 +181,7 @@ GROUP BY ALL ORDER BY ALL
 """By task and label, the values that are expected or stated."""
 
 _COMPARED = """
-SELECT hash(item) AS item, list_position(?::VARCHAR[], model) - 1 AS student,
+SELECT item, list_position(?::VARCHAR[], model) - 1 AS student,
        list_position(?::VARCHAR[], expected) - 1 AS expected,
        list_position(?::VARCHAR[], predicted) - 1 AS said, match
 FROM labels WHERE task = ? AND attribute = ? AND expected IS NOT NULL

@@ -119,7 +119,8 @@ def paired_scores(grid: ScoreGrid, first: Floats, second: Floats) -> list[Paired
     for task in range(len(grid.tasks)):
         mine = both & (grid.items.task == task)
         if mine.any():
-            strata.append(PairedScores(first[mine], second[mine], np.ones(int(mine.sum()))))
+            once = np.ones(int(mine.sum()))
+            strata.append(PairedScores(first[mine], second[mine], once, grid.items.alike_of(mine)))
     return strata
 
 

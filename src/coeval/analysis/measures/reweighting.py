@@ -21,6 +21,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from coeval.analysis.intervals import LEVEL, Bounds, Floats, Scatter, unseen_share
 from coeval.analysis.measures.agreement import LINEAR
+from coeval.analysis.measures.score_grid import Codes
 
 __all__ = [
     "Drawn",
@@ -89,19 +90,23 @@ def weight_at_ends(unseen: float) -> float:
 
 
 class Reweighting:
-    """Draws of weights for (I,) datapoints. More than `MOST_BLOCKS` of them are put into so many blocks by
-    chance, and a block is drawn as one; the draws are the same in every process.
+    """Draws of weights for (I,) datapoints; those of one ``cluster``, (I,), have one weight. More than
+    `MOST_BLOCKS` of them are put into so many blocks by chance, and a block is drawn as one; the draws are
+    the same in every process.
 
     ``block`` is that of each datapoint, (I,), of ``blocks``.
     """
 
-    def __init__(self, items: int, seed: int = 0) -> None:
+    def __init__(self, items: int, seed: int = 0, cluster: Codes | None = None) -> None:
         random = np.random.default_rng(seed)
         self.items = items
-        self.blocks = min(items, MOST_BLOCKS)
-        self.block = np.arange(items) % max(self.blocks, 1)
-        if items > MOST_BLOCKS:
+        alone = items if cluster is None else int(cluster.max(initial=-1)) + 1
+        self.blocks = min(alone, MOST_BLOCKS)
+        self.block = np.arange(alone) % max(self.blocks, 1)
+        if alone > MOST_BLOCKS:
             self.block = random.permutation(self.block)
+        if cluster is not None:
+            self.block = self.block[cluster]
         self._weights = random.standard_exponential((DRAWS, self.blocks))
         parts = random.standard_gamma(1 / _PARTS, (2, _MOST_PARTS, DRAWS))
         self._ends = np.concatenate([np.zeros((2, 1, DRAWS)), parts.cumsum(axis=1)], axis=1)

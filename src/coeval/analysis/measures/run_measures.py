@@ -84,7 +84,7 @@ def selected(tree: Branch, analysis: str) -> Branch:
 def measure_run(reader: RunReader, options: RobustOptions | None = None) -> MeasuredRun:
     """``options`` are those of the robust filter."""
     grid = score_grid(reader)
-    reweighting = Reweighting(len(grid.items.ids))
+    reweighting = Reweighting(len(grid.items.ids), cluster=grid.items.alike)
     pairs = judge_pairs(grid, reweighting)
     judges = judge_measures(grid, pairs)
     biases, worth = biases_of(reader, grid), panel_worth(reader, grid)

@@ -28,12 +28,23 @@ UNSCORED = -1
 
 class GridItems(NamedTuple):
     """The good datapoints, (I,): each one's task and teacher. ``ids`` are theirs; ``attributes`` holds, by
-    ``attribute=value``, the datapoints that sampled it."""
+    ``attribute=value``, the datapoints that sampled it. ``alike``: a number that those share whose prompts
+    nearly repeat each other, below I; None: no two do."""
 
     ids: Sequence[str]
     task: Codes
     teacher: Codes
     attributes: Mapping[str, Codes]
+    alike: Codes | None = None
+
+    @property
+    def cluster(self) -> Codes:
+        """(I,): the datapoints of one cluster are no independent evidence."""
+        return np.arange(len(self.ids)) if self.alike is None else self.alike
+
+    def alike_of(self, some: NDArray[np.bool_]) -> Codes | None:
+        """The clusters of some, None where no two are alike."""
+        return None if self.alike is None else self.alike[some]
 
 
 class TaskDesign(NamedTuple):
@@ -70,6 +81,11 @@ class ScoreGrid(NamedTuple):
         """(C,): the task of each row."""
         return self.items.task[self.item]
 
+    @property
+    def cluster(self) -> Codes:
+        """(C,): the cluster of each row."""
+        return self.items.cluster[self.item]
+
     def kept(self, items: NDArray[np.bool_]) -> ScoreGrid:
         """Some of the datapoints, (I,), with their rows; names stay."""
         rows = items[self.item]
@@ -84,6 +100,7 @@ class ScoreGrid(NamedTuple):
                 self.items.task[items],
                 self.items.teacher[items],
                 {value: number[of[items[of]]] for value, of in self.items.attributes.items()},
+                None if self.items.alike is None else _renumbered(self.items.alike[items]),
             ),
         )
 
@@ -92,6 +109,10 @@ class ScoreGrid(NamedTuple):
         places = [self.judges.index(judge) for judge in judges]
         designs = tuple(design._replace(judges=design.judges & set(judges)) for design in self.designs)
         return self._replace(levels=self.levels[:, places], judges=tuple(judges), designs=designs)
+
+
+def _renumbered(alike: Codes) -> Codes:
+    return np.unique(alike, return_inverse=True)[1]
 
 
 def score_grid(reader: RunReader) -> ScoreGrid:
@@ -201,7 +222,10 @@ def _items(
     attributes = {
         name: np.sort(np.array(found, np.int32)) for name, found in sorted(sampled.items()) if found
     }
-    return GridItems(columns["id"][counts].tolist(), task[counts], teacher[counts], attributes), number_of
+    ids = columns["id"][counts].tolist()
+    alike = reader.clusters_of(ids)
+    own = None if alike is None else _renumbered(alike)
+    return GridItems(ids, task[counts], teacher[counts], attributes, own), number_of
 
 
 _ATTRIBUTES = """

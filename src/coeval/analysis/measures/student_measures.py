@@ -22,10 +22,12 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class ItemScores:
-    """Of each student and datapoint, (S, I): the sum of the levels that its answer has, and how many."""
+    """Of each student and datapoint, (S, I): the sum of the levels that its answer has, and how many;
+    ``cluster`` (I,) is that of each datapoint."""
 
     total: Counts
     count: Counts
+    cluster: Codes
 
     @property
     def mean(self) -> Floats:
@@ -41,7 +43,7 @@ def item_scores(grid: ScoreGrid, judge: int | None = None) -> ItemScores:
     place = grid.student.astype(np.int64) * len(grid.items.ids) + grid.item
     shape = (len(grid.students), len(grid.items.ids))
     total, count = np.where(valid, levels, 0).sum(axis=1), valid.sum(axis=1)
-    return ItemScores(_summed(place, total, shape), _summed(place, count, shape))
+    return ItemScores(_summed(place, total, shape), _summed(place, count, shape), grid.items.cluster)
 
 
 def _summed(place: Counts, values: NDArray[np.int64], shape: tuple[int, int]) -> Counts:
@@ -160,7 +162,8 @@ def _by_item_group(scores: ItemScores, group: Codes, names: Sequence[str], possi
     """By student: the groups that datapoints fall in (below 0: none), where a score is possible."""
     students, items = scores.count.shape
     which = np.where(group >= 0, np.arange(students)[:, None] * len(names) + group, -1)
-    parts = Grouping(which.ravel(), np.tile(np.arange(items), students), students * len(names), items)
+    item = np.tile(np.arange(items), students)
+    parts = Grouping(which.ravel(), item, students * len(names), scores.cluster)
     means = group_means(parts, Sums(scores.total.ravel(), scores.count.ravel()))
     inside = group >= 0
     wanted = np.bincount(group[inside], possible[inside], len(names)).astype(np.int64)
@@ -188,7 +191,7 @@ def _by_factor(grid: ScoreGrid, possible: _Possible) -> list[Named]:
     names, students = grid.factors, len(grid.students)
     which = grid.student.astype(np.int64) * len(names) + grid.factor
     sums = Sums(np.where(valid, grid.levels, 0).sum(axis=1), valid.sum(axis=1))
-    means = group_means(Grouping(which, grid.item, students * len(names), len(grid.items.ids)), sums)
+    means = group_means(Grouping(which, grid.item, students * len(names), grid.items.cluster), sums)
     wanted = np.array([possible.of_factor(name) for name in names], np.int64)
     units = np.bincount(which, sums.count, len(means)).reshape(students, len(names))
     return _measured(students, names, means, wanted - units, wanted)
@@ -200,7 +203,7 @@ def _by_part(grid: ScoreGrid) -> list[dict[str, Named]]:
     students, tasks, factors = len(grid.students), len(grid.tasks), len(grid.factors)
     which = (grid.student.astype(np.int64) * tasks + grid.task) * factors + grid.factor
     sums = Sums(np.where(valid, grid.levels, 0).sum(axis=1), valid.sum(axis=1))
-    parts = Grouping(which, grid.item, students * tasks * factors, len(grid.items.ids))
+    parts = Grouping(which, grid.item, students * tasks * factors, grid.items.cluster)
     means = group_means(parts, sums)
     units = np.bincount(which, sums.count, len(means)).astype(np.int64)
     items = np.bincount(grid.items.task, minlength=tasks)
@@ -230,7 +233,7 @@ def _by_judge(grid: ScoreGrid, possible: _Possible) -> list[Named]:
 def _by_value(grid: ScoreGrid, scores: ItemScores, possible: _Possible) -> list[Named]:
     found: list[Named] = [{} for _ in grid.students]
     for value, items in grid.items.attributes.items():
-        some = ItemScores(scores.total[:, items], scores.count[:, items])
+        some = ItemScores(scores.total[:, items], scores.count[:, items], scores.cluster[items])
         one_group = np.zeros(len(items), np.int32)
         of_value = _by_item_group(some, one_group, (value,), possible.of_items[items])
         for student, measures in zip(found, of_value, strict=True):
@@ -256,5 +259,6 @@ def _missing(found: Named) -> dict[str, int | None]:
 
 def _headline(grid: ScoreGrid, means: Floats) -> Interval:
     """The mean over tasks of the mean over datapoints; ``means`` (I,) with NaN where there is none."""
-    strata = [means[grid.items.task == task] for task in range(len(grid.tasks))]
-    return mean_over_strata([values[np.isfinite(values)] for values in strata])
+    known = [np.isfinite(means) & (grid.items.task == task) for task in range(len(grid.tasks))]
+    clusters = [grid.items.cluster[mine] for mine in known] if grid.items.alike is not None else None
+    return mean_over_strata([means[mine] for mine in known], clusters=clusters)

@@ -79,7 +79,7 @@ def bias_ledger(grid: ScoreGrid, lengths: Floats, families: Mapping[str, str]) -
     for judge, severity in severities(grid).items():
         found[judge]["severity"] = severity
     whole = _drawn(grid, grid.valid.sum(axis=1) > 1)
-    if len(np.unique(grid.item[whole])) < _FEWEST_ITEMS:
+    if len(np.unique(grid.cluster[whole])) < _FEWEST_ITEMS:
         return found
     rows, deviation = _rows(grid, whole, lengths, families)
     known = [_tellable(rows, leaning) for leaning in range(len(rows.leanings))]
@@ -104,11 +104,11 @@ def severities(grid: ScoreGrid) -> dict[str, Bias]:
 
 
 def _severity(grid: ScoreGrid, place: int, rows: NDArray[np.bool_]) -> Bias:
-    """A mean over units, clustered by datapoint (Liang and Zeger 1986)."""
+    """A mean over units, clustered by datapoint, or group of such (Liang and Zeger 1986)."""
     levels = np.where(grid.valid[rows], grid.levels[rows], 0) / 2
     own = levels[:, place]
     others = (levels.sum(axis=1) - own) / (grid.valid[rows].sum(axis=1) - 1)
-    clusters, at = np.unique(grid.item[rows], return_inverse=True)
+    clusters, at = np.unique(grid.cluster[rows], return_inverse=True)
     if len(clusters) < _FEWEST_ITEMS:
         return UNKNOWN
     value = float((others - own).mean())
@@ -164,7 +164,7 @@ def _rows(
         levels=grid.levels[whole][order],
         start=start,
         group=group,
-        cluster=np.unique(grid.item[first], return_inverse=True)[1],
+        cluster=np.unique(grid.cluster[first], return_inverse=True)[1],
         factor=np.unique(grid.factor[whole][order], return_inverse=True)[1],
         leanings=((kin * (1 - own))[students], own[students], long),
     )

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.measured import Branch
 from coeval.analysis.measures.score_grid import ScoreGrid
@@ -59,7 +57,7 @@ def errors_by_task(grid: ScoreGrid) -> list[TaskErrors]:
         mine = grid.items.task == task
         judges = int(grid.valid[grid.task == task].any(axis=0).sum())
         parts = variance_parts(complete[task]) if task in complete else None
-        found.append(task_errors(means[:, mine], np.arange(int(mine.sum())), judges, parts))
+        found.append(task_errors(means[:, mine], grid.items.cluster[mine], judges, parts))
     return [errors for errors in found if errors is not None]
 
 

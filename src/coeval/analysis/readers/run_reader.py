@@ -14,11 +14,17 @@ stay on disk.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from coeval.analysis.measures.benchmark.item_texts import item_texts
+from coeval.analysis.measures.benchmark.near_duplicates import groups, near_duplicates
 from coeval.analysis.planned_names import KINDS, BeyondTotal, Kind, LeftOut, Planned
 from coeval.analysis.readers.reader import Reader, Stage
 from coeval.analysis.readers.run_tables import BEYOND, STAGES, VIEWS
@@ -34,6 +40,14 @@ class Orphans(msgspec.Struct, frozen=True):
 
     responses: int
     evaluations: int
+
+
+class Twin(NamedTuple):
+    """An item whose prompt is nearly that of an earlier one of its task, ``of``, and the ``first`` of all
+    that are alike."""
+
+    of: str
+    first: str
 
 
 class RunReader(Reader):
@@ -72,6 +86,34 @@ class RunReader(Reader):
         except (FileNotFoundError, StoreError):
             return False
         return meta.get("simulated") is True
+
+    @cached_property
+    def twins(self) -> Mapping[str, Twin]:
+        """By item, those that nearly repeat another one; read from the files when first asked for."""
+        items = self.rows("SELECT task::VARCHAR, id FROM planned WHERE NOT failed ORDER BY id")
+        texts = item_texts(self.run, [item for _, item in items])
+        of_task: dict[str, list[str]] = {}
+        for task, item in items:
+            of_task.setdefault(task, []).append(item)
+        found = {}
+        for ids in of_task.values():
+            alike = near_duplicates([(texts[item].prompt or "") if item in texts else "" for item in ids])
+            first = groups(alike, len(ids))
+            found |= {ids[one.place]: Twin(ids[one.of], ids[first[one.place]]) for one in alike}
+        return found
+
+    @property
+    def names_sql(self) -> str:
+        """What `clusters_of` wants of the items of a group, as a column of a query over them."""
+        return "list(item ORDER BY item)" if self.twins else "NULL"
+
+    def clusters_of(self, items: Sequence[str] | None) -> NDArray[np.int64] | None:
+        """(items,): a number for each, which those that nearly repeat each other share; None: none do."""
+        if items is None or not self.twins:
+            return None
+        places = {item: place for place, item in enumerate(items)}
+        first = [self.twins[item].first if item in self.twins else item for item in items]
+        return np.array([places.setdefault(item, len(places)) for item in first], np.int64)
 
     def target_attributes(self, task: str) -> dict[str, list[str]]:
         """The attribute space that phase 1 declared for a task; empty where there is no file."""

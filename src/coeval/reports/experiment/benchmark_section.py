@@ -100,6 +100,8 @@ def _said(coverage: Branch) -> Iterator[str]:
     told = [words.format(f"{counted[name]:,}") for name, words in _WORDS.items() if counted[name]]
     if told:
         yield f"Of {numbered(items, 'item')}, there are {listed(told)}."
+        if counted["near_duplicates"]:
+            yield "Items that nearly repeat each other count as one in every interval and test."
     elif items:
         ruled_out = ["passed or failed by all"] * (scored > 0) + ["reversed"] * (ranked > 0)
         said = " or ".join(filter(None, (", ".join(ruled_out), "nearly a duplicate")))

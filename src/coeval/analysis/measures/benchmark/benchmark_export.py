@@ -85,7 +85,7 @@ def export_benchmark(reader: RunReader, items: Mapping[str, Branch], out: Path) 
 
 def _rows(reader: RunReader, items: Mapping[str, Branch]) -> dict[str, list[dict[str, Any]]]:
     """By task, the same columns in every row: an attribute has one of its own, named ``attribute_NAME``."""
-    texts = item_texts(reader, items)
+    texts = item_texts(reader.run, items)
     attributes = {
         item: found or {}
         for item, found in reader.rows("SELECT item, attributes FROM items WHERE NOT failed")

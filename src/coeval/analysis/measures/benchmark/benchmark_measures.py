@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,21 +11,20 @@ from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.benchmark.attribute_coverage import attribute_coverage
 from coeval.analysis.measures.benchmark.item_quality import ItemQuality, item_quality
 from coeval.analysis.measures.benchmark.item_texts import item_texts
-from coeval.analysis.measures.benchmark.near_duplicates import NearDuplicate, near_duplicates
 from coeval.analysis.measures.benchmark.surface_bias import surface_bias
 from coeval.analysis.measures.benchmark.teacher_leak import teacher_leak
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import item_scores
 from coeval.analysis.panel.model_families import model_families
-from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.readers.run_reader import RunReader, Twin
 
 __all__ = ["benchmark_measures"]
 
 
 def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> Branch:
     """``coverage`` by task, ``items`` by datapoint, and ``leak``: see docs/measures.md for the keys."""
-    texts = item_texts(reader, grid.items.ids)
+    texts = item_texts(reader.run, grid.items.ids)
     prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
     judged = item_scores(grid).mean
     scores = _with_labels(reader, grid, judged)
@@ -35,7 +33,7 @@ def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> Branch:
     for place, task in enumerate(grid.tasks):
         mine = np.flatnonzero(grid.items.task == place)
         of_task = [prompts[item] for item in mine]
-        twins = near_duplicates(of_task)
+        twins = [reader.twins.get(grid.items.ids[item]) for item in mine.tolist()]
         quality = item_quality(scores[:, mine])
         coverage[task] = {
             **_coverage(reader, grid, task, mine),
@@ -90,7 +88,7 @@ def _resemblance(prompts: Sequence[str]) -> Branch:
     return {"surface_bias": Measured(found.mean, None, None, len(prompts), 0), "pairs": found.pairs}
 
 
-def _summary(quality: ItemQuality, twins: Sequence[NearDuplicate]) -> Branch:
+def _summary(quality: ItemQuality, twins: Sequence[Twin | None]) -> Branch:
     scored = quality.students > 0
 
     def mean(values: Floats) -> Measured:
@@ -104,19 +102,17 @@ def _summary(quality: ItemQuality, twins: Sequence[NearDuplicate]) -> Branch:
         "all_pass": int(quality.all_pass.sum()),
         "all_fail": int(quality.all_fail.sum()),
         "reversed": int((quality.discrimination < 0).sum()),
-        "near_duplicates": len(twins),
+        "near_duplicates": sum(twin is not None for twin in twins),
         "scored": int(scored.sum()),
     }
 
 
 def _items(
-    grid: ScoreGrid, mine: NDArray[np.int64], quality: ItemQuality, twins: Sequence[NearDuplicate]
+    grid: ScoreGrid, mine: NDArray[np.int64], quality: ItemQuality, twins: Sequence[Twin | None]
 ) -> Branch:
-    twin_of: defaultdict[int, NearDuplicate | None] = defaultdict(lambda: None)
-    twin_of.update({twin.place: twin for twin in twins})
     found: Branch = {}
     for at, item in enumerate(mine.tolist()):
-        twin = twin_of[at]
+        twin = twins[at]
         found[grid.items.ids[item]] = {
             "task": grid.tasks[grid.items.task[item]],
             "teacher": grid.teachers[grid.items.teacher[item]],
@@ -125,7 +121,7 @@ def _items(
             "students": int(quality.students[at]),
             "all_pass": bool(quality.all_pass[at]),
             "all_fail": bool(quality.all_fail[at]),
-            "near_duplicate_of": grid.items.ids[mine[twin.of]] if twin is not None else None,
+            "near_duplicate_of": twin.of if twin is not None else None,
         }
     return found
 

@@ -6,10 +6,10 @@ from collections.abc import Collection
 
 import msgspec
 
-from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decode
 from coeval.store.jsonl import whole_lines
+from coeval.store.rundir import RunDir
 
 __all__ = ["ItemText", "item_texts"]
 
@@ -23,7 +23,7 @@ class ItemText(msgspec.Struct, frozen=True):
     status: str = "ok"
 
 
-def item_texts(reader: RunReader, wanted: Collection[str]) -> dict[str, ItemText]:
+def item_texts(run: RunDir, wanted: Collection[str]) -> dict[str, ItemText]:
     """The texts of some datapoints, by id; damaged lines, which the reader counts, are passed over.
 
     Raises
@@ -33,7 +33,7 @@ def item_texts(reader: RunReader, wanted: Collection[str]) -> dict[str, ItemText
     """
     found: dict[str, ItemText] = {}
     chosen = frozenset(wanted)
-    for path in reader.run.files("data_generation"):
+    for path in run.files("data_generation"):
         for line in whole_lines(path):
             try:
                 text = decode(line.text, ItemText)

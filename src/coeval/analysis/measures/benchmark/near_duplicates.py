@@ -1,9 +1,14 @@
-"""Prompts that are nearly the same as an earlier one, found in time that grows with their number alone."""
+"""Prompts that are nearly the same as an earlier one, found in time that grows with their number alone.
+
+Items whose prompts are nearly the same get nearly the same answers and scores, and so are no independent
+evidence: a group of them is one cluster in every interval and test.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -11,13 +16,19 @@ from numpy.typing import NDArray
 
 from coeval.analysis.measures.benchmark.surface_bias import jaccard, word_shingles
 
-__all__ = ["SIMILAR", "NearDuplicate", "near_duplicates"]
+__all__ = ["SIMILAR", "NearDuplicate", "groups", "near_duplicates"]
 
 SIMILAR = 0.7
 """Jaccard similarity of word 3-grams from which on two prompts are near duplicates."""
 _BANDS, _ROWS = 16, 4
 """A pair of similarity s is seen with probability ``1 − (1 − s⁴)¹⁶``: 98.8 % at 0.7, 100 % at 1."""
 _SIZE = 3
+_TEMPLATE = 0.5
+"""Of a task's prompts: 3-grams that more of them have say what the task is, not which item it is."""
+_FEWEST = 10
+"""Prompts below which a template cannot be told from duplicates."""
+_SOME = 1_000
+"""Prompts, evenly spread, that a template is looked for in."""
 _WORD = re.compile(r"\w+")
 
 Hashes = NDArray[np.uint64]
@@ -34,13 +45,17 @@ class NearDuplicate(NamedTuple):
 def near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
     """For each prompt that has an earlier one at least `SIMILAR`, the most similar of those that were found.
 
+    ``prompts`` are those of one task. What more than half of ten or more have in common, such as the
+    instructions around each item, counts for nothing.
+
     MinHash signatures in bands (Broder 1997; Leskovec, Rajaraman and Ullman 2014, ch. 3) name candidates, and
     the similarity of each is computed. In a band, a prompt is held against the first with its hash, so that a
     thousand equal prompts are a thousand comparisons.
     """
     if len(prompts) < 2:
         return []
-    signatures = _signatures(prompts)
+    template = _template(prompts)
+    signatures = _signatures(prompts, template)
     best: dict[int, NearDuplicate] = {}
     seen: set[tuple[int, int]] = set()
     for band in range(_BANDS):
@@ -49,10 +64,34 @@ def near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
             if (place, first) in seen:
                 continue
             seen.add((place, first))
-            similarity = jaccard(word_shingles(prompts[place]), word_shingles(prompts[first]))
+            own, other = (word_shingles(prompts[at]) - template for at in (place, first))
+            similarity = jaccard(own, other)
             if similarity >= SIMILAR and (place not in best or similarity > best[place].similarity):
                 best[place] = NearDuplicate(place, first, similarity)
     return [best[place] for place in sorted(best)]
+
+
+def groups(found: Sequence[NearDuplicate], count: int) -> NDArray[np.int64]:
+    """(count,): the first place of the group that each prompt belongs to, its own where it is alone."""
+    first = list(range(count))
+    for twin in found:
+        one, other = first[twin.place], first[twin.of]
+        while first[one] != one:
+            one = first[one]
+        while first[other] != other:
+            other = first[other]
+        first[max(one, other)] = min(one, other)
+    for place in range(count):
+        first[place] = first[first[place]]
+    return np.array(first, np.int64)
+
+
+def _template(prompts: Sequence[str]) -> Set[tuple[str, ...]]:
+    if len(prompts) < _FEWEST:
+        return frozenset()
+    some = prompts[:: -(-len(prompts) // _SOME)]
+    seen = Counter(shingle for prompt in some for shingle in word_shingles(prompt))
+    return frozenset(shingle for shingle, count in seen.items() if count > _TEMPLATE * len(some))
 
 
 def _same_hash(rows: Hashes) -> list[tuple[int, int]]:
@@ -66,8 +105,9 @@ def _same_hash(rows: Hashes) -> list[tuple[int, int]]:
     return list(zip(later.tolist(), origin[later].tolist(), strict=True))
 
 
-def _signatures(prompts: Sequence[str]) -> Hashes:
-    """(bands × rows, prompts): of each hash function the least value over a prompt's shingles."""
+def _signatures(prompts: Sequence[str], template: Set[tuple[str, ...]]) -> Hashes:
+    """(bands × rows, prompts): of each hash function the least value over a prompt's shingles, those of the
+    template left out."""
     numbers: dict[str, int] = {}
     words: list[int] = []
     starts: list[int] = []
@@ -77,17 +117,32 @@ def _signatures(prompts: Sequence[str]) -> Hashes:
         words += found + [0] * max(_SIZE - len(found), 0)
     ids = np.array(words, np.uint64)
     ends = np.array([*starts[1:], len(words)])
-    shingles = np.zeros(len(ids), np.uint64)
-    for offset in range(_SIZE):
-        shingles = _mixed(shingles ^ np.concatenate([ids[offset:], np.zeros(offset, np.uint64)]))
+    shingles = _hashed([np.concatenate([ids[at:], np.zeros(at, np.uint64)]) for at in range(_SIZE)])
     inside = np.ones(len(ids), bool)
     for back in range(1, _SIZE):
         inside[ends - back] = False  # a shingle that would reach into the next prompt
     kept, counts = shingles[inside], ends - np.array(starts) - (_SIZE - 1)
     begins = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    return np.stack(
-        [np.minimum.reduceat(_mixed(kept ^ _SEEDS[row]), begins) for row in range(_BANDS * _ROWS)]
-    )
+    padded = [[numbers[word] for word in shingle] + [0] * (_SIZE - len(shingle)) for shingle in template]
+    left_out = np.isin(kept, _hashed(list(np.array(padded or [[0] * _SIZE], np.uint64).T)))
+
+    def least(row: int) -> Hashes:
+        values = _mixed(kept ^ _SEEDS[row])
+        values[left_out] = _LAST
+        return np.minimum.reduceat(values, begins)
+
+    return np.stack([least(row) for row in range(_BANDS * _ROWS)])
+
+
+def _hashed(words: Sequence[Hashes]) -> Hashes:
+    """Of shingles, given as the numbers of their first words, of their second, and so on."""
+    shingles = np.zeros(len(words[0]), np.uint64)
+    for each in words:
+        shingles = _mixed(shingles ^ each)
+    return shingles
+
+
+_LAST = np.uint64(2**64 - 1)
 
 
 def _mixed(values: Hashes) -> Hashes:

@@ -10,9 +10,9 @@ easy items all differ less, which is no gain. λ can be told where the student h
 too, and students who are no kin of the teacher its items; with two teachers and a student of each, whose gain
 it is cannot be told. Told is what λ is worth in score on the items of its own family: with it less without.
 
-Errors are clustered by item (Liang and Zeger 1986). To the items of each teacher in each task one observation
-of the largest variance possible is lent, so that few items that happen to be alike do not look sure, and the
-degrees of freedom are Welch's over teachers and tasks.
+Errors are clustered by item, or by group of items that are nearly the same (Liang and Zeger 1986). To the
+items of each teacher in each task one observation of the largest variance possible is lent, so that few items
+that happen to score alike do not look sure, and the degrees of freedom are Welch's over teachers and tasks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from scipy.special import expit
 
 from coeval.analysis.comparison.multiplicity import holm
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.score_grid import Codes, ScoreGrid
 from coeval.analysis.panel.bias_ledger import Bias, bias_of
 
 __all__ = ["teacher_leak"]
@@ -39,7 +39,8 @@ _FEWEST_ITEMS = 6
 
 class _Cells(NamedTuple):
     """C cells of (student, part), a part being a teacher's items in a task: their mean scores and numbers of
-    answers; ``own``: teacher and student are kin. ``design`` is (C, P) without λ."""
+    answers; ``own``: teacher and student are kin. ``design`` is (C, P) without λ; ``cluster`` (I,) is that of
+    each item."""
 
     student: NDArray[np.int64]
     part: NDArray[np.int64]
@@ -47,6 +48,7 @@ class _Cells(NamedTuple):
     answers: Floats
     own: NDArray[np.bool_]
     design: Floats
+    cluster: Codes
 
 
 def teacher_leak(grid: ScoreGrid, scores: Floats, families: Mapping[str, str]) -> dict[str, Any]:
@@ -86,7 +88,8 @@ def _cells(grid: ScoreGrid, scores: Floats, part: NDArray[np.int64], kin: NDArra
     alpha = np.unique(student * len(grid.tasks) + task, return_inverse=True)[1]
     delta = np.unique(of_part, return_inverse=True)[1]
     design = np.hstack([np.eye(alpha.max(initial=-1) + 1)[alpha], np.eye(delta.max(initial=-1) + 1)[delta]])
-    return _Cells(student, of_part, total[there] / count[there], count[there], kin[student, teacher], design)
+    mean, own = total[there] / count[there], kin[student, teacher]
+    return _Cells(student, of_part, mean, count[there], own, design, grid.items.cluster)
 
 
 def _gains(
@@ -167,8 +170,10 @@ class _Fit:
         of_item = np.searchsorted(parts, part).clip(max=len(parts) - 1)
         distance = np.where(np.isfinite(scores), scores - table[1][:, of_item], 0.0)
         influence = (table[0][:, of_item] * distance).sum(axis=0)
-        squares = np.bincount(of_item, influence**2, len(parts))
-        items = np.bincount(of_item, minlength=len(parts))
+        most = int(cells.cluster.max(initial=0)) + 1
+        groups, at_group = np.unique(of_item * most + cells.cluster, return_inverse=True)
+        squares = np.bincount(groups // most, np.bincount(at_group, influence) ** 2, len(parts))
+        items = np.bincount(groups // most, minlength=len(parts))
         mean = (cells.mean * cells.answers + 0.5) / (cells.answers + 1)
         lent = np.bincount(at, pull**2 * mean * (1 - mean), len(parts))
         variance = squares + lent
