@@ -13,6 +13,7 @@ import pytest
 from cli.invoked import Command, Ended
 from pipeline.experiments import Lab, listen, model, task
 
+from coeval.core.records import Request
 from coeval.store.rundir import RunDir
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -166,6 +167,59 @@ def test_records_tell_how_long_texts_are(here: Path, coeval: Command) -> None:
     after = json.loads((lab.path / "usage.json").read_text())["models"]
     cost = sum(after[name]["cost_usd"] - spent[name]["cost_usd"] for name in after)
     assert known["cost_usd"]["low"] <= cost <= known["cost_usd"]["high"]
+
+
+def text(request: Request) -> str:
+    return "\n".join(message.content for message in request.messages)
+
+
+def own_table(here: Path, *texts: str) -> Lab:
+    """An experiment over a table of one's own, nothing of which lies in the run's folder yet."""
+    (here / "own.csv").write_text("\n".join(["text", *texts]) + "\n")
+    own = {"name": "own", "description": "Answer.", "items": {"path": "own.csv", "prompt": "text"}}
+    cast = [model("ann", "student"), model("jim", "judge")]
+    return Lab(here, cast, [own | {"rubric": {"right": "It is right."}}])
+
+
+@pytest.mark.parametrize("how", [["plan"], ["plan", "--estimate-samples", "1"], ["run", "--estimate-only"]])
+def test_rows_of_a_table_are_sampled_before_they_lie_in_the_run(
+    here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch, how: list[str]
+) -> None:
+    lab = own_table(here, "quay", "rook", "sloe")
+    asked = listen(monkeypatch)
+    ended = coeval(*how, "--config", lab.file)
+    assert (ended.code, "warning" in ended.err) == (0, False), ended.err
+    samples = 1 if "1" in how else 2
+    assert asked.phases() == (0, 0, 0, samples, samples)
+    shown = "".join(text(request) for _, request in asked.requests)
+    assert [row for row in ("quay", "rook", "sloe") if row in shown] == ["quay", "rook", "sloe"][:samples]
+    assert not list(lab.path.glob("phase*"))
+
+
+def test_rows_of_a_table_are_estimated_as_when_they_lie_in_the_run(here: Path, coeval: Command) -> None:
+    lab = own_table(here, *("word " * n * 40 for n in range(1, 6)))
+    price(here, "ann", "jim")
+    before = plan(coeval, lab.file)
+    lab.settings["phases"] = dict.fromkeys(("response_collection", "evaluation"), "Extend")
+    assert lab.run().exit_code == 0
+    for folder in ("phase4_responses", "phase5_evaluations"):
+        for file in (lab.path / folder).iterdir():
+            file.unlink()
+    assert plan(coeval, lab.file, "--continue") == before
+
+
+def test_rows_of_a_changed_table_are_sampled_as_they_stand_now(
+    here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer rows than those in the run's folder: no offset of theirs is one of its lines'."""
+    assert own_table(here, "one", "two", "three").run().exit_code == 0
+    lab = own_table(here, "four and more", "five and much more", "six")
+    asked = listen(monkeypatch)
+    ended = coeval("plan", "--config", lab.file, "--continue", "--redo-changed", "--estimate-samples", "5")
+    assert (ended.code, "damaged" in ended.err) == (0, False), ended.err
+    about = [text(request) for _, request in asked.requests]
+    assert about
+    assert all("four and more" in each or "five and much more" in each for each in about)
 
 
 def test_a_model_without_a_key_is_estimated_by_rules_of_thumb(

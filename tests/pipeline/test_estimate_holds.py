@@ -86,7 +86,7 @@ async def estimated(config: Config, samples: int) -> Span:
     settings = config.experiment.model_copy(update={"estimate_samples": samples})
     config = config.model_copy(update={"experiment": settings})
     prices, preview = PriceBook(), preview_run(config, RunOptions())
-    evidence = evidence_of(config, preview.plan.setups)
+    evidence = evidence_of(config, preview)
     context = SessionContext(find_keys(), Unwatched(), asyncio.Event())
     await sample_only(config, preview, evidence, prices, context)
     cost = estimate_run(config, preview, Assumed(prices, evidence)).total.cost_usd

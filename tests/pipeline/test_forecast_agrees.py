@@ -107,7 +107,7 @@ def planned(lab: Lab, how: dict[str, Any]) -> Estimate | None:
         start = estimated_start(load_config(lab.file), options_of(how), find_keys(), prices)
     except UsageError:
         return None
-    evidence = evidence_of(start.config, start.preview.plan.setups)
+    evidence = evidence_of(start.config, start.preview)
     return estimate_run(start.config, start.preview, Assumed(prices, evidence))
 
 

@@ -77,6 +77,7 @@ class RecordFiles:
         self.files: list[ReadFile] = []
         self.stop_at = inf
         self._summed = summed
+        self._instead: Mapping[Path, list[bytes]] = NO_LINES
 
     def lines(
         self,
@@ -88,7 +89,7 @@ class RecordFiles:
         """The position and the decoded part of each line that is one; of a file that has been read, of those
         that have been added since.
 
-        Of files in ``instead`` the lines given there are taken for theirs; these cannot be loaded. Lines at
+        Of files in ``instead`` the lines given there are taken for theirs, and loaded from there; lines at
         the offsets that ``without`` names are left out.
 
         Raises
@@ -98,6 +99,7 @@ class RecordFiles:
         Overtaken
             the last line that was read goes on.
         """
+        self._instead = {**self._instead, **instead}
         read = lines_decoder(part)
         groups = self._groups(paths, without, instead)
         return chain.from_iterable(self._decoded(part, read, *group) for group in groups)
@@ -162,11 +164,18 @@ class RecordFiles:
         self.damaged.append((self.files[position >> _OFFSET_BITS].path, position & _OFFSET_MASK))
 
     def line(self, position: int) -> bytes:
-        """The line there, read again from disk."""
-        return line_at(self.files[position >> _OFFSET_BITS].path, position & _OFFSET_MASK)
+        """Read the line there again."""
+        path, offset = self.files[position >> _OFFSET_BITS].path, position & _OFFSET_MASK
+        if path not in self._instead:
+            return line_at(path, offset)
+        for text in self._instead[path]:  # what is loaded of them are the first few
+            if not offset:
+                return text
+            offset -= len(text)
+        raise StoreError(f"{path}: no line begins at {position & _OFFSET_MASK}")
 
     def load(self, position: int, key: str, kind: type[RecordT]) -> RecordT:
-        """The whole record ``key``, read again from disk."""
+        """Read the whole record ``key`` again."""
         try:
             return decode(self.line(position), kind)
         except Undecodable as error:

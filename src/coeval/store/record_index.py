@@ -139,7 +139,7 @@ class Index(Generic[EntryT]):
                 self._files.damage(position)
 
     def load(self, key: str, kind: type[RecordT]) -> RecordT:
-        """The whole record of an id, read again from disk."""
+        """Read the whole record of an id again."""
         return self._files.load(self._column.position(key), key, kind)
 
 
@@ -202,6 +202,6 @@ class PhaseIndex(Generic[EntryT]):
         return column.asked_in_vain(row)
 
     def load(self, key: str, kind: type[RecordT]) -> RecordT:
-        """The whole record of an id, read again from disk."""
+        """Read the whole record of an id again."""
         column, row = self.place(key)
         return self.files.load(column.position(row), key, kind)

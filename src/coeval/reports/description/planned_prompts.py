@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from secrets import token_hex
 from typing import NamedTuple
 
-from coeval.core.errors import StoreError, Undecodable
-from coeval.core.foreign import decoder
+from coeval.core.errors import StoreError
 from coeval.core.records import Datapoint, Purpose, Request, Schema
 from coeval.core.text import listed
 from coeval.engine.role_model import RoleModel
@@ -22,8 +21,6 @@ from coeval.pipeline.sampling.samples import Samples
 from coeval.reports.content.report_content import PassagePart
 
 __all__ = ["PlannedPrompt", "planned_prompts"]
-
-_decode_item = decoder(Datapoint)
 
 
 class PlannedPrompt(NamedTuple):
@@ -165,9 +162,6 @@ class _TaskPrompts:
         recorded = self._preview.plan.recorded
         if key in recorded.assumed:
             return None
-        for file in self._preview.supply.files:
-            if file.rewritten and key in file.ids:
-                return next((item for line in file.lines if (item := _read(line)) and item.id == key), None)
         entry = recorded.items.get(key)
         if entry is None or not entry.good:
             return None
@@ -205,10 +199,3 @@ def _alike(role_models: Sequence[RoleModel]) -> list[list[RoleModel]]:
 def _one_of(students: Sequence[RoleModel]) -> str:
     names = [student.name for student in students]
     return names[0] if len(names) == 1 else f"one of {listed(names, 4)}"
-
-
-def _read(line: bytes) -> Datapoint | None:
-    try:
-        return _decode_item(line)
-    except Undecodable:
-        return None

@@ -33,7 +33,7 @@ def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:
     prices.refuse_strangers(HOSTS, HOSTS.own)
     options = RunOptions(continue_run=run_folder(config).meta.exists())
     start = described_start(config, options, keys, prices)
-    assumed = Assumed(prices, evidence_of(start.config, start.preview.plan.setups))
+    assumed = Assumed(prices, evidence_of(start.config, start.preview))
     estimate = estimate_run(start.config, start.preview, assumed)
     estimate = with_savings(estimate, start.config, start.preview, options, assumed)
     warnings = (*doubts(config), *start.warnings, *_changed(start, options), *start.choices)

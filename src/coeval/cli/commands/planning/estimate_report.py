@@ -61,7 +61,7 @@ def estimate_and_report(config: Config, how: dict[str, Any], *, as_json: bool = 
     start = estimated_start(config, options, keys, prices)
     for sentence in start.warnings:
         warn(messages, sentence)
-    evidence = evidence_of(start.config, start.preview.plan.setups)
+    evidence = evidence_of(start.config, start.preview)
     if not _sampled(start, evidence, prices, keys, messages):
         return INTERRUPTED
     assumed = Assumed(prices, evidence, options.phase_barriers)

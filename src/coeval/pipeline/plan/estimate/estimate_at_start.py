@@ -31,7 +31,7 @@ async def estimate_at_start(
     Draining
         somebody interrupted it.
     """
-    watcher, evidence = session.context.watcher, evidence_of(config, preview.plan.setups)
+    watcher, evidence = session.context.watcher, evidence_of(config, preview)
     if each := config.experiment.estimate_samples:
         live = [model.name for model in config.models if not config.batched_phases(model)]
         samples = LiveSamples(config, preview, evidence, live, each)

@@ -14,6 +14,6 @@ __all__ = ["least_cost_usd"]
 def least_cost_usd(config: Config, preview: Preview, prices: PriceBook) -> float | None:
     """The low end of the estimate of all that ``preview`` says is owed, in US dollars; None where some model
     that is to be asked has no known price. In ``config`` the interface `auto` stands for none any more."""
-    estimate = estimate_run(config, preview, Assumed(prices, evidence_of(config, preview.plan.setups)))
+    estimate = estimate_run(config, preview, Assumed(prices, evidence_of(config, preview)))
     cost = estimate.total.cost_usd
     return None if estimate.unpriced or cost is None else cost.low

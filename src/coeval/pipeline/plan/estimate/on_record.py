@@ -26,6 +26,7 @@ from coeval.pipeline.plan.estimate.known_prompts import (
 )
 from coeval.pipeline.plan.estimate.local_tokenizer import local_tokenizer
 from coeval.pipeline.plan.estimate.run_shapes import JSON_OF_ITEM
+from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.start.checks import run_folder
@@ -68,16 +69,24 @@ class RecordTold(msgspec.Struct):
     status: str = "ok"
 
 
-def evidence_of(config: Config, setups: Sequence[TaskSetup]) -> Evidence:
-    """The same whenever the files are the same. Lines that are no records tell nothing."""
+def evidence_of(config: Config, preview: Preview) -> Evidence:
+    """Collect what records tell, those of a table included that the run will put in its folder. It is the
+    same whenever the files are the same; lines that are no records tell nothing."""
+    setups = preview.plan.setups
     reading = RecordReading(config, setups, Evidence(), "record")
     _add_tokenizers(reading.evidence, config, setups)
-    source = source_folder(config)
+    source, supplied = source_folder(config), preview.supply.rewritten
     for phase in FLOWING:  # what judges were shown is known once items and answers are
-        for folder in (run_folder(config), *([source] if source is not None else [])):
-            for path in folder.files(phase):
-                for record in _records(path):
-                    reading.take(phase, record)
+        found = [
+            path
+            for folder in (run_folder(config), *([source] if source is not None else []))
+            for path in folder.files(phase)
+        ]
+        if phase == "data_generation":
+            found += [path for path in supplied if path not in found]
+        for path in found:
+            for record in _records(path, supplied.get(path)):
+                reading.take(phase, record)
     return reading.evidence
 
 
@@ -96,10 +105,12 @@ def _add_tokenizers(evidence: Evidence, config: Config, setups: Sequence[TaskSet
                 evidence.count(model.name, TOKENIZER)
 
 
-def _records(path: Path) -> Iterator[RecordTold]:
+def _records(path: Path, supplied: Sequence[bytes] | None) -> Iterator[RecordTold]:
+    """Read the records of a file, or those that are to stand in it."""
     read = decoder(RecordTold)
-    step = max(1, path.stat().st_size // _READ_WHOLE)
-    for _, line in islice(whole_lines(path), 0, None, step):
+    size = path.stat().st_size if supplied is None else sum(map(len, supplied))
+    lines = (line.text for line in whole_lines(path)) if supplied is None else supplied
+    for line in islice(lines, 0, None, max(1, size // _READ_WHOLE)):
         with suppress(Undecodable):
             yield read(line)
 
