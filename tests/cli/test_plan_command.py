@@ -134,18 +134,59 @@ def test_samples_are_asked_as_the_run_asks_and_counted(
     guessed, asked = plan(coeval, lab.file), listen(monkeypatch)
     ended = coeval("plan", "--config", lab.file, "--json")
     found = figures(ended)
-    assert asked.phases() == (0, 0, 2, 4, 2)
-    assert ended.err.count("sample of ann as judge") == 2
-    assert found["basis"] == {"ann": "6 samples", "ben": "2 samples"}
-    assert width(found) < width(guessed)
+    assert asked.phases() == (0, 0, 1, 3, 0), "ann writes one and answers one; ben answers two"
+    assert ended.err.count("sample of ann as student") == 1
+    assert found["basis"] == {"ann": "2 samples", "ben": "2 samples"}
     accounts = json.loads((lab.path / "usage.json").read_text())["models"]
-    assert (accounts["ann"]["requests"], accounts["ben"]["requests"]) == (6, 2)
+    assert (accounts["ann"]["requests"], accounts["ben"]["requests"]) == (2, 2)
     assert accounts["ann"]["cost_usd"] > 0
     assert f": {lab.path / 'usage.json'} keeps it, and it counts" in ended.err
     assert lab.counts() == (0, 0, 0)  # a sample is no record
+    assert width(figures(coeval("plan", "--config", lab.file, "--json", "--estimate-samples", "6"))) < (
+        width(guessed)
+    )
     no_run = coeval("status", "--run", lab.path).err.replace("\n", " ")
     assert f"before a run (samples, probes) is counted in {lab.path / 'usage.json'}" in no_run
     assert lab.run().exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("samples", "cast", "each"),
+    [
+        (1, [model("ann")], (0, 0, 1, 0, 0)),
+        (2, [model("ann")], (0, 0, 1, 1, 0)),
+        (3, [model("ann")], (0, 0, 1, 1, 1)),
+        (5, [model("ann")], (0, 0, 1, 2, 2)),
+        (1, [model("ann"), model("ben", "student", "judge")], (0, 0, 1, 1, 0)),
+        (2, [model("ann"), model("ben")], (0, 0, 2, 2, 0)),
+        (2, [model("ann", "teacher"), model("ben", "student", "judge")], (0, 0, 2, 1, 1)),
+    ],
+)
+def test_samples_are_so_many_of_each_model_whatever_its_roles(
+    here: Path,
+    coeval: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    samples: int,
+    cast: list[dict[str, Any]],
+    each: tuple[int, ...],
+) -> None:
+    """Without a sampled item nobody could be asked to answer, and without an answer nobody to judge."""
+    lab = Lab(here, cast, [task("one", total=6), task("two", rubric={"plot": "It has one."}, total=6)])
+    asked = listen(monkeypatch)
+    assert coeval("plan", "--config", lab.file, "--estimate-samples", str(samples)).code == 0
+    assert asked.phases() == each
+    assert all(sum(name == of for of, _ in asked.requests) <= samples for name in asked.models())
+
+
+def test_a_rubric_that_is_asked_for_is_one_of_a_models_samples(
+    here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(here, [model("ann")], [task("one", rubric="auto"), task("two", rubric="auto")])
+    asked = listen(monkeypatch)
+    for samples, phases in ((1, (0, 0, 1, 0, 0)), (2, (0, 1, 1, 0, 0)), (4, (0, 2, 1, 1, 0))):
+        asked.clear()
+        assert coeval("plan", "--config", lab.file, "--estimate-samples", str(samples)).code == 0
+        assert asked.phases() == phases
 
 
 def width(found: dict[str, Any]) -> float:
@@ -231,7 +272,7 @@ def test_a_model_without_a_key_is_estimated_by_rules_of_thumb(
     ended = coeval("plan", "--config", lab.file, "--json")
     found = figures(ended)
     assert "no samples of gpt-4o-mini: " in ended.err
-    assert found["basis"] == {"ann": "4 samples", "gpt-4o-mini": "rules of thumb"}
+    assert found["basis"] == {"ann": "2 samples", "gpt-4o-mini": "rules of thumb"}
     assert found["cost_usd"]["low"] > 0
 
 
@@ -264,7 +305,7 @@ def test_a_ceiling_holds_for_samples_too(
 ) -> None:
     lab = Lab(here, [model("ann")], [task()], {"quota": {"ann": {"max_calls": 3}}})
     asked = listen(monkeypatch)
-    ended = coeval("plan", "--config", lab.file)
+    ended = coeval("plan", "--config", lab.file, "--estimate-samples", "5")
     assert ended.code == 0
     assert len(asked.requests) == 3
     assert ended.err.count("no more samples of ann: model ann has used 3 of the 3 requests") == 1
@@ -278,7 +319,7 @@ def test_requests_in_batch_jobs_are_not_short_of_a_ceiling(here: Path, coeval: C
     account: dict[str, Any] = {"requests": 12, "jobs": {"tag": {"requests": 9}}}
     (lab.path / "usage.json").write_text(json.dumps({"models": {"ann": account}}))
     ended = coeval("plan", "--config", lab.file)
-    assert (ended.code, ended.err.count("sample of ann")) == (0, 6)
+    assert (ended.code, ended.err.count("sample of ann")) == (0, 2)
     assert "samples count towards it" not in ended.err
 
 
@@ -368,12 +409,12 @@ def test_a_run_may_tell_its_cost_before_it_begins(here: Path, coeval: Command) -
     ended = coeval("run", "--config", lab.file)
     assert ended.code == 0
     told = ended.err.index("estimate of evaluation: 3 calls, $")
-    assert ended.err.index("sample of ann as judge") < told
+    assert ended.err.index("sample of ann as teacher") < told
     assert "estimate: 9 calls" in ended.err
     found = json.loads((lab.path / "cost_estimate.json").read_text())
     assert found["calls"]["total"]["central"] == sum(lab.counts())
     used = json.loads((lab.path / "usage.json").read_text())["models"]["ann"]
-    assert used["requests"] == 3 + 9 + 1  # samples, records, and the probe
+    assert used["requests"] == 1 + 9 + 1  # a sample, records, and the probe
 
 
 def test_the_tokenizer_of_a_local_model_counts_its_prompts(here: Path, coeval: Command) -> None:

@@ -64,7 +64,7 @@ def run(
             "--estimate-samples",
             min=0,
             metavar="N",
-            help="Calls of each model in each role for an estimate; overrides the file.",
+            help="Calls of each model for an estimate; overrides the file.",
         ),
     ] = None,
 ) -> None:

@@ -28,7 +28,7 @@ __all__ = ["sample_only"]
 async def sample_only(
     config: Config, preview: Preview, evidence: Evidence, prices: PriceBook, context: SessionContext
 ) -> None:
-    """Add to ``evidence`` what ``experiment.estimate_samples`` of each model in each of its roles tell. A
+    """Add to ``evidence`` what ``experiment.estimate_samples`` of each model tell, whatever its roles. A
     model that cannot be asked is told; what is sent counts in the run's folder, against the ceilings of
     models.
 

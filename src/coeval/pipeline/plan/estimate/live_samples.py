@@ -1,9 +1,10 @@
 """Samples: a few items, answers and judgments, really asked for, so that an estimate knows how long they are.
 
-They are asked for as the run asks, of each model in each role that it has work in, at a task each, by
-turns. What a teacher writes is answered, and what a student answers is judged; where nobody wrote any,
-records are used. No model is asked more often than the run would ask it, and records that tell as much stand
-in for samples. Nothing of these is kept but lengths, tokens and times; the models' meters count them."""
+They are asked for as the run asks. A model's samples are shared out to the roles that it has work in, at a
+task each, by turns. What a teacher writes is answered, and what a student answers is judged; where nobody
+wrote any, records are used. No model is asked more often than the run would ask it, and records that tell as
+much stand in for samples. Nothing of these is kept but lengths, tokens and times; the models' meters count
+them."""
 
 from __future__ import annotations
 
@@ -60,6 +61,8 @@ _TOLD_BY: Mapping[Phase, Quantity] = {
     "evaluation": "verdict ratio",
 }
 """What each record of a phase tells."""
+_Places: TypeAlias = list[tuple[TaskSetup, RoleModel]]
+"""What a model does in a phase: its tasks."""
 _Work: TypeAlias = ItemWork | ResponseWork | EvaluationWork
 
 
@@ -91,7 +94,7 @@ def short_ceilings(config: Config, preview: Preview, ledger: Ledger) -> Iterator
 
 
 class LiveSamples:
-    """``each`` samples of every model in every role; ``askable`` names the models that can be asked."""
+    """``each`` samples of every model, whatever its roles; ``askable`` names the models that can be asked."""
 
     def __init__(
         self, config: Config, preview: Preview, evidence: Evidence, askable: Iterable[str], each: int
@@ -100,8 +103,8 @@ class LiveSamples:
         self._preview = preview
         self._setups = [_judgeable(setup, preview) for setup in preview.plan.setups]
         self._reading = RecordReading(config, self._setups, evidence, "sample")
-        self._askable = frozenset(askable)
         self._each = each
+        self._left = dict.fromkeys(askable, each)
         self._watcher: Watcher = Unwatched()
         self._exhausted: set[str] = set()
         self._items: dict[str, list[PreparedItem]] = {}
@@ -148,26 +151,39 @@ class LiveSamples:
     def _turns(self, phase: Phase, possible: Callable[[TaskSetup], bool]) -> Iterator[_Turn]:
         """Each model that has work in the phase and can be asked, as often as records leave to be wanted, at
         one task after another; models begin at different tasks."""
-        places: dict[str, list[tuple[TaskSetup, RoleModel]]] = {}
+        places: dict[str, _Places] = {}
         for setup in filter(possible, self._setups):
             for role_model in cast_of(setup, phase):
-                counts = self._preview.plan_count.by_model.get((phase, setup.task.name, role_model.name))
-                if role_model.name in self._askable and counts is not None and counts.calls:
+                if role_model.name in self._left and self._calls(phase, setup, role_model.name):
                     places.setdefault(role_model.name, []).append((setup, role_model))
-        for at, of_model in enumerate(places.values()):
-            for number in range(self._wanted(phase, of_model)):
+        for at, (name, of_model) in enumerate(places.items()):
+            wanted = min(self._share(phase, name), self._wanted(phase, of_model))
+            self._left[name] -= wanted
+            for number in range(wanted):
                 setup, role_model = of_model[(at + number) % len(of_model)]
                 yield _Turn(setup, role_model, at + number)
 
-    def _wanted(self, phase: Phase, places: Sequence[tuple[TaskSetup, RoleModel]]) -> int:
+    def _calls(self, phase: Phase, setup: TaskSetup, name: str) -> int:
+        counts = self._preview.plan_count.by_model.get((phase, setup.task.name, name))
+        return counts.calls if counts is not None else 0
+
+    def _share(self, phase: Phase, name: str) -> int:
+        """How many of its samples a model spends on a phase: as many as each of its later roles gets, but at
+        least one: without an item there is no answer, and without an answer no judgment."""
+        later = sum(self._works_in(each, name) for each in FLOWING[FLOWING.index(phase) + 1 :])
+        return min(self._left[name], max(1, self._left[name] // (1 + later)))
+
+    def _works_in(self, phase: Phase, name: str) -> bool:
+        return any(self._calls(phase, setup, name) for setup in self._setups)
+
+    def _wanted(self, phase: Phase, places: _Places) -> int:
         """How many samples of a model tell more than its records do, and are no more than it will be
         asked."""
-        seen, calls = self._reading.evidence.of(_TOLD_BY[phase]), self._preview.plan_count.by_model
+        seen = self._reading.evidence.of(_TOLD_BY[phase])
         told = owed = 0
         for setup, role_model in places:
-            task, name = setup.task.name, role_model.name
-            owed += calls[phase, task, name].calls
-            if (cell := seen.get(Cell(task, name))) is not None:
+            owed += self._calls(phase, setup, role_model.name)
+            if (cell := seen.get(Cell(setup.task.name, role_model.name))) is not None:
                 told += cell.items
         return max(0, min(self._each - told, owed))
 
@@ -192,15 +208,21 @@ class LiveSamples:
 
     async def _all_rubrics(self, asking: Asking) -> None:
         """Ask some teachers of each task that has no rubric yet for theirs: how many factors there will
-        be."""
+        be. One sample of a teacher is left for an item, which all other samples may follow from."""
         for task in self._config.tasks:
             owed = self._preview.blueprint.owed_proposals(task, "rubric")
-            asked = [(teacher, key) for teacher, key in owed if teacher.name in self._askable]
+            asked = [
+                (teacher, key)
+                for teacher, key in owed
+                if self._left.get(teacher.name, 0) > self._works_in("data_generation", teacher.name)
+            ][: self._each]
             if task.name not in self._preview.unsettled or not asked:
                 continue
+            for teacher, _ in asked:
+                self._left[teacher.name] -= 1
             works = [
                 ProposalWork(asking, task.name, "rubric", PHASE_OF["rubric"], teacher, key, 0)
-                for teacher, key in asked[: self._each]
+                for teacher, key in asked
             ]
             made = [each for each in await asyncio.gather(*map(self._made, works)) if each is not None]
             rubrics = [record.rubric for record in made if isinstance(record, Proposal) and record.rubric]
