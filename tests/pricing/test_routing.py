@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from coeval.core.errors import UsageError
 from coeval.models.catalog import HOSTS
+from coeval.pricing.price_library import library_tariff
 from coeval.pricing.pricing_file import PACKAGED_FILE, PricingFile, Route, read_pricing
 from coeval.pricing.routing import Choice, choose_route
-from coeval.pricing.tariff import Rates, Tariff
+from coeval.pricing.tariff import Rates, Tariff, list_rates
 
 
 def resolve_auto(
@@ -156,6 +158,40 @@ def test_the_cheapest_host_with_a_credential_is_taken(
     usd: Mapping[str, tuple[float, float]], keyless: str, interface: str
 ) -> None:
     assert chosen(usd, keyless).route == Route(interface, f"{interface}-m")
+
+
+def by_the_hour(moment: datetime) -> Tariff:
+    """$2 by day, $0.50 from midnight to six."""
+    night = moment.hour < 6
+    until = moment.replace(hour=6) if night else moment.replace(hour=0) + timedelta(days=1)
+    rates = Rates(input_usd_per_mtok=0.5 if night else 2, output_usd_per_mtok=0.5 if night else 2)
+    return Tariff(rates=rates, source="test", until=until, renewed=by_the_hour)
+
+
+@pytest.mark.parametrize("hour", [0, 5, 6, 23])
+def test_hosts_are_compared_by_list_prices_not_by_rates_of_the_hour(hour: int) -> None:
+    table = PricingFile(auto_routing={"m": (Route("deepseek", "m"), Route("openrouter", "m"))})
+    steady = Tariff(rates=Rates(input_usd_per_mtok=1, output_usd_per_mtok=1), source="test")
+    changing = by_the_hour(datetime(2026, 3, 1, hour, tzinfo=UTC))
+    tariffs = {"deepseek": changing, "openrouter": steady}
+    choice = choose_route("m", lambda _: True, table, lambda route: tariffs[route.interface])
+    assert str(choice) == (
+        "openrouter, as m ($1.00 in, $1.00 out per million tokens; "
+        "deepseek: $2.00 in, $2.00 out per million tokens)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "into", "out"), [("deepseek-chat", 0.27, 1.10), ("deepseek-flash", 0.15, 0.60)]
+)
+def test_a_cheap_night_and_a_dear_peak_are_no_list_price(model: str, into: float, out: float) -> None:
+    """As DeepSeek lists them: the one is half the price at night, the other twice at peak hours."""
+    for hour in range(24):
+        moment = datetime(2026, 11, 1, hour, 45, tzinfo=UTC)
+        tariff = library_tariff("deepseek", model, moment)
+        assert tariff is not None
+        rates = list_rates(tariff, moment.timestamp)
+        assert (rates.input_usd_per_mtok, rates.output_usd_per_mtok) == (into, out)
 
 
 def test_a_choice_says_what_it_was_made_by() -> None:

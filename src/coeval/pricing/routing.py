@@ -9,7 +9,7 @@ from typing import NamedTuple
 from coeval.core.errors import KeyMissing, UsageError
 from coeval.core.text import dollar_rate
 from coeval.pricing.pricing_file import LOCAL_FILE, PricingFile, Route
-from coeval.pricing.tariff import Tariff
+from coeval.pricing.tariff import Tariff, list_rates
 
 __all__ = ["Choice", "blended_usd", "choose_route", "shown_rates"]
 
@@ -37,10 +37,10 @@ class Choice(NamedTuple):
 
 
 def shown_rates(tariff: Tariff | None) -> str:
-    """The rates of input and output in words."""
+    """The list price of input and output in words."""
     if tariff is None:
         return "price unknown"
-    rates = tariff.rates
+    rates = list_rates(tariff)
     into, out = dollar_rate(rates.input_usd_per_mtok), dollar_rate(rates.output_usd_per_mtok)
     return f"${into} in, ${out} out per million tokens"
 
@@ -81,10 +81,11 @@ def choose_route(
 
 
 def blended_usd(tariff: Tariff | None) -> float:
-    """What hosts and models are held against each other by; of an unknown price, more than any other."""
+    """Return the list price by which hosts and models are compared; infinite where no price is known."""
     if tariff is None:
         return float("inf")
-    return INPUT_PER_OUTPUT * tariff.rates.input_usd_per_mtok + tariff.rates.output_usd_per_mtok
+    rates = list_rates(tariff)
+    return INPUT_PER_OUTPUT * rates.input_usd_per_mtok + rates.output_usd_per_mtok
 
 
 def _routes(model_id: str, known: Mapping[str, tuple[Route, ...]]) -> tuple[Route, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from coeval.core.model import Price
 from coeval.core.records import Usage
 
-__all__ = ["FREE", "Rates", "Tariff", "Tier", "pricer", "sources_told"]
+__all__ = ["FREE", "Rates", "Tariff", "Tier", "following", "list_rates", "pricer", "sources_told"]
 
 Usd: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
 
@@ -63,6 +64,31 @@ def sources_told(sources: Iterable[str]) -> str:
 
 
 FREE = Rates(input_usd_per_mtok=0.0, output_usd_per_mtok=0.0)
+
+
+def following(tariff: Tariff, end: datetime) -> Iterator[Tariff]:
+    """Yield the tariff, and those that follow it up to the one that holds at ``end``."""
+    current: Tariff | None = tariff
+    while current is not None:
+        yield current
+        if current.until is None or current.renewed is None or current.until > end:
+            return
+        current = current.renewed(current.until)
+
+
+def list_rates(tariff: Tariff, clock: Callable[[], float] = time.time) -> Rates:
+    """Return the rates of today's price list: where they differ by the hour, those that hold for most of the
+    day (UTC), so that cheap nights and dear peaks decide nothing. ``clock`` gives seconds since 1970."""
+    if tariff.until is None or tariff.renewed is None:
+        return tariff.rates
+    start = datetime.fromtimestamp(clock(), UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    end = start + timedelta(days=1)
+    held: defaultdict[Rates, timedelta] = defaultdict(timedelta)
+    for each in following(tariff.renewed(start) or tariff, end):
+        until = min(each.until or end, end)
+        held[each.rates] += until - start
+        start = until
+    return max(held, key=held.__getitem__)
 
 
 def pricer(tariff: Tariff, clock: Callable[[], float] = time.time) -> Price:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 import msgspec
 
-from coeval.pricing.tariff import FREE, Rates, Tariff
+from coeval.pricing.tariff import FREE, Rates, Tariff, following
 
 __all__ = ["discounted", "upper_price"]
 
@@ -73,18 +73,9 @@ def _bounds(tariff: Tariff, now: float) -> tuple[list[_Bound], float | None]:
     """The bounds of all tariffs that may hold within a day, and the moment from which there may be others,
     in seconds since 1970."""
     bounds = []
-    for each in _following(tariff, datetime.fromtimestamp(now, UTC) + _AHEAD):
+    for each in following(tariff, datetime.fromtimestamp(now, UTC) + _AHEAD):
         bounds += [_bound(each.rates, -1), *(_bound(tier, tier.above) for tier in each.tiers)]
     return list(dict.fromkeys(bounds)), None if tariff.until is None else tariff.until.timestamp()
-
-
-def _following(tariff: Tariff, end: datetime) -> Iterator[Tariff]:
-    current: Tariff | None = tariff
-    while current is not None:
-        yield current
-        if current.until is None or current.renewed is None or current.until > end:
-            return
-        current = current.renewed(current.until)
 
 
 def _at(tariff: Tariff, now: float) -> Tariff:
