@@ -32,8 +32,8 @@ SERVER_COMMAND="${SERVER_COMMAND:-vllm}"     # vllm, sglang, transformers, or a 
 NUM_THREADS="${NUM_THREADS:-64}"             # requests in flight to each server
 MAX_TOKENS="${MAX_TOKENS:-2048}"             # longest answer
 
-JUDGE_MODEL="${JUDGE_MODEL:-}"               # for healthbench, writingbench, arena-hard, alpaca-eval
-JUDGE_BASE_URL="${JUDGE_BASE_URL:-}"         # its key: OPENAI_API_KEY and the like, or KEYS
+JUDGE_MODEL="${JUDGE_MODEL:-}"               # needed by healthbench, writingbench, arena-hard, alpaca-eval
+JUDGE_BASE_URL="${JUDGE_BASE_URL:-}"         # where it is served; its key: OPENAI_API_KEY and the like, or KEYS
 KEYS="${KEYS:-}"                             # a key file; empty: the usual ones
 JUDGE_BATCH_SIZE="${JUDGE_BATCH_SIZE:-4}"    # evaluations judged at a time
 
@@ -78,6 +78,18 @@ phase inference RUN_INFERENCE "$RUN_INFERENCE"
 phase judge RUN_JUDGE "$RUN_JUDGE"
 phase plot RUN_PLOT "$RUN_PLOT"
 
+case " $* " in
+  *" --judge-"* | *" --no-judge "* | *" --config"* | *" --status "* | *" --help "*) ;; # said behind the script
+  *)
+    judged=$(tr ', ' '\n\n' <<< "$TASKS" | grep -xE 'healthbench|writingbench|arena-hard|alpaca-eval' | paste -sd, -) || true
+    if [ "$RUN_JUDGE" = 1 ] && [ -n "$judged" ] && { [ -z "$JUDGE_MODEL" ] || [ -z "$JUDGE_BASE_URL" ]; }; then
+      echo "$judged: these tasks need a judge. Set JUDGE_MODEL and JUDGE_BASE_URL (such as" \
+        "JUDGE_MODEL=gpt-4.1 JUDGE_BASE_URL=https://api.openai.com/v1, with its key in OPENAI_API_KEY)," \
+        "judge later (RUN_JUDGE=0), or leave them out (TASKS=ifeval,ifbench)" >&2
+      exit 1
+    fi
+    ;;
+esac
 if ! command -v "$COEVAL" > /dev/null; then
   echo "$COEVAL is not in the PATH: activate the environment that it is installed in, or set COEVAL" >&2
   exit 127

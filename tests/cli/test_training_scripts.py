@@ -323,11 +323,34 @@ def test_ctrl_c_of_a_script_ends_all_of_it(place: Place) -> None:
     assert of_server(place.folder / "stopped") == []
 
 
+@pytest.mark.parametrize("script", ["batch_eval.sh", "shard_parallel_eval.sh"])
+def test_a_judge_that_lacks_is_named_as_the_script_names_it(place: Place, script: str) -> None:
+    """With the three variables alone that a user is told to set; nothing is served."""
+    alone = {"CKPT_DIR": "ckpts/run_a", "OUT_DIR": "outputs/alone", "STEPS": "120"}
+    for lacks in ({"JUDGE_MODEL": ""}, {"JUDGE_BASE_URL": ""}):
+        said = place.paste(f"bash examples/{script}", 1, **alone, **lacks)
+        assert said.startswith(
+            "healthbench,writingbench,arena-hard,alpaca-eval: these tasks need a judge. Set"
+        )
+        assert "JUDGE_MODEL=gpt-4.1 JUDGE_BASE_URL=https://" in said
+        assert "RUN_JUDGE=0" in said
+        assert "--" not in said
+    without = {"JUDGE_MODEL": "", "JUDGE_BASE_URL": "", "GPUS": "0", "MAX_EXAMPLES": "2", "MODEL": "ckpts"}
+    later = [{"TASKS": "ifeval"}, {"RUN_JUDGE": "0"}]
+    for how in later:
+        said = place.paste(f"bash examples/{script} --dry-run", **alone, **without, **how)
+        assert "need a judge" not in said
+    said = place.paste(
+        f"bash examples/{script} --dry-run --judge-model flash "
+        f"--judge-base-url {place.environment['JUDGE_BASE_URL']}",
+        **alone,
+        **without,
+    )
+    assert "need a judge" not in said
+    assert not (place.folder / "outputs" / "alone").exists()
+
+
 def test_a_setting_that_makes_no_sense_is_told(place: Place) -> None:
     assert "RUN_JUDGE=yes: give 1, or 0" in place.paste("RUN_JUDGE=yes bash examples/batch_eval.sh", 1)
-    said = place.paste(
-        "bash examples/batch_eval.sh", 1, TASKS="healthbench", JUDGE_MODEL="", CKPT_DIR="ckpts/run_a"
-    )
-    assert "a judge is needed" in said
     said = place.paste("bash examples/batch_eval.sh", 127, COEVAL="no-such-coeval")
     assert "no-such-coeval is not in the PATH" in said
