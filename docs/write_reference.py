@@ -261,7 +261,7 @@ def _interfaces() -> str:
         "that has the provider is its), then in the environment. A key file reads `providers:` and, below "
         "it, `NAME: KEY` or `NAME: {api_key: KEY, ...}` for each; an entry `NAME: {interface: openai, "
         "api_key: KEY}` is a further account, which a model names as `account: NAME`. "
-        "`auto` becomes the first host with a key in `Config/provider_pricing.yaml`. Parameters of "
+        "`auto` becomes the cheapest host with a key ([prices.md](prices.md)). Parameters of "
         f"`simulated` models: {simulated}, and `family`, a name.\n\n"
         f"{_PLACES}\n\n"
         f"{_CLOUDS}\n\n"

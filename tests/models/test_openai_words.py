@@ -221,3 +221,18 @@ def test_a_schema_goes_in_the_form_that_the_model_takes(
     sent_form = sent(interface, {}, model=model, schema=CLOSED).get("response_format", {})
     assert sent_form.get("type") == form
     assert sent_form.get("json_schema", {}).get("strict") is strict
+
+
+def test_a_deployment_is_asked_as_the_model_that_it_is() -> None:
+    """Its name tells nothing; the first request goes as that model takes it."""
+    request = Request(messages=HELLO, sampling=SamplingParameters.of({"max_tokens": 7}))
+    spec = ModelSpec(name="m", interface="azure_openai", model="our-judge", base_model="o3-mini")
+    body = json.loads(encode(request, spec, HOSTS["azure_openai"]))
+    assert (body["model"], body["max_completion_tokens"]) == ("our-judge", 7)
+    assert body["messages"][0]["role"] == "developer"
+    with pytest.raises(FieldRejected, match="o3-mini takes no temperature"):
+        encode(
+            Request(messages=HELLO, sampling=SamplingParameters.of({"temperature": 0})),
+            spec,
+            HOSTS["azure_openai"],
+        )

@@ -182,3 +182,39 @@ def test_the_tier_of_service_that_is_asked_for_has_its_price(tmp_path: Path) -> 
     assert usd(plain, {"service_tier": "flex"}, {"service_tier": "flex"}) == flex
     assert usd(plain, {"verbosity": "low"}, {}) == standard
     assert usd(plain, {"service_tier": "flex"}, {}) is None, "who answered, nobody can tell afterwards"
+
+
+def deployment(book: PriceBook, base_model: str | None, interface: str = "azure_openai") -> Tariff | None:
+    spec = ModelSpec(name="m", interface=interface, model="our-judge", base_model=base_model)
+    return tariff_of(offer_of(spec), book)
+
+
+def test_a_deployment_has_the_price_of_the_model_that_it_is(tmp_path: Path) -> None:
+    book = PriceBook(tmp_path)
+    assert deployment(book, None) is None
+    base = price(book, "azure_openai", "gpt-4o-mini")
+    assert base is not None
+    assert deployment(book, "gpt-4o-mini") == base
+    assert deployment(book, "gpt-4o-mini", "azure_ai") == price(book, "azure_ai", "gpt-4o-mini")
+    assert deployment(book, "nobody-knows-it") is None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "usd"),
+    [
+        ("our-judge: {input_usd_per_mtok: 3, output_usd_per_mtok: 4}", 3),
+        ("gpt-4o-mini: {input_usd_per_mtok: 5, output_usd_per_mtok: 6}", 5),
+        ("azure_openai: {gpt-4o-mini: {input_usd_per_mtok: 7, output_usd_per_mtok: 8}}", 7),
+        (
+            "gpt-4o-mini: {input_usd_per_mtok: 5, output_usd_per_mtok: 6}\n"
+            "  our-judge: {input_usd_per_mtok: 3, output_usd_per_mtok: 4}",
+            3,
+        ),
+    ],
+)
+def test_ones_own_price_of_a_deployment_goes_before_its_models(
+    tmp_path: Path, overrides: str, usd: float
+) -> None:
+    tariff = deployment(own_file(tmp_path, f"overrides:\n  {overrides}\n"), "gpt-4o-mini")
+    assert tariff is not None
+    assert tariff.rates.input_usd_per_mtok == usd

@@ -27,7 +27,8 @@ Price: TypeAlias = Callable[[Usage], float | None]
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A model as an experiment names it.
 
-    ``model`` is the provider's identifier. ``account`` names the entry of a key file that it is asked with,
+    ``model`` is the provider's identifier. Where that is a free name, as of a deployment, ``base_model`` says
+    which model it is. ``account`` names the entry of a key file that it is asked with,
     in place of its interface's. Limits are per endpoint (base URL and key): models that share one use the
     largest ``max_concurrency`` and the largest ``start_concurrency``, which is how many requests go out
     before the limit adapts to the host. ``options`` are our own parameters that no provider sees and that
@@ -39,6 +40,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     interface: str
     model: str
+    base_model: str | None = None
     base_url: str | None = None
     access_key: str | None = None
     account: str | None = None
@@ -52,6 +54,11 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     prompt_caching: bool = True
     extra_body: dict[str, Any] = {}
     options: dict[str, Any] = {}
+
+    @property
+    def known_as(self) -> str:
+        """The model's name where prices, and what models take, are looked up."""
+        return self.base_model or self.model
 
     def __repr__(self) -> str:
         """Without what may be secret."""

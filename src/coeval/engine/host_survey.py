@@ -147,7 +147,7 @@ async def _report(asking: _Asking, told: HostReport | ModelAddress) -> HostRepor
 
 def _offered(model: ListedModel, spec: ModelSpec, prices: PriceBook) -> OfferedModel:
     """The user's own price, else what the host lists, else what is known of it."""
-    offer = offer_of(spec)._replace(model=model.id)
+    offer = offer_of(spec)._replace(model=model.id, base_model=None)
     tariff = tariff_of(offer, prices)
     own = tariff is not None and tariff.source == str(LOCAL_FILE)
     if not own and model.input_usd_per_mtok is not None and model.output_usd_per_mtok is not None:

@@ -91,7 +91,7 @@ class ModelFacts:
             role=role_model.role,
             pricing=Pricing(spec.interface, self.tariffs.get(spec.name), share, batched),
             speed=speed_of(spec),
-            thinking=0 if spec.interface == "simulated" else thinking_tokens(spec.model, sampling),
+            thinking=0 if spec.interface == "simulated" else thinking_tokens(spec.known_as, sampling),
             limit=output_limit(sampling),
             caches=spec.prompt_caching,
         )

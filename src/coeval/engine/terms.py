@@ -87,7 +87,15 @@ def offer_of(spec: ModelSpec, sent: Mapping[str, Any] = MappingProxyType({})) ->
     body = {**sent, **spec.extra_body}
     context = tuple((name, value) for name in _PRICED_FIELDS if isinstance(value := body.get(name), str))
     provider = host.priced_as or host.name
-    return Offer(host.name, spec.model, spec.base_url, provider, local=host.local, context=context)
+    return Offer(
+        host.name,
+        spec.model,
+        spec.base_url,
+        provider,
+        local=host.local,
+        context=context,
+        base_model=spec.base_model,
+    )
 
 
 def tariff_of(offer: Offer, prices: PriceBook) -> Tariff | None:
@@ -97,7 +105,7 @@ def tariff_of(offer: Offer, prices: PriceBook) -> Tariff | None:
     if tariff is not None or not host.prices:
         return tariff
     price_of = loaded(host.prices, host.name)
-    rates = price_of(offer.model) if callable(price_of) else price_of
+    rates = price_of(offer.known_as) if callable(price_of) else price_of
     if rates is None:
         return None
     if not isinstance(rates, Rates):

@@ -36,7 +36,7 @@ FREE_HERE = Tariff(rates=FREE, source="local models are free")
 
 
 class Offer(NamedTuple):
-    """A model where it is offered.
+    """A model where it is offered; ``base_model`` is what it is, where ``model`` is a free name.
 
     ``provider`` is the library's id of the interface's host, empty where the library has none. ``local``: the
     interface is for servers that its user runs. ``context`` are fields of a request that its price depends
@@ -49,6 +49,11 @@ class Offer(NamedTuple):
     provider: str = ""
     local: bool = False
     context: tuple[tuple[str, str], ...] = ()
+    base_model: str | None = None
+
+    @property
+    def known_as(self) -> str:
+        return self.base_model or self.model
 
 
 class PriceBook:
@@ -83,8 +88,12 @@ class PriceBook:
         free = offer.local and (offer.base_url is None or is_own_address(offer.base_url))
         if free and not self._has_own_file:
             return FREE_HERE  # without reading the packaged file, which has no price of such
-        own = self._own.get((offer.interface.lower(), offer.model.lower()))
-        own = own or self._own.get((None, offer.model.lower()))
+        named = (
+            (where, name.lower())
+            for name in (offer.model, offer.known_as)
+            for where in (offer.interface.lower(), None)
+        )
+        own = next((price for place in named if (price := self._own.get(place)) is not None), None)
         if own is not None:
             return self._with_cache(Tariff(rates=_rates(own), tiers=own.tiers, source=str(LOCAL_FILE)), offer)
         if free:
@@ -146,7 +155,7 @@ def _shared(rates: RatesT, shares: CacheMultipliers) -> RatesT:
 
 def _place(offer: Offer) -> tuple[str, str] | None:
     """Under which provider and id the library may have an offer."""
-    model = offer.model
+    model = offer.known_as
     provider = provider_at(offer.base_url) if offer.base_url is not None else None
     provider = provider or ("" if offer.local else offer.provider)
     if provider == _OF_ROUTER:

@@ -62,7 +62,7 @@ def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = 
 
     What the provider has besides, and then ``extra_body``, are laid over what is ours.
     """
-    traits = traits_at(host.name, spec.model)
+    traits = traits_at(host.name, spec.known_as)
     body: dict[str, Any] = {"model": spec.model, "messages": request.messages}
     if traits.system != "system":
         body["messages"] = said_by(request.messages, traits.system)

@@ -69,7 +69,7 @@ def _worded(
     if sampling.top_k is not None:
         body["top_k"] = sampling.top_k
     if sampling.max_tokens is not None:
-        body[host.output_limit_field(spec.model)] = sampling.max_tokens
+        body[host.output_limit_field(spec.known_as)] = sampling.max_tokens
     if sampling.stop is not None:
         body["stop"] = sampling.stop
     if not own_seed or sampling.seed is not None:
@@ -86,7 +86,7 @@ def _worded(
             _hold_to_stops(sampling.stop, host.most_stops, host)
     if traits.takes or traits.reasoning_takes:
         reasons = sampling.reasoning_effort not in (None, "none")
-        _hold_to_model(body, {**traits.takes, **(traits.reasoning_takes if reasons else {})}, spec.model)
+        _hold_to_model(body, {**traits.takes, **(traits.reasoning_takes if reasons else {})}, spec.known_as)
     return body
 
 

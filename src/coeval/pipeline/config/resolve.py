@@ -94,8 +94,7 @@ def _tariff(model: ModelConfig, prices: PriceBook) -> Tariff | None:
 
 def _at(model: ModelConfig, route: Route) -> ModelConfig:
     """The model at one of its hosts."""
-    parameters = {**model.parameters, "model": route.model}
-    return model.model_copy(update={"interface": route.interface, "parameters": parameters})
+    return model.asked_as(route.model, interface=route.interface)
 
 
 def _variables(host: Host) -> str:

@@ -6,7 +6,7 @@ Rules that need more than one key (V-01 …) live in ``rules``; reading YAML wit
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -104,6 +104,7 @@ class ModelConfig(Section):
             name=self.name,
             interface=self.interface,
             model=ours.get("model", self.name),
+            base_model=ours.get("base_model"),
             base_url=ours.get("base_url"),
             access_key=self.access_key,
             account=self.account,
@@ -117,6 +118,11 @@ class ModelConfig(Section):
             extra_body=ours.get("extra_body", {}),
             options={key: value for key, value in ours.items() if key in known_here},
         )
+
+    def asked_as(self, model: str, **changes: Any) -> ModelConfig:
+        """Return the same by another id of a provider, which says itself which model it is."""
+        others = {key: value for key, value in self.parameters.items() if key != "base_model"}
+        return self.model_copy(update={**changes, "parameters": {**others, "model": model}})
 
     def sampling(self, role: Role) -> SamplingParameters:
         """The provider's parameters for a role: ``parameters`` under ``role_parameters``, less ours."""
@@ -266,7 +272,11 @@ class Experiment(Section):
         Field(description="Tell what the run will cost before it begins."),
     ] = False
     estimate_samples: Annotated[
-        int, Field(ge=0, description="Live calls per model and role for an estimate; 0: rules of thumb only.")
+        int,
+        Field(
+            ge=0,
+            description="Live calls per model, whatever its roles, for an estimate; 0: rules of thumb only.",
+        ),
     ] = 2
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING", "ERROR"], Field(description="How much run.log holds.")

@@ -259,6 +259,14 @@ class Parameters(UsualParameters, total=False):
     model: Annotated[
         str, Field(min_length=1, description="The provider's identifier of the model. Default: its name.")
     ]
+    base_model: Annotated[
+        str,
+        Field(
+            min_length=1,
+            description="Which model it is, where `model` is a free name, as of an Azure deployment: its "
+            "price and what it takes are that model's.",
+        ),
+    ]
     base_url: Annotated[
         str,
         Field(

@@ -46,7 +46,10 @@ def summed_up(estimate: Estimate) -> Iterator[str]:
     yield f"{calls(total.calls)} calls, {tokens(total.tokens)} tokens, {cost}, {hours(estimate.hours)}."
     if estimate.unpriced:
         names = ", ".join(estimate.unpriced)
-        yield f"No price is known for {names}; overrides in Config/provider_pricing.yaml can name one."
+        yield (
+            f"No price is known for {names}; overrides in Config/provider_pricing.yaml can name one "
+            "(docs/prices.md)."
+        )
     yield from _where(total, estimate.by_phase, estimate.by_model)
 
 

@@ -115,8 +115,7 @@ def _of_host(judge: ModelConfig, prices: PriceBook) -> ModelConfig | None:
         for route in routes
         if route.interface == judge.interface
     )
-    there = [judge.model_copy(update={"parameters": {**judge.parameters, "model": model}}) for model in ids]
-    return min(there, key=lambda model: blended_usd(_tariff(model, prices)), default=None)
+    return min(map(judge.asked_as, ids), key=lambda model: blended_usd(_tariff(model, prices)), default=None)
 
 
 def _single(config: Config, options: RunOptions) -> Iterator[_Change]:
