@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.invoked import Command
 from fakes.asset_shelf import stock
 from fakes.moments import Ended, Forks, forks
 from fakes.package_index import PackageIndex, running
@@ -134,6 +135,65 @@ def test_overwrite(finished: Path, tmp_path: Path, warm: Forks) -> None:
         return content(lab), lab.meta()["status"], len(whole), (lab.path / ".replacing.json").exists()
 
     killed_and_repeated(tmp_path, "overwrite", make, once, state)
+
+
+def test_an_overwrite_cut_short_at_any_change_is_shown_as_what_it_is(
+    finished: Path, tmp_path: Path, warm: Forks, coeval: Command
+) -> None:
+    """At every change up to the first of the new run: no reader takes a part of the old run for a run, and
+    the next start finishes the move, whether or not it is asked to overwrite again."""
+    old = {name: text for name, text in files(finished / "runs/exp").items() if name.startswith("phase")}
+    shown: Counter[str] = Counter()
+    for at in range(1, 1000):
+        folder = tmp_path / str(at)
+        shutil.copytree(finished, folder)
+        lab = a_lab(folder, seed=1)
+        start = ("coeval", "run", "--config", lab.file)
+        warm.run(*start, "--overwrite", below=lab.path, at=at)
+        if (lab.path / "meta.json").exists() and lab.meta()["status"] == "running":
+            break
+        left = {name: text for name, text in files(lab.path).items() if name.startswith("phase")}
+        half = (lab.path / ".replacing.json").exists()
+        assert half or left in (old, {}), f"change {at}"
+        state = shown_state(coeval, lab.path)
+        shown[state] += 1
+        assert state == ("replacing" if half else "completed" if left else "not started"), f"change {at}"
+        if half:
+            for command in (*READING, ["compare", str(finished / "runs/exp")]):
+                refused = coeval(*command, lab.path)
+                assert (refused.code, "a command was cut short while it moved" in refused.err) == (1, True), (
+                    command
+                )
+            for command in (["run", "--dry-run"], ["plan"], ["run", "--continue", "--dry-run"]):
+                refused = coeval(*command, "--config", lab.file)
+                assert (refused.code, "a command was cut short while it moved" in refused.err) == (1, True), (
+                    command
+                )
+            repeated = warm.run(*start, below=lab.path)
+            assert repeated.code == 0, (at, repeated)
+            assert (lab.meta()["status"], len(list((lab.path / "replaced").iterdir()))) == ("completed", 1)
+        shutil.rmtree(folder)
+    assert set(shown) == {"completed", "replacing", "not started"}
+
+
+READING = (
+    ["results", "--run"],
+    ["status", "--fetch-batches", "--run"],
+    ["show", "--run"],
+    ["repair", "--dry-run", "--run"],
+    ["analyze", "all", "--run"],
+)
+
+
+def shown_state(coeval: Command, path: Path) -> str:
+    ended = coeval("status", "--json", "--run", path)
+    if ended.code:
+        assert "no meta.json" in ended.err
+        return "not started"
+    told = json.loads(ended.out)["state"]["status"]
+    text = coeval("status", "--run", path).out
+    assert (told == "replacing") == ("exp: being replaced" in text)
+    return str(told)
 
 
 def test_conversion_of_an_older_layout(finished: Path, tmp_path: Path, warm: Forks) -> None:

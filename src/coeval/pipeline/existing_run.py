@@ -12,19 +12,21 @@ from coeval.store.rundir import RunDir
 _MOST_NAMED = 8
 
 
-def existing_results(path: Path) -> Path:
-    """The folder of a run, or one that ``eval-framework`` filled; raises as `existing_run`."""
+def existing_results(path: Path, *, whole: bool = True) -> Path:
+    """The folder of a run, or one that ``eval-framework`` filled; as `existing_run`."""
     if not RunDir(path).is_run() and output_tasks(path):
         return path
-    return existing_run(path).path
+    return existing_run(path, whole=whole).path
 
 
-def existing_run(path: Path) -> RunDir:
-    """
+def existing_run(path: Path, *, whole: bool = True) -> RunDir:
+    """Return the folder of a run; one of which a part has moved to ``replaced/`` only if it need not be
+    ``whole``.
+
     Raises
     ------
     UsageError
-        there is no run; the message says what there is, and names runs close by.
+        there is no such run; the message says what there is, and names runs close by.
     StoreError
         it holds links that lead out of it, or pipes and the like.
     """
@@ -32,7 +34,7 @@ def existing_run(path: Path) -> RunDir:
     if path.name == "meta.json" and RunDir(path.parent).is_run():
         folder = RunDir(path.parent)
     if folder.is_run():
-        folder.refuse_foreign()
+        folder.refuse_unreadable() if whole else folder.refuse_foreign()
         return folder
     raise UsageError(plain(f"{_what_there_is(path)}{_way_out(path)}"))
 

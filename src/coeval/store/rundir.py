@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from coeval.core.errors import UsageError
+from coeval.core.options import CONTINUE, OVERWRITE
 from coeval.store.jsonl import read_json, store_error, write_bytes_atomic, write_json_atomic
 from coeval.store.lock import held, holder, living
 from coeval.store.own import refuse_foreign
@@ -152,7 +153,7 @@ class RunDir:
 
     def is_run(self) -> bool:
         """A folder without ``meta.json`` and without artifacts is not a run (a start that failed)."""
-        return self.meta.exists() or any(self.holds(phase) for phase in FOLDERS)
+        return self.meta.exists() or self.replacing.exists() or any(self.holds(phase) for phase in FOLDERS)
 
     def read_meta(self) -> Meta:
         """
@@ -182,8 +183,37 @@ class RunDir:
             write_bytes_atomic(self.path / f"config.{stamp}.yaml", old)
         write_bytes_atomic(self.config, text)
 
+    def half_replaced(self) -> str:
+        """Return a sentence while what is here is on its way to ``replaced/``, else nothing."""
+        if not self.replacing.exists():
+            return ""
+        where = f"what was in {self.path} to {self.path / 'replaced'}"
+        if (writer := self.writer()) is not None:
+            return f"process {writer} is moving {where}: look again in a moment"
+        whole = self.meta.name in read_json(self.replacing, dict[str, Any]).get("move", ())
+        way = (
+            f"start it again with {OVERWRITE}, which moves the rest first"
+            if whole
+            else f"go on with it ({CONTINUE}), or mend it (coeval repair), which moves the rest first"
+        )
+        return f"a command was cut short while it moved {where}, so that no run is whole here: {way}"
+
+    def refuse_unreadable(self) -> None:
+        """Whoever begins to read a run does this first.
+
+        Raises
+        ------
+        UsageError
+            part of it has moved to ``replaced/``, and part of it has not.
+        StoreError
+            as `refuse_foreign`.
+        """
+        self.refuse_foreign()
+        if said := self.half_replaced():
+            raise UsageError(said)
+
     def refuse_foreign(self) -> None:
-        """Whoever begins to read or to write a run does this first.
+        """Whoever begins to write a run does this first.
 
         Raises
         ------

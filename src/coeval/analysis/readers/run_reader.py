@@ -70,7 +70,7 @@ class RunReader(Reader):
         self.planned = planned
         if not self.run.is_run():
             raise UsageError(f"{folder} is no run: it holds neither meta.json nor any phase's files")
-        self.run.refuse_foreign()
+        self.run.refuse_unreadable()
         super().__init__(self.run.path)
         with self._loading():
             self._load({stage.files: self.run.files(stage.files) for stage in self.stages})

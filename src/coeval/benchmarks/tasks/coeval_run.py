@@ -235,9 +235,9 @@ class CoevalRun(Benchmark):
 
 
 def _config_of(run: RunDir) -> Config:
+    run.refuse_unreadable()
     if not run.config.is_file():
         raise UsageError(f"coeval:{run.path}: there is no {run.config}; name the folder of a run")
-    run.refuse_foreign()
     return load_config(run.config)
 
 

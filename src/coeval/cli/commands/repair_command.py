@@ -53,7 +53,7 @@ def repair(
     from coeval.pipeline.upkeep.repair import repair as repair_run
 
     phases = PHASES if phase is None else (_phase(phase),)
-    folder = existing_run(run)
+    folder = existing_run(run, whole=dry_run)
     report = repair_run(folder, Wanted(phases, dry_run, examples, show_valid))
     console = streams.results()
     _show_phases(report, phases, console)

@@ -62,7 +62,7 @@ def status(
     from coeval.pipeline.existing_run import existing_results
     from coeval.store.rundir import RunDir
 
-    path = existing_results(run)
+    path = existing_results(run, whole=fetch_batches or cancel_batches)
     is_run = RunDir(path).is_run()
     place = RunPlace(RunDir(path)) if is_run else OutputPlace(path)
     _refuse_contradictions(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)

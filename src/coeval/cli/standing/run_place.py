@@ -13,6 +13,7 @@ from coeval.cli.standing.limits_view import limits_used, to_be_raised
 from coeval.cli.standing.run_standing import index_of, missing, phases_of
 from coeval.cli.standing.standing import (
     FolderStanding,
+    PhaseStanding,
     StateShown,
     budget_of,
     jobs_shown,
@@ -46,6 +47,8 @@ class RunPlace:
 
     def standing(self) -> FolderStanding:
         folder, pid = self._folder, self._folder.writer()
+        if said := folder.half_replaced():
+            return self._half_replaced(said)
         look = quick_look(folder)
         config = config_of(folder)
         meta = folder.read_meta() if folder.meta.exists() else None
@@ -67,11 +70,31 @@ class RunPlace:
             (look.gaps.mixed,) if look.gaps is not None and look.gaps.mixed else (),
         )
 
+    def _half_replaced(self, said: str) -> FolderStanding:
+        """What is known whatever has moved: the account, which stays."""
+        folder, pid = self._folder, self._folder.writer()
+        unknown = PhaseStanding(planned=None, good=0, failed=0, owed=None)
+        return FolderStanding(
+            dict.fromkeys(PHASES, unknown),
+            spend_of(folder.usage),
+            jobs_shown(folder.pending_batches),
+            last_errors(folder.errors),
+            folder.path.name,
+            StateShown("replacing", pid),
+            budget_of(folder.usage, None, at_work=pid is not None),
+            (said,),
+        )
+
     def show(self, console: Console) -> None:
-        folder, look = self._folder, quick_look(self._folder)
-        _show_meta(folder, look.report, console)
-        _show_phases(folder, look, console)
-        _show_files(look.report, console)
+        folder = self._folder
+        if said := folder.half_replaced():
+            say(console, f"{folder.path.name}: being replaced", "bold")
+            warn(console, said)
+        else:
+            look = quick_look(folder)
+            _show_meta(folder, look.report, console)
+            _show_phases(folder, look, console)
+            _show_files(look.report, console)
         show_costs(folder.usage, console)
         _show_limits(folder, console)
         show_jobs(folder.pending_batches, console, "--fetch-batches" if folder.writer() is None else "")

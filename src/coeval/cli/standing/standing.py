@@ -57,7 +57,8 @@ class Spend(msgspec.Struct, frozen=True):
 
 class StateShown(msgspec.Struct, frozen=True):
     """``status`` is that of ``meta.json``, "stopped" where it says "running" and nobody is at work, and
-    "not started" where there is none; of eval-framework, "completed" where nothing is owed,
+    "not started" where there is none, "replacing" while a part of it has moved to ``replaced/``; of
+    eval-framework, "completed" where nothing is owed,
     "incomplete" where records are missing, else "running" or "stopped". ``pid``: who is at work."""
 
     status: str

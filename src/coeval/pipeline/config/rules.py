@@ -123,7 +123,7 @@ def _resume(draft: Draft) -> Iterator[Finding]:
     if source is not None and storage is not None:
         path: KeyPath = ("experiment", "resume_from")
         folder = resume_folder(storage, source)
-        RunDir(folder).refuse_foreign()
+        RunDir(folder).refuse_unreadable()
         if not folder.is_dir():
             message = f"there is no run '{source}', neither in {storage} nor as a path; name one that exists"
             yield Finding(path, "V-10", message)

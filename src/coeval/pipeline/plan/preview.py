@@ -84,8 +84,11 @@ def preview_run(config: Config, options: RunOptions) -> Preview:
     ------
     ConfigError
         items that benchmark teachers supply cannot be used.
+    UsageError
+        part of what the run's folder held has moved to ``replaced/``, and part of it has not.
     """
     folder = run_folder(config)
+    folder.refuse_unreadable()
     source = None if options.continue_run else source_folder(config)
     supply = read_supply(config, folder, None if options.continue_run else phase_3_source(config))
     supply.refuse_flawed()

@@ -93,7 +93,9 @@ def _cannot_continue(run: RunDir, identifier: str) -> Iterator[Finding]:
     try:
         found = run.read_meta().experiment_id
     except (FileNotFoundError, NotADirectoryError):
-        if any(run.holds(phase) for phase in PHASES):
+        if said := run.half_replaced():
+            yield Finding(path, "V-14", said)
+        elif any(run.holds(phase) for phase in PHASES):
             yield Finding(
                 path, "V-14", f"{run.path} holds records, but no meta.json; {_RESCUE.format(run.path)}"
             )

@@ -56,7 +56,7 @@ def place_in_config(file: Path, task: str | None = None, teacher: str | None = N
 
 def place_in_run(path: Path, task: str | None = None, teacher: str | None = None) -> ItemPlace:
     """The place in a run's folder, by the configuration that lies in it; raises as `place_in_config`."""
-    folder = existing_run(path)
+    folder = existing_run(path, whole=False)
     if not folder.config.exists():
         raise UsageError(f"{folder.path} holds no config.yaml; name the experiment file by --config")
     structure = check_structure(read_document(folder.config).data)
