@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.coeval_process import called
 from fakes.openai_chat import Answer, fake
 from pipeline.experiments import Lab, content, model, over_http, quiz, served, task
 from test_redaction import KINDS
@@ -109,3 +111,54 @@ async def test_that_an_answer_held_the_key_is_told_once_and_the_rest_of_it_stays
     for told in ((lab.path / "run.log").read_text(), capsys.readouterr().err):
         assert told.count("repeats a credential in its answers") == 1
         assert "password123" not in told
+
+
+def answering(messages: list[dict[str, Any]]) -> Answer:
+    """As a local model does that tells its name."""
+    asked = messages[-1]["content"]
+    if "High" in asked:
+        return Answer(json.dumps({"plot": "High", "style": "Low"}))
+    if "JSON" in asked:
+        return Answer(json.dumps({"prompt": "Who are you?", "response": "I am qwen3-4b."}))
+    return Answer("I am Qwen3-4B, served as qwen3-4b.")
+
+
+@pytest.mark.parametrize(
+    "key", ["qwen3-4b", "Qwen/Qwen3-4B", "qwen3-4b-of-team-7", "local-qwen3-4b", "qwen3-4b-qwen3-4b"]
+)
+async def test_a_key_that_is_or_holds_the_models_name_takes_the_name_out_of_nothing(
+    tmp_path: Path, key: str
+) -> None:
+    """Usual with servers of one's own. A key that is more than a name never appears."""
+    async with fake(reply=answering, keys=[key]) as server:
+        local = model("qwen3-4b") | {
+            "interface": "openai",
+            "access_key": key,
+            "parameters": {"model": "Qwen/Qwen3-4B", "base_url": server.url},
+        }
+        lab = Lab(tmp_path, [local], [task()])
+        ended = await called(tmp_path, "run", "--config", lab.file)
+        assert ended.code == 0, ended.err
+        server.reply = lambda _: Answer(f"My key is {key}!")
+        lab.tasks[0]["sampling"]["total"] = 4
+        assert (await called(tmp_path, "run", "--config", lab.file, "--continue")).code == 3
+        status = await called(tmp_path, "status", "--run", lab.path)
+    answers = [record["response"] for record in lab.records("response_collection").values()]
+    assert answers == ["I am Qwen3-4B, served as qwen3-4b."] * 3
+    snapshot = (lab.path / "config.yaml").read_text()
+    assert "model: Qwen/Qwen3-4B" in snapshot
+    assert "access_key: '***'" in snapshot
+    kept = [path for path in lab.path.rglob("*") if path.is_file()]
+    whole = ended.out + ended.err + status.out + status.err + "".join(p.read_text() for p in kept)
+    if key.lower() in ("qwen3-4b", "qwen/qwen3-4b"):
+        assert "[redacted]" not in whole
+    else:
+        assert key not in whole
+        assert "[redacted]" in whole
+
+
+@pytest.mark.parametrize("key", ["a8f5f167f44f4964e6c998dee827110c", "sk-proj-9aK2mQ7xR4vT1zW8"])
+def test_what_looks_like_a_key_is_no_name(key: str) -> None:
+    said = f"it is {key}"
+    assert key not in Redactor([key], names=[key, f"org/{key}"]).answer(said)
+    assert key not in Redactor([key], names=[key, f"org/{key}"]).known(said)

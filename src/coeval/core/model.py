@@ -56,6 +56,11 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
 
     @property
+    def open_names(self) -> tuple[str, ...]:
+        """By what it is called where anybody may read it, whatever its key says."""
+        return (self.name, self.model, *([self.base_model] if self.base_model else ()))
+
+    @property
     def known_as(self) -> str:
         """The model's name where prices, and what models take, are looked up."""
         return self.base_model or self.model

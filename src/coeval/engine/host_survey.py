@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -133,6 +134,7 @@ async def _report(asking: _Asking, told: HostReport | ModelAddress) -> HostRepor
     if address.dialect.model_list is None or not address.host.lists_models:
         return report._replace(problem="it has no list of the models that can be asked")
     endpoint = Endpoint(url, address.signer, Limiter(), asking.secrets, address.host.headers)
+    endpoint.leave_in((*names, *chain.from_iterable(names.values())))
     try:
         await reach(endpoint, address.dialect.model_list.path(None), "GET")
         async with asyncio.timeout(_PATIENCE_S):

@@ -222,4 +222,6 @@ def _list_endpoint(address: ModelAddress, endpoint: Endpoint, http: Http) -> End
     if not address.models_url:
         return endpoint
     limiter = http.hosts.limiter(EndpointLimits.of([address.spec]), address.models_url)
-    return Endpoint(address.models_url, address.signer, limiter, address.secrets, address.host.headers)
+    listing = Endpoint(address.models_url, address.signer, limiter, address.secrets, address.host.headers)
+    listing.leave_in(endpoint.names)
+    return listing

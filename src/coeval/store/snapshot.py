@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from coeval.core.secrets.credential_names import is_credential_name
@@ -11,27 +11,30 @@ from coeval.core.secrets.shown_url import HIDDEN, shown_url, without_url_secrets
 
 __all__ = ["without_credentials"]
 
+_NAMES = frozenset({"name", "model", "base_model"})
+"""Entries of a model that name it openly."""
+
 
 def without_credentials(value: Any) -> Any:
     """A copy of plain data in which every entry named like a credential reads ``***``.
 
     So does what may be a key in addresses; the access keys are taken out wherever they stand.
     """
-    return _without(value, Redactor(_access_keys(value)))
+    return _without(value, Redactor(_entries(value, {"access_key"}), names=_entries(value, _NAMES)))
 
 
-def _access_keys(value: Any) -> Iterator[str]:
-    """What stands in entries called ``access_key``."""
+def _entries(value: Any, names: Container[str]) -> Iterator[str]:
+    """The texts that stand in entries of these names."""
     match value:
         case dict():
             for key, item in value.items():
-                if key == "access_key" and isinstance(item, str):
+                if key in names and isinstance(item, str):
                     yield item
                 else:
-                    yield from _access_keys(item)
+                    yield from _entries(item, names)
         case list() | tuple():
             for item in value:
-                yield from _access_keys(item)
+                yield from _entries(item, names)
 
 
 def _without(value: Any, redactor: Redactor) -> Any:

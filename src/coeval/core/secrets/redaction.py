@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from coeval.core.secrets.key_shapes import KEY_SHAPED
+from coeval.core.secrets.key_shapes import KEY_SHAPED, is_key_like
 from coeval.core.secrets.secret_forms import PART, VIEWS, TextView, is_common, is_weak, spellings
 from coeval.core.secrets.secret_traces import Traces
 from coeval.core.secrets.shown_url import without_url_secrets
@@ -29,6 +29,8 @@ a host may send would take half a minute."""
 _SHORT = 4
 """Characters. A secret of no more than these, up to `PART`, is taken out of messages as a word of its own."""
 
+_LONGEST_NAME = 256
+"""Characters of a model's id; longer ones are looked for in vain."""
 _CUT = ("…", "...", "**", "•")
 _QUOTES = " \t\r\n\"'`"
 _OPENING, _CLOSING = f"{_QUOTES}([{{<", f"{_QUOTES})]}}>,;:.!?"
@@ -45,12 +47,20 @@ class _Place(NamedTuple):
 class Redactor:
     """Takes ``secrets`` out of text. What is no credential worth the name (see `is_weak`) stays in answers.
 
-    ``found`` is called whenever an answer held one.
+    ``found`` is called whenever an answer held one. ``names`` are those that models bear openly: a local
+    server's key is often its model's name. Such a key is no secret, and a name that is a part of a key stays
+    where it stands by itself; a name that looks like a key is no name.
     """
 
-    def __init__(self, secrets: Iterable[str] = (), found: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        secrets: Iterable[str] = (),
+        found: Callable[[], None] = lambda: None,
+        names: Iterable[str] = (),
+    ) -> None:
         self._found = found
-        known = list(dict.fromkeys(secret.strip() for secret in secrets))
+        self._names = _open_names(names)
+        known = [s for s in dict.fromkeys(each.strip() for each in secrets) if not self._names.fullmatch(s)]
         self._strong = [secret for secret in known if not is_weak(secret)]
         # Several words, such as `sk-test-key`, may be honest in an answer; a message can do without them.
         short = [s for s in known if len(s) >= _SHORT and is_weak(s) and not (is_common(s) and s.isalnum())]
@@ -133,7 +143,10 @@ class Redactor:
                 continue
             end, place = max((self._end(said, at, place), place) for place in places)
             span = view.span(at, end)
-            if strict or self._is_secret(place, end - at) or self._is_left_over(place, end - at, text, span):
+            secret = (
+                strict or self._is_secret(place, end - at) or self._is_left_over(place, end - at, text, span)
+            )
+            if secret and not self._is_name(text, span):
                 yield span
             at = end
 
@@ -145,6 +158,12 @@ class Redactor:
             if said[at + length] != spelling[place.offset + length]:
                 return at + length
         return at + most
+
+    def _is_name(self, text: str, span: tuple[int, int]) -> bool:
+        """Whether a run is a part of a name that stands there."""
+        start, end = span
+        near = self._names.finditer(text, max(0, start - _LONGEST_NAME), end + _LONGEST_NAME)
+        return any(name.start() <= start and end <= name.end() for name in near)
 
     def _is_secret(self, place: _Place, length: int) -> bool:
         """Whether a run gives something away wherever it stands: the whole secret, or a long part of it."""
@@ -161,6 +180,13 @@ class Redactor:
         begins = place.offset == 0 or _begins_at_cut(text, start)
         whole_end = len(self._spellings[place.spelling]) == place.offset + length
         return begins and (whole_end or _ends_at_cut(text, end))
+
+
+def _open_names(names: Iterable[str]) -> re.Pattern[str]:
+    """What matches a model's name, or what stands behind the last slash of its id; longer ones first."""
+    found = {part for name in names for part in (name, name.rpartition("/")[2]) if part}
+    usable = sorted((name for name in found if not is_key_like(name)), key=lambda name: (-len(name), name))
+    return re.compile("|".join(map(re.escape, usable)) or r"(?!)", re.IGNORECASE)
 
 
 def _bare(text: str) -> str:

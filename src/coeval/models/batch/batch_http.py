@@ -122,6 +122,7 @@ class BatchHttp:
             that is no http(s) URL.
         """
         endpoint = Endpoint(url, signer, Limiter(1), (*self._endpoint.secrets, *secrets))
+        endpoint.leave_in(self._endpoint.names)
         other = BatchHttp(endpoint, sleep=self._sleep, rng=self._rng)
         self._elsewhere.append(other)
         return other

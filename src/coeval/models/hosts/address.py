@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from yarl import URL
@@ -77,7 +77,7 @@ def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
     signer = signer_of(host, credential)
     if signer is None and host.needs_key and spec.base_url is None:
         raise UsageError(f"{who} needs a key and none was found. {keys.places(spec.interface)}")
-    if credential is not None and _holds(spec.extra_body, credential):
+    if credential is not None and _holds(spec, credential):
         raise UsageError(
             f"{who}: parameters.extra_body holds the model's key, which would be kept with the results; "
             "take it out, as the key is sent without it."
@@ -154,9 +154,9 @@ class _FilledRow(NamedTuple):
         )
 
 
-def _holds(extra_body: Mapping[str, Any], credential: Credential) -> bool:
-    text = canonical(extra_body)
-    return Redactor(credential.secrets).answer(text) != text
+def _holds(spec: ModelSpec, credential: Credential) -> bool:
+    text = canonical(spec.extra_body)
+    return Redactor(credential.secrets, names=spec.open_names).answer(text) != text
 
 
 def _normalised(url: str, who: str, name: str) -> str:

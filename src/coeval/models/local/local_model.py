@@ -236,7 +236,8 @@ def load(spec: ModelSpec, runtime: Runtime) -> Engine:
     try:
         return VllmEngine(spec, device) if library == "vllm" else TransformersEngine(spec, device)
     except (OSError, ValueError, ImportError, RuntimeError) as error:
-        redactor = Redactor((spec.access_key or "", *url_secrets(os.environ.get("HF_ENDPOINT", ""))))
+        secrets = (spec.access_key or "", *url_secrets(os.environ.get("HF_ENDPOINT", "")))
+        redactor = Redactor(secrets, names=spec.open_names)
         sought = (
             "" if Path(spec.model).exists() else ", sought on the hub since no folder here has that name,"
         )

@@ -103,6 +103,8 @@ class Endpoint:
         self._routes: dict[tuple[str, str], RequestRoute] = {}
         self.secrets = (*secrets, *self._sent_secrets(url))
         self._shown: tuple[str, ...] = ()
+        self.names = frozenset[str]()
+        """What models that are asked there are called: see `leave_in`."""
         self._redact()
         self.repeated = False
         """Whether one of its answers held a credential that it was sent."""
@@ -181,6 +183,12 @@ class Endpoint:
             self.secrets = (*self.secrets, *fresh)
             self._redact()
 
+    def leave_in(self, names: Iterable[str]) -> None:
+        """Leave the names of models that are asked there in what the host says, even if a key holds one."""
+        if not self.names.issuperset(fresh := frozenset(names)):
+            self.names |= fresh
+            self._redact()
+
     def _keep_out_shown(self, shown: Iterable[str]) -> None:
         """Know what was just shown as a credential, and what was shown shortly before it."""
         fresh = [secret for value in shown if (secret := value.strip().rpartition(" ")[2]) not in self._shown]
@@ -189,7 +197,7 @@ class Endpoint:
             self._redact()
 
     def _redact(self) -> None:
-        self.redactor = Redactor((*self.secrets, *self._shown), self._tell_repeated)
+        self.redactor = Redactor((*self.secrets, *self._shown), self._tell_repeated, self.names)
 
     def _sent_secrets(self, url: str) -> Iterator[str]:
         """The credentials in what is sent: headers, the address, and those of a proxy on the way."""

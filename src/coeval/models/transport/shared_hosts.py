@@ -101,12 +101,15 @@ class SharedHosts:
         for known in self._known.values():
             at[URL(known.endpoint.url).authority].append(known.endpoint)
         sent_to: defaultdict[str, set[str]] = defaultdict(set)
+        names: defaultdict[str, set[str]] = defaultdict(set)
         for address in addresses:
-            sent_to[URL(address.url).authority].update(address.secrets)
+            sent_to[place := URL(address.url).authority].update(address.secrets)
+            names[place].update(address.spec.open_names)
         for place, secrets in sent_to.items():
             known_there = secrets.union(*(endpoint.secrets for endpoint in at[place]))
             for endpoint in at[place]:
                 endpoint.keep_out(known_there)
+                endpoint.leave_in(names[place])
 
     def wire(self, route: RequestRoute) -> Sender:
         """What sends a request there, opened when it is first needed."""

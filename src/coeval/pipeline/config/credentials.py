@@ -6,7 +6,7 @@ asked with one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from coeval.core.secrets.credential_names import credential_fields
@@ -38,13 +38,19 @@ def account_of(model: KeyPath, account: Any, access_key: Any) -> Iterator[Findin
         yield Finding((*model, "account"), "V-34", message)
 
 
-def credentials_in(path: KeyPath, parameters: dict[str, Any], access_key: Any) -> Iterator[Finding]:
-    """What is named like a credential at any depth, looks like one, or is the model's own ``access_key``."""
+def credentials_in(
+    path: KeyPath, parameters: dict[str, Any], access_key: Any, names: Iterable[Any]
+) -> Iterator[Finding]:
+    """What is named like a credential at any depth, looks like one, or is the model's own ``access_key``;
+    ``names`` are those of the model, which may stand anywhere."""
     named = {(*path, *where) for where in credential_fields(parameters)}
     for where in sorted(named, key=str):
         message = f"'{where[-1]}' would be sent with every request, and kept with the results; {_WAY_OUT}"
         yield Finding(where, "V-26", message)
-    own = Redactor([access_key] if isinstance(access_key, str) else [])
+    own = Redactor(
+        [access_key] if isinstance(access_key, str) else [],
+        names=[name for name in names if isinstance(name, str)],
+    )
     for name, value in parameters.items():
         if name == "base_url":
             yield from _hidden((*path, name), value)

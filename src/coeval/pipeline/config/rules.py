@@ -166,8 +166,9 @@ def _parameters(draft: Draft) -> Iterator[Finding]:
         roles = _mapping(draft.raw(*model, "role_parameters"))
         parts = [((*model, "role_parameters", role), _mapping(own)) for role, own in roles.items()]
         yield from account_of(model, draft.raw(*model, "account"), draft.raw(*model, "access_key"))
+        names = (draft.raw(*model, "name"), common.get("model"), common.get("base_model"))
         for path, own in (((*model, "parameters"), common), *parts):
-            yield from credentials_in(path, own, draft.raw(*model, "access_key"))
+            yield from credentials_in(path, own, draft.raw(*model, "access_key"), names)
             # Behind a base_url somebody else may know what no simulated model does.
             if interface == "simulated" and "base_url" not in common:
                 yield from _unknown_to_simulated(path, own)
