@@ -7,8 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from cli.invoked import Command
 from pipeline.experiments import Lab
+
+from coeval.cli.main import app
 
 
 @pytest.mark.parametrize(
@@ -44,3 +47,62 @@ def test_a_warning_that_is_only_logged_looks_like_one(here: Path) -> None:
     words = [sys.executable, "-m", "coeval", "run", "--config", str(lab.file), "--dry-run"]
     ended = subprocess.run(words, cwd=here, capture_output=True, text=True, check=True)
     assert ended.stderr == f"warning: {keys} can be read by every user of this machine; `chmod 600` it.\n"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lab = Lab(tmp_path_factory.mktemp("finished"))
+    assert lab.run().exit_code == 0
+    return lab.path
+
+
+def of_one_folder() -> list[str]:
+    """Every command that has ``--run``. `ingest` has it for one of three places of what it is about, and
+    `view` goes on until it is ended."""
+    group = typer.main.get_command(app)
+    with_run = [
+        name
+        for name, command in group.commands.items()  # type: ignore[attr-defined]
+        if any("--run" in parameter.opts for parameter in command.params)
+    ]
+    assert {"status", "results", "show", "repair", "analyze", "compare", "view"} <= {*with_run}
+    return [name for name in with_run if name not in ("ingest", "view")]
+
+
+@pytest.mark.parametrize("name", of_one_folder())
+def test_the_folder_stands_behind_run_or_alone(
+    name: str, finished: Path, here: Path, coeval: Command
+) -> None:
+    (here / "link").symlink_to(finished)
+    by_option, alone = coeval(name, "--run", finished), coeval(name, finished)
+    assert by_option.code == 0, by_option.err
+    assert alone == by_option
+    assert coeval(name, f"--run={finished}") == by_option
+    none = coeval(name)
+    assert (none.code, none.err.startswith(f"no folder is given: coeval {name} ")) == (1, True), none.err
+    if name != "compare":
+        two = coeval(name, here, "--run", finished)
+        assert (two.code, "was given two: leave out RUN or --run" in two.err) == (1, True)
+
+
+def test_an_analysis_and_its_folder_are_told_apart(finished: Path, here: Path, coeval: Command) -> None:
+    by_option = coeval("analyze", "students", "--run", finished)
+    assert by_option.code == 0
+    assert coeval("analyze", "students", finished) == by_option
+    assert coeval("analyze", "--run", finished, "students") == by_option
+    (here / "exp").symlink_to(finished)
+    assert coeval("analyze", "exp").code == 0
+    wrong = coeval("analyze", "studnets", finished)
+    assert (wrong.code, "called studnets; did you mean students?" in wrong.err) == (1, True)
+    assert "there is no folder nowhere" in coeval("analyze", "./nowhere").err
+
+
+def test_view_takes_its_folders_either_way(finished: Path, tmp_path: Path) -> None:
+    for words in (["--run", finished], [finished]):
+        command = [sys.executable, "-m", "coeval", "view", "--port", "0", *words]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=tmp_path
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("http://127.0.0.1:")
+            process.terminate()

@@ -326,27 +326,20 @@ def test_ctrl_c_of_a_script_ends_all_of_it(place: Place) -> None:
 @pytest.mark.parametrize("script", ["batch_eval.sh", "shard_parallel_eval.sh"])
 def test_a_judge_that_lacks_is_named_as_the_script_names_it(place: Place, script: str) -> None:
     """With the three variables alone that a user is told to set; nothing is served."""
-    alone = {"CKPT_DIR": "ckpts/run_a", "OUT_DIR": "outputs/alone", "STEPS": "120"}
-    for lacks in ({"JUDGE_MODEL": ""}, {"JUDGE_BASE_URL": ""}):
-        said = place.paste(f"bash examples/{script}", 1, **alone, **lacks)
+    alone = "CKPT_DIR=ckpts/run_a OUT_DIR=outputs/alone STEPS=120"
+    for lacks in ("JUDGE_MODEL=", "JUDGE_BASE_URL="):
+        said = place.paste(f"{alone} {lacks} bash examples/{script}", 1)
         assert said.startswith(
             "healthbench,writingbench,arena-hard,alpaca-eval: these tasks need a judge. Set"
         )
         assert "JUDGE_MODEL=gpt-4.1 JUDGE_BASE_URL=https://" in said
         assert "RUN_JUDGE=0" in said
         assert "--" not in said
-    without = {"JUDGE_MODEL": "", "JUDGE_BASE_URL": "", "GPUS": "0", "MAX_EXAMPLES": "2", "MODEL": "ckpts"}
-    later = [{"TASKS": "ifeval"}, {"RUN_JUDGE": "0"}]
-    for how in later:
-        said = place.paste(f"bash examples/{script} --dry-run", **alone, **without, **how)
-        assert "need a judge" not in said
-    said = place.paste(
-        f"bash examples/{script} --dry-run --judge-model flash "
-        f"--judge-base-url {place.environment['JUDGE_BASE_URL']}",
-        **alone,
-        **without,
-    )
-    assert "need a judge" not in said
+    without = f"{alone} JUDGE_MODEL= JUDGE_BASE_URL= GPUS=0 MAX_EXAMPLES=2 MODEL=ckpts"
+    for how in ("TASKS=ifeval", "RUN_JUDGE=0"):
+        assert "need a judge" not in place.paste(f"{without} {how} bash examples/{script} --dry-run")
+    judge = f"--judge-model flash --judge-base-url {place.environment['JUDGE_BASE_URL']}"
+    assert "need a judge" not in place.paste(f"{without} bash examples/{script} --dry-run {judge}")
     assert not (place.folder / "outputs" / "alone").exists()
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands have, with the same words."""
+"""Options and arguments that several commands have, with the same words."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,7 +6,42 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["ExperimentFile", "KeyFile", "OnFail", "OnlyModels", "ProbeMode"]
+from coeval.core.errors import UsageError
+
+__all__ = [
+    "ExperimentFile",
+    "KeyFile",
+    "OnFail",
+    "OnlyModels",
+    "ProbeMode",
+    "RunFolder",
+    "RunWord",
+    "the_folder",
+]
+
+RunWord = Annotated[
+    Path | None,
+    typer.Argument(metavar="RUN", help="The run folder, or --run. Example: ./runs/quickstart"),
+]
+RunFolder = Annotated[Path | None, typer.Option("--run", help="The same as RUN.")]
+"""A command that is about one folder takes both, so that nobody has to remember which: see `the_folder`."""
+
+
+def the_folder(word: Path | None, run: Path | None, command: str) -> Path:
+    """Return the one folder that a command was given, as a word or by ``--run``.
+
+    Raises
+    ------
+    UsageError
+        there is none, or there are two.
+    """
+    if word is not None and run is not None and word != run:
+        raise UsageError(f"coeval {command} is about one folder, and was given two: leave out RUN or --run")
+    folder = run or word
+    if folder is None:
+        raise UsageError(f"no folder is given: coeval {command} RUN, such as ./runs/quickstart")
+    return folder
+
 
 ExperimentFile = Annotated[
     Path, typer.Option("--config", help="The experiment file. Example: --config my.yaml")

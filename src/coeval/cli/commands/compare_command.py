@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
 
 def compare(
-    folders: Annotated[
-        list[Path],
+    words: Annotated[
+        list[Path] | None,
         typer.Argument(
             metavar="A [B …]",
             help="Folders of runs or of eval-framework; of a single run, its students are compared.",
         ),
-    ],
+    ] = None,
+    run: Annotated[list[Path] | None, typer.Option("--run", help="The same as A.")] = None,
     students: Annotated[
         str | None,
         typer.Option(
@@ -80,6 +81,8 @@ def compare(
 
     if as_json and as_markdown:
         raise UsageError("--json and --markdown exclude each other; give one of them")
+    if not (folders := [*(words or ()), *(run or ())]):
+        raise UsageError("no folder is given: coeval compare A [B …], such as ./outputs/base ./outputs/tuned")
     if however_unsure and fail_if_worse is None:
         raise UsageError(
             "--any belongs to --fail-if-worse: say by how much, for example --fail-if-worse 0 --any"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coeval.cli.start_options import RunFolder, RunWord, the_folder
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -19,7 +21,8 @@ _EXCERPT = 300
 
 
 def repair(
-    run: Annotated[Path, typer.Option("--run", help="The run folder. Example: --run ./runs/quickstart")],
+    word: RunWord = None,
+    run: RunFolder = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report; change nothing.")] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Lines and gaps of every file.")] = False,
     breakdown: Annotated[bool, typer.Option("--breakdown", help="Invalid lines by what is wrong.")] = False,
@@ -53,7 +56,7 @@ def repair(
     from coeval.pipeline.upkeep.repair import repair as repair_run
 
     phases = PHASES if phase is None else (_phase(phase),)
-    folder = existing_run(run, whole=dry_run)
+    folder = existing_run(the_folder(word, run, "repair"), whole=dry_run)
     report = repair_run(folder, Wanted(phases, dry_run, examples, show_valid))
     console = streams.results()
     _show_phases(report, phases, console)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from coeval.cli.start_options import RunFolder, RunWord, the_folder
 
 
 class ResultsPart(StrEnum):
@@ -17,7 +18,8 @@ class ResultsPart(StrEnum):
 
 
 def results(
-    run: Annotated[Path, typer.Option("--run", help="The run folder. Example: --run ./runs/quickstart")],
+    word: RunWord = None,
+    run: RunFolder = None,
     by: Annotated[
         ResultsPart | None, typer.Option("--by", help="What scores are made of, in place of the scores.")
     ] = None,
@@ -45,7 +47,7 @@ def results(
 
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; give one of them")
-    folder = existing_results(run)
+    folder = existing_results(the_folder(word, run, "results"))
     need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.analysis.breakdown import Parts, breakdown, label_breakdown

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from coeval.cli.start_options import RunFolder, RunWord, the_folder
 
 if TYPE_CHECKING:
     from coeval.analysis.judged_answers import AnswerChoice
@@ -17,7 +18,8 @@ _FEW = 10
 
 
 def show(
-    run: Annotated[Path, typer.Option("--run", help="The run folder. Example: --run ./runs/quickstart")],
+    word: RunWord = None,
+    run: RunFolder = None,
     student: Annotated[
         list[str] | None,
         typer.Option(help="Only this student's answers; repeatable. Example: --student llama"),
@@ -71,7 +73,7 @@ def show(
 
     if worst is not None and disagreement:
         raise UsageError("--worst and --disagreement are two orders; give one of them")
-    folder = existing_run(run)
+    folder = existing_run(the_folder(word, run, "show"))
     need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.analysis.judged_answers import AnswerChoice, Order, choose_answers

@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coeval.cli.start_options import RunFolder, RunWord, the_folder
+
 if TYPE_CHECKING:
     from coeval.store.rundir import RunDir
 
 
 def status(
-    run: Annotated[
-        Path,
-        typer.Option(
-            "--run",
-            help="A run folder, or an output folder of eval-framework. Example: --run ./runs/quickstart",
-        ),
-    ],
+    word: RunWord = None,
+    run: RunFolder = None,
     fetch_batches: Annotated[
         bool,
         typer.Option("--fetch-batches", help="First collect the batch jobs that have ended."),
@@ -62,7 +59,7 @@ def status(
     from coeval.pipeline.existing_run import existing_results
     from coeval.store.rundir import RunDir
 
-    path = existing_results(run, whole=fetch_batches or cancel_batches)
+    path = existing_results(the_folder(word, run, "status"), whole=fetch_batches or cancel_batches)
     is_run = RunDir(path).is_run()
     place = RunPlace(RunDir(path)) if is_run else OutputPlace(path)
     _refuse_contradictions(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)

@@ -23,6 +23,7 @@ def view(
             show_default="./runs, else the current folder",
         ),
     ] = None,
+    run: Annotated[list[Path] | None, typer.Option("--run", help="The same as PATH.")] = None,
     port: Annotated[
         int,
         typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one. Example: --port 8080"),
@@ -58,7 +59,7 @@ def view(
     from coeval.reports.view.viewed_places import ViewedPlaces
     from coeval.simulation.server import serve
 
-    places = ViewedPlaces(paths or [_usual()], _standing)
+    places = ViewedPlaces([*(paths or ()), *(run or ())] or [_usual()], _standing)
     messages = streams.messages()
     token = None if no_token else ViewToken()
 

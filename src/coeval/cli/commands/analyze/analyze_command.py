@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,8 @@ from coeval.cli.commands.analyze.analysis_names import (
     usual_format,
 )
 from coeval.cli.exit_codes import GAPS
+from coeval.cli.start_options import RunFolder, RunWord, the_folder
+from coeval.core.errors import UsageError
 
 if TYPE_CHECKING:
     from coeval.analysis.measures.measured import Branch
@@ -41,10 +44,12 @@ class FormulaChoice(StrEnum):
 
 
 def analyze(
-    run: Annotated[Path, typer.Option("--run", help="The run folder. Example: --run ./runs/quickstart")],
-    name: Annotated[
-        AnalysisName, typer.Argument(metavar="[NAME]", help="What to show.", show_choices=True)
-    ] = AnalysisName.ALL,
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help=f"What to show: {', '.join(AnalysisName)}.", show_default="all"),
+    ] = None,
+    word: RunWord = None,
+    run: RunFolder = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -108,7 +113,8 @@ def analyze(
     from coeval.pipeline.existing_run import existing_results
     from coeval.store.rundir import RunDir
 
-    folder = existing_results(run)
+    name, word = _named(what, word)
+    folder = existing_results(the_folder(word, run, "analyze"))
     if name is AnalysisName.EXPORT_BENCHMARK:
         from coeval.cli.commands.analyze.exported_items import export_items
 
@@ -116,7 +122,7 @@ def analyze(
         return
     if name not in OF_OUTPUTS and not RunDir(folder).is_run():
         raise UsageError(
-            f"{run} holds results of eval-framework, which have no {name}; ask for {listed(OF_OUTPUTS)}"
+            f"{folder} holds results of eval-framework, which have no {name}; ask for {listed(OF_OUTPUTS)}"
         )
     need_address_space()
     # Here, because they load duckdb and numpy.
@@ -140,6 +146,19 @@ def analyze(
     tell_missing(missing, RunDir(folder), streams.messages())
     if missing.sentences and not partial_ok:
         raise typer.Exit(GAPS)
+
+
+def _named(what: str | None, word: Path | None) -> tuple[AnalysisName, Path | None]:
+    """What is to be shown, and of which folder: a word alone may be either."""
+    if what is None:
+        return AnalysisName.ALL, word
+    if what in {*AnalysisName}:
+        return AnalysisName(what), word
+    if word is None and ("/" in what or Path(what).exists()):
+        return AnalysisName.ALL, Path(what)
+    near = get_close_matches(what, AnalysisName, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(AnalysisName)}"
+    raise UsageError(f"there is nothing to analyze that is called {what}; {hint}")
 
 
 def _show(
