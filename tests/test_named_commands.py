@@ -119,6 +119,40 @@ def wrong_calls(texts: list[Told]) -> list[str]:
     return wrong
 
 
+def docstrings() -> set[str]:
+    """Those of the package: they speak of commands, and recommend none."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return {
+        node.body[0].value.value
+        for path in (ROOT / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, kinds) and ast.get_docstring(node, clean=False) is not None
+        if isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
+        if isinstance(node.body[0].value.value, str)
+    }
+
+
+def incomplete_calls(texts: list[Told]) -> list[str]:
+    """Calls with an option that lack what their command cannot do without: the folder or file that it is
+    about."""
+    incomplete = []
+    for where, text in texts:
+        for call in CALL.finditer(text):
+            command = COMMANDS.get(call[1])
+            if command is None or not FLAG.search(call[2]):
+                continue
+            words = [word.strip(".,:;'\"()`…") for word in call[2].split()]
+            named = set(FLAG.findall(call[2]))
+            places = [word for word in words if word.isupper() or "/" in word]
+            about = [each for each in command.params if each.name == "word" or each.required]
+            for parameter in about:
+                options_too = {"--run"} if parameter.name == "word" else set(parameter.opts)
+                is_word = parameter.param_type_name == "argument"
+                if not (named & options_too or (is_word and places)):
+                    incomplete.append(f"{where}: coeval {call[1]}{call[2].rstrip()} lacks {min(options_too)}")
+    return incomplete
+
+
 def unknown_options(texts: list[Told]) -> list[str]:
     return [
         f"{where}: {flag} is no option of coeval or eval-framework"
@@ -132,6 +166,16 @@ def test_every_command_that_is_named_exists_and_takes_what_it_is_given() -> None
     texts = told()
     assert len(texts) > 1000
     assert wrong_calls(texts) == []
+
+
+def test_every_recommended_command_has_what_it_cannot_do_without() -> None:
+    without = docstrings()
+    messages = [each for each in told() if each.where.startswith("src/") and each.text not in without]
+    assert len(messages) > 1000
+    assert incomplete_calls(messages) == []
+    assert incomplete_calls([Told("a", "`coeval status --fetch-batches` collects them")]) == [
+        "a: coeval status --fetch-batches lacks --run"
+    ]
 
 
 def test_every_option_that_a_message_names_exists() -> None:

@@ -194,7 +194,8 @@ class RunDir:
         way = (
             f"start it again with {OVERWRITE}, which moves the rest first"
             if whole
-            else f"go on with it ({CONTINUE}), or mend it (coeval repair), which moves the rest first"
+            else f"go on with it ({CONTINUE}), or mend it (coeval repair --run {self.path}), which moves the "
+            "rest first"
         )
         return f"a command was cut short while it moved {where}, so that no run is whole here: {way}"
 

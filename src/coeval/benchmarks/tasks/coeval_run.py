@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from shlex import quote
 from statistics import variance
 from typing import Any, ClassVar
 
@@ -117,7 +118,8 @@ class CoevalRun(Benchmark):
                 items.append(Item(datapoint.id, messages, fields, labels[task.name]))
         if not items:
             raise UsageError(
-                f"{self._run.path} holds no datapoints; finish its phase 3 with `coeval run --continue`"
+                f"{self._run.path} holds no datapoints; finish its phase 3 with "
+                "`coeval run --config FILE --continue`"
             )
         return items
 
@@ -260,7 +262,8 @@ def _datapoints(run: RunDir) -> Iterator[Datapoint]:
                 yield decode(line, Datapoint)
             except Undecodable as error:
                 raise UsageError(
-                    f"{path} has a damaged line ({error}); mend it with `coeval repair`"
+                    f"{path} has a damaged line ({error}); mend it with "
+                    f"`coeval repair --run {quote(str(run.path))}`"
                 ) from error
 
 

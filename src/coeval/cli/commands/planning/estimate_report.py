@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -92,14 +93,15 @@ def _shortfalls(start: EstimatedStart) -> Iterator[str]:
 
 def _in_jobs(config: Config) -> str:
     """A sentence on what of the estimate is in batch jobs already; empty where nothing is."""
-    jobs = [job for job in read_jobs(run_folder(config).pending_batches) if job.state != "collected"]
+    folder = run_folder(config)
+    jobs = [job for job in read_jobs(folder.pending_batches) if job.state != "collected"]
     if not jobs:
         return ""
     shown = listed([job.id or f"{job.tag[:8]}…" for job in jobs])
     requests = numbered(sum(job.requests for job in jobs), "request")
     return (
         f"Of these, {requests} are in batch jobs already ({shown}): they are asked and paid once, and "
-        "coeval status --fetch-batches collects them."
+        f"coeval status --run {quote(str(folder.path))} --fetch-batches collects them."
     )
 
 
