@@ -267,7 +267,7 @@ class JobCarrier:
             raise ServerFault("it has not ended since it was to be cancelled")
         if time.time() - since > LONGEST_JOB_S:
             raise ServerFault(
-                f"it has not ended in {LONGEST_JOB_S / 86_400:.0f} days; coeval status --cancel-batches "
+                f"it has not ended in {LONGEST_JOB_S / 86_400:.0f} days; coeval status RUN --cancel-batches "
                 "cancels it, and given once more gives it up"
             )
 
@@ -371,9 +371,9 @@ class JobCarrier:
     def _left(self, error: ModelError) -> Carried:
         self.job.note = self.queue.source.told(str(error))
         if self._mode is BatchMode.CANCEL:
-            self.job.note += "; coeval status --cancel-batches, given once more, gives it up"
+            self.job.note += "; coeval status RUN --cancel-batches, given once more, gives it up"
         elif isinstance(error, NotFound):
-            self.job.note += "; coeval status --cancel-batches gives it up, if it is gone for good"
+            self.job.note += "; coeval status RUN --cancel-batches gives it up, if it is gone for good"
         if isinstance(error, AccessDenied) and self.queue.source.keyless:
             self.job.note += f"; {self.queue.source.keyless}"
         self._desk.jobs.put(self.job)
