@@ -26,7 +26,7 @@ from coeval.analysis.measures.reweighting import Reweighting
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
-from perf.planted import found_errors, found_shares, ranked
+from perf.planted import found_errors, found_shares, judge_missing, judging_themselves, ranked
 
 PAGE = Path(__file__).parents[1] / "docs" / "measure-coverage.md"
 REPEATS = 1000
@@ -147,7 +147,8 @@ def page(repeats: int) -> str:
             cells = " | ".join(shown_cell(of[measure], repeats) for of in found)
             lines.append(f"| {measure} | {cells} |")
         parts += [f"## {world.said[0].upper()}{world.said[1:]}", "\n".join(lines)]
-    parts += [RANKS, _ranks(repeats), SHARES, _shares(repeats), ERRORS, _errors(repeats)]
+    parts += [RANKS, _ranks(repeats), PANELS, panels(repeats), SHARES, _shares(repeats)]
+    parts += [ERRORS, _errors(repeats)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -170,6 +171,21 @@ def _ranks(repeats: int) -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     lines += [shown_ranks(world, items, repeats) for world in RANKED for items in RANKED_ITEMS]
+    return "\n".join(lines)
+
+
+def panels(repeats: int) -> str:
+    lines = ["| students | datapoints | any two called different | first of the order |"]
+    lines.append("| --- | ---: | ---: | --- |")
+    for items in (50, 100):
+        cells = [
+            (f"{students} alike, a judge missing for some of one", judge_missing(items, repeats, students))
+            for students in (2, 3)
+        ]
+        cells.append(("3 alike, who judge each other", judging_themselves(items, repeats)))
+        for said, found in cells:
+            first = " · ".join(f"{100 * share:.1f}" for share in found.first)
+            lines.append(f"| {said} | {items} | {100 * found.false:.1f} | {first} |")
     return "\n".join(lines)
 
 
@@ -216,6 +232,16 @@ RANKS = """\
 Runs of four students whose order is known; students who are alike share their ranks. In 95 of 100 runs or
 more no range of ranks may be too narrow. Where students are alike, or nearly, the order shown is partly
 chance, and the ranges say so."""
+
+PANELS = """\
+## Panels that differ
+
+Runs of equal students who were not scored by the same judges (`perf.planted`). A judge that is 0.2 stricter
+lacks scores of two in five answers of the first student; or three students are the judges, 0.2 stricter, fair
+and 0.2 kinder, and are ranked without what they gave themselves. In how many of a hundred runs some two are
+called different, which should be 5 at most, and each stands first, which should be as often as the others.
+Means over all the judges that there are would call some pair different in 14 to 25 of 100 runs of the first
+kind, and put the strictest judge first in nearly all of the last."""
 
 SHARES = """\
 ## Shares of variance

@@ -1,4 +1,4 @@
-"""What is planted is found: the true order of students, the shares of variance.
+"""What is planted is found: the true order of students, by whatever judges; the shares of variance.
 
 `perf.measure_coverage` runs it and shows the figures.
 """
@@ -17,9 +17,11 @@ from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs
 from coeval.analysis.measures.ranking import Ranking, ranking
 from coeval.analysis.measures.reweighting import Reweighting
 from coeval.analysis.measures.robust_set import RobustOptions, robust_set
-from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
+from coeval.analysis.measures.score_grid import UNSCORED, GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.panel.own_judgments import without_own_measures
 from coeval.analysis.panel.variance_budget import Prices, purchases, task_errors, variance_parts
+from perf.judge_bias import Planted, simulate
 
 
 class Ranked(NamedTuple):
@@ -57,6 +59,51 @@ def _of_run(true: list[tuple[int, int]], students: tuple[str, ...], found: Ranki
     order = all(first <= place <= last for (first, last), place in zip(true, places, strict=True))
     width = float(np.mean([high - low + 1 for low, high in ranges]))
     return Ranked(held, order, ranges == true, width)
+
+
+class Equals(NamedTuple):
+    """Of so many runs of equal students: the share in which any two are surely apart, and in which each is
+    first."""
+
+    false: float
+    first: list[float]
+
+
+SEVERITY = 0.2
+MISSING = 0.4
+
+
+def judge_missing(items: int, repeats: int, students: int = 3) -> Equals:
+    """Of the first student's answers, a strict judge lacks two in five."""
+    judges = {"strict": Planted(SEVERITY), "fair": Planted(), "kind": Planted()}
+    found = []
+    for seed in range(repeats):
+        grid = simulate(judges, items, seed, {f"s{n}": 0.6 for n in range(students)}).grid
+        lost = np.random.default_rng([seed, items]).permutation(items) < MISSING * items
+        levels = grid.levels.copy()
+        levels[(grid.student == 0) & lost[grid.item], grid.judges.index("strict")] = UNSCORED
+        grid = grid._replace(levels=levels)
+        ranks = ranking(grid, student_measures(grid))
+        found.append((any(told.sure for told in ranks.differences.values()), ranks.order[0]))
+    return _equals(found, students)
+
+
+def judging_themselves(items: int, repeats: int) -> Equals:
+    """Three students who are the judges, one strict and one kind; by the judges who are neither of two."""
+    judges = {"s0": Planted(SEVERITY), "s1": Planted(), "s2": Planted(-SEVERITY)}
+    found = []
+    for seed in range(repeats):
+        grid = simulate(judges, items, seed, dict.fromkeys(judges, 0.6)).grid
+        ranks = without_own_measures(grid)["ranking"]
+        sure = any((one["p_adjusted"] or 1.0) < 0.05 for one in ranks["differences"].values())
+        found.append((sure, ranks["order"][0]))
+    return _equals(found, len(judges))
+
+
+def _equals(found: list[tuple[bool, str]], students: int) -> Equals:
+    firsts = [first for _, first in found]
+    shares = [firsts.count(f"s{n}") / len(found) for n in range(students)]
+    return Equals(sum(sure for sure, _ in found) / len(found), shares)
 
 
 PARTS = {"items": 0.15, "students_items": 0.1, "judges": 0.08, "residual": 0.12}

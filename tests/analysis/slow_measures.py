@@ -10,6 +10,8 @@ from math import ceil, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 VALUE = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
 
 Record = dict[str, Any]
@@ -252,18 +254,41 @@ def students(of: Counted) -> dict[str, Found]:
 def ranking(of: Counted) -> Found:
     scores = {name: headline(u for u in of.units if u.student == name) for name in of.students}
     known = {name: score for name, score in scores.items() if score is not None}
-    order = sorted(known, key=lambda name: (-known[name], name))
-    means = {name: item_means(u for u in of.units if u.student == name) for name in order}
+    units: dict[str, dict[tuple[str, str, str], Unit]] = {name: {} for name in known}
+    for unit in of.units:
+        if unit.student in units:
+            units[unit.student][unit.item, unit.factor, unit.judge] = unit
     differences: Found = {}
-    for a, b in combinations(sorted(order), 2):
-        gaps = []
-        n = 0
-        for task in means[a].keys() & means[b].keys():
-            both = means[a][task].keys() & means[b][task].keys()
-            n += len(both)
-            gaps.append(sum(means[b][task][item] - means[a][task][item] for item in both) / len(both))
+    for a, b in combinations(sorted(known), 2):
+        both = units[a].keys() & units[b].keys()
+        of_a, of_b = (item_means(units[name][cell] for cell in both) for name in (a, b))
+        gaps = [
+            sum(of_b[task][item] - score for item, score in scored.items()) / len(scored)
+            for task, scored in of_a.items()
+        ]
+        n = sum(map(len, of_a.values()))
         differences[f"{a}|{b}"] = {"difference": mean(gaps), "n": {"difference": n}}
-    return {"order": order, "differences": differences}
+    most = max(map(len, units.values()))
+    adjusted = _adjusted(known, differences, [name for name in known if len(units[name]) == most])
+    order = sorted(known, key=lambda name: (-round(adjusted[name], 9), name))
+    followed: Found = {name: {"headline": score} for name, score in adjusted.items()}
+    return {"order": order, "differences": differences, "scores": followed}
+
+
+def _adjusted(means: dict[str, float], differences: Found, whole: list[str]) -> dict[str, float]:
+    """Normal equations of the least squares that the means' differences follow those of pairs; those who
+    are whole keep theirs on average."""
+    names = sorted(means)
+    laplacian, target = np.zeros((len(names), len(names))), np.zeros(len(names))
+    for pair, found in differences.items():
+        a, b = map(names.index, pair.split("|"))
+        n = found["n"]["difference"]
+        laplacian[[a, b], [a, b]] += n
+        laplacian[[a, b], [b, a]] -= n
+        target[[a, b]] += [-n * found["difference"], n * found["difference"]]
+    free = np.linalg.pinv(laplacian) @ target
+    kept = sum(means[name] - free[names.index(name)] for name in whole) / len(whole)
+    return {name: float(free[at]) + kept for at, name in enumerate(names)}
 
 
 def robust(of: Counted, options: Found) -> Found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ import coeval as api
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.measures.findings.conclusions import leader_sentences
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.measures.ranking import ranked, ranking
+from coeval.analysis.measures.ranking import Level, ranked, ranking
 from coeval.analysis.measures.student_measures import item_scores, student_measures
 from perf.measure_coverage import World, drawn_grid
+from perf.planted import judge_missing, judging_themselves
 
 NEAR = World("two alike, one behind", (0.5, 0.5, 0.35, -0.6))
 
@@ -42,6 +44,49 @@ def test_ranges_come_of_all_paired_differences_after_holm() -> None:
         )
         assert found.range_of(name)[0] == 1 + worse_than
     assert found.range_of("student-3") == (4, 4)
+
+
+@pytest.mark.parametrize("students", [2, 3])
+def test_a_strict_judge_who_is_missing_for_some_makes_nobody_better(students: int) -> None:
+    found = judge_missing(100, repeats=200, students=students)
+    assert found.false <= 0.08, "of three students, or two, any pair"
+    assert found.first == pytest.approx([1 / students] * students, abs=0.11)
+
+
+def test_of_equal_students_who_judge_themselves_each_is_first_as_often() -> None:
+    assert judging_themselves(50, repeats=200).first == pytest.approx([1 / 3] * 3, abs=0.11)
+
+
+def test_who_lacks_a_strict_judge_is_ranked_by_the_scores_that_others_share(
+    tmp_path: Path, coeval: Command
+) -> None:
+    """part is worse by both judges; where only the kind one scored it, its mean is higher all the same."""
+    run = Run(tmp_path / "run")
+    for n in range(1, 21):
+        for student in ("part", "whole"):
+            run.judged(n, student, "kind", {"a": "Medium" if student == "part" and n % 4 == 0 else "High"})
+            if student == "whole" or n <= 4:
+                run.judged(n, student, "strict", {"a": "Low"})
+    measures = api.open_run(run.folder).measures()
+    raw = {name: measures["students"][name]["headline"] for name in ("part", "whole")}
+    ranks = measures["ranking"]
+    assert raw["part"] > raw["whole"]
+    assert ranks["order"] == ["whole", "part"]
+    assert ranks["adjusted"]
+    scores = {name: ranks["scores"][name]["headline"] for name in raw}
+    assert scores["whole"] == raw["whole"], "nothing is missing of it"
+    gap = ranks["differences"]["part|whole"]["difference"]
+    assert scores["whole"] - scores["part"] == pytest.approx(gap)
+    [compared] = api.compare(run.folder).comparisons
+    assert compared.difference == pytest.approx(gap), "one pairing for all"
+    assert compared.p == pytest.approx(ranks["differences"]["part|whole"]["p"])
+    assert [one.student for one in api.open_run(run.folder).results().students if one.task is None] == [
+        "whole",
+        "part",
+    ]
+    out = coeval("results", "--run", run.folder).out
+    assert "adjusted" in out
+    assert out.index("whole") < out.index("part")
 
 
 def write(run: Run, students: dict[str, float], items: int = 60, seed: int = 1) -> None:
@@ -104,15 +149,15 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     right = {"s0": item < 24, "s1": (item >= 6) & (item < 24), "s2": item % 2 == 0, "s3": item % 3 == 0}
     right["s4"] = item % 4 == 0
     scores = {name: float(values.mean()) for name, values in right.items()}
-
-    def paired(first: str, second: str) -> list[PairedScores]:
-        return [PairedScores(right[first] * 1.0, right[second] * 1.0, np.ones(28))]
-
-    ranks = ranked(scores, paired)
+    common = {
+        (one, other): {"": PairedScores(right[one] * 1.0, right[other] * 1.0, np.ones(28))}
+        for one, other in combinations(sorted(right), 2)
+    }
+    ranks = ranked({name: Level(score, 28) for name, score in scores.items()}, common)
     first, second = ranks.order[:2]
     told = ranks.between(first, second)
     students = {name: {"headline": Measured(score, 0.0, 1.0, 28, 0)} for name, score in scores.items()}
-    said = " ".join(leader_sentences(students, ranks))
+    said = " ".join(leader_sentences(students, ranks._replace(scores=students)))
     assert told is not None
     assert not told.sure
     assert told.found.low * told.found.high > 0, "the interval leaves zero out"

@@ -123,6 +123,7 @@ def unlike(row: dict[str, Any], name: str, value: float | None, ci95: list[float
 def standing(rows: list[dict[str, Any]], students: Branch, ranks: Branch) -> list[str]:
     """Where the rows of one choice of scores differ from Python's students and ranks."""
     wrong: list[str] = []
+    students = students | ranks["scores"]
     overall = [row for row in rows if row["task"] is None]
     if [row["student"] for row in overall if row["score"] is not None] != ranks["order"]:
         wrong.append(f"{overall}: {ranks['order']} expected")
@@ -144,15 +145,18 @@ def standing(rows: list[dict[str, Any]], students: Branch, ranks: Branch) -> lis
 def of_standings(rows: list[dict[str, Any]], grid: ScoreGrid, robust: ScoreGrid) -> list[str]:
     """The same of every choice of scores; ``robust`` are those of the robust set that are chosen."""
     students, of_robust = student_measures(grid), student_measures(robust)
-    others = without_own_measures(grid, students)
+    others = without_own_measures(grid)
     expected = {
         "all scores": (students, ranking_measures(ranking(grid, students))),
         "without own": (others["students"], others["ranking"]),
         "robust set": (of_robust, {**ranking_measures(ranking(robust, of_robust)), "ranges": {}}),
     }
-    if not others["applicable"]:  # nobody who scored itself is chosen: nothing is left out
+    if not others["judges"]:  # nobody who scored itself is chosen: nothing is left out
         expected["without own"] = expected["all scores"]
-    return [
+    elif not others["applicable"]:
+        del expected["without own"]
+    wrong = [f"{row}: no such scores" for row in rows if row["scores"] not in expected]
+    return wrong + [
         f"{name}: {each}"
         for name, of in expected.items()
         for each in standing([row for row in rows if row["scores"] == name], *of)
@@ -181,8 +185,8 @@ def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
     if [row["student"] for row in tables["students"] if row["score"] is not None] != ranks["order"]:
         wrong.append(f"order {ranks['order']}")
     for row in tables["students"]:
-        for column, measure in (("score", "headline"), ("units", "overall")):
-            one = students[row["student"]][measure]
+        scores = ranks["scores"].get(row["student"], students[row["student"]])
+        for column, one in (("score", scores["headline"]), ("units", students[row["student"]]["overall"])):
             bounds = None if one.low is None or one.high is None else [one.low, one.high]
             wrong += unlike(row, column, one.value, bounds)
         low, high = ranks["ranges"].get(row["student"], (None, None))

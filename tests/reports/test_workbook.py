@@ -100,9 +100,9 @@ def test_its_numbers_are_those_of_the_measures(
 ) -> None:
     assert json.loads((written.parent / "measures.json").read_text()) == measures
     for row in rows(book["Students"]):
-        student = measures["students"][row["Student"]]
-        assert (row["Score"], row["Mean of scores"]) == same((student["headline"], student["overall"]))
-        assert [row["Score, from"], row["Score, to"]] == same(student["ci95"]["headline"])
+        student, ranked = measures["students"][row["Student"]], measures["ranking"]["scores"][row["Student"]]
+        assert (row["Score"], row["Mean of scores"]) == same((ranked["headline"], student["overall"]))
+        assert [row["Score, from"], row["Score, to"]] == same(ranked["ci95"]["headline"])
         assert (row["Items"], row["Missing"]) == (student["n"]["headline"], student["missing"]["overall"])
     for row in rows(book["Every two judges"]):
         found = measures["agreement"][f"{row['Judge']}|{row['and']}"]

@@ -50,6 +50,8 @@ class StudentScore(msgspec.Struct, frozen=True):
 
     ``low`` and ``high`` are its 95 % interval (`intervals.mean_bounds`), ``least`` and ``most`` what the mean
     would be if every score that failed or is missing were 0, or 1; None where there is no score.
+    ``adjusted`` is the mean adjusted for judges and items that some students lack, which their order follows;
+    None where all students have the same scores.
     """
 
     student: str
@@ -67,6 +69,7 @@ class StudentScore(msgspec.Struct, frozen=True):
     removed: Removed = ()
     least: float | None = None
     most: float | None = None
+    adjusted: float | None = None
 
 
 class LabelAccuracy(msgspec.Struct, frozen=True):
@@ -337,10 +340,12 @@ def _scores(results: Results) -> str:
     )
     removed = {task for score in results.students if "task" in score.removed and (task := score.task)}
     labelled = label_columns(results)
+    adjusted = any(score.adjusted is not None for score in results.students)
     rows = [
         [
             _named(score.student, bool(score.removed)),
             cells[score.student, None],
+            *([with_interval(score.adjusted, None, None)] if adjusted else []),
             *(cells.get((score.student, task)) for task in tasks),
             *(_accuracy(column.accuracies.get(score.student)) for column in labelled),
             score.n,
@@ -357,7 +362,9 @@ def _scores(results: Results) -> str:
         if score.task is None
     ]
     return html_table(
-        "Mean scores, 0 to 1, with 95 % intervals", ("student", "overall", *shown, "n", "failed"), rows
+        "Mean scores, 0 to 1, with 95 % intervals",
+        ("student", "overall", *["adjusted"] * adjusted, *shown, "n", "failed"),
+        rows,
     ) + forest_plot("Overall scores with their 95 % intervals", overall)
 
 

@@ -3,7 +3,8 @@
 The mean of a (task, student) is item-first: over datapoints, of the mean over judges and factors.
 So an item counts once, however many judges scored it. The headline is the mean over tasks of that.
 Every mean carries its interval, its number of datapoints and units, and how many records failed:
-a failure is never a score. Datapoints that nearly repeat each other are one cluster.
+a failure is never a score. Datapoints that nearly repeat each other are one cluster. Where some students
+lack judges or items that others have, their order follows from what they share.
 
 Where it is known what the run's configuration plans, only that is in the means of planned tasks.
 Students and tasks that it no longer names keep their figures, marked; a task of these is in no
@@ -31,6 +32,9 @@ from coeval.analysis.intervals import (
     mean_over_strata,
     wilson,
 )
+from coeval.analysis.measures.ranking import ranking
+from coeval.analysis.measures.score_grid import score_grid
+from coeval.analysis.measures.student_measures import student_headlines
 from coeval.analysis.planned_names import Planned, Removed, removed_names
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
@@ -51,7 +55,7 @@ def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
     if not isinstance(reader, RunReader):
         raise TypeError(f"nobody scores what a {type(reader).__name__} reads")
     return Results(
-        students=student_scores(reader),
+        students=_by_shared_scores(reader, student_scores(reader)),
         labels=label_accuracies(reader),
         simulated=reader.simulated,
         notes=(*label_task_notes(reader), *reader.notes(), *notes),
@@ -150,6 +154,29 @@ def share_of_items(right: Sequence[bool], clusters: NDArray[np.int64] | None) ->
     return msgspec.structs.replace(found, n=len(right))
 
 
+def _by_shared_scores(reader: RunReader, scores: tuple[StudentScore, ...]) -> tuple[StudentScore, ...]:
+    """The same where all students have the same scores; else adjusted, and ordered by that."""
+    units = {(task, student): kept for task, student, kept in reader.rows(_WHICH)}
+    tasks = {task for task, _ in units}
+    students = {student for _, student in units}
+    if all(len({units.get((task, student)) for student in students}) == 1 for task in tasks):
+        return scores
+    grid = score_grid(reader)
+    ranks = ranking(grid, student_headlines(grid))
+    if not ranks.adjusted:
+        return scores
+
+    def adjusted(score: StudentScore) -> StudentScore:
+        found = ranks.scores.get(score.student)
+        if found is None:
+            return score
+        one = found["headline"] if score.task is None else found["headline_by_task"].get(score.task)
+        return msgspec.structs.replace(score, adjusted=one.value) if one is not None else score
+
+    found = [adjusted(score) for score in scores]
+    return tuple(sorted(found, key=lambda score: (score.task is not None, _rank(score))))
+
+
 def _planned_students(planned: Planned | None) -> Set[str]:
     return planned.students or frozenset() if planned is not None else frozenset()
 
@@ -216,6 +243,10 @@ SELECT task, each * items FROM (
 """
 """By task, how many scores a student would have that lacks none: of each item, by each judge and factor that
 anybody has a score of."""
+_WHICH = """
+SELECT task, model, bit_xor(hash(item, judge, metric)) FROM scores WHERE value IS NOT NULL GROUP BY ALL
+"""
+"""Which scores each student has in each task: the same number for the same ones."""
 
 _COUNTS = """
 SELECT task, model, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT,
@@ -301,6 +332,6 @@ def _rank(score: StudentScore) -> tuple[bool, str, bool, bool, float, str]:
         score.task or "",
         "student" in score.removed,
         score.mean is None,
-        -(score.mean or 0.0),
+        -(score.adjusted if score.adjusted is not None else score.mean or 0.0),
         score.student,
     )

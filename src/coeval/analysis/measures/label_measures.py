@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Bounds, Floats
 from coeval.analysis.measures.measured import Branch, Measured, with_bounds
-from coeval.analysis.measures.ranking import Ranking, ranked, ranking_measures
+from coeval.analysis.measures.ranking import Level, Ranking, ranked, ranking_measures
 from coeval.analysis.measures.reweighting import DRAWS, at_ends, percentiles
 from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.run_reader import RunReader
@@ -164,13 +165,19 @@ def _ranking(compared: _Compared, students: Sequence[str], measures: Branch) -> 
     right[compared.student, compared.item] = compared.right
     places = {name: place for place, name in enumerate(students)}
 
-    def paired(first: str, second: str) -> list[PairedScores]:
+    levels = {
+        name: Level(found["accuracy"].value, found["accuracy"].n)
+        for name, found in measures.items()
+        if found["accuracy"].value is not None
+    }
+    common = {}
+    for first, second in combinations(sorted(levels), 2):
         a, b = right[places[first]], right[places[second]]
         both = np.isfinite(a) & np.isfinite(b)
         alike = None if compared.alike is None else compared.alike[both]
-        return [PairedScores(a[both], b[both], np.ones(int(both.sum())), alike)] if both.any() else []
-
-    return ranked({name: found["accuracy"].value for name, found in measures.items()}, paired)
+        pairs = PairedScores(a[both], b[both], np.ones(int(both.sum())), alike)
+        common[first, second] = {"": pairs} if both.any() else {}
+    return ranked(levels, common)
 
 
 _ATTRIBUTES = """

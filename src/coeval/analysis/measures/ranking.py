@@ -1,10 +1,15 @@
-"""Who stands before whom, and how sure that is: ranges of ranks from all differences between students."""
+"""Who stands before whom, and how sure that is: ranges of ranks from all differences between students.
+
+Two students are compared on what both have: the same datapoints, scored by the same judges in the same
+factors. Their order follows from these differences too: where one lacks a strict judge or hard datapoints,
+its mean is adjusted for that before it is held against others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from itertools import combinations, pairwise
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -13,22 +18,30 @@ from coeval.analysis.comparison.paired_difference import Difference, PairedScore
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.measures.student_measures import item_scores
+from coeval.analysis.measures.student_measures import headlines, item_scores
 
 __all__ = [
     "ALPHA",
     "NOBODY",
+    "Level",
+    "Paired",
     "Ranking",
+    "SharedScores",
     "StudentGap",
     "difference_between",
-    "paired_scores",
     "rank_range",
     "ranked",
     "ranking",
     "ranking_measures",
+    "shifts",
 ]
 
 ALPHA = 0.05
+_SAME = 1e-9
+"""Differences by less are rounding: the same sums in another order."""
+
+Paired: TypeAlias = Callable[[str, str], Mapping[str, PairedScores]]
+"""What two students have in common, by task; tasks count alike."""
 
 
 class StudentGap(NamedTuple):
@@ -43,12 +56,27 @@ class StudentGap(NamedTuple):
         return self.p_adjusted is not None and self.p_adjusted < ALPHA
 
 
+class Level(NamedTuple):
+    """A student's mean, and of how many scores it is."""
+
+    mean: float
+    units: int
+
+
 class Ranking(NamedTuple):
-    """``order``: students by their headline, best first, ties by name; those without a score are in none.
-    ``differences``: of two students who share datapoints, named in order."""
+    """``order``: students who have a score, by their adjusted means, best first, ties by name.
+    ``differences``: of two students who share scores, named in order. ``shifts``: what each student's mean is
+    adjusted by. ``scores``: by student, ``headline`` and ``headline_by_task``, adjusted."""
 
     order: tuple[str, ...]
     differences: Mapping[tuple[str, str], StudentGap]
+    shifts: Mapping[str, float]
+    scores: Branch
+
+    @property
+    def adjusted(self) -> bool:
+        """Whether some students lack scores that others have, so that their means alone say no order."""
+        return any(self.shifts.values())
 
     def between(self, better: str, worse: str) -> StudentGap | None:
         """How they differ, whichever is named first; `sure` is the same either way."""
@@ -58,7 +86,7 @@ class Ranking(NamedTuple):
         return rank_range(student, self)
 
 
-NOBODY = Ranking((), {})
+NOBODY = Ranking((), {}, {}, {})
 
 
 def rank_range(student: str, of: Ranking) -> tuple[int, int]:
@@ -77,56 +105,145 @@ def rank_range(student: str, of: Ranking) -> tuple[int, int]:
     return 1 + better, len(of.order) - worse
 
 
-def ranking(grid: ScoreGrid, students: Mapping[str, Branch]) -> Ranking:
-    """``students`` are `student_measures` of the grid. Two are compared on the datapoints that both have,
-    task by task, tasks counting alike."""
-    scores = item_scores(grid).mean
-    places = {name: place for place, name in enumerate(grid.students)}
+def ranking(grid: ScoreGrid, students: Mapping[str, Branch], paired: Paired | None = None) -> Ranking:
+    """Of ``students`` with ``headline`` and ``headline_by_task``, as `student_measures` of the grid has them.
 
-    def paired(first: str, second: str) -> list[PairedScores]:
-        return paired_scores(grid, scores[places[first]], scores[places[second]])
-
-    return ranked({name: found["headline"].value for name, found in students.items()}, paired)
+    ``paired`` says what two have in common; if it is not given, all scores that both have.
+    """
+    paired = paired or SharedScores(grid).paired
+    found = item_scores(grid)
+    place = {name: at for at, name in enumerate(grid.students)}
+    known = sorted(name for name in students if students[name]["headline"].value is not None)
+    common = {pair: paired(*pair) for pair in combinations(known, 2)}
+    whole = ranked(
+        {
+            name: Level(students[name]["headline"].value, int(found.count[place[name]].sum()))
+            for name in known
+        },
+        common,
+    )
+    moves = {name: {"": shift} for name, shift in whole.shifts.items()}
+    for at, task in enumerate(grid.tasks):
+        mine = grid.items.task == at
+        levels = {
+            name: Level(one.value, int(found.count[place[name], mine].sum()))
+            for name in known
+            if (one := students[name]["headline_by_task"].get(task)) is not None and one.value is not None
+        }
+        gaps = {pair: _gap_of(strata[task]) for pair, strata in common.items() if task in strata}
+        for name, shift in shifts(levels, gaps).items():
+            moves[name][task] = shift
+    scores = {}
+    for name in known:
+        own = students[name]
+        missing = {task: one.missing for task, one in own["headline_by_task"].items()}
+        missing[""] = own["headline"].missing
+        scores[name] = headlines(grid, found.mean[place[name]], missing, moves[name])
+    return whole._replace(scores=scores)
 
 
 def difference_between(grid: ScoreGrid, first: str, second: str) -> Difference | None:
     """How the second of two students differs from the first by the judges of the grid; None where they have
-    no datapoint in common."""
-    scores = item_scores(grid).mean
-    strata = paired_scores(grid, *(scores[grid.students.index(name)] for name in (first, second)))
-    return paired_difference(strata) if strata else None
+    no score in common."""
+    strata = SharedScores(grid).paired(first, second)
+    return paired_difference(list(strata.values())) if strata else None
 
 
 def ranked(
-    scores: Mapping[str, float | None], paired: Callable[[str, str], Sequence[PairedScores]]
+    levels: Mapping[str, Level], common: Mapping[tuple[str, str], Mapping[str, PairedScores]]
 ) -> Ranking:
-    """``scores``: by student, None where there is none; ``paired``: what two of them have in common, in
-    strata that count alike."""
-    known = {name: score for name, score in scores.items() if score is not None}
-    order = sorted(known, key=lambda name: (-known[name], name))
-    common = {pair: paired(*pair) for pair in combinations(sorted(order), 2)}
-    family = sum(sum(len(stratum.a) for stratum in strata) > 1 for strata in common.values())
-    found = {pair: paired_difference(strata, max(family, 1)) for pair, strata in common.items() if strata}
+    """``levels``: of the students who have a score; ``common``: what two of them share, by task."""
+    strata = {pair: list(shared.values()) for pair, shared in common.items() if shared}
+    family = sum(sum(len(stratum.a) for stratum in of_pair) > 1 for of_pair in strata.values())
+    found = {pair: paired_difference(of_pair, max(family, 1)) for pair, of_pair in strata.items()}
     tested = [pair for pair, difference in found.items() if difference.p is not None]
     adjusted = dict(zip(tested, holm([found[pair].p or 0.0 for pair in tested]), strict=True))
-    return Ranking(tuple(order), {pair: StudentGap(one, adjusted.get(pair)) for pair, one in found.items()})
+    moves = shifts(levels, {pair: PairGap(one.difference, one.n) for pair, one in found.items()})
+    order = sorted(levels, key=lambda name: (-round(levels[name].mean + moves[name], 9), name))
+    gaps = {pair: StudentGap(one, adjusted.get(pair)) for pair, one in found.items()}
+    return Ranking(tuple(order), gaps, moves, {})
 
 
-def paired_scores(grid: ScoreGrid, first: Floats, second: Floats) -> list[PairedScores]:
-    """Of the datapoints, (I,), where both have a score, task by task."""
-    both = np.isfinite(first) & np.isfinite(second)
-    strata = []
-    for task in range(len(grid.tasks)):
-        mine = both & (grid.items.task == task)
-        if mine.any():
-            once = np.ones(int(mine.sum()))
-            strata.append(PairedScores(first[mine], second[mine], once, grid.items.alike_of(mine)))
-    return strata
+class PairGap(NamedTuple):
+    """How far the second of two is ahead of the first, over so many items."""
+
+    difference: float
+    items: int
+
+
+def _gap_of(pairs: PairedScores) -> PairGap:
+    difference = float(
+        np.average(pairs.b, weights=pairs.weights) - np.average(pairs.a, weights=pairs.weights)
+    )
+    return PairGap(difference, len(pairs.a))
+
+
+def shifts(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], PairGap]) -> dict[str, float]:
+    """By student, what to add to its mean so that means differ as students do on the scores that they share.
+
+    Least squares over all pairs, weighted by items; where all students have the same scores nothing moves.
+    Whoever has the most scores keeps its mean (several of them: on average), so that the others' are what
+    they would be over these. ``standings.js`` does the same of filtered scores.
+    """
+    lacking = [gap.difference - (levels[b].mean - levels[a].mean) for (a, b), gap in gaps.items()]
+    if not lacking or max(map(abs, lacking)) < _SAME:
+        return dict.fromkeys(levels, 0.0)
+    place = {name: at for at, name in enumerate(levels)}
+    weights = np.sqrt([gap.items for gap in gaps.values()])
+    design = np.zeros((len(gaps), len(levels)))
+    for row, (a, b) in enumerate(gaps):
+        design[row, place[a]], design[row, place[b]] = -weights[row], weights[row]
+    moved = np.asarray(np.linalg.lstsq(design, weights * lacking)[0], np.float64)
+    most = max(level.units for level in levels.values())
+    kept = float(np.mean([moved[place[name]] for name, level in levels.items() if level.units == most]))
+    return {name: float(moved[at]) - kept for name, at in place.items()}
+
+
+class SharedScores:
+    """What any two students of a grid have in common: scores of a datapoint by the same judge in the same
+    factor."""
+
+    def __init__(self, grid: ScoreGrid) -> None:
+        self._grid = grid
+        self._place = {name: at for at, name in enumerate(grid.students)}
+        self._cell = grid.item.astype(np.int64) * max(len(grid.factors), 1) + grid.factor
+        order = np.lexsort((self._cell, grid.student))
+        ends = np.searchsorted(grid.student[order], np.arange(len(grid.students) + 1))
+        self._rows = [order[first:last] for first, last in pairwise(ends)]
+
+    def paired(self, first: str, second: str, without: Collection[str] = ()) -> dict[str, PairedScores]:
+        """By task, the two's means over the scores that they share of each datapoint, those of some judges
+        left out."""
+        a, b = self._item_means(self._place[first], self._place[second], without)
+        found = {}
+        for place, task in enumerate(self._grid.tasks):
+            mine = np.isfinite(a) & (self._grid.items.task == place)
+            if mine.any():
+                once = np.ones(int(mine.sum()))
+                found[task] = PairedScores(a[mine], b[mine], once, self._grid.items.alike_of(mine))
+        return found
+
+    def _item_means(self, first: int, second: int, without: Collection[str]) -> tuple[Floats, Floats]:
+        """(I,) of each, NaN where they share no score."""
+        grid, (of_a, of_b) = self._grid, (self._rows[first], self._rows[second])
+        cells = self._cell[of_a], self._cell[of_b]
+        if not np.array_equal(*cells):
+            _, in_a, in_b = np.intersect1d(*cells, assume_unique=True, return_indices=True)
+            of_a, of_b = of_a[in_a], of_b[in_b]
+        judges = [place for place, name in enumerate(grid.judges) if name not in without]
+        levels = [grid.levels[rows][:, judges] for rows in (of_a, of_b)]
+        shared = (levels[0] >= 0) & (levels[1] >= 0)
+        item, items = grid.item[of_a], len(grid.items.ids)
+        count = np.bincount(item, shared.sum(axis=1), items)
+        with np.errstate(invalid="ignore"):
+            a, b = (np.bincount(item, (each * shared).sum(axis=1), items) / count / 2 for each in levels)
+        return a, b
 
 
 def ranking_measures(found: Ranking) -> Branch:
-    """``order``, ``ranges`` (``[from, to]`` by student) and, by ``"a|b"``, ``differences`` = b − a with their
-    interval, p-values and the smallest difference that could have been found among all of them."""
+    """``order``, ``ranges`` (``[from, to]`` by student), ``scores`` (by student, what the order follows) and
+    whether they are ``adjusted``; and, by ``"a|b"``, ``differences`` = b − a with their interval, p-values
+    and the true difference that would be found four times in five among all of them."""
     differences: Branch = {}
     for (first, second), told in found.differences.items():
         one = told.found
@@ -137,4 +254,10 @@ def ranking_measures(found: Ranking) -> Branch:
             "minimum_detectable": one.minimum_detectable,
         }
     ranges = {student: list(found.range_of(student)) for student in found.order}
-    return {"order": list(found.order), "ranges": ranges, "differences": differences}
+    return {
+        "order": list(found.order),
+        "ranges": ranges,
+        "adjusted": found.adjusted,
+        "scores": found.scores,
+        "differences": differences,
+    }

@@ -11,7 +11,7 @@ so it gives an order and no p-values, ranks or differences.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import ceil
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from coeval.analysis.measures.judge_measures import FEWEST_COMMON
 from coeval.analysis.measures.measured import Branch, Measured
-from coeval.analysis.measures.ranking import ranked
+from coeval.analysis.measures.ranking import NOBODY, Ranking, ranking, ranking_measures
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import FORMULAS, Formula, differences_of
@@ -86,7 +86,7 @@ def robust_measures(grid: ScoreGrid, found: RobustSet | None, options: RobustOpt
         reason = (
             f"fewer than {FEWEST_JUDGES} judges have {FEWEST_COMMON} scores or more in common with others"
         )
-        return {**told, "reason": reason, "students": {}, "ranking": _untested(())}
+        return {**told, "reason": reason, "students": {}, "ranking": _untested(NOBODY)}
     kept = found.of(grid)
     students = student_measures(kept)
     return {
@@ -96,15 +96,13 @@ def robust_measures(grid: ScoreGrid, found: RobustSet | None, options: RobustOpt
         "datapoints": int(found.stays.sum()),
         "of_datapoints": len(grid.items.ids),
         "students": students,
-        "ranking": _untested(
-            ranked({name: found["headline"].value for name, found in students.items()}, lambda *_: ()).order
-        ),
+        "ranking": _untested(ranking(kept, students)),
     }
 
 
-def _untested(order: Sequence[str]) -> Branch:
-    """In the shape of `ranking_measures`."""
-    return {"order": list(order), "ranges": {}, "differences": {}}
+def _untested(found: Ranking) -> Branch:
+    """Its order and scores, in the shape of `ranking_measures`."""
+    return {**ranking_measures(found), "ranges": {}, "differences": {}}
 
 
 def best_judges(judges: Mapping[str, Branch], options: RobustOptions) -> list[str]:

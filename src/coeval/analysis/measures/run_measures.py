@@ -112,7 +112,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         "students": students,
         "ranking": ranking_measures(ranks),
         "labels": label_measures(reader, grid.students),
-        "without_own": without_own_measures(grid, students),
+        "without_own": without_own_measures(grid),
         "robust": robust_measures(grid, robust, options),
         **benchmark_measures(reader, grid),
     }
@@ -121,7 +121,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     scores = sorted(student_scores(reader), key=lambda score: place.get(score.student, len(place)))
     doubts = (Conclusion("leads", text) for text in answer_findings(scores))
     beside = label_task_notes(reader)
-    found = (*conclusions(tree, ranks, beside, kin, task_leaders(grid, students, ranks)), *doubts)
+    found = (*conclusions(tree, ranks, beside, kin, task_leaders(grid, ranks)), *doubts)
     texts = [conclusion.text for conclusion in found]
     return MeasuredRun({"findings": texts, "simulated": reader.simulated, **tree}, grid, ranks, robust, found)
 
@@ -195,4 +195,4 @@ def _each(part: Branch) -> dict[str, Any]:
 
 
 def _plain_ranking(part: Branch) -> dict[str, Any]:
-    return {**part, "differences": _each(part["differences"])}
+    return {**part, "scores": _each(part["scores"]), "differences": _each(part["differences"])}

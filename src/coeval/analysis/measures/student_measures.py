@@ -15,7 +15,7 @@ from coeval.analysis.measures.measured import Branch, Measured, of_interval
 from coeval.analysis.measures.score_grid import UNSCORED, Codes, ScoreGrid
 from coeval.analysis.panel.level_use import levels_by_student
 
-__all__ = ["ItemScores", "headlines", "item_scores", "student_measures"]
+__all__ = ["ItemScores", "headlines", "item_scores", "student_headlines", "student_measures"]
 
 Counts = NDArray[np.int64]
 
@@ -241,24 +241,46 @@ def _by_value(grid: ScoreGrid, scores: ItemScores, possible: _Possible) -> list[
     return found
 
 
-def headlines(grid: ScoreGrid, means: Floats, missing: Mapping[str, int | None]) -> Branch:
+def student_headlines(grid: ScoreGrid) -> dict[str, Branch]:
+    """By student, ``headline`` and ``headline_by_task`` alone."""
+    means, possible = item_scores(grid).mean, _Possible(grid).of_items
+    tasks = [task for place, task in enumerate(grid.tasks) if possible[grid.items.task == place].any()]
+    of: dict[str, int | None] = dict.fromkeys(("", *tasks))
+    return {name: headlines(grid, means[place], of) for place, name in enumerate(grid.students)}
+
+
+_UNMOVED: Mapping[str, float] = {}
+
+
+def headlines(
+    grid: ScoreGrid,
+    means: Floats,
+    missing: Mapping[str, int | None],
+    shifts: Mapping[str, float] = _UNMOVED,
+) -> Branch:
     """``headline``, and ``headline_by_task``, the means over datapoints that it is the mean of. ``means`` are
     those of one student's datapoints, (I,), with NaN where there is none; ``missing`` goes by task, and is
-    that of all under ""."""
+    that of all under "", and so do ``shifts``, by which means are moved with their intervals."""
     by_task = {}
     for place, task in enumerate(grid.tasks):
         if task in missing:
             mine = np.where(grid.items.task == place, means, np.nan)
-            by_task[task] = of_interval(_headline(grid, mine), missing[task])
-    return {"headline": of_interval(_headline(grid, means), missing[""]), "headline_by_task": by_task}
+            by_task[task] = of_interval(_headline(grid, mine, shifts.get(task, 0.0)), missing[task])
+    headline = _headline(grid, means, shifts.get("", 0.0))
+    return {"headline": of_interval(headline, missing[""]), "headline_by_task": by_task}
 
 
 def _missing(found: Named) -> dict[str, int | None]:
     return {name: one.missing for name, one in found.items()}
 
 
-def _headline(grid: ScoreGrid, means: Floats) -> Interval:
-    """The mean over tasks of the mean over datapoints; ``means`` (I,) with NaN where there is none."""
+def _headline(grid: ScoreGrid, means: Floats, shift: float = 0.0) -> Interval:
+    """The mean over tasks of the mean over datapoints; ``means`` (I,) with NaN where there is none. ``shift``
+    moves it, within the scale."""
     known = [np.isfinite(means) & (grid.items.task == task) for task in range(len(grid.tasks))]
     clusters = [grid.items.cluster[mine] for mine in known] if grid.items.alike is not None else None
-    return mean_over_strata([means[mine] for mine in known], clusters=clusters)
+    found = mean_over_strata([means[mine] for mine in known], clusters=clusters)
+    if not shift or found.mean is None:
+        return found
+    shift = min(max(found.mean + shift, 0.0), 1.0) - found.mean
+    return mean_over_strata([means[mine] + shift for mine in known], clusters=clusters)

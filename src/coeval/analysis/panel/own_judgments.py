@@ -1,21 +1,18 @@
 """Students without the scores that they gave themselves: whoever is a judge as well may be kind to itself.
 
-A student's score is that of all judges but itself. Judges differ in strictness, and so two students, each
-without itself, would be compared by two panels; differences and ranks are therefore those by the judges who
-are neither of the two.
+Each student lacks another judge then, and judges differ in strictness: means over all judges but oneself
+would rank the strictest judge first. Differences are therefore those by the judges who are neither of the
+two, and students' order and scores follow from these differences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.measures.measured import Branch
-from coeval.analysis.measures.ranking import NOBODY, paired_scores, ranked, ranking_measures
+from coeval.analysis.measures.ranking import NOBODY, SharedScores, ranking, ranking_measures
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
-from coeval.analysis.measures.student_measures import headlines, item_scores
+from coeval.analysis.measures.student_measures import student_headlines
 
 __all__ = ["scored_themselves", "without_own", "without_own_measures"]
 
@@ -38,29 +35,24 @@ def scored_themselves(grid: ScoreGrid) -> list[str]:
     return found
 
 
-def without_own_measures(grid: ScoreGrid, measured: Mapping[str, Branch]) -> Branch:
-    """``judges``: those who scored themselves; ``students``: ``headline`` and ``headline_by_task``;
-    ``ranking``: as that of students. It is not ``applicable`` where nobody scored itself.
-
-    ``measured`` are `student_measures` of the grid.
+def without_own_measures(grid: ScoreGrid) -> Branch:
+    """``judges``: those who scored themselves; ``students``: ``headline`` and ``headline_by_task``, adjusted
+    (see `ranking`); ``ranking``: as that of students. It is not ``applicable`` where nobody scored itself, or
+    no two students have a judge who is neither.
     """
-    if not (themselves := scored_themselves(grid)):
-        return {"applicable": False, "judges": [], "students": {}, "ranking": ranking_measures(NOBODY)}
-    means = item_scores(without_own(grid)).mean
-    students = {}
-    for place, name in enumerate(grid.students):
-        of: dict[str, int | None] = dict.fromkeys(("", *measured[name]["headline_by_task"]))
-        students[name] = headlines(grid, means[place], of)
-
-    def paired(first: str, second: str) -> list[PairedScores]:
-        judges = [judge for judge in grid.judges if judge not in (first, second)]
-        scores = item_scores(grid.judged_by(judges)).mean
-        return paired_scores(grid, *(scores[grid.students.index(name)] for name in (first, second)))
-
-    ranks = ranked({name: found["headline"].value for name, found in students.items()}, paired)
+    themselves = scored_themselves(grid)
+    nothing = {"applicable": False, "judges": themselves, "students": {}, "ranking": ranking_measures(NOBODY)}
+    if not themselves:
+        return nothing
+    others = without_own(grid)
+    students = student_headlines(others)
+    shared = SharedScores(grid)
+    ranks = ranking(others, students, lambda first, second: shared.paired(first, second, (first, second)))
+    if not ranks.differences:
+        return nothing
     return {
         "applicable": True,
         "judges": themselves,
-        "students": students,
+        "students": students | ranks.scores,
         "ranking": ranking_measures(ranks),
     }

@@ -14,10 +14,12 @@ from coeval.core.text import listed
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences do not need
     from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
 
-__all__ = ["BOUNDS", "NO_LABEL", "notes", "warnings"]
+__all__ = ["ADJUSTED", "BOUNDS", "NO_LABEL", "notes", "warnings"]
 
 BOUNDS = "bounds"
 """The column of scores with all that is missing at 0, and at 1."""
+ADJUSTED = "adjusted"
+"""The column of scores as if all students had been scored by the same judges on the same items."""
 
 NO_LABEL = "no label"
 """The column of answers that are none of the labels."""
@@ -33,6 +35,10 @@ def notes(results: Results, *, scored: bool) -> list[str]:
         )
     if any(score.least != score.most for score in results.students if score.task is None):
         notes.append(f"{BOUNDS}: the score with all that failed or is missing counted as 0, and as 1.")
+    if any(score.adjusted is not None for score in results.students):
+        notes.append(
+            f"{ADJUSTED}: the score if all had the same judges and items; the order of students follows it."
+        )
     if unequal := unequally_covered_sentence(results.students):
         notes.append(plain(unequal))
     if fewer := _less_scored(results.students, results.labels):

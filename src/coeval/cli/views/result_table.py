@@ -20,7 +20,7 @@ from coeval.cli.say import say, warn
 from coeval.cli.views.cost_table import print_costs
 from coeval.cli.views.folding import folded_name
 from coeval.cli.views.metric_table import print_metrics
-from coeval.cli.views.result_notes import BOUNDS, NO_LABEL, notes, warnings
+from coeval.cli.views.result_notes import ADJUSTED, BOUNDS, NO_LABEL, notes, warnings
 from coeval.core.plain import plain
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
@@ -95,19 +95,21 @@ def _score_tables(results: Results, width: int) -> list[Table]:
     ]
     if any(score.least != score.most for score in overall):
         counts.insert(0, (BOUNDS, [bounds_text(score.least, score.most) or NOTHING for score in overall]))
-    headline = ("overall", [_cell(score) for score in overall])
+    headline = [("overall", [_cell(score) for score in overall])]
+    if any(score.adjusted is not None for score in overall):
+        headline.append((ADJUSTED, [_points(score.adjusted) for score in overall]))
     labelled = _label_columns(results, students)
     if len(by_task) == 1 and not labelled and not any("task" in score.removed for score in scores):
         [(only, _)] = by_task
-        return [_table(f"Scores in {plain(only)}", rows, [headline, *counts], width)]
+        return [_table(f"Scores in {plain(only)}", rows, [*headline, *counts], width)]
     tasks = [
         (_named(*task), [_cell(cells.get(student)) for student in students])
         for task, cells in by_task.items()
     ] + labelled
     free = width - _name_width(rows, width)
-    if _wide([headline, *tasks, *counts]) <= free:
-        return [_table("Scores", rows, [headline, *tasks, *counts], width)]
-    tables = [_table("Scores", rows, [headline, *counts], width)]
+    if _wide([*headline, *tasks, *counts]) <= free:
+        return [_table("Scores", rows, [*headline, *tasks, *counts], width)]
+    tables = [_table("Scores", rows, [*headline, *counts], width)]
     while tasks:
         fitting = next((k for k in range(len(tasks), 1, -1) if _wide(tasks[:k]) <= free), 1)
         tables.append(_table("Scores by task", rows, tasks[:fitting], width))
@@ -219,6 +221,10 @@ def _widest(texts: Sequence[str]) -> int:
 
 def _cell(score: StudentScore | None) -> str:
     return NOTHING if score is None else bracketed(score.mean, score.low, score.high)
+
+
+def _points(score: float | None) -> str:
+    return NOTHING if score is None else f"{score:.2f}"
 
 
 def _accuracy(label: LabelAccuracy | None) -> str:

@@ -34,7 +34,8 @@ from coeval.reports.experiment.standings import (
 __all__ = ["leading_section"]
 
 _SCORE = (
-    "Mean over tasks, of the mean over items, of the mean over judges and factors; with its 95 % interval"
+    "Mean over tasks, of the mean over items, of the mean over judges and factors; with its 95 % interval. "
+    "Adjusted where a student lacks judges or items that others have"
 )
 _MISSING = "Scores that are possible and are not there, those of failed answers too; labels are in no score"
 _AT = "The score if all that failed or is missing had scored {}; – where nothing is missing"
@@ -105,7 +106,8 @@ def _how_ranked(ranking: Branch) -> Iterator[str]:
 
 def _students(evidence: RunEvidence) -> ReportTable:
     tree, order = evidence.measured.tree, evidence.students
-    robust = tree["robust"]["students"] if tree["robust"]["applicable"] else {}
+    kept_set = tree["robust"]
+    robust = kept_set["students"] | kept_set["ranking"]["scores"] if kept_set["applicable"] else {}
     failed = {score.student: score.failed for score in evidence.results.students if score.task is None}
     labelled = [column for column in label_columns(evidence.results) if not column.removed]
     if len(labelled) > _MOST_LABELS:
@@ -115,7 +117,8 @@ def _students(evidence: RunEvidence) -> ReportTable:
         found = tree["students"][name]
         ranks = rank_text(tree["ranking"]["ranges"].get(name))
         kept: Measured | None = robust[name]["headline"] if name in robust else None
-        headline, overall = found["headline"], found["overall"]
+        headline = tree["ranking"]["scores"].get(name, found)["headline"]
+        overall = found["overall"]
         counts = (headline.n, found["valid_evals"], failed.get(name, 0), overall.missing)
         beside = (_accuracy(column.accuracies.get(name)) for column in labelled)
         rows.append((name, ranks, headline, *beside, overall, kept, *counts, *_bounds(found)))

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coeval.analysis.measures.robust_set import RobustSet
+from coeval.analysis.measures.run_measures import MeasuredRun
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.panel.own_judgments import scored_themselves
 
 __all__ = ["ScoreBlocks", "score_blocks"]
 
@@ -28,7 +28,8 @@ class ScoreBlocks(NamedTuple):
     members: bytes
 
 
-def score_blocks(grid: ScoreGrid, robust: RobustSet | None) -> ScoreBlocks:
+def score_blocks(measured: MeasuredRun) -> ScoreBlocks:
+    grid, robust = measured.grid, measured.robust
     tasks = []
     levels = []
     order = np.argsort(grid.items.task, kind="stable")
@@ -57,7 +58,7 @@ def score_blocks(grid: ScoreGrid, robust: RobustSet | None) -> ScoreBlocks:
             "teachers": grid.teachers,
             "values": list(grid.items.attributes),
             "tasks": tasks,
-            "own": bool(scored_themselves(grid)),
+            "own": measured.tree["without_own"]["applicable"],
             "robust": None if robust is None else _robust(grid, robust),
         },
         b"".join(levels),

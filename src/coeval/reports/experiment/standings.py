@@ -19,7 +19,7 @@ ALL, WITHOUT_OWN, ROBUST = "all scores", "without own", "robust set"
 
 
 class _Standing(NamedTuple):
-    """Students by some of the scores; ``words`` say which in a sentence."""
+    """Students by some of the scores, as they are ranked; ``words`` say which in a sentence."""
 
     name: str
     words: str
@@ -36,7 +36,7 @@ class _Standing(NamedTuple):
 
 def _standings(tree: Branch) -> Iterator[_Standing]:
     """Those that there are; that of all scores first."""
-    yield _Standing(ALL, "", tree["students"], tree["ranking"])
+    yield _Standing(ALL, "", tree["students"] | tree["ranking"]["scores"], tree["ranking"])
     others, robust = tree["without_own"], tree["robust"]
     if others["applicable"]:
         words = "Without the scores that students gave themselves"
@@ -45,11 +45,13 @@ def _standings(tree: Branch) -> Iterator[_Standing]:
         words = f"Where the judges who agree best agree ({numbered(robust['datapoints'], 'item')})"
         query = tuple(("judge", judge) for judge in robust["judges"])
         query += tuple(("teacher", teacher) for teacher in robust["teachers"])
-        yield _Standing(ROBUST, words, robust["students"], robust["ranking"], query)
+        students = robust["students"] | robust["ranking"]["scores"]
+        yield _Standing(ROBUST, words, students, robust["ranking"], query)
 
 
 def order_sentences(tree: Branch) -> Iterator[str]:
-    """Whether the order stays where some scores are left out."""
+    """Whether the order stays where some scores are left out; nothing where pairs contradict each other, so
+    that the first is surely not the best."""
     first, *others = _standings(tree)
     if len(first.ranking["order"]) < 2:
         return
@@ -58,6 +60,8 @@ def order_sentences(tree: Branch) -> Iterator[str]:
             yield f"{other.words} there is too little to order students by."
         elif not (order := other.ranking["order"]):
             yield f"{other.words} nobody has a score."
+        elif other.ranking["ranges"].get(order[0], [1])[0] > 1:
+            continue
         elif order == first.ranking["order"]:
             yield f"{other.words} the order is the same."
         else:
@@ -113,8 +117,9 @@ def standings(tree: Branch, judges: list[str]) -> ReportTable:
             ReportColumn("n", "Items", "count"),
         ),
         tuple(rows),
-        note="A row without a task is the mean over tasks. Without own: any two are ranked by judges "
-        "who are neither. Robust set: its items were selected by these scores, so it has no ranks.",
+        note="A row without a task is the mean over tasks. Without own: scores follow from the differences "
+        "between any two by judges who are neither. Robust set: its items were selected by these scores, so "
+        "it has no ranks.",
         links=links,
     )
 

@@ -64,7 +64,7 @@ def _page(
             measured = measure_run(reader, options)
             report = experiment_report(evidence_of(reader, measured, notes))
             items = select_items(flagged_items(reader, measured), ITEM_BYTES)
-            scores = score_blocks(measured.grid, measured.robust) if measured.grid.valid.any() else None
+            scores = score_blocks(measured) if measured.grid.valid.any() else None
             return write_page(report, scores=scores, items=items), measured.tree
         case OutputReader():
             items = select_items(ItemBrowser(reader), ITEM_BYTES)

@@ -193,7 +193,7 @@ class ViewedFolder:
             return
         with run_evidence(RunDir(self.path)) as evidence:
             report, measured = experiment_report(evidence), evidence.measured
-        scores = score_blocks(measured.grid, measured.robust) if measured.grid.valid.any() else None
+        scores = score_blocks(measured) if measured.grid.valid.any() else None
         self._report = write_page(report, scores=scores, served_at=_API)
         with self.browser() as browser:
             if browser is not None:

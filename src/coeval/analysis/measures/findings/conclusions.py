@@ -60,13 +60,16 @@ def leader_sentences(students: Mapping[str, Branch], ranks: Ranking) -> Iterator
         yield "Nobody has a score yet."
         return
     first, *others = ranks.order
-    score = _bracketed(students[first]["headline"])
+    score = _bracketed(ranks.scores[first]["headline"])
     if not others:
         unscored = sorted(students.keys() - {first})
         if unscored:
             yield f"{first} is the only student with a score, {score}; none yet: {listed(unscored)}."
         else:
             yield f"{first} is the only student, with {score}."
+        return
+    if ranks.range_of(first)[0] > 1:
+        yield "No student leads: pairs of students, on the scores that both have, contradict each other."
         return
     second = others[0]
     told = ranks.between(first, second)
@@ -203,7 +206,10 @@ def _missing(students: Mapping[str, Branch]) -> Iterator[str]:
     ]
     if common:
         shown = listed(f"{name} {value:.2f}" for value, name in sorted(common, reverse=True))
-        yield f"Students are not covered alike; over the scores that all of them have: {shown}."
+        yield (
+            "Students are not covered alike, so their scores are adjusted for the judges and items that they "
+            f"lack; over the scores that all of them have: {shown}."
+        )
 
 
 def _apart(difference: float, low: float, high: float) -> str:

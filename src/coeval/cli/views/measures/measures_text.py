@@ -115,7 +115,10 @@ def _place(leaf: Leaf) -> _RowPlace:
             return _RowPlace(part, rest[0], rest[1], _OF.join((task, label, *rest[2:])))
         case "leak", [kind, name, measure]:
             return _RowPlace(part, name, measure, kind)
-        case ("robust", ["students", name, measure, *of]) | ("ranking", ["differences", name, measure, *of]):
+        case ("robust", ["students", name, measure, *of]) | (
+            "ranking",
+            ["scores" | "differences", name, measure, *of],
+        ):
             return _RowPlace(part, name, measure, _OF.join(of))
     name = rest.pop(0) if len(rest) > 1 else ""
     return _RowPlace(part, name, rest[0], _OF.join(rest[1:]))

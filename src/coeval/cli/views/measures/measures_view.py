@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -42,7 +42,7 @@ def _print_parts(tree: Branch, console: Console) -> bool:
     """Whether there was anything to print."""
     printed = False
     if students := tree.get("students"):
-        printed |= _print_students(students, tree["ranking"]["ranges"], console)
+        printed |= _print_students(students, tree["ranking"], console)
         if (others := tree["without_own"])["applicable"]:
             _print_standing("Without the scores that students gave themselves", others, console)
     if labels := tree.get("labels"):
@@ -105,15 +105,14 @@ def _print_robust(robust: Branch, console: Console) -> None:
 def _print_standing(title: str, of: Branch, console: Console) -> None:
     """Scores by some of the judgments, and ranks where there are any."""
     ranges = of["ranking"]["ranges"]
+    scores = {name: found["headline"] for name, found in (of["students"] | of["ranking"]["scores"]).items()}
 
     def ranked(name: str) -> list[str]:
         return [_rank(ranges.get(name))] if ranges else []
 
     rows = [
-        NameRow(name, (*ranked(name), _shown(found["headline"]), f"{found['headline'].n:,}"))
-        for name, found in sorted(
-            of["students"].items(), key=lambda one: _best_first(one[0], one[1]["headline"])
-        )
+        NameRow(name, (*ranked(name), _shown(score), f"{score.n:,}"))
+        for name, score in sorted(scores.items(), key=lambda one: _best_first(*one))
     ]
     columns = [*([Column("rank")] if ranges else []), Column("score"), Column("n")]
     print_table(console, title, "student", columns, rows)
@@ -199,25 +198,25 @@ _PLAIN_PARTS = (
 """Of the measures, what each row of their table is called, and its figures."""
 
 
-def _print_students(students: Branch, ranges: Mapping[str, Sequence[int]], console: Console) -> bool:
+def _print_students(students: Branch, ranking: Branch, console: Console) -> bool:
     """Nothing where nobody has a score, and none is known to be missing."""
     if not any(
         found["headline"].value is not None or found["overall"].missing for found in students.values()
     ):
         return False
-    ranked = sorted(students.items(), key=lambda entry: _best_first(entry[0], entry[1]["headline"]))
+    scores = {name: found["headline"] for name, found in (students | ranking["scores"]).items()}
     rows = [
         NameRow(
             name,
             (
-                _rank(ranges.get(name)),
-                _shown(found["headline"]),
-                _shown(found["overall"]),
-                f"{found['headline'].n:,}",
-                f"{found['overall'].missing:,}",
+                _rank(ranking["ranges"].get(name)),
+                _shown(score),
+                _shown(students[name]["overall"]),
+                f"{score.n:,}",
+                f"{students[name]['overall'].missing:,}",
             ),
         )
-        for name, found in ranked
+        for name, score in sorted(scores.items(), key=lambda one: _best_first(*one))
     ]
     columns = [Column("rank"), Column("score"), Column("over units"), Column("n"), Column("missing")]
     bounds = {name: found["bounds"]["headline"] or (None, None) for name, found in students.items()}

@@ -41,7 +41,9 @@ async function filteredTables(chosen) {
     const width = task.factors.length * task.judges.length;
     const factors = task.factors.map((at) => at).filter((at) => keeps("factor", design.factors[at]));
     const judges = task.judges.map((at) => at).filter((at) => keeps("judge", design.judges[at]));
-    const ofTask = new TaskSums(task, design, factors.length ? judges : []);
+    const lines = factors.map((factor) => task.factors.indexOf(factor) * task.judges.length);
+    const columns = judges.map((judge) => task.judges.indexOf(judge));
+    const ofTask = new TaskSums(task, design, factors.length ? judges : [], { levels, lines, columns, width });
     sums.push(ofTask);
     const scoredBy = { judges: new Set(), factors: new Set() };
     const before = kept;
@@ -50,18 +52,18 @@ async function filteredTables(chosen) {
       if (!stays(item)) continue;
       kept += 1;
       possible += factors.length * judges.length;
-      const place = ofTask.next(design.robust !== null && has(design.values.length, item));
+      const base = start + at * found.length * width;
+      const place = ofTask.next(design.robust !== null && has(design.values.length, item), base);
       const values = all.filter((value) => has(value, item));
       for (let student = 0; student < found.length; student += 1) {
-        const base = start + (at * found.length + student) * width;
         const ofJudge = judges.map(() => [0, 0]);
         let total = 0;
         let count = 0;
-        for (const factor of factors) {
-          const line = base + task.factors.indexOf(factor) * task.judges.length;
+        factors.forEach((factor, of) => {
+          const line = base + student * width + lines[of];
           let [sum, many] = [0, 0];
           judges.forEach((judge, nth) => {
-            const level = levels[line + task.judges.indexOf(judge)];
+            const level = levels[line + columns[nth]];
             if (level === NO_LEVEL) return;
             scoredBy.judges.add(judge);
             scoredBy.factors.add(factor);
@@ -75,7 +77,7 @@ async function filteredTables(chosen) {
           into(found[student].parts, `${task.name}\n${design.factors[factor]}`).add(sum, many);
           total += sum;
           count += many;
-        }
+        });
         judges.forEach((judge, nth) => {
           into(found[student].judges, judge).add(...ofJudge[nth]);
           if (factors.length) ofTask.put(place, student, nth, ofJudge[nth]);

@@ -11,7 +11,8 @@ function differenceText(middle, low, high) {
 }
 
 // Of a `Standing`.
-function leaderSentences({ names, scores, pairs, design: { students } }) {
+function leaderSentences(standing) {
+  const { names, scores, pairs, design: { students } } = standing;
   const between = (one, other) => pairs.find((pair) => pair.one === one && pair.other === other);
   return [...leader(), ...places()];
 
@@ -24,6 +25,7 @@ function leaderSentences({ names, scores, pairs, design: { students } }) {
       if (unscored.length) return [`${name} is the only student with a score, ${score}; none yet: ${listed(unscored)}.`];
       return [`${name} is the only student, with ${score}.`];
     }
+    if (standing.range(first)[0] > 1) return ["No student leads: pairs of students, on the scores that both have, contradict each other."];
     const next = students[second];
     const pair = between(first, second);
     if (!pair) return [`${name} has the highest score, ${score}; ${next}, the next, has none of the same datapoints.`];

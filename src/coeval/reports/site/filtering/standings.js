@@ -2,24 +2,25 @@
 // as coeval.analysis has it in ranking, own_judgments and robust_set.
 
 const ALPHA = 0.05;
+const SAME = 1e-9;
 const [ALL, WITHOUT_OWN, ROBUST] = ["all scores", "without own", "robust set"];
 
 // Sums of levels over the chosen factors of one task: of each item that stays, student and chosen judge.
 class TaskSums {
-  constructor({ name, items, factors }, { students }, judges) {
-    this.name = name;
-    this.judges = judges;
-    this.students = students.length;
+  // ``units``: all levels, and where in an answer's `width` of them the chosen factors and judges stand.
+  constructor({ name, items, factors }, { students }, judges, units) {
+    Object.assign(this, { name, judges, units, students: students.length, kept: 0 });
     this.scores = factors.length > 0; // else it has labels alone
-    this.kept = 0;
     this.robust = new Uint8Array(items);
+    this.bases = new Uint32Array(items);
     this.totals = new Uint16Array(items * this.students * judges.length);
     this.counts = new Uint16Array(this.totals.length);
   }
 
-  // A place for one more item.
-  next(robust) {
+  // A place for one more item, whose levels begin at ``base``.
+  next(robust, base) {
     this.robust[this.kept] = robust ? 1 : 0;
+    this.bases[this.kept] = base;
     this.kept += 1;
     return this.kept - 1;
   }
@@ -30,19 +31,45 @@ class TaskSums {
     this.counts[at] = count;
   }
 
-  // Of each item the mean of a student's scores by some judges, NaN where there is none.
-  means(student, counts, robust) {
+  // Of each item the sum and the count of a student's levels by some judges; ``beside``: only where this
+  // student has one too.
+  sums(student, counts, robust, beside = student) {
     const nths = this.judges.map((_, nth) => nth).filter((nth) => counts(this.judges[nth]));
+    const whole = this.units.lines.length;
     return Array.from({ length: this.kept }, (_, place) => {
-      if (robust && !this.robust[place]) return NaN;
-      const first = (place * this.students + student) * this.judges.length;
+      if (robust && !this.robust[place]) return [0, 0];
+      const [first, other] = [student, beside].map((one) => (place * this.students + one) * this.judges.length);
       let [total, count] = [0, 0];
       for (const nth of nths) {
-        total += this.totals[first + nth];
-        count += this.counts[first + nth];
+        const [own, theirs] = [this.counts[first + nth], this.counts[other + nth]];
+        if (student === beside || theirs === whole || !own) {
+          total += this.totals[first + nth];
+          count += own;
+        } else if (theirs) {
+          const [sum, many] = this.shared(place, student, beside, nth);
+          total += sum;
+          count += many;
+        }
       }
-      return count ? total / count / 2 : NaN;
+      return [total, count];
     });
+  }
+
+  shared(place, student, beside, nth) {
+    const { levels, lines, columns, width } = this.units;
+    let [total, count] = [0, 0];
+    for (const line of lines) {
+      const [own, other] = [student, beside].map((one) => levels[this.bases[place] + one * width + line + columns[nth]]);
+      if (own === NO_LEVEL || other === NO_LEVEL) continue;
+      total += own;
+      count += 1;
+    }
+    return [total, count];
+  }
+
+  // The mean of each item, NaN where there is none.
+  means(...of) {
+    return this.sums(...of).map(([total, count]) => (count ? total / count / 2 : NaN));
   }
 
   // Whether there can be any score.
@@ -53,26 +80,97 @@ class TaskSums {
 
 const isKnown = (value) => !Number.isNaN(value);
 
+// By how much the one is ahead of the other, tasks counting alike.
+const gapOver = ({ one, other, tasks }) => ({
+  one,
+  other,
+  difference: summed(tasks.map(({ a, b }) => summed(b) / b.length - summed(a) / a.length)) / tasks.length,
+  items: summed(tasks.map(({ a }) => a.length)),
+});
+
 function standingsOf(design, sums) {
   const ways = [new Standing(ALL, design, sums)];
-  if (design.own) ways.push(new Standing(WITHOUT_OWN, design, sums));
+  if (design.own) {
+    const others = new Standing(WITHOUT_OWN, design, sums);
+    if (others.pairs.length || others.units === ways[0].units) ways.push(others);
+  }
   if (design.robust !== null) ways.push(new Standing(ROBUST, design, sums));
   return ways;
+}
+
+// How far each mean moves so that means differ as students do on the scores that they share: least squares over
+// all pairs, weighted by items (conjugate gradients); whoever has the most scores keeps its mean.
+function panelShifts(levels, gaps) {
+  const lacking = gaps.map(({ one, other, difference }) => difference - (levels.get(one).mean - levels.get(other).mean));
+  const found = new Map([...levels.keys()].map((at) => [at, 0]));
+  if (!lacking.some((lack) => Math.abs(lack) >= SAME)) return found;
+  const places = [...levels.keys()];
+  const place = new Map(places.map((at, nth) => [at, nth]));
+  const over = (take) => {
+    const sums = places.map(() => 0);
+    gaps.forEach(({ one, other, items }, nth) => {
+      const part = items * take(place.get(one), place.get(other), nth);
+      sums[place.get(one)] += part;
+      sums[place.get(other)] -= part;
+    });
+    return sums;
+  };
+  let x = places.map(() => 0);
+  let rest = over((one, other, nth) => lacking[nth]);
+  let way = rest;
+  const start = dotted(rest, rest);
+  for (let step = 0; step < 20 * places.length && dotted(rest, rest) > 1e-30 * start; step += 1) {
+    const pulled = over((one, other) => way[one] - way[other]);
+    const size = dotted(rest, rest) / dotted(way, pulled);
+    x = x.map((each, at) => each + size * way[at]);
+    const next = rest.map((each, at) => each - size * pulled[at]);
+    const turn = dotted(next, next) / dotted(rest, rest);
+    way = next.map((each, at) => each + turn * way[at]);
+    rest = next;
+  }
+  const most = Math.max(...[...levels.values()].map(({ units }) => units));
+  const whole = places.map((_, nth) => nth).filter((nth) => levels.get(places[nth]).units === most);
+  const kept = summed(whole.map((nth) => x[nth])) / whole.length;
+  places.forEach((at, nth) => found.set(at, x[nth] - kept));
+  return found;
+}
+
+// `meanOverStrata`, moved within the scale.
+function movedMean(arrays, shift) {
+  const found = meanOverStrata(arrays);
+  if (!shift || found.value === null) return found;
+  const by = Math.min(Math.max(found.value + shift, 0), 1) - found.value;
+  return meanOverStrata(arrays.map((values) => values.map((x) => x + by)));
 }
 
 class Standing {
   constructor(name, design, sums) {
     Object.assign(this, { name, design, sums, robust: name === ROBUST });
-    const means = design.students.map((_, at) => this.means(at, at));
-    const known = means.map((tasks) => tasks.map((values) => values.filter(isKnown)));
-    this.scores = known.map(meanOverStrata);
+    const everyone = design.students.map((_, at) => at);
+    const own = everyone.map((at) => sums.map((task) => task.sums(at, this.judges(at), this.robust)));
+    const known = own.map((tasks) => tasks.map((items) => items.filter(([, count]) => count).map(([total, count]) => total / count / 2)));
+    const units = own.map((tasks) => tasks.map((items) => summed(items.map(([, count]) => count))));
+    this.units = summed(units.map(summed));
+    const scored = everyone.filter((at) => known[at].some((values) => values.length));
+    const common = scored.flatMap((one, place) => scored.slice(place + 1).map((other) => this.shared(one, other)));
+    const levels = (values, counts) =>
+      new Map(scored.filter((at) => values(at).some((of) => of.length)).map((at) => [at, { mean: meanOverStrata(values(at)).value, units: counts(at) }]));
+    const overall = levels((at) => known[at], (at) => summed(units[at]));
+    const shifts = panelShifts(overall, common.filter(({ tasks }) => tasks.length).map(gapOver));
+    this.scores = everyone.map((at) => movedMean(known[at], shifts.get(at)));
     const asked = sums.map((task, at) => at).filter((at) => sums[at].isAsked(this.robust ? this.judges() : () => true, this.robust));
-    this.tasks = asked.map((at) => ({ name: sums[at].name, scores: known.map((tasks) => meanOverStrata([tasks[at]])) }));
-    this.names = this.best(this.scores);
-    const couples = this.robust ? [] : this.names.flatMap((one, place) => this.names.slice(place + 1).map((other) => [one, other]));
-    const paired = couples.map(([one, other]) => this.paired(one, other, means)).filter(({ strata }) => strata.length);
-    const family = paired.filter(({ strata }) => summed(strata.map(({ a }) => a.length)) > 1).length;
-    this.pairs = paired.map(({ strata, ...pair }) => ({ ...pair, ...pairedDifference(strata, Math.max(family, 1)) }));
+    this.tasks = asked.map((task) => {
+      const of = common.map(({ tasks, ...pair }) => ({ ...pair, tasks: tasks.filter((each) => each.task === task) }));
+      const moves = panelShifts(levels((at) => [known[at][task]], (at) => units[at][task]), of.filter(({ tasks }) => tasks.length).map(gapOver));
+      return { name: sums[task].name, scores: everyone.map((at) => movedMean([known[at][task]], moves.get(at))) };
+    });
+    const rounded = (at) => Math.round((overall.get(at).mean + shifts.get(at)) * 1e9);
+    const { students } = design;
+    this.names = [...scored].sort((a, b) => rounded(b) - rounded(a) || (students[a] < students[b] ? -1 : 1));
+    const paired = this.robust ? [] : common.filter(({ tasks }) => tasks.length).map((pair) => this.turned(pair));
+    paired.sort((a, b) => this.names.indexOf(a.one) - this.names.indexOf(b.one) || this.names.indexOf(a.other) - this.names.indexOf(b.other));
+    const family = paired.filter(({ tasks }) => summed(tasks.map(({ a }) => a.length)) > 1).length;
+    this.pairs = paired.map(({ tasks, ...pair }) => ({ ...pair, ...pairedDifference(tasks, Math.max(family, 1)) }));
     holm(this.pairs.map((pair) => pair.p)).forEach((p, at) => {
       this.pairs[at].adjusted = p;
       this.pairs[at].sure = p !== null && p < ALPHA;
@@ -88,20 +186,23 @@ class Standing {
     return (judge) => !own.includes(judge);
   }
 
-  means(of, ...students) {
-    return this.sums.map((task) => task.means(of, this.judges(...students), this.robust));
-  }
-
-  // Python names pairs in order of their names; a difference turned round has the same p-value.
-  paired(one, other, means) {
-    const [mine, theirs] = this.name === WITHOUT_OWN ? [this.means(one, one, other), this.means(other, one, other)] : [means[one], means[other]];
-    const strata = mine
-      .map((values, task) => {
-        const both = values.map((_, at) => at).filter((at) => isKnown(values[at]) && isKnown(theirs[task][at]));
-        return { a: both.map((at) => theirs[task][at]), b: both.map((at) => values[at]) };
+  // What two have in common, by task: b is the one, a the other.
+  shared(one, other) {
+    const judges = this.judges(one, other);
+    const tasks = this.sums
+      .map((task, at) => {
+        const [mine, theirs] = [[one, other], [other, one]].map(([of, beside]) => task.means(of, judges, this.robust, beside));
+        const both = mine.map((_, item) => item).filter((item) => isKnown(mine[item]) && isKnown(theirs[item]));
+        return { task: at, a: both.map((item) => theirs[item]), b: both.map((item) => mine[item]) };
       })
       .filter(({ a }) => a.length);
-    return { one, other, strata };
+    return { one, other, tasks };
+  }
+
+  // With whoever stands first as the one; a difference turned round has the same p-value.
+  turned(pair) {
+    if (this.names.indexOf(pair.one) < this.names.indexOf(pair.other)) return pair;
+    return { one: pair.other, other: pair.one, tasks: pair.tasks.map(({ task, a, b }) => ({ task, a: b, b: a })) };
   }
 
   // Best first; those without a score are left out.
@@ -111,10 +212,8 @@ class Standing {
     return names.sort((a, b) => scores[b].value - scores[a].value || (students[a] < students[b] ? -1 : 1));
   }
 
-  // After those who are surely better, before those who are surely worse. The robust set was chosen by its
-  // own scores, and has no tests.
-  rank(student) {
-    if (this.robust || !this.names.includes(student)) return null;
+  // After those who are surely better, before those who are surely worse.
+  range(student) {
     let [better, worse] = [0, 0];
     for (const pair of this.pairs) {
       if (!pair.sure || (pair.one !== student && pair.other !== student)) continue;
@@ -122,7 +221,13 @@ class Standing {
       if (ahead === student) worse += 1;
       else better += 1;
     }
-    const [low, high] = [1 + better, this.names.length - worse];
+    return [1 + better, this.names.length - worse];
+  }
+
+  // The robust set was chosen by its own scores, and has no tests.
+  rank(student) {
+    if (this.robust || !this.names.includes(student)) return null;
+    const [low, high] = this.range(student);
     return low === high ? `${low}` : `${low}–${high}`;
   }
 
@@ -130,7 +235,7 @@ class Standing {
   rows() {
     const { students } = this.design;
     const of = (task, scores) => {
-      const names = this.best(scores);
+      const names = task === null ? this.names : this.best(scores);
       const order = [...names, ...students.map((_, at) => at).filter((at) => !names.includes(at))];
       return order.map((at) => ({
         scores: this.name, task, student: students[at], ranks: task === null ? this.rank(at) : null,
