@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from cli.invoked import Command
+from pipeline.experiments import Lab, model, task
 from ruamel.yaml import YAML
 from written_run import Run
 
@@ -82,3 +83,29 @@ def test_nothing_that_is_there_is_written_over(run: Run, tmp_path: Path, coeval:
     nothing = coeval("analyze", "export-benchmark", "--run", empty.folder, "--out", tmp_path / "no")
     assert nothing.code == 1
     assert not (tmp_path / "no").exists()
+
+
+def test_items_of_ones_own_are_not_called_simulated(tmp_path: Path, coeval: Command) -> None:
+    """Only what simulated models made is: their items, or how hard others' items are."""
+    items = tmp_path / "own.csv"
+    items.write_text("prompt,answer\n" + "".join(f"Question {n}?,Answer {n}.\n" for n in range(6)))
+    mine = task("mine", total=6, items={"path": str(items), "prompt": "prompt", "reference": "answer"})
+    models = [model("ann", "student"), model("jay", "judge")]
+    for tasks, roles, wanted in (
+        ([mine], models, "Difficulty and discrimination come from simulated models"),
+        (
+            [mine, task(total=3)],
+            [*models, model("tea", "teacher")],
+            "So do the items by tea, which only show",
+        ),
+        ([task(total=3)], [*models, model("tea", "teacher")], "it shows the tool, and is no benchmark"),
+    ):
+        folder = tmp_path / f"{len(tasks)}-{len(roles)}"
+        folder.mkdir()
+        lab = Lab(folder, roles, tasks)
+        assert lab.run().exit_code == 0
+        out = folder / "out"
+        assert coeval("analyze", "export-benchmark", "--run", lab.path, "--out", out).code == 0
+        card = (out / "README.md").read_text()
+        assert wanted in card
+        assert ("Made with simulated models" in card) == (wanted.startswith("it shows"))

@@ -75,7 +75,9 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Lab:
         *(model(name, "student", skill=at) for name, at in (("ann", 0.9), ("ben", 0.3))),
     ]
     made = Lab(
-        tmp_path_factory.mktemp("mixed"), [*models, model("jay", "judge")], [task(total=6), quiz(total=20)]
+        tmp_path_factory.mktemp("mixed"),
+        [*models, *(model(name, "judge") for name in ("jay", "kim"))],
+        [task(total=6), quiz(total=20)],
     )
     made.run()
     return made
@@ -94,6 +96,9 @@ def test_the_headline_says_which_items_it_leaves_out(mixed: Lab, coeval: Command
     for row in found.table("students").records():
         accuracy = found.table("labels").records()
         assert row["label-0"] == next(one["accuracy"] for one in accuracy if one["student"] == row["student"])
+    steps = {row["step"]: row["judgments"] for row in found.table("next").records() if row["step"]}
+    assert steps["+1 judge"] == 6 * 2, "nobody judges the 20 items of labels"
+    assert steps["+6 items a task"] == 6 * 2 * 2
     benchmark = " ".join(said.text for said in found.sections[3].sentences)
     assert "too easy or too hard" not in benchmark
 

@@ -48,9 +48,12 @@ def test_the_figures_are_those_of_an_analysis_of_variance(tmp_path: Path, coeval
 def test_one_sample_has_no_spread_and_the_interval_of_its_items(tmp_path: Path, coeval: Command) -> None:
     scores = drawn({60: 0.5}, items=30, samples=1)
     write_training(tmp_path, scores)
-    assert coeval("sweep", "aggregate", "--out", tmp_path).code == 0
+    ended = coeval("sweep", "aggregate", "--out", tmp_path)
+    assert ended.code == 0
     found, interval = read(tmp_path, 60), clustered_mean(scores[60][:, 0], np.arange(30))
-    assert (found["std"], found["sem"], found["n_runs"]) == (0, 0, 1)
+    assert (found["std"], found["sem"], found["n_runs"]) == (None, None, 1)
+    [row] = [line.split() for line in ended.out.splitlines() if line.startswith("60 ")]
+    assert row[-4:] == ["–", "1", "30", "0"], "a single sample has no standard error"
     assert found["ci95"] == pytest.approx([interval.low, interval.high])
 
 

@@ -12,6 +12,7 @@ from cli.written_training import JUDGE, STRICT, drawn, write_run, write_training
 
 from coeval.analysis.training.training_curves import training_curves
 from coeval.core.errors import UsageError
+from coeval.reports.training.training_report import training_report
 
 STEPS = (120, 240, 360, 480, 600)
 FALLING = dict(zip(STEPS, (0.7, 0.66, 0.6, 0.55, 0.5), strict=True))
@@ -127,6 +128,34 @@ def test_a_fitted_headline_has_no_band_and_conclusions_by_the_next_metric(tmp_pa
     assert curve.best is not None
     assert curve.best.mean == pytest.approx(max(100 * of.mean() for of in drawn(RISING, 60, 1).values()))
     assert any("conclusions are by win_rate" in note for note in curve.notes)
+    assert curve.conclusions[0] == (
+        "length_controlled_winrate is no estimate where it rests on fewer than 100 prompts, as here on 60: "
+        "its fit is off by many points; read win_rate"
+    )
+
+
+def test_a_checkpoint_has_one_figure_in_table_plot_and_sentence(tmp_path: Path, coeval: Command) -> None:
+    """HealthBench clips the mean of each sample: of means of −0.05 and 0.25 it is 0.125, not 0.10."""
+    generator = np.random.default_rng(0)
+    for step, means in ((100, (-0.2, -0.3)), (200, (-0.05, 0.25))):
+        for sample, mean in enumerate(means):
+            scores = generator.permutation(np.linspace(mean - 0.5, mean + 0.5, 40))
+            reported = {"value": max(mean, 0.0), "n": 40, "unit": "share"}
+            metrics = {"overall_score": reported}
+            folder = tmp_path / f"step_{step}" / f"run_{sample}"
+            write_run(
+                folder, scores, task="healthbench", metric="overall_score", metrics=metrics, judge=JUDGE
+            )
+    ended = coeval("sweep", "aggregate", "--out", tmp_path)
+    [run] = training_curves({"a": tmp_path})
+    curve = run.curves["healthbench"]
+    assert [point.mean for point in curve.points] == pytest.approx([0.0, 0.125])
+    assert curve.best is not None
+    assert curve.best.mean == pytest.approx(0.125)
+    assert "healthbench: step 200 scores best, 0.125; being the best of 2" in ended.out
+    report = training_report([run])
+    [row] = report.table("glance").records()
+    assert (row["best_step"], row["best"]) == (200, curve.points[1].mean)
 
 
 def test_several_runs_have_patterns_and_steps_of_their_own(tmp_path: Path) -> None:

@@ -239,6 +239,14 @@ def test_the_stop_signal_says_what_is_ruled_out() -> None:
     assert rising is not None
     assert not rising.stop
     assert rising.sentence.startswith("the last 2 checkpoints (300, 400) still gained over step 200: up to ")
+    falling = stop_signal(common(verdicts([0.4, 0.6, 0.7, 0.4])), "share")
+    assert falling is not None
+    assert falling.sentence.startswith("step 200, 300 gained over step 100: up to ")
+    assert falling.sentence.endswith(" points; step 400 shows no detectable gain over it")
+    fallen = stop_signal(common(verdicts([0.3, 0.6, 0.8, 0.6])), "share")
+    assert fallen is not None
+    assert fallen.sentence.startswith("step 200, 300, 400 gained over step 100: up to ")
+    assert fallen.sentence.endswith("; the highest is step 300")
     before = np.repeat([1.0, 0.0], 300)
     after = np.repeat([0.0, 1.0, 1.0, 0.0], [30, 270, 48, 252])
     unsure = stop_signal(common(np.column_stack([before, after])), "share", last=1)

@@ -32,6 +32,9 @@ LENGTH, DIFFICULTY, MODEL = (
 )
 """The columns under the names of the published weight tables."""
 
+LENGTH_CONTROLLED = "length_controlled_winrate"
+"""The metric's name in ``summary.json``."""
+
 FEW_PREFERENCES = 100
 """Of samples of the published annotations, the fit leaves length out (weight 0) in up to a third of 50 and an
 eighth of 100; the rate's error is 5 to 13 points in those of 100 (``docs/benchmarks.md``). With fewer, the

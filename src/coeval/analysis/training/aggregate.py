@@ -1,7 +1,7 @@
 """``summary_agg.json``: a task at a checkpoint over the samples of each prompt.
 
 Every figure is there as `coeval.analysis.training.sample_figures` makes it. A single sample has no spread:
-``std`` and ``sem`` are 0 then, and only the intervals over prompts are left.
+``std`` and ``sem`` are null then, and only the intervals over prompts are left.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ AGGREGATE = "summary_agg.json"
 class AggregatedMetric(msgspec.Struct, frozen=True, kw_only=True):
     """A metric over ``n_runs`` samples of ``n_items`` prompts, in its ``unit``.
 
-    ``std`` (ddof 1) and ``sem`` are over the samples in ``per_run``, 0 with one of them. ``item_se`` is
+    ``std`` (ddof 1) and ``sem`` are over the samples in ``per_run``, None with one of them. ``item_se`` is
     ``√(MSB / (n_items · N))``, and ``ci95`` says how far other prompts would move the mean; both are None
     where no prompt has a score in it, the interval then where the samples have none of their own.
     """
 
     mean: float
-    std: float
-    sem: float
+    std: float | None
+    sem: float | None
     n_runs: int
     per_run: tuple[float, ...]
     item_se: float | None
@@ -169,8 +169,8 @@ def _aggregate(
 def _metric(figure: SampleFigure) -> AggregatedMetric:
     return AggregatedMetric(
         mean=figure.mean,
-        std=figure.std or 0.0,
-        sem=figure.sem or 0.0,
+        std=figure.std,
+        sem=figure.sem,
         n_runs=figure.n_runs,
         per_run=tuple(figure.per_run),
         item_se=figure.item_se,

@@ -13,6 +13,7 @@ and the interval is never narrower than the usual one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -58,8 +59,17 @@ class BestCheckpoint(msgspec.Struct, frozen=True):
     sentence: str
 
 
-def best_checkpoint(found: CommonItems, unit: str) -> BestCheckpoint | None:
-    """None where there are no two checkpoints, or no two items."""
+def best_checkpoint(
+    found: CommonItems, unit: str, figures: Mapping[int, float] | None = None
+) -> BestCheckpoint | None:
+    """None where there are no two checkpoints, or no two items.
+
+    Parameters
+    ----------
+    figures : what the benchmark itself reports, by step. It may differ from the items' mean (HealthBench
+        clips each sample's mean, and some items may not be shared by all checkpoints); what is told is moved
+        by so much, so that one checkpoint has one figure
+    """
     items, count = found.scores.shape
     if count < 2 or items < 2:
         return None
@@ -72,6 +82,11 @@ def best_checkpoint(found: CommonItems, unit: str) -> BestCheckpoint | None:
         for share in (float(means[won.place]), *map(_back, won[1:]))
     )
     step = found.steps[won.place]
+    if figures is not None:
+        by = figures[step] - mean
+        mean, corrected, low, high = (
+            min(max(one + by, scale.least), scale.most) for one in (mean, corrected, low, high)
+        )
     head = f"step {step} scores best, {score_text(mean, unit)}"
     if few:
         told = f"{head}; {items} items are too few to tell how much of that is luck ({FEWEST} would do)"

@@ -31,10 +31,13 @@ class CurveConclusions(NamedTuple):
 NOTHING_FOLLOWS = CurveConclusions({}, None, None, None)
 
 
-def conclude_curve(items: CommonItems, unit: str, base: int | None = None) -> CurveConclusions:
+def conclude_curve(
+    items: CommonItems, unit: str, base: int | None = None, figures: Mapping[int, float] | None = None
+) -> CurveConclusions:
     """
     Parameters
     ----------
+    figures : by step, what the benchmark reports in the items' metric
     base : the step that others are held against; without it, the first one
     """
     if not len(items.scores):
@@ -49,5 +52,8 @@ def conclude_curve(items: CommonItems, unit: str, base: int | None = None) -> Cu
         for step, bounds in zip(items.steps, simultaneous_bounds(items.scores), strict=True)
     }
     return CurveConclusions(
-        bands, first_better(items, unit, base), best_checkpoint(items, unit), stop_signal(items, unit)
+        bands,
+        first_better(items, unit, base),
+        best_checkpoint(items, unit, figures),
+        stop_signal(items, unit),
     )

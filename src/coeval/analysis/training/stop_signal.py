@@ -7,6 +7,7 @@ size is more than a gain worth having, too few items were asked to tell.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple
 
@@ -56,6 +57,7 @@ class StopSignal(msgspec.Struct, frozen=True):
 class _Gain(NamedTuple):
     """``sure``: it is there, beyond chance in one comparison."""
 
+    step: int
     seen: float
     at_most: float
     detectable: float
@@ -100,8 +102,7 @@ def stop_signal(
     matters = (
         "that could be detected" if detectable is None else "that were named as the smallest that matter"
     )
-    sure = any(gain.sure for gain in gains)
-    return msgspec.structs.replace(signal, sentence=_sentence(signal, unit, matters, sure=sure))
+    return msgspec.structs.replace(signal, sentence=_sentence(signal, gains, unit, matters))
 
 
 def _gain(found: CommonItems, before: int, at: int) -> _Gain:
@@ -112,10 +113,10 @@ def _gain(found: CommonItems, before: int, at: int) -> _Gain:
     held = paired_difference([PairedScores(a, b, np.ones(items))])
     at_most = seen + float(stdtrit(items - 1, LEVEL)) * error
     sure = seen > 0 and held.p is not None and held.p < ALPHA
-    return _Gain(seen, at_most, held.minimum_detectable or 1.0, sure)
+    return _Gain(found.steps[at], seen, at_most, held.minimum_detectable or 1.0, sure)
 
 
-def _sentence(signal: StopSignal, unit: str, matters: str, *, sure: bool) -> str:
+def _sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, matters: str) -> str:
     bound, least = (points_text(size, unit) for size in (signal.at_most, signal.detectable))
     which = f"the last {numbered(len(signal.last), 'checkpoint')} ({listed(map(str, signal.last))})"
     if signal.stop:
@@ -123,9 +124,15 @@ def _sentence(signal: StopSignal, unit: str, matters: str, *, sure: bool) -> str
             f"{which} gained nothing over step {signal.before} that could be told: at most {bound} points "
             f"(95 %), less than the {least} {matters}"
         )
-    if sure:
+    if any(gain.sure for gain in gains):
         gain = points_text(signal.largest_gain, unit)
-        return f"{which} still gained over step {signal.before}: up to {gain} points"
+        if all(one.sure for one in gains) and gains[-1].seen == max(one.seen for one in gains):
+            return f"{which} still gained over step {signal.before}: up to {gain} points"
+        sure, rest = ([str(one.step) for one in gains if one.sure is known] for known in (True, False))
+        told = f"step {listed(sure)} gained over step {signal.before}: up to {gain} points"
+        if rest:
+            return f"{told}; step {listed(rest)} shows no detectable gain over it"
+        return f"{told}; the highest is step {max(gains, key=lambda one: one.seen).step}"
     if signal.items_needed is not None:
         return (
             f"{signal.n_items:,} items are too few to tell whether {which} gained over step {signal.before}: "

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+from coeval.analysis.pairwise.length_control import FEW_PREFERENCES, LENGTH_CONTROLLED
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import TaskAggregate, read_aggregate
 from coeval.analysis.training.checkpoint_folders import (
@@ -148,7 +149,8 @@ def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> tuple[TaskCur
     if items is not None:
         alike = [stop.checkpoint.step for stop in stops if stop.chosen.how == usual]
         common = common_items(items, alike)
-        concluded = conclude_curve(common, items.unit, base)
+        figures = {stop.checkpoint.step: fmean(stop.values[2].values()) for stop in stops}
+        concluded = conclude_curve(common, items.unit, base, figures if items.metric == metric else None)
         notes += common.notes
         if base is not None and base not in common.steps:
             notes.append(f"nothing is held against step {base}, which no conclusion counts")
@@ -167,12 +169,22 @@ def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> tuple[TaskCur
         first_better=concluded.first_better,
         best=concluded.best,
         stop=concluded.stop,
-        conclusions=concluded.sentences,
+        conclusions=(*_no_estimate(metric, stops), *concluded.sentences),
         notes=tuple(notes),
     )
     if items is None or common is None:
         return curve, None
     return curve, WatchedTask(task, items.unit, curve.judged, common)
+
+
+def _no_estimate(metric: str, stops: Sequence[_Stop]) -> Iterator[str]:
+    """That a length-controlled rate rests on too few preferences to be one."""
+    few = [stop.n_items for stop in stops if stop.n_items < FEW_PREFERENCES]
+    if metric == LENGTH_CONTROLLED and few:
+        yield (
+            f"{metric} is no estimate where it rests on fewer than {FEW_PREFERENCES} prompts, as here on "
+            f"{min(few)}: its fit is off by many points; read win_rate"
+        )
 
 
 def _notes(stop: _Stop, usual: tuple[str, str]) -> Iterator[str]:
@@ -212,8 +224,8 @@ def _point(stop: _Stop, usual: tuple[str, str], band: tuple[float, float] | None
         step=stop.checkpoint.step,
         folder=stop.checkpoint.folder,
         mean=mean,
-        std=None if written is None else written.std,
-        sem=None if written is None else written.sem,
+        std=None if written is None or written.n_runs < 2 else written.std,
+        sem=None if written is None or written.n_runs < 2 else written.sem,
         ci95=None if written is None else written.ci95,
         band=None if written is None or band is None else (min(band[0], mean), max(band[1], mean)),
         per_run=values,

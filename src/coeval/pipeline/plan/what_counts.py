@@ -45,7 +45,8 @@ def planned_names(folder: RunDir) -> Planned | None:
     others = dict.fromkeys(sorted({name.task for name in inherited} - named.keys()), _EVERYTHING)
     students = _playing(config, "student")
     families = {model.name: str(_family(model.parameters) or model.name) for model in config.models}
-    return Planned(_or_all(students, _of(inherited, "student")), named | others, families)
+    simulated = frozenset(model.name for model in config.models if model.interface == "simulated")
+    return Planned(_or_all(students, _of(inherited, "student")), named | others, families, simulated)
 
 
 def _family(parameters: Mapping[str, Any]) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from coeval.analysis.costs import bill
 from coeval.analysis.measures.measured import Branch
 from coeval.analysis.measures.score_grid import ScoreGrid
@@ -177,10 +179,12 @@ def _step(purchase: Mapping[str, Any]) -> str:
 
 
 def _judgments(purchase: Mapping[str, Any], grid: ScoreGrid) -> int:
-    """Of new items by all judges, or of all items by new judges."""
+    """Of new items by all judges, or of all items by new judges, in the tasks that are judged."""
+    judged = [task for task, design in enumerate(grid.designs) if design.factors and design.judges]
     if purchase["judges"]:
-        return int(purchase["judges"]) * len(grid.items.ids) * len(grid.students)
-    panels = sum(len(design.judges) for design in grid.designs)
+        items = int(np.isin(grid.items.task, judged).sum())
+        return int(purchase["judges"]) * items * len(grid.students)
+    panels = sum(len(grid.designs[task].judges) for task in judged)
     return int(purchase["items"]) * panels * len(grid.students)
 
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.training.training_run import CurvePoint, TrainingRun
+from coeval.analysis.training.training_run import CurvePoint, TaskCurve, TrainingRun
 from coeval.core.plain import plain
 from coeval.core.text import listed, numbered
 from coeval.reports.charts.curve_plot import ErrorsShown, curve_grid, curve_plot
@@ -107,7 +107,7 @@ def _glance(runs: Sequence[TrainingRun], held: Collection[tuple[str, str]]) -> R
     for run in runs:
         for task, curve in run.curves.items():
             first, last = curve.points[0], curve.points[-1]
-            best = max(curve.points, key=lambda point: point.mean)
+            best = _highest(curve)
             if any(of == task for of, _ in held):
                 links[len(rows)] = urlencode({"task": task})
             rows.append(
@@ -144,6 +144,13 @@ def _glance(runs: Sequence[TrainingRun], held: Collection[tuple[str, str]]) -> R
         links=links,
     )
     return ReportSection("glance", "What did training gain?", (), (), (table,))
+
+
+def _highest(curve: TaskCurve) -> CurvePoint:
+    """The one that the sentences speak of, where they speak of this metric."""
+    if curve.best is not None and curve.items is not None and curve.items.metric == curve.metric:
+        return next(point for point in curve.points if point.step == curve.best.step)
+    return max(curve.points, key=lambda point: point.mean)
 
 
 def _of_task(

@@ -34,7 +34,8 @@ class ExportedFile(msgspec.Struct, frozen=True):
 
 class ExportedBenchmark(msgspec.Struct, frozen=True):
     """What was written, as ``provenance.json`` has it. ``sources`` are those of the run's ``sources.json``:
-    where items that are no model's were taken from, and under which licence."""
+    where items that are no model's were taken from, and under which licence. ``simulated``: simulated models
+    took part; ``simulated_teachers`` wrote items."""
 
     experiment: str
     created_at: str
@@ -43,6 +44,7 @@ class ExportedBenchmark(msgspec.Struct, frozen=True):
     teachers: tuple[str, ...]
     files: tuple[ExportedFile, ...]
     sources: Any = None
+    simulated_teachers: tuple[str, ...] = ()
 
 
 def export_benchmark(reader: RunReader, items: Mapping[str, Branch], out: Path) -> ExportedBenchmark:
@@ -140,12 +142,17 @@ def _provenance(
         meta = {"experiment_id": reader.run.path.resolve().name}
     if reader.run.sources.exists():
         sources = _without_folders(read_json(reader.run.sources))
+    teachers = tuple(sorted({row["teacher"] for of_task in rows.values() for row in of_task}))
+    planned = reader.planned
     return ExportedBenchmark(
         experiment=str(meta.get("experiment_id", "")),
         created_at=str(meta.get("created_at", "")),
         coeval_version=str(meta.get("coeval_version", "")),
         simulated=reader.simulated,
-        teachers=tuple(sorted({row["teacher"] for of_task in rows.values() for row in of_task})),
+        teachers=teachers,
+        simulated_teachers=tuple(
+            name for name in teachers if reader.simulated and (planned is None or name in planned.simulated)
+        ),
         files=tuple(files),
         sources=sources,
     )
@@ -185,7 +192,7 @@ def _card(found: ExportedBenchmark) -> str:
         lines += [f"  - split: {_SPLIT}", f"    path: {_quoted(file.path)}"]
     lines += ["---", "", f"# {_marked(found.experiment)}", ""]
     if found.simulated:
-        lines += ["**Made with simulated models: it shows the tool, and is no benchmark.**", ""]
+        lines += [f"**{_of_simulated(found)}**", ""]
     total = sum(file.rows for file in parquet)
     lines += [
         f"{total:,} prompts with reference answers, exported from an experiment of CoEval of "
@@ -206,6 +213,16 @@ def _card(found: ExportedBenchmark) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _of_simulated(found: ExportedBenchmark) -> str:
+    if found.simulated_teachers == found.teachers:
+        return "Made with simulated models: it shows the tool, and is no benchmark."
+    said = "Difficulty and discrimination come from simulated models, and describe no real one."
+    if found.simulated_teachers:
+        names = ", ".join(map(_marked, found.simulated_teachers))
+        said += f" So do the items by {names}, which only show the tool."
+    return said
 
 
 def _quoted(text: str) -> str:

@@ -48,8 +48,8 @@ def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> Branch:
 
 def _with_labels(reader: RunReader, grid: ScoreGrid, judged: Floats) -> Floats:
     """The scores, (S, I), and in their place the share of right labels in tasks that have labels alone."""
-    scored: NDArray[np.bool_] = np.isfinite(judged).any(axis=0)
-    alone = [name for task, name in enumerate(grid.tasks) if not scored[grid.items.task == task].any()]
+    known = np.isfinite(judged)
+    alone = [name for task, name in enumerate(grid.tasks) if not known[:, grid.items.task == task].any()]
     if not (found := reader.rows(_RIGHT, [alone, list(grid.students)])):
         return judged
     number = {item: at for at, item in enumerate(grid.items.ids)}
