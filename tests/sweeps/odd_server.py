@@ -3,7 +3,8 @@
 ``hangs``: it never listens. ``dies``: it ends at once, with a message. ``sick``: it lists its models, and
 answers each question with 500. ``other``: it serves another model. ``stubborn``: SIGTERM does not end it.
 ``noisy``: it writes without an end of line. ``family``: it has a child in its group, and one in a session of
-its own. ``mute``: it has no /health. ``tells``: it writes down that it was asked.
+its own. ``mute``: it has no /health. ``tells``: it writes down that it was asked. ``lenient``: it lists
+another model, and answers whatever it is called. ``spills``: it writes down its environment.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Handler(BaseHTTPRequestHandler):
         if "tells" in self.faults:
             Path(os.environ["ASKED"]).write_text(self.path)
         if self.path == "/v1/models":
-            self.say(200, {"data": [{"id": "other" if "other" in self.faults else "tiny"}]})
+            self.say(200, {"data": [{"id": "other" if self.faults & {"other", "lenient"} else "tiny"}]})
         else:
             self.say(200 if self.path == "/health" and "mute" not in self.faults else 404, {})
 
@@ -70,6 +71,8 @@ def main() -> None:
     port, faults = int(sys.argv[1]), frozenset(sys.argv[2:])
     if "stubborn" in faults:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "spills" in faults:
+        Path(os.environ["SPILLED"]).write_text(json.dumps(dict(os.environ)))
     if "noisy" in faults:
         os.write(1, b"x" * (3 << 20))
     if "family" in faults:

@@ -111,8 +111,21 @@ def test_a_server_of_the_users_own_is_asked_and_left_alone(tmp_path: Path) -> No
 
 
 def test_a_server_of_the_users_own_that_serves_another_model(tmp_path: Path) -> None:
+    with users_own("lenient") as url:
+        leg = asked_at(a_leg(tmp_path, None), url)
+        result = LegProcess(leg).result()
+        assert (result.end, result.tasks[0].answers) == ("failed", 0)
+        assert "the server lists other, and not tiny: nothing was asked" in result.problem
+        assert "If it is this checkpoint, say how it is called: --served-name" in result.problem
+        write_leg(msgspec.structs.replace(leg, vouched=True))
+        assert LegProcess(leg).result().end == "done"
+
+
+def test_what_a_server_serves_is_told_where_it_does_not_know_the_name(tmp_path: Path) -> None:
     with users_own("other") as url:
-        result = LegProcess(asked_at(a_leg(tmp_path, None), url)).result()
+        leg = msgspec.structs.replace(asked_at(a_leg(tmp_path, None), url), vouched=True)
+        write_leg(leg)
+        result = LegProcess(leg).result()
     assert result.end == "failed"
     assert "The model `tiny` does not exist." in result.problem
     assert "It serves: other; --served-name says how it calls the checkpoint." in result.problem

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 import socket
 import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from legs import a_leg, left_of, odd
+from legs import a_leg, left_of, odd, odd_words
 
 from coeval.models.keys import Keys
 from coeval.models.transport import endpoint
@@ -35,9 +37,15 @@ def records(monkeypatch: pytest.MonkeyPatch) -> list[ServerRecord]:
 
 
 async def run(
-    tmp_path: Path, template: str | None, interrupt: asyncio.Event | None = None, **of_server: Any
+    tmp_path: Path,
+    template: str | None,
+    interrupt: asyncio.Event | None = None,
+    *,
+    vouched: bool = False,
+    **of_server: Any,
 ) -> LegResult:
     leg = a_leg(tmp_path, template, prompts=3, **of_server)
+    leg = msgspec.structs.replace(leg, vouched=vouched)
     keys = Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)
     result = await run_leg(leg, keys, interrupt or asyncio.Event())
     assert not (leg.folder / RECORD).exists()
@@ -84,8 +92,84 @@ async def test_a_server_that_gives_only_errors(tmp_path: Path, monkeypatch: pyte
 async def test_a_server_of_another_model(tmp_path: Path) -> None:
     result = await run(tmp_path, odd("other"))
     assert (result.end, result.starts) == ("failed", 1)
-    assert "The model `tiny` does not exist." in result.problem
-    assert "It serves: other." in result.problem
+    assert "the server lists other, and not tiny: nothing was asked" in result.problem
+    assert (
+        "have --server-command serve it as {name}, or say how it is called: --served-name" in result.problem
+    )
+
+
+async def test_a_server_that_answers_for_any_model_is_not_taken_for_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPILLED", str(tmp_path / "spilled"))
+    result = await run(tmp_path, odd("lenient"))
+    assert (result.end, result.tasks[0].answers) == ("failed", 0)
+    assert "the server lists other, and not tiny: nothing was asked" in result.problem
+    result = await run(tmp_path, odd("lenient"), vouched=True)
+    assert (result.end, result.tasks[0].answers) == ("done", 3)
+
+
+KEYS = {
+    "OPENAI_API_KEY": "kept-apart-1",
+    "ANTHROPIC_API_KEY": "kept-apart-2",
+    "AWS_SECRET_ACCESS_KEY": "kept-apart-3",
+    "GOOGLE_APPLICATION_CREDENTIALS": "/kept/apart-4.json",
+    "COEVAL_SWEEP_API_KEY": "kept-apart-5",
+    "MINE": "sk-proj-kept-apart-6",
+    "PIP_INDEX_URL": "https://user:kept-apart-7@pypi.example/simple",
+}
+PASSED = {
+    "HF_TOKEN": "hf_for_the_server_1",
+    "OTHERS_TOKEN": "for-the-server-2",
+    "VLLM_API_KEY": "the-servers-own-3",
+    "HTTPS_PROXY": "http://user:pass@proxy.example:3128",
+    "TOKENIZERS_PARALLELISM": "false",
+    "LANG": "C.UTF-8",
+}
+
+
+async def test_a_server_gets_no_credential_but_those_that_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**KEYS, **PASSED, "SPILLED": str(tmp_path / "spilled")}.items():
+        monkeypatch.setenv(name, value)
+    template = f"""sh -c 'OTHERS_TOKEN="$OTHERS_TOKEN" exec "$@"' sh {odd("spills")}"""
+    result = await run(tmp_path, template, passed=("HF_TOKEN",))
+    assert result.end == "done", result.problem
+    got = json.loads((tmp_path / "spilled").read_text())
+    assert [name for name in KEYS if name in got] == []
+    assert "kept-apart" not in (tmp_path / "spilled").read_text()
+    assert {name: got.get(name) for name in PASSED} == PASSED
+
+
+HOSTILE = (
+    "$(touch hacked)",
+    "x; touch hacked",
+    "x\ntouch hacked",
+    "`touch hacked`",
+    "' touch hacked '",
+    "x && touch hacked",
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_checkpoints_name_is_never_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    server = shlex.join(odd_words("{port}")).replace("'", "")
+    result = await run(tmp_path, f"sh -c 'exec {server} {{checkpoint}}'", checkpoint=name)
+    assert (result.end, result.starts) == ("failed", 1)
+    assert "{checkpoint} stands inside a word that a shell or another program reads" in result.problem
+    result = await run(tmp_path, f"""sh -c 'exec "$@"' sh {server} {{checkpoint}}""", checkpoint=name)
+    assert result.end == "done", result.problem
+    assert not (tmp_path / "hacked").exists()
+
+
+async def test_a_harmless_name_may_stand_in_a_shells_word(tmp_path: Path) -> None:
+    server = shlex.join(odd_words("{port}")).replace("'", "")
+    result = await run(tmp_path, f"sh -c 'exec {server} {{checkpoint}}'", checkpoint="/c/lr=1e-5_v2/step_10")
+    assert result.end == "done", result.problem
 
 
 async def test_a_server_without_health_that_does_not_heed_term(

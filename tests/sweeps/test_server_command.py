@@ -35,16 +35,73 @@ def test_the_default_is_vllm_as_the_guide_has_it() -> None:
     ],
 )
 def test_what_a_request_calls_the_model_there(template: str, name: str) -> None:
-    assert ServerCommand(template).model_name("/ckpt", "Qwen3") == name
+    assert ("/ckpt" if ServerCommand(template).serves_path else "Qwen3") == name
 
 
 def test_braces_of_json_and_quotes_survive_and_values_are_not_read_again() -> None:
     template = (
-        """env A=b s --port={port} --override-config '{"a": {"b":1}}' --t '{}' --x "{{name}} {name}" {gpus}"""
+        """env A=b s --port={port} --override-config '{"a": {"b":1}}' --t '{}' --x "{{name}}={name}" {gpus}"""
     )
     words = filled(template, name="{port} $(id) ; rm")
     assert words[:6] == ["env", "A=b", "s", "--port=8123", "--override-config", '{"a": {"b":1}}']
-    assert words[6:] == ["--t", "{}", "--x", "{name} {port} $(id) ; rm", "2,3"]
+    assert words[6:] == ["--t", "{}", "--x", "{name}={port} $(id) ; rm", "2,3"]
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "sh -c 'vllm serve {checkpoint} --port {port}'",
+        "bash -lc vllm-{checkpoint} {port}",
+        "/bin/sh -ec {checkpoint} {port}",
+        "env -S {checkpoint} {port}",
+        "nohup nice -n 5 zsh -c 'exec vllm serve \"{checkpoint}\"' {port}",
+        """python -c 'serve("{checkpoint}")' {port}""",
+        "ssh gpu7 vllm serve {checkpoint} --port {port}",
+        """vllm serve x --hf-overrides '{"path": "{checkpoint}"}' --port {port}""",
+    ],
+)
+def test_what_another_program_reads_as_code_takes_harmless_values_alone(template: str) -> None:
+    assert filled(template, checkpoint="/ckpts/lr=1e-5,b/step_10@main")
+    for hostile in ("/my ckpt", "a;b", "$HOME", "`id`", 'a"b', "a'b", "a\nb", "~root", "a\\b", "été", "a*"):
+        with pytest.raises(UsageError, match="could be read there as code"):
+            filled(template, checkpoint=hostile)
+
+
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [
+        ("--api-key hunter2hunter2", "api-key"),
+        ("--api-key=hunter2", "api-key"),
+        ("--hf-token x1", "hf-token"),
+        ("env HF_TOKEN=x1", "HF_TOKEN"),
+        ("sh -c 'OPENAI_API_KEY=x1 exec y'", "OPENAI_API_KEY"),
+        ("""--config '{"api_key": "x1"}'""", "api_key"),
+        ("--x sk-proj-abcdefgh1234", "looks like a key"),
+        ("--header 'Authorization: Bearer abcdefgh1234'", "Authorization"),
+        ("--proxy http://user:x1@proxy.example", "a password in an address"),
+    ],
+)
+def test_a_credential_is_refused_since_commands_are_kept(part: str, named: str) -> None:
+    with pytest.raises(UsageError, match=r"--server-env NAME") as refused:
+        ServerCommand(f"vllm serve x --port {{port}} {part}")
+    assert named in str(refused.value)
+    assert "x1" not in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "--api-key EMPTY",
+        "sh -c 'HF_TOKEN=$HF_TOKEN exec vllm'",
+        "--hf-token --trust-remote-code",
+        "--tokenizer x --tokenizer-mode auto --max-num-batched-tokens 8192",
+        "--ssl-keyfile key.pem --allowed-headers '[\"*\"]' --allow-credentials",
+        "--served-model-name qwen3-4b-sft-2026",
+    ],
+)
+def test_what_is_no_credential_is_none(part: str) -> None:
+    assert ServerCommand(f"vllm serve x --port {{port}} {part}").words
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,18 @@ async def test_what_is_planned_shown_and_left_undone(tmp_path: Path) -> None:
     assert "simulated models at" in (tmp_path / "logs" / "step_30.server.log").read_text()
 
 
+async def test_a_key_in_the_servers_command_is_written_nowhere(tmp_path: Path) -> None:
+    sweeping = Sweeping(tmp_path)
+    sweeping.trained(30)
+    for how in ((), ("--dry-run",)):
+        ended = await sweeping.run(
+            *how, "--server-command", "serve {checkpoint} {port} --api-key hunter2hunter2"
+        )
+        assert (ended.code, "holds a credential (api-key)" in ended.err) == (1, True), ended
+        assert "hunter2" not in ended.out + ended.err
+    assert not sweeping.out.exists()
+
+
 async def test_checkpoints_under_one_name_are_two_and_changed_settings_relabel_nothing(
     tmp_path: Path,
 ) -> None:

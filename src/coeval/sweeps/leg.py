@@ -28,8 +28,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
     ``name`` is what it is to serve the checkpoint as. ``gpus`` are those it may use, all that the leg sees
     where none is named. With ``port`` 0 the leg takes a free one, anew for each start. ``environment`` goes
-    over the leg's own; it holds no credential, since it stands in ``leg.json``. ``starts`` is how often it
-    may be started in all; ``wait_s`` is waited before the second one, and longer before each further one.
+    over the leg's own; it holds no credential, since it stands in ``leg.json``. Of the leg's credentials the
+    server gets those whose variables are ``passed``, or named in the command. ``starts`` is how often it may
+    be started in all; ``wait_s`` is waited before the second one, and longer before each further one.
     """
 
     template: str
@@ -39,6 +40,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     tp_size: int = 1
     port: int = 0
     environment: dict[str, str] = {}
+    passed: tuple[str, ...] = ()
     start_timeout_s: float = 1800.0
     starts: int = 4
     wait_s: float = 5.0
@@ -51,7 +53,8 @@ class Leg(msgspec.Struct, frozen=True, kw_only=True):
     identity, and an ``account`` below ``folder``; the leg puts in the address of the server that it starts.
     It names no credential: ``key_variable`` is the environment variable that holds the tested model's, if
     there is one. ``logs`` is a folder where both logs can be found too, under the leg's name. ``start`` is
-    this attempt's own: what a leg of an earlier start tells late in the same folder is not this one's.
+    this attempt's own: what a leg of an earlier start tells late in the same folder is not this one's. A
+    server that lists its models and not the tested one is refused, unless its name is ``vouched`` for.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Leg(msgspec.Struct, frozen=True, kw_only=True):
     key_variable: str = ""
     logs: Path | None = None
     start: str = ""
+    vouched: bool = False
 
     def key_of(self, environment: Mapping[str, str]) -> str | None:
         """The tested model's credential; raises UsageError where it is none that can be sent."""

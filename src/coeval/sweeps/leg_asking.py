@@ -16,7 +16,8 @@ from coeval.models.keys import Keys
 from coeval.sweeps.leg import Leg, LegEnd
 from coeval.sweeps.leg_count import LegCount
 from coeval.sweeps.leg_server import Up
-from coeval.sweeps.servers.health import served_names
+from coeval.sweeps.servers.health import served_names, shown_names
+from coeval.sweeps.servers.server_command import ServerCommand
 from coeval.sweeps.servers.server_log import ServerLog
 
 __all__ = ["Came", "LegAsking", "is_owed"]
@@ -59,6 +60,8 @@ class LegAsking:
         """
         if up is not None:
             prepared = _asked_at(prepared, up.url)
+        if (another := await self._another(prepared)) is not None:
+            return Came("failed", another)
         for _ in range(ROUNDS):
             ended = await self._ask_once(prepared, up)
             if not is_owed(prepared):
@@ -117,9 +120,27 @@ class LegAsking:
         tested = prepared.evaluation.tested
         if tested is None or not tested.base_url:
             return ""
-        names = await served_names(tested.base_url, self._leg.key_of(os.environ))
+        names = shown_names(await served_names(tested.base_url, self._leg.key_of(os.environ)))
         way = "; --served-name says how it calls the checkpoint" if self._leg.server is None else ""
         return f" It serves: {names}{way}." if names else ""
+
+    async def _another(self, prepared: Prepared) -> str | None:
+        """What is wrong where the server lists its models, and the tested one is not among them: many answer
+        whatever they are called, and their answers would be recorded as the checkpoint's."""
+        tested, server = prepared.evaluation.tested, self._leg.server
+        if self._leg.vouched or tested is None or not tested.base_url:
+            return None
+        if server is not None and ServerCommand(server.template).loads_at_will:
+            return None
+        names = await served_names(tested.base_url, self._leg.key_of(os.environ))
+        if not names or {tested.model, f"{tested.model}:latest"}.intersection(names):
+            return None
+        told = "" if server is None else "have --server-command serve it as {name}, or "
+        return (
+            f"the server lists {shown_names(names)}, and not {shown_names([tested.model])}: nothing was "
+            f"asked, since it may be another model. If it is this checkpoint, {told}say how it is called: "
+            "--served-name"
+        )
 
 
 def is_owed(prepared: Prepared) -> bool:

@@ -58,7 +58,11 @@ class LegServer:
         self._log.begin()
         port = await asyncio.to_thread(self._port)
         process = await ServerProcess.begin(
-            self._folder, self._command.filled(server, port), self._environment(), port
+            self._folder,
+            self._command.filled(server, port),
+            self._environment(),
+            port,
+            self._command.inherited(os.environ, server.passed),
         )
         try:
             url = f"http://{HOST}:{port}/v1"

@@ -14,7 +14,6 @@ from coeval.core.model import ModelSpec
 from coeval.sweeps.checkpoints import STEP, Checkpoint
 from coeval.sweeps.engines.engine import LegSlot
 from coeval.sweeps.leg import Leg, Server
-from coeval.sweeps.servers.server_command import ServerCommand
 
 __all__ = ["LEGS", "PATH", "Samples", "Sweep", "SweepPhases", "filled", "folder_of", "shard_name"]
 
@@ -41,7 +40,8 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     Each checkpoint is answered by ``shards`` legs, each with its part of the prompts. ``server`` is how they
     are served, but for checkpoint, name and GPUs; without one ``external`` are the base URLs of the servers
     that the user runs, by step, or by None for any. Up to ``judge_jobs`` tasks are judged at a time.
-    ``key_variable`` holds the tested model's key, ``logs`` is a folder for all logs.
+    ``key_variable`` holds the tested model's key, ``logs`` is a folder for all logs. ``vouched``: that a
+    server which lists other models serves the checkpoint is the user's word.
     """
 
     evaluation: EvalSpec
@@ -52,6 +52,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     judge_jobs: int = 4
     key_variable: str = ""
     logs: Path | None = None
+    vouched: bool = False
 
     @property
     def out(self) -> Path:
@@ -60,13 +61,6 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def own_folder(self) -> Path:
         return folder_of(self.out)
-
-    @property
-    def called(self) -> str:
-        """The template of the name that requests call a checkpoint by."""
-        if self.server is None:
-            return self.served_name
-        return ServerCommand(self.server.template).model_name(PATH, self.served_name)
 
     def leg(self, checkpoint: Checkpoint, number: int, samples: Samples, slot: LegSlot) -> Leg:
         """What is owed of a checkpoint's shard, as it is asked in a slot."""
@@ -95,6 +89,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
             key_variable=self.key_variable,
             logs=self.logs,
             start=uuid4().hex[:12],
+            vouched=self.vouched,
         )
 
     def whole(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:
@@ -139,7 +134,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _served(self, tested: ModelSpec, checkpoint: Checkpoint) -> ModelSpec:
-        model = filled(self.called, checkpoint)
+        model = filled(self.served_name, checkpoint)
         return msgspec.structs.replace(tested, name=checkpoint.name, model=model, access_key=None)
 
 

@@ -59,6 +59,7 @@ class SweepSettings(msgspec.Struct, kw_only=True, omit_defaults=True):
     shards: Count | None = None
 
     server_command: str | None = None
+    server_env: tuple[str, ...] | str | None = None
     served_name: str | None = None
     start_timeout: Positive | None = None
     external: tuple[str, ...] | str | None = None

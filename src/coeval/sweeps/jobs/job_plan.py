@@ -89,7 +89,7 @@ def job_plan(sweep: Sweep) -> JobPlan:
         checkpoints=_known(sweep),
         tasks=tuple(_task_jobs(evaluation, request) for request in evaluation.tasks),
         shards=sweep.shards,
-        served_name=sweep.called,
+        served_name=sweep.served_name,
     )
 
 

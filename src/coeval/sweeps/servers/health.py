@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from yarl import URL
@@ -20,7 +20,7 @@ from coeval.models.connections.wire_errors import WireError
 from coeval.sweeps.servers.listening import listening
 from coeval.sweeps.servers.server_process import ServerProcess
 
-__all__ = ["served_names", "until_up"]
+__all__ = ["served_names", "shown_names", "until_up"]
 
 _LOOK_S = (0.1, 1.0)
 """Between two looks, at first and later."""
@@ -100,8 +100,8 @@ async def _get(wire: Wire, url: str, key: str | None) -> HttpReply | None:
         return None
 
 
-async def served_names(url: str, key: str | None = None) -> str:
-    """The models that a server says it serves, for a message; empty where it does not say."""
+async def served_names(url: str, key: str | None = None) -> list[str]:
+    """The models that a server says it serves; none where it does not say."""
     wire = Wire()
     try:
         reply = await _get(wire, f"{url}/models", key)
@@ -113,5 +113,9 @@ async def served_names(url: str, key: str | None = None) -> str:
         found = None
     data = found.get("data") if isinstance(found, dict) else None
     rows = data if isinstance(data, list) else []
-    names = [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
-    return listed(plain(name)[:_LONGEST_NAME] for name in names)
+    return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+
+
+def shown_names(names: Iterable[str]) -> str:
+    """Names of models, as a message takes them."""
+    return listed([plain(name)[:_LONGEST_NAME] for name in names])

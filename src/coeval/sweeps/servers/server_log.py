@@ -36,6 +36,10 @@ _HINTS: Sequence[tuple[re.Pattern[str], str]] = tuple(
             "a package that the server needs is not installed in its environment",
         ),
         (
+            r"gated repo|access to model .{1,200} is restricted|401 client error",
+            "the hub gives the checkpoint only to those who show a token: --server-env HF_TOKEN passes yours",
+        ),
+        (
             r"no such file or directory|is not a local folder|repositorynotfound|"
             r"does not appear to have a file named|not a valid model identifier",
             "the checkpoint, or a file of it, was not found",

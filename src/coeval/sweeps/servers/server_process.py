@@ -48,9 +48,15 @@ class ServerProcess:
 
     @classmethod
     async def begin(
-        cls, folder: Path, command: tuple[str, ...], environment: Mapping[str, str], port: int
+        cls,
+        folder: Path,
+        command: tuple[str, ...],
+        environment: Mapping[str, str],
+        port: int,
+        inherited: Mapping[str, str],
     ) -> ServerProcess:
-        """Start a server whose log and record lie in ``folder``.
+        """Start a server whose log and record lie in ``folder``; its ``environment`` goes over ``inherited``,
+        which its guard has too.
 
         Raises
         ------
@@ -72,6 +78,7 @@ class ServerProcess:
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=said,
+                env=inherited,
                 start_new_session=True,
             )
         process = cls(folder, record, guard)

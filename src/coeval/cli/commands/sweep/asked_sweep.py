@@ -20,7 +20,7 @@ from coeval.sweeps.checkpoint_places import CheckpointPlaces, CheckpointWatch
 from coeval.sweeps.checkpoints import STEP
 from coeval.sweeps.leg import Server
 from coeval.sweeps.servers.server_command import DEFAULT, ServerCommand
-from coeval.sweeps.sweep import Sweep, SweepPhases
+from coeval.sweeps.sweep import PATH, Sweep, SweepPhases
 from coeval.sweeps.sweep_settings import SweepSettings
 
 __all__ = ["KEY_VARIABLE", "AskedFor", "asked_for"]
@@ -96,17 +96,19 @@ def asked_for(settings: SweepSettings, keys: Keys) -> AskedFor:
         settings.inference is not False, settings.judge is not False, settings.plot is not False
     )
     external = _external(settings)
+    command = ServerCommand(settings.server_command or DEFAULT)
     evaluation = _evaluation(settings, external, keys)
     _refuse_lacking_judge(evaluation, settings, phases)
     sweep = Sweep(
         evaluation=evaluation,
-        served_name=settings.served_name or _SERVED_NAME,
+        served_name=settings.served_name or (PATH if command.serves_path and not external else _SERVED_NAME),
         shards=_positive(settings.shards, "shards"),
-        server=None if external else _server(settings),
+        server=None if external else _server(settings, command),
         external=external,
         judge_jobs=_positive(settings.judge_jobs, "judge_jobs", 4),
         key_variable=KEY_VARIABLE if settings.api_key else "",
         logs=settings.log_dir,
+        vouched=bool(external and settings.served_name and STEP not in settings.served_name),
     )
     places = places_of(settings)
     return AskedFor(sweep, phases, places, watch_of(settings, places))
@@ -220,10 +222,14 @@ def _external(settings: SweepSettings) -> dict[int | None, tuple[str, ...]]:
     return found
 
 
-def _server(settings: SweepSettings) -> Server:
-    command = ServerCommand(settings.server_command or DEFAULT)
+def _server(settings: SweepSettings, command: ServerCommand) -> Server:
+    passed = settings.server_env or ()
     server = Server(
-        template=command.text, checkpoint="", name="", tp_size=_positive(settings.tp_size, "tp_size")
+        template=command.text,
+        checkpoint="",
+        name="",
+        tp_size=_positive(settings.tp_size, "tp_size"),
+        passed=tuple(passed.split(",")) if isinstance(passed, str) else tuple(passed),
     )
     if settings.start_timeout is None:
         return server

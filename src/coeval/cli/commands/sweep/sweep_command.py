@@ -108,6 +108,14 @@ def sweep(
             show_default="vllm",
         ),
     ] = None,
+    server_env: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A variable with a credential that servers are to get, such as HF_TOKEN; repeatable. Your "
+            "other credentials stay out of their environment.",
+        ),
+    ] = None,
     served_name: Annotated[
         str | None,
         typer.Option(
