@@ -41,7 +41,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """Students near the end of the scale, in the middle and alike, with gaps; a task of other factors."""
+    """Students near the end of the scale, in the middle and alike, with gaps; a task of other factors; some
+    items nearly repeat others."""
     models = [
         model("ann", skill=0.97),
         model("ben", skill=0.95, failure_rate=0.2),
@@ -53,6 +54,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     settings = {"generation_retries": 0, "probe_on_fail": "warn"}
     made = Lab(tmp_path_factory.mktemp("filters"), models, tasks, settings)
     made.run()
+    for path in sorted((made.path / "phase3_datapoints").glob("*.jsonl"))[:4]:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        good = [line for line in lines if "prompt" in line]
+        for line, other in zip(good[2::3], good[1::3], strict=False):
+            line["prompt"] = f"{other['prompt']} Please."
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     write_report(made.path, made.path)
     return made
 
@@ -242,6 +249,8 @@ def choices(grid: ScoreGrid) -> Iterator[dict[str, list[str]]]:
 
 def test_figures_of_random_filters_are_those_of_python(page: Page, measured: MeasuredRun) -> None:
     told, grid, robust = 0, measured.grid, measured.robust
+    assert grid.items.alike is not None
+    assert len(grid.items.ids) - 3 > len(set(grid.items.alike.tolist()))
     assert robust is not None
     assert 0 < robust.stays.sum() < len(robust.stays)
     for choice in choices(grid):

@@ -58,6 +58,7 @@ def score_blocks(measured: MeasuredRun) -> ScoreBlocks:
             "teachers": grid.teachers,
             "values": list(grid.items.attributes),
             "tasks": tasks,
+            "alike": _alike(grid, place),
             "own": measured.tree["without_own"]["applicable"],
             "robust": None if robust is None else _robust(grid, robust),
         },
@@ -65,6 +66,13 @@ def score_blocks(measured: MeasuredRun) -> ScoreBlocks:
         grid.items.teacher[order].astype("<u2").tobytes(),
         b"".join(_bits(place[items], len(order)) for items in members),
     )
+
+
+def _alike(grid: ScoreGrid, place: np.ndarray[Any, Any]) -> list[tuple[int, int]]:
+    """Where items stand that nearly repeat another one, each with the first of its group."""
+    _, first, which = np.unique(grid.items.cluster, return_index=True, return_inverse=True)
+    later = np.flatnonzero(first[which] != np.arange(len(which)))
+    return list(zip(place[later].tolist(), place[first[which[later]]].tolist(), strict=True))
 
 
 def _robust(grid: ScoreGrid, robust: RobustSet) -> dict[str, Any]:

@@ -18,6 +18,8 @@ async function filteredTables(chosen) {
     const name = value.split("=")[0];
     wanted.set(name, [...(wanted.get(name) ?? []), at]);
   });
+  const alike = new Map(design.alike); // of items that nearly repeat another one, the first
+  for (const first of [...alike.values()]) alike.set(first, first);
   const stays = (item) =>
     keeps("teacher", design.teachers[teacherOf(item)]) &&
     [...wanted.values()].every((values) => values.some((value) => has(value, item)));
@@ -53,7 +55,8 @@ async function filteredTables(chosen) {
       kept += 1;
       possible += factors.length * judges.length;
       const base = start + at * found.length * width;
-      const place = ofTask.next(design.robust !== null && has(design.values.length, item), base);
+      const group = alike.get(item) ?? null;
+      const place = ofTask.next(design.robust !== null && has(design.values.length, item), base, group ?? item);
       const values = all.filter((value) => has(value, item));
       for (let student = 0; student < found.length; student += 1) {
         const ofJudge = judges.map(() => [0, 0]);
@@ -74,17 +77,17 @@ async function filteredTables(chosen) {
             found[student].levels[level] += 1;
             judgeLevels[judge][level] += 1;
           });
-          into(found[student].parts, `${task.name}\n${design.factors[factor]}`).add(sum, many);
+          into(found[student].parts, `${task.name}\n${design.factors[factor]}`).add(sum, many, group);
           total += sum;
           count += many;
         });
         judges.forEach((judge, nth) => {
-          into(found[student].judges, judge).add(...ofJudge[nth]);
+          into(found[student].judges, judge).add(...ofJudge[nth], group);
           if (factors.length) ofTask.put(place, student, nth, ofJudge[nth]);
         });
-        into(found[student].teachers, teacherOf(item)).add(total, count);
-        for (const value of values) into(found[student].values, value).add(total, count);
-        found[student].overall.add(total, count);
+        into(found[student].teachers, teacherOf(item)).add(total, count, group);
+        for (const value of values) into(found[student].values, value).add(total, count, group);
+        found[student].overall.add(total, count, group);
         found[student].bounds.add(total, count);
       }
     }

@@ -48,35 +48,61 @@ function betaBounds(mean, variance, items, ends, stretch) {
 
 const NO_MEAN = { value: null, low: null, high: null, n: 0 };
 
-// The mean of the means of arrays of numbers; empty ones are left out.
-function meanOverStrata(arrays) {
-  const strata = arrays.filter((values) => values.length);
-  if (!strata.length) return NO_MEAN;
-  const means = strata.map((values) => values.reduce((sum, x) => sum + x, 0) / values.length);
-  const mean = means.reduce((sum, x) => sum + x, 0) / means.length;
-  const scatter = strata.map((values, at) => ({
-    items: values.length,
-    squares: values.reduce((sum, x) => sum + (x - means[at]) ** 2, 0),
-  }));
-  const [low, high] = meanBounds(mean, scatter);
-  return { value: mean, low, high, n: strata.reduce((sum, values) => sum + values.length, 0) };
+// Sums over the items of each cluster, the values themselves where there are none (``clusters`` null).
+function clustered(values, clusters) {
+  if (!clusters) return values;
+  const sums = new Map();
+  values.forEach((x, at) => sums.set(clusters[at], (sums.get(clusters[at]) ?? 0) + x));
+  return [...sums.values()];
 }
 
-// Units of one item depend on each other: sums over items, of which a mean with its interval is made.
+// Of some items, which of them share a cluster; null: none do.
+function sharedClusters(clusters) {
+  return new Set(clusters).size < clusters.length ? clusters : null;
+}
+
+// The mean of the means of arrays of numbers; empty ones are left out. ``of``: their items' clusters.
+function meanOverStrata(arrays, of = arrays.map(() => null)) {
+  const strata = arrays.map((values, at) => ({ values, clusters: of[at] })).filter(({ values }) => values.length);
+  if (!strata.length) return NO_MEAN;
+  const means = strata.map(({ values }) => values.reduce((sum, x) => sum + x, 0) / values.length);
+  const mean = means.reduce((sum, x) => sum + x, 0) / means.length;
+  const scatter = strata.map(({ values, clusters }, at) => {
+    const far = clustered(values.map((x) => x - means[at]), clusters);
+    return { items: far.length, squares: far.reduce((sum, x) => sum + x ** 2, 0) * (far.length / values.length) ** 2 };
+  });
+  const [low, high] = meanBounds(mean, scatter);
+  return { value: mean, low, high, n: strata.reduce((sum, { values }) => sum + values.length, 0) };
+}
+
+// Units of one item, or of items that are alike, depend on each other: sums over these, of which a mean with
+// its interval is made.
 class Clusters {
   items = 0;
+  clusters = 0;
   units = 0;
   total = 0;
   squares = 0;
   cross = 0;
   sizes = 0;
 
-  // ``levels``: the sum of an item's levels, of which two make a whole score.
-  add(levels, count) {
+  // ``levels``: the sum of an item's levels, of which two make a whole score; ``alike``: the group of items that
+  // it belongs to, null where it is alone.
+  add(levels, count, alike = null) {
     if (!count) return;
-    const total = levels / 2;
     this.items += 1;
     this.units += count;
+    if (alike === null) {
+      this.put(levels / 2, count);
+      return;
+    }
+    this.groups ??= new Map();
+    const [total, many] = this.groups.get(alike) ?? [0, 0];
+    this.groups.set(alike, [total + levels / 2, many + count]);
+  }
+
+  put(total, count) {
+    this.clusters += 1;
     this.total += total;
     this.squares += total * total;
     this.cross += total * count;
@@ -85,9 +111,11 @@ class Clusters {
 
   mean() {
     if (!this.units) return NO_MEAN;
+    for (const group of this.groups?.values() ?? []) this.put(...group);
+    this.groups = null;
     const mean = this.total / this.units;
     const squares = Math.max(this.squares - 2 * mean * this.cross + mean ** 2 * this.sizes, 0);
-    const scatter = { items: this.items, squares: squares * (this.items / this.units) ** 2 };
+    const scatter = { items: this.clusters, squares: squares * (this.clusters / this.units) ** 2 };
     const [low, high] = meanBounds(Math.min(Math.max(mean, 0), 1), [scatter]);
     return { value: mean, low, high, n: this.items };
   }

@@ -12,19 +12,23 @@ const EQUAL = 1e-9;
 const summed = (values) => values.reduce((sum, x) => sum + x, 0);
 const dotted = (a, b) => a.reduce((sum, x, at) => sum + x * b[at], 0);
 
-// ``strata``: [{a: [scores], b: [scores]}], paired by item; b − a.
+// ``strata``: [{a: [scores], b: [scores], clusters: [those of the items] or null}], paired by item; b − a.
 // ``family``: how many comparisons are made at once.
 function pairedDifference(strata, family = 1) {
-  const parts = strata.map(({ a, b }) => {
+  const parts = strata.map(({ a, b, clusters }) => {
     const [meanA, meanB] = [summed(a) / a.length, summed(b) / b.length];
-    return { meanA, meanB, items: a.length, fromA: a.map((x) => x - meanA), fromB: b.map((x) => x - meanB) };
+    const far = (values, mean) => clustered(values.map((x) => x - mean), clusters);
+    const each = far(a, meanA).length / a.length;
+    const [fromA, fromB] = [far(a, meanA), far(b, meanB)].map((sums) => sums.map((x) => x * each));
+    return { meanA, meanB, items: fromA.length, fromA, fromB };
   });
   const meanA = summed(parts.map((part) => part.meanA)) / parts.length;
   const meanB = summed(parts.map((part) => part.meanB)) / parts.length;
   const difference = meanB - meanA;
   const n = summed(parts.map((part) => part.items));
-  const differing = summed(strata.map(({ a, b }) => a.filter((x, at) => Math.abs(b[at] - x) > EQUAL).length));
-  const binary = strata.length === 1 && [...strata[0].a, ...strata[0].b].every((x) => x === 0 || x === 1);
+  const apart = strata.map(({ a, b, clusters }) => clustered(a.map((x, at) => b[at] - x), clusters));
+  const differing = summed(apart.map((differences) => differences.filter((x) => Math.abs(x) > EQUAL).length));
+  const binary = strata.length === 1 && !strata[0].clusters && [...strata[0].a, ...strata[0].b].every((x) => x === 0 || x === 1);
   const near = parts.some((part) => {
     const room = Math.min(part.meanA, 1 - part.meanA, part.meanB, 1 - part.meanB);
     return room < END && part.items * room < FEW_AT_END;
@@ -47,7 +51,7 @@ function pairedDifference(strata, family = 1) {
     difference,
     low: bounds[0],
     high: bounds[1],
-    n,
+    n: summed(strata.map(({ a }) => a.length)),
     p: n > 1 ? pValue(test, strata, difference, spread) : null,
     detectable: n > 1 ? Math.min(detectable, 1) : null,
   };
@@ -91,7 +95,7 @@ function pValue(test, strata, difference, spread) {
     return mcnemar(a.filter((x, at) => x > b[at]).length, a.filter((x, at) => x < b[at]).length);
   }
   const n = summed(strata.map(({ a }) => a.length));
-  return signFlips(strata.flatMap(({ a, b }) => a.map((x, at) => ((b[at] - x) / a.length) * n)));
+  return signFlips(strata.flatMap(({ a, b, clusters }) => clustered(a.map((x, at) => ((b[at] - x) / a.length) * n), clusters)));
 }
 
 function mcnemar(onlyA, onlyB) {

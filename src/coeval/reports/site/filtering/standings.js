@@ -13,14 +13,16 @@ class TaskSums {
     this.scores = factors.length > 0; // else it has labels alone
     this.robust = new Uint8Array(items);
     this.bases = new Uint32Array(items);
+    this.clusters = new Uint32Array(items);
     this.totals = new Uint16Array(items * this.students * judges.length);
     this.counts = new Uint16Array(this.totals.length);
   }
 
-  // A place for one more item, whose levels begin at ``base``.
-  next(robust, base) {
+  // A place for one more item, whose levels begin at ``base``; items that are alike share a ``cluster``.
+  next(robust, base, cluster) {
     this.robust[this.kept] = robust ? 1 : 0;
     this.bases[this.kept] = base;
+    this.clusters[this.kept] = cluster;
     this.kept += 1;
     return this.kept - 1;
   }
@@ -70,6 +72,10 @@ class TaskSums {
   // The mean of each item, NaN where there is none.
   means(...of) {
     return this.sums(...of).map(([total, count]) => (count ? total / count / 2 : NaN));
+  }
+
+  clustersOf(places) {
+    return sharedClusters(places.map((place) => this.clusters[place]));
   }
 
   // Whether there can be any score.
@@ -136,11 +142,11 @@ function panelShifts(levels, gaps) {
 }
 
 // `meanOverStrata`, moved within the scale.
-function movedMean(arrays, shift) {
-  const found = meanOverStrata(arrays);
+function movedMean(arrays, shift, clusters) {
+  const found = meanOverStrata(arrays, clusters);
   if (!shift || found.value === null) return found;
   const by = Math.min(Math.max(found.value + shift, 0), 1) - found.value;
-  return meanOverStrata(arrays.map((values) => values.map((x) => x + by)));
+  return meanOverStrata(arrays.map((values) => values.map((x) => x + by)), clusters);
 }
 
 class Standing {
@@ -149,6 +155,7 @@ class Standing {
     const everyone = design.students.map((_, at) => at);
     const own = everyone.map((at) => sums.map((task) => task.sums(at, this.judges(at), this.robust)));
     const known = own.map((tasks) => tasks.map((items) => items.filter(([, count]) => count).map(([total, count]) => total / count / 2)));
+    const clusters = own.map((tasks) => tasks.map((items, task) => sums[task].clustersOf(items.map((_, place) => place).filter((place) => items[place][1]))));
     const units = own.map((tasks) => tasks.map((items) => summed(items.map(([, count]) => count))));
     this.units = summed(units.map(summed));
     const scored = everyone.filter((at) => known[at].some((values) => values.length));
@@ -157,12 +164,12 @@ class Standing {
       new Map(scored.filter((at) => values(at).some((of) => of.length)).map((at) => [at, { mean: meanOverStrata(values(at)).value, units: counts(at) }]));
     const overall = levels((at) => known[at], (at) => summed(units[at]));
     const shifts = panelShifts(overall, common.filter(({ tasks }) => tasks.length).map(gapOver));
-    this.scores = everyone.map((at) => movedMean(known[at], shifts.get(at)));
+    this.scores = everyone.map((at) => movedMean(known[at], shifts.get(at), clusters[at]));
     const asked = sums.map((task, at) => at).filter((at) => sums[at].isAsked(this.robust ? this.judges() : () => true, this.robust));
     this.tasks = asked.map((task) => {
       const of = common.map(({ tasks, ...pair }) => ({ ...pair, tasks: tasks.filter((each) => each.task === task) }));
       const moves = panelShifts(levels((at) => [known[at][task]], (at) => units[at][task]), of.filter(({ tasks }) => tasks.length).map(gapOver));
-      return { name: sums[task].name, scores: everyone.map((at) => movedMean([known[at][task]], moves.get(at))) };
+      return { name: sums[task].name, scores: everyone.map((at) => movedMean([known[at][task]], moves.get(at), [clusters[at][task]])) };
     });
     const rounded = (at) => Math.round((overall.get(at).mean + shifts.get(at)) * 1e9);
     const { students } = design;
@@ -193,7 +200,7 @@ class Standing {
       .map((task, at) => {
         const [mine, theirs] = [[one, other], [other, one]].map(([of, beside]) => task.means(of, judges, this.robust, beside));
         const both = mine.map((_, item) => item).filter((item) => isKnown(mine[item]) && isKnown(theirs[item]));
-        return { task: at, a: both.map((item) => theirs[item]), b: both.map((item) => mine[item]) };
+        return { task: at, a: both.map((item) => theirs[item]), b: both.map((item) => mine[item]), clusters: task.clustersOf(both) };
       })
       .filter(({ a }) => a.length);
     return { one, other, tasks };
@@ -202,7 +209,7 @@ class Standing {
   // With whoever stands first as the one; a difference turned round has the same p-value.
   turned(pair) {
     if (this.names.indexOf(pair.one) < this.names.indexOf(pair.other)) return pair;
-    return { one: pair.other, other: pair.one, tasks: pair.tasks.map(({ task, a, b }) => ({ task, a: b, b: a })) };
+    return { one: pair.other, other: pair.one, tasks: pair.tasks.map(({ a, b, ...rest }) => ({ ...rest, a: b, b: a })) };
   }
 
   // Best first; those without a score are left out.
