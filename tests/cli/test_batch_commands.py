@@ -147,6 +147,11 @@ async def test_a_job_of_eval_framework_can_be_cancelled(tmp_path: Path) -> None:
     assert cancelled.code == 0, cancelled.text
     assert "is being cancelled" in cancelled.text
     assert [job.ended_by for job in host.jobs.values()] == ["cancelled"]
+    given_up = await coeval(*words, "--cancel-batches", "--keys", tmp_path / "keys.yaml")
+    assert given_up.code == 0, given_up.text
+    assert "is given up" in given_up.text
+    assert not (output / "pending_batches.json").exists()
+    assert all(not row["jobs"] for row in json.loads((output / "usage.json").read_text())["models"].values())
 
 
 async def test_what_excludes_each_other_is_refused(tmp_path: Path) -> None:

@@ -28,8 +28,9 @@ __all__ = ["Batch", "BatchServer", "Fate", "batch_fake"]
 
 Fate: TypeAlias = Spoken | Error | Literal["canceled", "expired"]
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Loss: TypeAlias = Literal["before", "after"]
-"""When the connection is cut at a create: before the batch is made, or after."""
+Loss: TypeAlias = Literal["before", "after", "belied"]
+"""When the connection is cut at a create: before the batch is made, or after; or the batch is made, and the
+answer says that it was refused."""
 
 _CUSTOM_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -113,6 +114,8 @@ class BatchServer(GivesResults, AnthropicServer):
         )
         self.batches[made.id] = made
         self._lists_left[made.id] = self.hidden
+        if loss == "belied":
+            return error_answer(Error(400, "The request could not be read."))
         return _cut(request) if loss == "after" else self._told(made)
 
     async def retrieve(self, request: web.Request) -> web.Response:

@@ -17,7 +17,18 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from fakes.openai_chat import Asked, Broken
 from fakes.scripted import Behaviour, Refusal, ScriptedHost
 
-__all__ = ["DAMAGES", "LOST", "BatchingHost", "FakeJob", "Gives", "GivesResults", "Item", "Lost", "Watch"]
+__all__ = [
+    "DAMAGES",
+    "LOST",
+    "BatchingHost",
+    "Belied",
+    "FakeJob",
+    "Gives",
+    "GivesResults",
+    "Item",
+    "Lost",
+    "Watch",
+]
 
 
 class Lost(Enum):
@@ -26,6 +37,14 @@ class Lost(Enum):
 
 LOST = Lost.LOST
 """The request is carried out, and its answer never arrives."""
+
+
+@dataclass(frozen=True)
+class Belied:
+    """The request is carried out, and answered with this error."""
+
+    error: Behaviour
+
 
 Watch: TypeAlias = Callable[[str, bool], Awaitable[None]]
 """Called with the kind of a request and whether it has been carried out; its answer goes out afterwards."""
@@ -100,8 +119,8 @@ class FakeJob:
 class BatchingHost(GivesResults, ScriptedHost):
     """``states`` are what a job shows each time it is looked at, the last one from then on; an item that
     comes after the first ``done`` of a job is not carried out. ``troubles`` are what becomes of the next
-    request of a kind (``create``, ``list`` …): an error, or `LOST`. A new job is missing from the first
-    ``lag`` listings. ``watch`` is told of each request of a kind, before it is carried out and then."""
+    request of a kind (``create``, ``list`` …): an error, `LOST` or `Belied`. A new job is missing from the
+    first ``lag`` listings. ``watch`` is told of each request of a kind, before it is carried out and then."""
 
     states: Sequence[str] = ()
     done: int | None = None
@@ -127,7 +146,7 @@ class BatchingHost(GivesResults, ScriptedHost):
     ) -> web.StreamResponse:
         """The answer to a request of a kind, or the trouble that is planned for it."""
         trouble = self.trouble(kind)
-        if trouble is not None and trouble is not LOST:
+        if trouble is not None and trouble is not LOST and not isinstance(trouble, Belied):
             return await self._behave(request, trouble, {})
         try:
             await self._tell(kind, done=False)
@@ -135,6 +154,8 @@ class BatchingHost(GivesResults, ScriptedHost):
             await self._tell(kind, done=True)
         except Refusal as refusal:
             return self.behave(refusal.args[0], {})
+        if isinstance(trouble, Belied):
+            return await self._behave(request, trouble.error, {})
         return await self._behave(request, Broken.RESET, {}) if trouble is LOST else answer
 
     async def _tell(self, kind: str, *, done: bool) -> None:

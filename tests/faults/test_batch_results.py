@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fakes.anthropic_batches import BatchServer
-from fakes.batch_jobs import DAMAGES, Gives
+from fakes.batch_jobs import DAMAGES, Belied, Gives
 from fakes.openai_chat import Fault
 from pipeline.batched_clouds import CLOUDS, FILES, VERDICT, Cloud, lab, sent
 from pipeline.experiments import Lab
@@ -184,3 +184,20 @@ async def test_an_answer_that_is_nested_too_deep_hides_no_other(
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
     assert (account(exp)["requests"], account(exp)["uncertain_usd"]) == (CLOUDS[0].least, 0)
+
+
+@each
+@pytest.mark.parametrize("status", [400, 401])
+async def test_a_job_that_was_refused_and_made_all_the_same_is_not_made_again(
+    place: Cloud, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(place, tmp_path, monkeypatch) as (host, exp):
+        if isinstance(host, BatchServer):
+            host.losses.append("belied")
+        else:
+            host.troubles.append(("create", Belied(place.fault(status))))
+        run = await exp.arun()
+        assert run.exit_code == 0, run.summary
+        assert set(sent(host).values()) == {1}
+        assert len(sent(host)) == place.least
+    assert account(exp)["requests"] == place.least

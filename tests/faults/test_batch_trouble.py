@@ -214,3 +214,40 @@ async def test_a_wait_for_what_never_comes_ends(
         run = await exp.arun(continue_run=True)
         assert run.exit_code == 0, run.summary
         assert exp.counts()[2] == TOTAL
+
+
+async def test_a_job_that_never_ends_is_not_waited_for_and_can_be_given_up(tmp_path: Path) -> None:
+    """It was submitted long ago, and its provider says that it runs, whatever it is told."""
+    async with openai_batches("azure_openai", keys=[KEY]) as host:
+        host.states, host.cancelled = ("in_progress",), "cancelling"
+        exp = lab(tmp_path, host)
+        exp.settings["budget_usd"] = 10
+        await exp.arun(wait=False)
+        pending = exp.path / "pending_batches.json"
+        jobs = json.loads(pending.read_text())
+        jobs["jobs"][0]["submitted_at"] -= 8 * 86_400
+        pending.write_text(json.dumps(jobs))
+        run = await exp.arun(continue_run=True)
+        assert run.exit_code == 3
+        assert "has not ended in 7 days" in pending.read_text()
+        first, second = [await _status(exp, "--cancel-batches") for _ in range(2)]
+    assert "is being cancelled" in first[1], first
+    assert "is given up" in second[1], second
+    assert not pending.exists()
+    assert _uncertain_usd(exp) > 0
+
+
+async def test_a_job_of_a_model_that_is_there_no_more_can_be_given_up(tmp_path: Path) -> None:
+    async with openai_batches("azure_openai", keys=[KEY]) as host:
+        host.states = ("in_progress",)
+        exp = lab(tmp_path, host)
+        exp.settings["budget_usd"] = 10
+        await exp.arun(wait=False)
+        exp.models[2] = model("jim", "judge")
+        assert (await exp.arun(continue_run=True)).exit_code in (0, 3)
+        code, said = await _status(exp, "--cancel-batches")
+    assert code == 0, said
+    assert "is given up" in said
+    assert [job.ended_by for job in host.jobs.values()] == ["cancelled"]
+    assert not (exp.path / "pending_batches.json").exists()
+    assert _uncertain_usd(exp) > 0

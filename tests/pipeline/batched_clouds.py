@@ -19,7 +19,7 @@ from fakes.bedrock_batches import BedrockBatchHost, fake_bedrock_batches
 from fakes.gemini_batches import fake_gemini_batches
 from fakes.mistral_batches import mistral_batches
 from fakes.openai_batches import openai_batches
-from fakes.openai_chat import Answer
+from fakes.openai_chat import Answer, Fault
 from fakes.vertex import key_file
 from fakes.vertex_batches import VertexBatchHost, fake_vertex_batches
 from pipeline.experiments import Lab, model, task
@@ -60,6 +60,10 @@ class Cloud(ABC):
     def says(self, text: str) -> Any:
         """A good answer."""
 
+    def fault(self, status: int) -> Any:
+        """A refusal."""
+        return gemini.Fault(status, "It cannot be made.")
+
     def environment(self, host: Any, folder: Path) -> Mapping[str, str]:
         return {"GEMINI_API_KEY": SECRET}
 
@@ -98,6 +102,9 @@ class BedrockCloud(Cloud):
     def says(self, text: str) -> Any:
         return bedrock.Answer(text)
 
+    def fault(self, status: int) -> Any:
+        return bedrock.Fault(status, "It cannot be made.")
+
     def environment(self, host: BedrockBatchHost, folder: Path) -> Mapping[str, str]:
         keys = {"AWS_ACCESS_KEY_ID": "AKIAMADEUP", "AWS_SECRET_ACCESS_KEY": SECRET}
         return keys | {"AWS_ENDPOINT_URL_BEDROCK": host.url, "AWS_ENDPOINT_URL_S3": host.s3.url}
@@ -123,6 +130,9 @@ class FilesCloud(Cloud):
 
     def says(self, text: str) -> Any:
         return Answer(text)
+
+    def fault(self, status: int) -> Any:
+        return Fault(status, "It cannot be made.")
 
     def environment(self, host: Any, folder: Path) -> Mapping[str, str]:
         return {

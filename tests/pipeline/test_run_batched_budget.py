@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fakes.openai_batches import openai_batches
-from fakes.openai_chat import Answer
+from fakes.openai_chat import Answer, Fault
 from pipeline.batched_lab import KEY, VERDICT, account, lab, sent
 
 TOTAL = 12
@@ -55,3 +55,27 @@ async def test_a_budget_that_is_reached_leaves_the_rest_owed(tmp_path: Path) -> 
         again = await exp.arun(continue_run=True)
     assert again.exit_code == 0
     assert set(sent(host).values()) == {1}
+
+
+@pytest.mark.parametrize("kind", ["upload", "create"])
+@pytest.mark.parametrize("status", [404, 403, 400])
+async def test_what_a_refused_job_held_is_there_for_others(tmp_path: Path, kind: str, status: int) -> None:
+    """A judge by batches and a live one share a budget for all that is owed, and hardly more."""
+    total = 8
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT, usage=(100, 50))
+        host.troubles = [(kind, Fault(status, "Nothing of that kind is here.")) for _ in range(50)]
+        exp = lab(tmp_path, host, total=total, budget_usd=total * 2 * MOST_USD)
+        parameters = {"model": "gpt-4o-mini", "base_url": host.url, "max_tokens": 200}
+        exp.models.append(
+            {"name": "live", "interface": "openai", "roles": ["judge"], "parameters": parameters}
+        )
+        run = await exp.arun()
+    assert run.exit_code == 3
+    assert run.summary is not None
+    assert list(run.summary.stopped) == ["gpt"]
+    assert f"answered {status}" in run.summary.stopped["gpt"]
+    assert "budget" not in run.summary.stopped["gpt"]
+    assert len(exp.records("evaluation")) == total
+    gone = account(exp)
+    assert (gone["requests"], gone["jobs"], gone["uncertain_usd"]) == (0, {}, 0)

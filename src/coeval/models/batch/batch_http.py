@@ -21,7 +21,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from coeval.core.errors import ModelError, RateLimited
+from coeval.core.errors import ModelError, RateLimited, ServerFault
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.batch.download_reply import read_reply
 from coeval.models.connections.connection import LARGE_BODY
@@ -223,8 +223,12 @@ class BatchHttp:
         if 200 <= reply.status < 300:
             return reply
         fault = self._refused(reply, where, sending)
-        renewed = ours and reply.status == 401 and endpoint.refused(route)
-        return fault._replace(again=True) if renewed else fault
+        if not (ours and reply.status == 401 and endpoint.refused(route)):
+            return fault
+        if sending.repeatable:
+            return fault._replace(again=True)
+        # It may have been carried out all the same: whoever sent it looks before it is sent again.
+        return Fault(ServerFault(str(fault.error), status=reply.status), again=False)
 
     def _refused(self, reply: HttpReply, where: str, sending: _Sending) -> Fault:
         error = from_status(reply.status, reply.body, where, self._endpoint.redactor)

@@ -176,6 +176,9 @@ class BatchedModel(HostedModel):
         waiting = self._meter.park(usd, request.rank)
         if waiting is not None:
             await waiting
+            if queue.refusal is not None:
+                self._meter.unpark(usd)
+                raise queue.refusal
         queue.park(key, body, request.purpose, usd)
 
     def _read(self, custom_id: str, status: int, body: bytes) -> BatchOutcome:

@@ -45,14 +45,17 @@ async def cancel_jobs(
         if job.state == "collected":
             continue
         what = f"batch {job.id or job.tag} of {job.name} ({numbered(job.requests, 'request')})"
-        gone, job.note = gives_up or job.cancel_asked, ""
+        before, job.note = job.cancelled, ""
+        gone = gives_up or before == "accepted"
         try:
             await _cancel(job, keys)
         except NotFound:
             gone, job.note = True, "its provider knows it no more"
         except (ModelError, UsageError) as error:
-            job.note = f"{error}. {keys.places(job.interface)}"
+            gone, job.note = gone or bool(before), f"{error}. {keys.places(job.interface)}"
+            job.cancelled = "asked"
         else:
+            job.cancelled = "accepted"
             tell(f"{what} is being cancelled")
         if gone:
             _give_up(job, folder)
@@ -62,7 +65,6 @@ async def cancel_jobs(
         if job.note:
             tell(f"{what} is left as it is: {job.note} --cancel-batches, given once more, gives it up.")
             left += 1
-        job.cancel_asked = True
         _desk(folder).jobs.put(job)
     return left
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from coeval.core.errors import CoevalError, StoreError
 from coeval.models.metering.account_file import AccountFile, ModelAccount, Terms
 from coeval.models.metering.meter import Meter
-from coeval.models.metering.till import Till
+from coeval.models.metering.till import Held, Till
 
 __all__ = ["Ledger"]
 
@@ -73,9 +73,9 @@ class Ledger:
         """Requests that wait for money: they go on when others have been settled, and not before."""
         return self._till.waiting
 
-    def jobs_free_money(self, free: Callable[[], bool]) -> None:
+    def jobs_free_money(self, free: Callable[[], Held]) -> None:
         """``free`` is called where requests wait for money that is held for batch jobs only: it submits what
-        is parked, and says whether the end of jobs may be waited for."""
+        is parked, and says what may be waited for."""
         self._till.jobs_free_money(free)
 
     def look_again(self) -> None:

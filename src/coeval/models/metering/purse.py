@@ -143,11 +143,13 @@ class Purse:
         so_far = Spent.of([fund.row for fund in self.funds], at_work=True)
         gone, wanted = dollars_beyond(budget.usd, so_far.usd, usd) if so_far.usd else ("$0.00", dollars(usd))
         spent = f"{gone} of it is spent{perhaps(so_far.perhaps_usd)}"
+        way_out = f"Raise {budget.key} and run again with {CONTINUE}."
         if promised := sum(fund.unblocked_usd for fund in self.funds):
             spent += f", {dollars(promised)} is held for batch jobs"
+            way_out = f"Run again with {CONTINUE} when they have ended, or raise {budget.key} before that."
         return QuotaExhausted(
             f"model {name} is not asked any more: {budget.key} is {limit_in_dollars(budget.usd)}, and "
             f"{spent}, which leaves too little for a request that may cost {wanted}, or for what would "
             "follow from it.",
-            f"Raise {budget.key} and run again with {CONTINUE}.",
+            way_out,
         )

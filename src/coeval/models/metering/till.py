@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from asyncio import Future, get_running_loop
 from collections.abc import Callable, Iterator
+from enum import Enum, auto
 from itertools import count
 
 from coeval.core.errors import CoevalError, QuotaExhausted, StoreError
@@ -17,10 +18,20 @@ from coeval.core.options import BUDGET, max_cost
 from coeval.models.metering.account_file import AccountFile, ModelAccount
 from coeval.models.metering.purse import Budget, Fund, Purse, Waiter
 
-__all__ = ["Till"]
+__all__ = ["Held", "Till"]
 
 BLOCKS = 128
 """A block is such a part of a budget."""
+
+
+class Held(Enum):
+    """For how long batch jobs hold the money that others wait for."""
+
+    BRIEFLY = auto()
+    """whether a provider takes a job shows soon: of one that it refuses, all money comes back"""
+    BY_JOBS = auto()
+    """until they end, which is waited for"""
+    FOR_GOOD = auto()
 
 
 class Till:
@@ -33,14 +44,14 @@ class Till:
         self._of_all = None if budget_usd is None else Purse(Budget(budget_usd, BUDGET), self._funds.values())
         self._order = count()
         self._closed: CoevalError | None = None
-        self._free: Callable[[], bool] | None = None
+        self._free: Callable[[], Held] | None = None
         self._turning = False
         self.waiting = 0
         """Requests that wait for money."""
 
-    def jobs_free_money(self, free: Callable[[], bool]) -> None:
+    def jobs_free_money(self, free: Callable[[], Held]) -> None:
         """``free`` is called where those who wait can only get money that is held for batch jobs: it submits
-        what is parked, and says whether the end of jobs may be waited for."""
+        what is parked, and says what may be waited for."""
         self._free = free
 
     def fund(self, name: str, row: ModelAccount, max_cost_usd: float | None) -> Fund:
@@ -202,15 +213,16 @@ class Till:
         self._turning = False
         if not self.waiting or self._is_live():
             return
-        if self._refuse(beyond_jobs=True):
-            self._serve()  # those behind may need less
-            return
         try:
-            jobs_bring_some = self._free is not None and self._free()
+            held = self._free() if self._free is not None else Held.FOR_GOOD
         except StoreError as error:  # nobody else is told of it here, and they would wait for ever
             self.close(error)
             return
-        if not jobs_bring_some:
+        if held is Held.BRIEFLY or not self.waiting or self._is_live():
+            return  # `changed` is called when more is known
+        if self._refuse(beyond_jobs=True):
+            self._serve()  # those behind may need less
+        elif held is Held.FOR_GOOD:
             self._refuse(beyond_jobs=False)
 
     def _refuse(self, *, beyond_jobs: bool) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from coeval.core.errors import Gap
+from coeval.core.errors import BatchLost, Gap
 from coeval.core.records import Purpose
 from coeval.models.batch.batch_api import BatchApi, BatchLimits
 from coeval.models.batch.waiting.batch_desk import BatchDesk
@@ -109,6 +109,15 @@ class BatchQueue:
         self.live_left = LIVE_AGAIN + file.requests
         self.desk.release_now(file.tag)
         self._unpark(file)
+
+    async def refuse(self, reason: str) -> None:
+        """Make no more jobs of this model, for that reason; what is parked for one is lost."""
+        self.refusal = BatchLost(reason)
+        if (file := self._filling) is not None:
+            self._filling = None
+            file.close()
+            await self.desk.lose(file.tag, reason)
+            self._unpark(file)
 
     def drop(self) -> None:
         """Nothing is sent any more: what is parked in no job was never asked."""

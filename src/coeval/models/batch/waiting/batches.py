@@ -18,6 +18,7 @@ from coeval.models.batch.waiting.job_carrier import Carried, JobCarrier
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.batch.waiting.parked_file import ParkedFile
 from coeval.models.metering.purse import WORTH_A_JOB
+from coeval.models.metering.till import Held
 
 __all__ = ["Batches"]
 
@@ -114,14 +115,17 @@ class Batches:
             if name in (None, queue.source.name):
                 queue.close_file()
 
-    def free_money(self) -> bool:
+    def free_money(self) -> Held:
         """Requests wait for money that others hold who are parked: submit these, unless they are few and jobs
-        that hold more are under way. Whether the end of jobs may be waited for."""
+        that hold more are under way. What may be waited for."""
         under_way = sum(carrier.job.requests for carrier in self._carriers.values())
         for queue in self._queues.values():
             if under_way < WORTH_A_JOB or queue.parked >= WORTH_A_JOB:
                 queue.close_file()
-        return self._batching.mode is BatchMode.WAIT and bool(self._carriers)
+        if any(carrier.job.id is None and not carrier.looked for carrier in self._carriers.values()):
+            return Held.BRIEFLY
+        waits = self._batching.mode is BatchMode.WAIT and bool(self._carriers)
+        return Held.BY_JOBS if waits else Held.FOR_GOOD
 
     def clear(self) -> None:
         """All that could be made of what the last round began with is on disk."""

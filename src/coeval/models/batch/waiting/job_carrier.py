@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from enum import Enum, auto
 
-from coeval.core.errors import AccessDenied, BatchLost, ModelError, NotFound, RateLimited, ServerFault
+from coeval.core.errors import AccessDenied, ModelError, NotFound, RateLimited, ServerFault
 from coeval.core.text import numbered
 from coeval.models.batch.batch_api import ENDED, BatchJob, BatchProgress, Undecided
 from coeval.models.batch.waiting.batch_outcome import BatchOutcome, StoredError
@@ -72,7 +72,7 @@ class JobCarrier:
         self._tell = tell
         self._busy = busy
         self.looked = False
-        self._gives_up = batching.mode is BatchMode.CANCEL and job.cancel_asked
+        self._gives_up = batching.mode is BatchMode.CANCEL and bool(job.cancelled)
         self._api = queue.source.api
         self._desk = queue.desk
         self._results = JobResults(queue, job)
@@ -91,8 +91,8 @@ class JobCarrier:
         StoreError
             the disk refuses.
         """
-        if self._mode is BatchMode.CANCEL and not self.job.cancel_asked:
-            self.job.cancel_asked = True
+        if self._mode is BatchMode.CANCEL and not self.job.cancelled:
+            self.job.cancelled = "asked"
             self._desk.jobs.put(self.job)
         try:
             return await self._to_its_end(fresh=fresh)
@@ -142,7 +142,10 @@ class JobCarrier:
                 if error.status == _TOO_LARGE or self._fills_the_queue(error):
                     return await self._too_large(error)
                 if not error.retryable:
-                    return await self._failed(error)
+                    if (made := await self._made_after_all()) is None:
+                        return await self._failed(error)
+                    job_id = made
+                    break
                 # What was turned away was not made; of the rest nobody can know.
                 look = look or not isinstance(error, RateLimited)
                 waits_for_others = isinstance(error, RateLimited) and self._busy()
@@ -159,7 +162,18 @@ class JobCarrier:
         )
         self._desk.jobs.put(self.job)
         self._tell(f"{self._what} is submitted")
+        self.queue.source.meter.till.changed()  # what it holds will not come back soon
         return None
+
+    async def _made_after_all(self) -> str | None:
+        """The id of a job that was refused, and made all the same: it is looked for as one whose id was lost.
+        A host that refuses that, too, has no batches, or none for this key."""
+        try:
+            return await self._found()
+        except ModelError as error:
+            if error.retryable:
+                raise
+            return None
 
     async def _unsubmitted(self) -> Carried:
         """It was never made, and nobody wants it made now."""
@@ -179,6 +193,9 @@ class JobCarrier:
             if not self._gives_up:
                 raise
         else:
+            if self.job.cancelled != "accepted":  # what it has done by then can be collected
+                self._gives_up, self.job.cancelled = False, "accepted"
+                self._desk.jobs.put(self.job)
             self._tell(f"{self._what} is being cancelled")
         return None
 
@@ -202,7 +219,9 @@ class JobCarrier:
                 if undecided:
                     self._heed_age()
                 self._note(error)
-                self.looked = self.looked or undecided or not self._mode.asks
+                if not self.looked and (undecided or not self._mode.asks):
+                    self.looked = True
+                    self.queue.source.meter.till.changed()  # others may wait for what it holds, or not
             else:
                 looks += 1
                 if found is not None or looks == LOOKS:
@@ -341,7 +360,7 @@ class JobCarrier:
         message = f"{self._what} was refused: {said}"
         await self._desk.lose(self.job.tag, message)
         if isinstance(error, AccessDenied | NotFound):
-            self.queue.refusal = BatchLost(f"model {self.job.name} is put into no more batch jobs: {said}")
+            await self.queue.refuse(f"model {self.job.name} is put into no more batch jobs: {said}")
         self._end()
         self._tell(message)
         return Carried.LOST

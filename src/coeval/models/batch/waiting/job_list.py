@@ -35,8 +35,8 @@ class PendingJob(msgspec.Struct, kw_only=True):
     became of it that is not as it should be; ``refused`` are the ids of attempts that the provider turned
     away; ``bodies`` under which refusals of the host its bodies were made. Once it is collected, ``unknown``
     counts the requests of which there is no result though they may have been carried out, and ``damage`` says
-    which results could not be read. ``cancel_asked``: somebody wanted it cancelled before. Times are in
-    seconds since 1970.
+    which results could not be read. ``cancelled`` says that its provider was asked to cancel it before, and
+    whether it took that up. Times are in seconds since 1970.
     """
 
     tag: str
@@ -60,7 +60,7 @@ class PendingJob(msgspec.Struct, kw_only=True):
     note: str = ""
     unknown: int = 0
     damage: str = ""
-    cancel_asked: bool = False
+    cancelled: Literal["", "asked", "accepted"] = ""
     refused: list[str] = []
     bodies: list[HostRefusals] = []
 
