@@ -57,7 +57,7 @@ docs: $(MADE)/dev  ## Write the generated files and the documentation as a site 
 screenshots: $(MADE)/dev  ## Take the pictures of docs/gallery.md anew (needs chromium: make browser)
 	$(BIN)/python docs/make_screenshots.py
 
-perf: $(MADE)/run  ## Measure speed and memory, with the ideal beside them
+perf: $(MADE)/dev  ## Measure speed and memory, with the ideal beside them
 	$(BIN)/python -m perf.run
 
 local: $(MADE)/local  ## Install torch and transformers, so that the tests of local models run too

@@ -14,6 +14,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 
 
+class LeftOut(Exception):
+    """A scenario lacks a program that it measures."""
+
+
 class Cost(NamedTuple):
     """Of one process: seconds of wall clock and of CPU (user and system), peak resident MB."""
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perf import analysis, batches, reports, scenarios, sweeping, tables, throttled
-from perf.measure import ROOT
+from perf.measure import ROOT, LeftOut
 
 BASELINE = ROOT / "perf" / "baseline.json"
 OUT = ROOT / "perf" / "out"
@@ -69,8 +69,12 @@ def main() -> int:
     found: dict[str, scenarios.Figures] = {}
     worse = []
     for name in arguments.names or SCENARIOS:
-        with tempfile.TemporaryDirectory() as folder:
-            figures = found[name] = SCENARIOS[name](Path(folder))
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                figures = found[name] = SCENARIOS[name](Path(folder))
+        except LeftOut as why:
+            print(f"{name}: left out, {why}", flush=True)
+            continue
         print(f"{name}: {figures.told}", flush=True)
         before = baseline.get(name)
         if before is not None and figures.overhead > before * TOLERANCE:

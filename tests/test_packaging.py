@@ -82,16 +82,30 @@ def test_what_is_imported_is_declared() -> None:
     extras = PROJECT["project"]["optional-dependencies"].values()
     optional = [Requirement(entry) for extra in extras for entry in extra]
     declared = {canonicalize_name(requirement.name) for requirement in (*wanted([]), *optional)}
-    imported = set()
-    for path in (ROOT / "src").rglob("*.py"):
+    assert imported("src") <= declared
+
+
+def imported(folder: str) -> set[str]:
+    """The third-party packages that the modules of a folder name."""
+    found = set()
+    for path in (ROOT / folder).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
                 case ast.Import():
-                    imported |= {alias.name.partition(".")[0] for alias in node.names}
+                    found |= {alias.name.partition(".")[0] for alias in node.names}
                 case ast.ImportFrom():
-                    imported.add((node.module or "").partition(".")[0])
-    foreign = imported - sys.stdlib_module_names - {"coeval"} - OF_THE_USERS_OWN
-    assert {canonicalize_name(IMPORTED_AS.get(name, name)) for name in foreign} <= declared
+                    found.add((node.module or "").partition(".")[0])
+    foreign = found - sys.stdlib_module_names - {"coeval", "perf"} - OF_THE_USERS_OWN
+    return {canonicalize_name(IMPORTED_AS.get(name, name)) for name in foreign}
+
+
+def test_make_perf_runs_where_what_it_imports_is_installed() -> None:
+    """After `make demo` nothing of development is there."""
+    rules = re.findall(
+        r"^perf: \$\(MADE\)/(\w+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    [lock] = [{"run": "requirements.lock", "dev": "requirements-dev.lock"}[rule] for rule in rules]
+    assert imported("perf") <= pins(lock).keys()
 
 
 def test_a_wheel_holds_all_that_the_program_reads(tmp_path: Path) -> None:
