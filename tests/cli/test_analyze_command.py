@@ -14,6 +14,7 @@ from cli.written_output import output, verdicts
 from pipeline.experiments import Lab, listen, model, quiz, task
 
 import coeval as api
+from coeval.cli.commands.analyze.analysis_names import AnalysisName
 
 
 @pytest.fixture
@@ -130,3 +131,27 @@ def test_labels_and_names_that_the_configuration_has_lost_are_in_no_measure(
     again = api.open_run(lab.path).measures()
     assert again["students"].keys() == {"ann"}
     assert coeval("analyze", "--run", lab.path).code == 0
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        *([name] for name in AnalysisName if not name.endswith(("report", "benchmark"))),
+        *([name, "--out", "out"] for name in AnalysisName if name.endswith("report")),
+        ["all", "--figures", "figures"],
+    ],
+    ids=" ".join,
+)
+def test_a_run_whose_tasks_are_all_removed_has_nothing_to_measure(
+    here: Path, coeval: Command, how: list[str]
+) -> None:
+    """The configuration in the folder is of other tasks than the records, as one that was put there is."""
+    lab = Lab(here, [model("ann"), model("ben", "student", "judge")], [task(total=2), quiz(total=2)])
+    assert lab.run().exit_code == 0
+    config = lab.path / "config.yaml"
+    text = config.read_text().replace("name: story", "name: other").replace("name: quiz", "name: another")
+    config.write_text(text)
+    ended = coeval("analyze", *how, "--run", lab.path)
+    assert ended.code == 3, ended.err
+    assert "internal error" not in ended.err
+    assert "of what is planned, this is not there: 4 items" in " ".join(ended.err.split())

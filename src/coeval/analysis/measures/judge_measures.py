@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Bounds, Floats, Scatter, mean_bounds
-from coeval.analysis.measures.agreement import LINEAR, STRICT, Agreement, agreement, kappa, pair_tables
+from coeval.analysis.measures.agreement import (
+    LEVELS,
+    LINEAR,
+    STRICT,
+    Agreement,
+    agreement,
+    kappa,
+    pair_tables,
+)
 from coeval.analysis.measures.measured import Branch, Measured, with_bounds
 from coeval.analysis.measures.reweighting import (
     Drawn,
@@ -119,7 +127,7 @@ def judge_measures(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str, Bra
 
 
 def _kappas(tables: Floats, items: int, reweighting: Reweighting) -> Drawn:
-    alone = reweighting.draws(tables.reshape(len(tables), -1))
+    alone = reweighting.draws(tables.reshape(len(tables), LEVELS**2))
     if not items:
         return Drawn(*[np.full(len(alone), np.nan)] * 3)
     weight = weight_at_ends(unseen_agreement(tables, items))
