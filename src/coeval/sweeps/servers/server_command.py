@@ -47,7 +47,7 @@ _PLACE = re.compile(r"\{(\{)?([A-Za-z_][A-Za-z0-9_]*)\}(?(1)\})")
 _OF_SHELLS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1", "&>"})
 _CODE = re.compile(r"[\s;|&$<>`'\"()\\\[\]]")
 """What a word of a command holds that is itself to be read by something: a shell, Python, JSON."""
-_RUNS = re.compile(r"-[A-Za-z]*[cS][A-Za-z]*|--command|--split-string|eval")
+_RUNS = re.compile(r"-[A-Za-z]*[cS][A-Za-z]*|-{2}(?:command|split-string)|eval")
 """What stands before such a word, whatever is in it."""
 _HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=,-]*")
 _LONGEST_VALUE = 100
