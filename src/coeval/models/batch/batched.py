@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from coeval.core.errors import Draining, ModelError, Pending, Undecodable
+from coeval.core.errors import Draining, Gap, ModelError, Pending, Undecodable
 from coeval.core.records import CallId, Completion, Request
 from coeval.models.batch.batch_api import BatchJob
 from coeval.models.batch.batch_of_host import batch_maker
@@ -167,8 +167,7 @@ class BatchedModel(HostedModel):
             that is not allowed, or no more jobs are made of this model.
         """
         queue = self._queue
-        if queue.refusal is not None:
-            raise queue.refusal
+        queue.heed_refusal()
         usd = 0.0
         if self._budgeted:
             tokens = most_answer_tokens(request.sampling, self._spec)
@@ -176,9 +175,11 @@ class BatchedModel(HostedModel):
         waiting = self._meter.park(usd, request.rank)
         if waiting is not None:
             await waiting
-            if queue.refusal is not None:
+            try:
+                queue.heed_refusal()
+            except Gap:
                 self._meter.unpark(usd)
-                raise queue.refusal
+                raise
         queue.park(key, body, request.purpose, usd)
 
     def _read(self, custom_id: str, status: int, body: bytes) -> BatchOutcome:

@@ -110,6 +110,11 @@ class BatchQueue:
         self.desk.release_now(file.tag)
         self._unpark(file)
 
+    def heed_refusal(self) -> None:
+        """Raise why no more jobs are made of this model, if that is so."""
+        if self.refusal is not None:
+            raise self.refusal
+
     async def refuse(self, reason: str) -> None:
         """Make no more jobs of this model, for that reason; what is parked for one is lost."""
         self.refusal = BatchLost(reason)
