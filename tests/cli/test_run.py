@@ -392,8 +392,6 @@ async def test_a_run_of_a_parquet_table_ends_without_a_word_on_what_duckdb_leave
         (("run", "three.yaml"), "did you mean coeval run --config three.yaml?"),
         (("run", "my file.yaml", "--dry-run"), "did you mean coeval run --config 'my file.yaml'?"),
         (("probe", "three.yaml"), "did you mean coeval probe --config three.yaml?"),
-        (("status", "runs/three"), "did you mean coeval status --run runs/three?"),
-        (("results", "runs/three"), "did you mean coeval results --run runs/three?"),
     ],
 )
 def test_a_file_without_its_option_is_told_how_it_is_given(
