@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pipeline.experiments import Lab, model, quiz, task
 import coeval as api
 from coeval.analysis.measures.run_measures import measure_run
 from coeval.pipeline.plan.run_reading import reading
+from coeval.reports.charts.drawn_pictures import figures
 from coeval.reports.content.report_content import Report
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import run_evidence
@@ -61,6 +63,30 @@ def test_it_answers_five_questions_in_order(report: Report) -> None:
         assert section.sentences, section.anchor
         assert {picture.table for picture in section.pictures} <= {table.name for table in section.tables}
     assert "simulated" in report.banner
+
+
+def test_pictures_call_models_by_their_labels_and_records_by_their_names(tmp_path: Path) -> None:
+    long = "a-model-of-a-name-that-is-longer-than-there-is-room"
+    models = [
+        model("ann"),
+        {**model(f"{long}-1", skill=0.4), "label": "Second"},
+        model(f"{long}-2", skill=0.2),
+    ]
+    lab = Lab(tmp_path, models, [task(total=3)])
+    lab.run()
+    before = lab.counts()
+    told = report_of(lab.path)
+    assert told.labels == {f"{long}-1": "Second"}
+    assert f"In pictures, {long}-1 is Second." in [said.text for said in told.sections[0].sentences]
+    assert f"{long}-1" in {row["student"] for row in rows(told, "students")}
+    [forest] = [figure.svg for figure in figures(told) if figure.name == "forest"]
+    labels = re.findall(r"<text[^>]*>([^<]+)</text>", forest)
+    assert {"ann", "Second"} <= set(labels)
+    assert not any(label.startswith("a-model") and label.endswith("-1") for label in labels)
+    lab.models[1]["label"] = "Another"
+    lab.run(continue_run=True)
+    assert lab.counts() == before, "a label is no part of a recipe"
+    assert report_of(lab.path).labels == {f"{long}-1": "Another"}
 
 
 def test_its_numbers_are_those_of_the_measures(report: Report, measures: dict[str, Any]) -> None:

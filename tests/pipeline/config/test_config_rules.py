@@ -20,6 +20,8 @@ def test_a_valid_file_has_no_problems(check: Check, valid: str) -> None:
 # Each case: what of the valid file is replaced, by what, and the one problem it must make.
 CASES = [
     ("name: small", "name: large", 6, "models[1].name", "V-02", "models[0]"),
+    ("roles: [judge]", "roles: [judge]\n    label: large", 9, "models[1].label", "V-02", "models[0]"),
+    ("roles: [judge]", "roles: [judge]\n    label: 'a '", 9, "models[1].label", "V-02", "blank"),
     ("name: large", "name: a/b", 2, "models[0].name", "V-04", "letters"),
     ("name: large", "name: a__b", 2, "models[0].name", "V-04", "separates"),
     ("name: news", "name: _news", 10, "tasks[0].name", "V-04", "separates"),

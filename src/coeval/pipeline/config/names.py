@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from coeval.core.plain import plain
 from coeval.core.records import EXACT_MATCH, Role
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import Finding, KeyPath
@@ -26,6 +27,7 @@ def name_rules(draft: Draft) -> Iterator[Finding]:
             else:
                 first[name] = index
                 yield from _bad_name(path, name)
+    yield from _labels(draft)
     identifier = draft.get("experiment", "id")
     if identifier is not None:
         yield from _bad_name(("experiment", "id"), identifier)
@@ -46,6 +48,23 @@ def name_problem(name: str) -> str | None:
     if len(name) > LONGEST_FILE_NAME:
         return f"'{name}' has {len(name)} characters, too many for a file; use at most {LONGEST_FILE_NAME}"
     return None
+
+
+def _labels(draft: Draft) -> Iterator[Finding]:
+    """V-02: two models never look alike in a picture."""
+    taken = {name: f"the name of models[{index}]" for index, name in draft.names("models").items()}
+    for index in draft.entries("models"):
+        label = draft.get("models", index, "label")
+        if not isinstance(label, str):
+            continue
+        path = ("models", index, "label")
+        if label != plain(label).strip():
+            yield Finding(
+                path, "V-02", f"'{label}' begins or ends with a blank, or holds what cannot be shown"
+            )
+        elif label in taken and label != draft.get("models", index, "name"):
+            yield Finding(path, "V-02", f"'{label}' is {taken[label]} already; choose another label")
+        taken.setdefault(label, f"the label of models[{index}]")
 
 
 def _bad_name(path: KeyPath, name: str) -> Iterator[Finding]:

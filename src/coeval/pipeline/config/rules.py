@@ -5,7 +5,7 @@ the schema found unusable is left alone, so that one mistake is not reported twi
 
 ====  ======================================================================================
 V-01  models and tasks are present and not empty (after inheriting by resume_from)
-V-02  model names are unique
+V-02  model names are unique, and so are labels
 V-03  task names are unique
 V-04  names and the experiment's id: letters, digits, ``- _ .``; no ``__``, no ``_`` at
       either end, not ``.`` or ``..``; no model is named ``exact_match``; short enough for files

@@ -95,6 +95,15 @@ class ModelConfig(Section):
     structured_output: Annotated[
         bool, Field(description="Ask for JSON by schema where the provider can.")
     ] = True
+    label: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=30,
+            description="What pictures of a report call the model. Unique; no part of a recipe, so you may "
+            "change it at any time. Default: the name, without its middle where it is long.",
+        ),
+    ] = None
 
     def spec(self) -> ModelSpec:
         """Who is asked and where: what does not depend on the role."""

@@ -46,7 +46,9 @@ def planned_names(folder: RunDir) -> Planned | None:
     students = _playing(config, "student")
     families = {model.name: str(_family(model.parameters) or model.name) for model in config.models}
     simulated = frozenset(model.name for model in config.models if model.interface == "simulated")
-    return Planned(_or_all(students, _of(inherited, "student")), named | others, families, simulated)
+    labels = {model.name: model.label for model in config.models if model.label is not None}
+    known = _or_all(students, _of(inherited, "student"))
+    return Planned(known, named | others, families, simulated, labels)
 
 
 def _family(parameters: Mapping[str, Any]) -> Any:

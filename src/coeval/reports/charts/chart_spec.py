@@ -10,11 +10,13 @@ the values that the column ``row`` has.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import altair as alt
 
+from coeval.core.foreign import decode
 from coeval.core.plain import plain, short_names
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "plain_spec",
     "shown_name",
     "text_list",
+    "with_labels",
 ]
 
 AnyChart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
@@ -41,6 +44,7 @@ _OF_EVERY_OBJECT = frozenset(
     ("constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString",
      "valueOf", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__", "__proto__")
 )  # fmt: skip
+_SHOWN = re.compile("⟦([^⟧]*)⟧")
 _UNSEEN = "\u200d"
 """A joiner: it has no width, and is no other text for those who read it."""
 
@@ -76,11 +80,41 @@ def shown_name(
     *,
     narrow: int = _LONGEST_NARROW,
 ) -> str:
-    """An expression: the label (`short_names`) of the name that the expression ``of`` gives; ``narrow``: how
-    long it may be where the picture's place is narrow."""
-    all_names = [_chart_text(name) for name in names]
-    wide, short = (_looked_up(of, short_names(all_names, most)) for most in (longest, min(longest, narrow)))
-    return wide if wide == short else f"containerSize()[0] < {_NARROW} ? {short} : {wide}"
+    """An expression, once `with_labels` has seen it: what a picture calls the name that the expression ``of``
+    gives, in so many characters; ``narrow``: how long it may be where the picture's place is narrow."""
+    told = _ShownNames([_chart_text(name) for name in names], longest, min(longest, narrow), of)
+    return f"⟦{json.dumps(told)}⟧"
+
+
+class _ShownNames(NamedTuple):
+    names: list[str]
+    longest: int
+    narrow: int
+    of: str
+
+    def expression(self, labels: Mapping[str, str]) -> str:
+        shown = {name: labels.get(name, name) for name in self.names}
+        if len(set(shown.values())) < len(shown):  # a label is also the name of something that is no model
+            shown = {name: name for name in self.names}
+        wide, narrow = (
+            _looked_up(self.of, {name: short[text] for name, text in shown.items()})
+            for short in (short_names(shown.values(), most) for most in (self.longest, self.narrow))
+        )
+        return wide if wide == narrow else f"containerSize()[0] < {_NARROW} ? {narrow} : {wide}"
+
+
+def with_labels(part: Any, labels: Mapping[str, str]) -> Any:
+    """A specification in which each `shown_name` is an expression: a model's label, or its name, as short as
+    is wanted (`short_names`)."""
+    match part:
+        case str() if "⟦" in part:
+            return _SHOWN.sub(lambda found: decode(found[1], _ShownNames).expression(labels), part)
+        case list():
+            return [with_labels(each, labels) for each in part]
+        case dict():
+            return {name: with_labels(each, labels) for name, each in part.items()}
+        case _:
+            return part
 
 
 def _chart_text(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import vl_convert
 
-from coeval.reports.charts.chart_spec import plain_spec
+from coeval.reports.charts.chart_spec import plain_spec, with_labels
 from coeval.reports.charts.theme import LIGHT, theme_config
 from coeval.reports.content.report_content import Picture, Report
 
@@ -45,7 +45,7 @@ def picture_svg(picture: Picture, report: Report) -> str:
 
 def _drawable(picture: Picture, report: Report) -> dict[str, Any]:
     """With its rows, and a width of its own in place of the page's."""
-    spec = dict(picture.spec)
+    spec: dict[str, Any] = with_labels(picture.spec, report.labels)
     if spec.get("width") == "container":
         room = spec.get("usermeta", {})
         spec["width"] = max(min(_WIDTH, float(room.get("width", _WIDTH))), float(room.get("least", 0)))

@@ -159,7 +159,8 @@ def section_of(
 
 class Report(msgspec.Struct, frozen=True):
     """``kind``: what it is about. ``facts`` stand below the title: sizes, cost, dates. ``banner`` must not be
-    overlooked, as that models were simulated; ``lead`` is the whole in a few sentences."""
+    overlooked, as that models were simulated; ``lead`` is the whole in a few sentences. ``labels``: by model,
+    what pictures call it in place of its name."""
 
     kind: Literal["experiment", "evaluation", "comparison", "description", "training"]
     title: str
@@ -167,6 +168,7 @@ class Report(msgspec.Struct, frozen=True):
     lead: tuple[Sentence, ...]
     sections: tuple[ReportSection, ...]
     banner: str = ""
+    labels: Mapping[str, str] = {}
 
     def __post_init__(self) -> None:
         for section in self.sections:

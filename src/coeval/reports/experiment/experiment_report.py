@@ -38,6 +38,7 @@ def experiment_report(evidence: RunEvidence) -> Report:
         ),
         sections=tuple(section(evidence) for section in _SECTIONS),
         banner=SIMULATED if reader.simulated else "",
+        labels=evidence.labels,
     )
 
 

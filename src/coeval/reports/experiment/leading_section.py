@@ -9,7 +9,7 @@ from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.ranking import ALPHA
 from coeval.analysis.run_results import LabelAccuracy, label_columns
 from coeval.core.plain import plain
-from coeval.core.text import numbered
+from coeval.core.text import listed, numbered
 from coeval.reports.charts.forest_plot import forest_plot
 from coeval.reports.charts.heat_map import NOTEWORTHY, HeatMap, heat_map
 from coeval.reports.content.report_content import (
@@ -92,7 +92,17 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     tables = (scores, differences, ways, labels) if judged else (labels,)
     said = (*order_sentences(tree), *_how_ranked(tree["ranking"])) if judged else (_BY_LABEL,)
     sentences = [Sentence(text, ways.name if judged else labels.name) for text in said]
+    sentences += [Sentence(text) for text in _pictured(evidence)]
     return section_of("leads", "Who leads, and is it sure?", sentences, pictures, tables)
+
+
+def _pictured(evidence: RunEvidence) -> Iterator[str]:
+    """What pictures call those whose labels the run's file gives."""
+    called = [
+        f"{plain(name)} is {evidence.labels[name]}" for name in evidence.models if name in evidence.labels
+    ]
+    if called:
+        yield f"In pictures, {listed(called)}."
 
 
 def _how_ranked(ranking: Branch) -> Iterator[str]:

@@ -36,6 +36,11 @@ class RunEvidence(NamedTuple):
         return [*order, *(name for name in self.measured.grid.students if name not in order)]
 
     @property
+    def labels(self) -> dict[str, str]:
+        """By model, what the run's file says that pictures are to call it."""
+        return {} if self.reader.planned is None else self.reader.planned.labels
+
+    @property
     def models(self) -> list[str]:
         """All who take part, students first: so that each has one colour in every picture."""
         grid = self.measured.grid

@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from coeval import __version__
 from coeval.core.plain import plain
+from coeval.reports.charts.chart_spec import with_labels
 from coeval.reports.charts.theme import DARK, LIGHT, theme_config
 from coeval.reports.content.cell_text import row_texts
 from coeval.reports.content.report_content import Report, ReportTable, Sentence
@@ -133,7 +134,7 @@ def _report_block(report: Report) -> DataBlock:
                 for table in tables
             },
             "pictures": {
-                picture.name: {"table": picture.table, "spec": picture.spec}
+                picture.name: {"table": picture.table, "spec": with_labels(picture.spec, report.labels)}
                 for section in report.sections
                 for picture in section.pictures
             },
