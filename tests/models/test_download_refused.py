@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ from threading import Event, Thread
 from urllib.error import HTTPError
 
 import pytest
+import trustme
 from fakes.hub import serving_hub
 
 from coeval.models.transport.download import SourceFailed, download, read_page
@@ -28,13 +30,15 @@ def test_a_refused_file_leaves_no_connection_open() -> None:
 
 
 @contextmanager
-def raw_host(first: bytes, drop: bytes = b"", heard: list[bytes] | None = None) -> Iterator[str]:
+def raw_host(
+    first: bytes, drop: bytes = b"", heard: list[bytes] | None = None, tls: ssl.SSLContext | None = None
+) -> Iterator[str]:
     """A host that answers every request with ``first``, and then, without end, with a ``drop`` now and then;
     what it is asked goes into ``heard``."""
     ended = Event()
 
-    def serve(taken: socket.socket) -> None:
-        with taken, suppress(OSError):
+    def serve(plain: socket.socket) -> None:
+        with suppress(OSError), tls.wrap_socket(plain, server_side=True) if tls else plain as taken:
             request = taken.recv(1 << 16)
             if heard is not None and request:
                 heard.append(request)
@@ -50,7 +54,7 @@ def raw_host(first: bytes, drop: bytes = b"", heard: list[bytes] | None = None) 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         Thread(target=accept, daemon=True).start()
         try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            yield f"http{'s' if tls else ''}://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             ended.set()
             listener.shutdown(socket.SHUT_RDWR)
@@ -157,3 +161,23 @@ def test_a_name_that_leads_to_this_machine_is_known_when_it_is_connected_to(
 def test_a_mirror_on_this_machine_leads_where_it_likes_on_it() -> None:
     with raw_host(PAGE) as inner, raw_host(moved(inner.replace("127.0.0.1", "localhost"))) as url:
         assert read_page(url, "*/*", 5.0)[1] == b"secret"
+
+
+@pytest.fixture
+def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """A certificate for this machine that is trusted here."""
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "trusted.pem"))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "trusted.pem"))
+    return context
+
+
+def test_the_same_holds_over_tls(tls: ssl.SSLContext, tmp_path: Path) -> None:
+    with raw_host(PAGE, tls=tls) as url:
+        assert read_page(url, "*/*", 5.0)[1] == b"secret"
+    with raw_host(*DRIPPING["its body"], tls=tls) as url, pytest.raises(SourceFailed, match="is too slow"):
+        download(url, tmp_path / "file", None, lambda _: None, PATIENCE_S)
+    to = moved(NEARER["metadata of a cloud"])
+    with raw_host(to, tls=tls) as url, pytest.raises(SourceFailed, match="which is not asked"):
+        read_page(url, "*/*", 5.0)

@@ -247,14 +247,12 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class _Connection(HTTPConnection):
-    def __init__(self, host: str, *, way: _Way, proxied: bool, **settings: Any) -> None:
-        super().__init__(host, **settings)
-        self._way = way
-        self._proxied = proxied
+    way: _Way
+    proxied: bool
 
     def connect(self) -> None:
         super().connect()
-        self._way.connected(self, proxied=self._proxied)
+        self.way.connected(self, proxied=self.proxied)
 
 
 class _SecureConnection(HTTPSConnection, _Connection):
@@ -267,7 +265,7 @@ class _Http(HTTPHandler):
         self._way = way
 
     def http_open(self, req: Request) -> HTTPResponse:
-        return self.do_open(partial(_Connection, way=self._way, proxied=_is_proxied(req)), req)
+        return self.do_open(partial(_made, _Connection, self._way, req), req)
 
 
 class _Https(HTTPSHandler):
@@ -277,12 +275,14 @@ class _Https(HTTPSHandler):
         self._trusted = context
 
     def https_open(self, req: Request) -> HTTPResponse:
-        connection = partial(_SecureConnection, way=self._way, proxied=_is_proxied(req))
-        return self.do_open(connection, req, context=self._trusted)
+        return self.do_open(partial(_made, _SecureConnection, self._way, req), req, context=self._trusted)
 
 
-def _is_proxied(request: Request) -> bool:
-    return request.host != urlsplit(request.full_url).netloc
+def _made(kind: type[_Connection], way: _Way, request: Request, host: str, **settings: Any) -> _Connection:
+    """A connection on a request's way; the library names its settings."""
+    connection = kind(host, **settings)
+    connection.way, connection.proxied = way, request.host != urlsplit(request.full_url).netloc
+    return connection
 
 
 def _nearness(address: str) -> int:
