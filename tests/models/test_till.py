@@ -20,6 +20,7 @@ from coeval.models.metering.account_file import Terms
 from coeval.models.metering.ledger import Ledger
 from coeval.models.metering.meter import Meter
 from coeval.models.metering.stake import Stake
+from coeval.models.metering.till import Held
 
 MODELS = ("a", "b")
 UNIT = 0.25
@@ -237,7 +238,7 @@ TestSpending.settings = settings(max_examples=100, stateful_step_count=50, deadl
 
 
 async def test_who_waits_for_jobs_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    def no_disk() -> bool:
+    def no_disk() -> Held:
         raise StoreError("the disk is full")
 
     ledger = Ledger(tmp_path / "usage.json", {"a": terms()}, budget_usd=30 * UNIT)

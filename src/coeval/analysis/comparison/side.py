@@ -166,9 +166,10 @@ def _items(reader: Reader) -> dict[int, AskedItem]:
     planned = reader.planned if isinstance(reader, RunReader) else None
     twins = reader.twins if isinstance(reader, RunReader) else {}
     found = {}
-    for key, task, item, *hashes in reader.rows(_ITEMS):
+    for key, task, item, content, reference, made_for in reader.rows(_ITEMS):
         if planned is None or task in planned.tasks:
-            found[key] = AskedItem(task, item, *hashes, twins[item].first if item in twins else None)
+            alike = twins[item].first if item in twins else None
+            found[key] = AskedItem(task, item, content, reference, made_for, alike)
     return found
 
 

@@ -95,7 +95,7 @@ class RunReader(Reader):
         of_task: dict[str, list[str]] = {}
         for task, item in items:
             of_task.setdefault(task, []).append(item)
-        found = {}
+        found: dict[str, Twin] = {}
         for ids in of_task.values():
             alike = near_duplicates([(texts[item].prompt or "") if item in texts else "" for item in ids])
             first = groups(alike, len(ids))
