@@ -178,7 +178,7 @@ def _robust_meaning(robust: Branch) -> str:
     if not robust["applicable"]:
         return f"Not there: {robust['reason']}"
     items = f"{robust['datapoints']:,} of {numbered(robust['of_datapoints'], 'item')}"
-    return f"The score over those {items} on which the judges who agree best agree, by them alone"
+    return f"The score over {items}, selected because the best-agreeing judges agree on them, by them alone"
 
 
 def _differences(tree: Branch) -> ReportTable:

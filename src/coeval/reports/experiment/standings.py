@@ -42,7 +42,8 @@ def _standings(tree: Branch) -> Iterator[_Standing]:
         words = "Without the scores that students gave themselves"
         yield _Standing(WITHOUT_OWN, words, others["students"], others["ranking"])
     if robust["applicable"]:
-        words = f"Where the judges who agree best agree ({numbered(robust['datapoints'], 'item')})"
+        items = numbered(robust["datapoints"], "item")
+        words = f"On the {items} selected because the best-agreeing judges agree on them,"
         query = tuple(("judge", judge) for judge in robust["judges"])
         query += tuple(("teacher", teacher) for teacher in robust["teachers"])
         students = robust["students"] | robust["ranking"]["scores"]

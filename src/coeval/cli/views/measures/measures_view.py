@@ -99,7 +99,7 @@ def _print_robust(robust: Branch, console: Console) -> None:
     _print_standing(title, robust, console)
     whose = f"judges {listed(robust['judges'])}; teachers {listed(robust['teachers'])}"
     say(console, f"Where the judges who agree best agree: {whose}.", "dim")
-    say(console, "Its items were selected by these very scores, so it has no ranks and no p-values.", "dim")
+    say(console, "These items were selected by the same scores, so there are no ranks or p-values.", "dim")
 
 
 def _print_standing(title: str, of: Branch, console: Console) -> None:
