@@ -33,6 +33,7 @@ from coeval.models.dialects.anthropic.anthropic_messages import ANTHROPIC, encod
 from coeval.models.dialects.anthropic.anthropic_models import ANTHROPIC_MODELS
 from coeval.models.dialects.anthropic.claude_families import family_of
 from coeval.models.dialects.dialect import FieldRejected, ListedModel
+from coeval.models.dialects.token_counts import UNCOUNTED
 from coeval.models.hosts.signers import Signer
 from coeval.models.listing import list_models
 from coeval.models.metering.account_file import Terms
@@ -339,11 +340,14 @@ def test_every_stop_reason_has_its_meaning(stop_reason: str, finish: str, trunca
         ),
         (
             {"input_tokens": -5, "output_tokens": 1e99, "cache_read_input_tokens": "many"},
-            Usage(0, 0, cached_tokens=0),
+            Usage(0, 0, cached_tokens=0, uncounted=True),
         ),
-        ({"input_tokens": 5, "output_tokens": 2, "output_tokens_details": "none"}, Usage(5, 2)),
-        (None, Usage()),
-        ([], Usage()),
+        (
+            {"input_tokens": 5, "output_tokens": 2, "output_tokens_details": "none"},
+            Usage(5, 2, uncounted=True),
+        ),
+        (None, UNCOUNTED),
+        ([], UNCOUNTED),
     ],
 )
 def test_tokens_are_those_of_the_whole_prompt_and_no_answer_is_lost_for_them(told: Any, usage: Usage) -> None:

@@ -15,6 +15,7 @@ from coeval.core.records import Message, Request, SamplingParameters, TokenLogpr
 from coeval.core.secrets.redaction import Redactor
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.cohere import COHERE
+from coeval.models.dialects.token_counts import UNCOUNTED
 from coeval.models.hosts.address import address_of
 from coeval.models.hosts.signers import Signer
 from coeval.models.keys import Keys
@@ -96,9 +97,9 @@ def test_a_base_url_may_name_a_version(url: str, below: str) -> None:
             {"billed_units": {"input_tokens": 5}, "tokens": {"input_tokens": 7, "output_tokens": 2}},
             Usage(5, 2),
         ),
-        ({"billed_units": {"input_tokens": -5, "output_tokens": 1.5}}, Usage(0, 0)),
-        ({"billed_units": "many", "tokens": None}, Usage()),
-        (None, Usage()),
+        ({"billed_units": {"input_tokens": -5, "output_tokens": 1.5}}, UNCOUNTED),
+        ({"billed_units": "many", "tokens": None}, UNCOUNTED),
+        (None, UNCOUNTED),
         (
             {
                 "billed_units": {"input_tokens": None, "output_tokens": None},
@@ -122,7 +123,7 @@ def test_an_answer_that_was_broken_off_is_a_fault_of_the_host(reason: str) -> No
     body = {"message": {"content": []}, "finish_reason": reason, "usage": {"tokens": {"input_tokens": 4}}}
     with pytest.raises(ServerFault, match=reason) as raised:
         COHERE.decode(json.dumps(body).encode(), Redactor())
-    assert raised.value.usage == Usage(4, 0)
+    assert raised.value.usage == Usage(4, 0, uncounted=True)
 
 
 async def test_a_field_that_cohere_does_not_know_is_named_with_the_way_out() -> None:

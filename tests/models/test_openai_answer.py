@@ -23,6 +23,7 @@ from coeval.core.secrets.redaction import Redactor
 from coeval.models.dialects.openai_answer import decode
 from coeval.models.dialects.openai_chat import OPENAI_CHAT, OPENROUTER_CHAT
 from coeval.models.dialects.openai_error import explain
+from coeval.models.dialects.token_counts import UNCOUNTED
 
 
 def reply(message: dict[str, Any], finish_reason: str | None = "stop", **body: Any) -> bytes:
@@ -100,7 +101,7 @@ def test_reasoning_that_never_ends_is_a_truncated_answer() -> None:
 )
 def test_what_a_host_leaves_out_or_adds_does_no_harm(body: dict[str, Any]) -> None:
     completion = decode(reply({"content": "x", "annotations": [1], "audio": None}, **body), Redactor())
-    assert (completion.text, completion.usage) == ("x", Usage())
+    assert (completion.text, completion.usage) == ("x", UNCOUNTED)
 
 
 CACHED = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 64}}
@@ -123,9 +124,18 @@ CACHED = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details"
             Usage(100, 20, cached_tokens=80),
         ),
         (CACHED | {"prompt_tokens_details": None, "completion_tokens_details": None}, Usage(100, 20)),
-        (CACHED | {"prompt_tokens_details": [1], "completion_tokens_details": "x"}, Usage(100, 20)),
-        (CACHED | {"prompt_tokens_details": {"cached_tokens": -5}}, Usage(100, 20, cached_tokens=0)),
-        (CACHED | {"prompt_tokens_details": {"cached_tokens": "many"}}, Usage(100, 20, cached_tokens=0)),
+        (
+            CACHED | {"prompt_tokens_details": [1], "completion_tokens_details": "x"},
+            Usage(100, 20, uncounted=True),
+        ),
+        (
+            CACHED | {"prompt_tokens_details": {"cached_tokens": -5}},
+            Usage(100, 20, cached_tokens=0, uncounted=True),
+        ),
+        (
+            CACHED | {"prompt_tokens_details": {"cached_tokens": "many"}},
+            Usage(100, 20, cached_tokens=0, uncounted=True),
+        ),
     ],
 )
 def test_cached_and_reasoning_tokens_are_told_apart_where_the_host_tells_them(

@@ -162,7 +162,8 @@ class Usage(msgspec.Struct, frozen=True):
 
     ``input_tokens`` are all of the prompt: of these, ``cached_tokens`` were read from the provider's cache
     and ``cache_write_tokens`` written to it. ``output_tokens`` are all that was made, ``reasoning_tokens``
-    among them. What a provider does not tell is left out of a record.
+    among them. What a provider does not tell is left out of a record. ``uncounted``: a count that belongs to
+    an answer is missing or impossible, so the others do not say what the answer cost.
     """
 
     input_tokens: int = 0
@@ -171,6 +172,7 @@ class Usage(msgspec.Struct, frozen=True):
     cached_tokens: int | msgspec.UnsetType = msgspec.UNSET
     cache_write_tokens: int | msgspec.UnsetType = msgspec.UNSET
     reasoning_tokens: int | msgspec.UnsetType = msgspec.UNSET
+    uncounted: Literal[True] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def tokens(self) -> int:
@@ -185,6 +187,7 @@ class Usage(msgspec.Struct, frozen=True):
             _sum(self.cached_tokens, other.cached_tokens),
             _sum(self.cache_write_tokens, other.cache_write_tokens),
             _sum(self.reasoning_tokens, other.reasoning_tokens),
+            self.uncounted or other.uncounted,
         )
 
 

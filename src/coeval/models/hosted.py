@@ -19,7 +19,7 @@ from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
 from coeval.models.hosts.address import ModelAddress
 from coeval.models.listing import HostModels
-from coeval.models.metering.answer_bound import most_answer_tokens
+from coeval.models.metering.answer_bound import counted, most_answer_tokens
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.shared_prefixes import SharedPrefixes
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
@@ -197,7 +197,7 @@ class HostedModel(Model):
     def _decode(self, settle: Callable[[Usage], Usage], body: bytes, redactor: Redactor) -> Completion:
         """The answer in a body, booked as it comes: one that fails has been paid for as well."""
         try:
-            completion = self._dialect.decode(body, redactor)
+            completion = counted(self._dialect.decode(body, redactor))
         except ModelError as error:
             if error.usage is not None:
                 error.usage = settle(error.usage)

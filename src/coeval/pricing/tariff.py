@@ -94,8 +94,8 @@ def list_rates(tariff: Tariff, clock: Callable[[], float] = time.time) -> Rates:
 def pricer(tariff: Tariff, clock: Callable[[], float] = time.time) -> Price:
     """What an answer costs: worked out once for a model, so that each answer takes a few multiplications.
 
-    ``clock`` gives seconds since 1970. Of an answer without any input its host has told nothing: there is no
-    prompt without a token.
+    ``clock`` gives seconds since 1970. None for an answer that is ``uncounted``, or without any input: there
+    is no prompt without a token.
     """
     if tariff.until is not None and tariff.renewed is not None:
         return _changing(tariff, clock)
@@ -122,7 +122,7 @@ def _flat(rates: Rates) -> Price:
 
     def price(usage: Usage) -> float | None:
         plain, made = usage.input_tokens, usage.output_tokens
-        if not plain:
+        if not plain or usage.uncounted:
             return None
         usd = of_request
         # Parts are never taken for more than the whole, whatever the host counts.

@@ -23,7 +23,7 @@ from coeval.models.bounded import bounded
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.hosted import HostedModel
 from coeval.models.hosts.address import ModelAddress
-from coeval.models.metering.answer_bound import most_answer_tokens
+from coeval.models.metering.answer_bound import counted, most_answer_tokens
 from coeval.models.metering.meter import Meter
 from coeval.models.transport.call import Answered, Call
 from coeval.models.transport.faults import from_garbage, from_status
@@ -188,7 +188,7 @@ class BatchedModel(HostedModel):
         where = f"a batch of {self.name}"
         try:
             if 200 <= status < 300:
-                completion = self._dialect.decode(body, redactor)
+                completion = counted(self._dialect.decode(body, redactor))
                 usage = self._meter.priced_in_batch(completion.usage)
                 completion = bounded(msgspec.structs.replace(completion, usage=usage), self._most)
                 return BatchOutcome(custom_id, completion)

@@ -21,7 +21,7 @@ from coeval.models.catalog import Host
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.dialect import Dialect, FieldRejected, ListedModel, ModelList, ModelPage
 from coeval.models.dialects.openai_error import explain
-from coeval.models.dialects.token_counts import count_if_told
+from coeval.models.dialects.token_counts import UNCOUNTED, Counts
 from coeval.models.discreet import without_secrets
 from coeval.models.transport.faults import said
 
@@ -221,19 +221,20 @@ def _booked(told: bytes) -> Usage:
     try:
         usage = _read_usage(told)
     except Undecodable:
-        return Usage()
+        return UNCOUNTED
     billed, used = usage.billed_units or _CohereCounts(), usage.tokens or _CohereCounts()
+    counts = Counts()
+
+    def first_told(billed: msgspec.Raw, used: msgspec.Raw) -> int:
+        number = counts.optional(billed)
+        return counts.needed(used) if number is msgspec.UNSET else number
+
     return Usage(
-        _first_told(billed.input_tokens, used.input_tokens),
-        _first_told(billed.output_tokens, used.output_tokens),
-        cached_tokens=count_if_told(usage.cached_tokens),
+        first_told(billed.input_tokens, used.input_tokens),
+        first_told(billed.output_tokens, used.output_tokens),
+        cached_tokens=counts.optional(usage.cached_tokens),
+        uncounted=counts.uncounted,
     )
-
-
-def _first_told(*counts: msgspec.Raw) -> int:
-    """The first count that is not left out or null; else zero."""
-    told = (number for each in counts if (number := count_if_told(each)) is not msgspec.UNSET)
-    return next(told, 0)
 
 
 def _likelihood(chunk: _CohereChunk) -> TokenLogprob:

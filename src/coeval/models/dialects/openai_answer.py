@@ -16,7 +16,7 @@ from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.dialects.openai_error import inner_error
-from coeval.models.dialects.token_counts import Count, count, count_if_told
+from coeval.models.dialects.token_counts import UNCOUNTED, Count, Counts
 from coeval.models.discreet import without_secrets
 
 __all__ = ["decode"]
@@ -95,8 +95,8 @@ class _SoundDetails(msgspec.Struct):
 class _SoundUsage(msgspec.Struct):
     """Usage as hosts should tell it, read at once; that of any other is read as `_Usage`."""
 
-    prompt_tokens: Count = 0
-    completion_tokens: Count = 0
+    prompt_tokens: Count
+    completion_tokens: Count
     prompt_tokens_details: _SoundDetails | None = None
     completion_tokens_details: _SoundDetails | None = None
     prompt_cache_hit_tokens: Count | msgspec.UnsetType = msgspec.UNSET
@@ -149,8 +149,8 @@ _read_answer = foreign.decoder(_Answer)
 def decode(body: bytes, redactor: Redactor, *, charged: bool = False) -> Completion:
     """The answer in a 200, without credentials; time and attempts are not known here.
 
-    Usage that is left out counts as zero, and so do counts that cannot be: negative, no whole number, or
-    more than any context holds. ``charged``: the host's usage says what it charges, in US dollars.
+    Usage that is left out, or holds a count that cannot be, is marked as ``uncounted``. ``charged``: the
+    host's usage says what it charges, in US dollars.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def decode(body: bytes, redactor: Redactor, *, charged: bool = False) -> Complet
 
 
 def _booked(told: bytes) -> Usage:
-    """The token counts of an answer; one that is left out, or cannot be, counts as zero."""
+    """The token counts of an answer."""
     try:
         sound = _read_sound(told)
     except Undecodable:
@@ -219,24 +219,31 @@ def _booked_with_care(told: bytes) -> Usage:
     try:
         usage = _read_usage(told)
     except Undecodable:
-        return Usage()
-    tokens = count(usage.prompt_tokens), count(usage.completion_tokens)
-    if not (usage.prompt_tokens_details or usage.completion_tokens_details or usage.prompt_cache_hit_tokens):
-        return Usage(*tokens)
-    prompt, made = _details(usage.prompt_tokens_details), _details(usage.completion_tokens_details)
-    cached = count_if_told(prompt.cached_tokens)
+        return UNCOUNTED
+    counts = Counts()
+    prompt = _details(usage.prompt_tokens_details, counts)
+    made = _details(usage.completion_tokens_details, counts)
+    cached = counts.optional(prompt.cached_tokens)
+    if cached is msgspec.UNSET:
+        cached = counts.optional(usage.prompt_cache_hit_tokens)
     return Usage(
-        *tokens,
-        cached_tokens=cached if cached is not msgspec.UNSET else count_if_told(usage.prompt_cache_hit_tokens),
-        cache_write_tokens=count_if_told(prompt.cache_write_tokens),
-        reasoning_tokens=count_if_told(made.reasoning_tokens),
+        counts.needed(usage.prompt_tokens),
+        counts.needed(usage.completion_tokens),
+        cached_tokens=cached,
+        cache_write_tokens=counts.optional(prompt.cache_write_tokens),
+        reasoning_tokens=counts.optional(made.reasoning_tokens),
+        uncounted=counts.uncounted,
     )
 
 
-def _details(told: msgspec.Raw) -> _Details:
+def _details(told: msgspec.Raw, counts: Counts) -> _Details:
+    """The parts of a count; none where they are left out or null."""
+    if bytes(told) in (b"", b"null"):
+        return _NO_DETAILS
     try:
-        return _read_details(bytes(told)) if told else _NO_DETAILS
+        return _read_details(bytes(told))
     except Undecodable:
+        counts.uncounted = True
         return _NO_DETAILS
 
 

@@ -8,7 +8,7 @@ from coeval.core.errors import ModelError
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.models.bounded import bounded
-from coeval.models.metering.answer_bound import most_answer_tokens, prompt_bytes
+from coeval.models.metering.answer_bound import counted, most_answer_tokens, prompt_bytes
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import draining
@@ -53,7 +53,7 @@ class InProcess(Model):
         if self._budgeted:
             return await self._ask_at_a_stake(request)
         self._admission.permit()
-        completion = await self._model.complete(request)
+        completion = counted(await self._model.complete(request))
         return bounded(self._admission.settled(completion), self._most)
 
     async def _ask_at_a_stake(self, request: Request) -> Completion:
@@ -64,7 +64,7 @@ class InProcess(Model):
         try:
             while (money := admission.permit_at(stake)) is not None:
                 await money
-            completion = await self._model.complete(request)
+            completion = counted(await self._model.complete(request))
             usage = stake.settle(completion.usage)
         except ModelError as error:
             if error.usage is None:

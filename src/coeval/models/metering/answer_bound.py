@@ -1,4 +1,4 @@
-"""How many tokens an answer may have at most, and a prompt."""
+"""How many tokens an answer may have at most, and a prompt; and that a text has at least one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from coeval.core.model import ModelSpec
-from coeval.core.records import Request, SamplingParameters
+import msgspec
 
-__all__ = ["most_answer_tokens", "prompt_bytes"]
+from coeval.core.model import ModelSpec
+from coeval.core.records import Completion, Request, SamplingParameters
+
+__all__ = ["counted", "most_answer_tokens", "prompt_bytes"]
 
 _LIMITS = frozenset(
     {
@@ -51,6 +53,14 @@ def _fields(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield name, value
         if name in _GROUPS and isinstance(value, dict):
             yield from value.items()
+
+
+def counted(completion: Completion) -> Completion:
+    """The completion, marked as ``uncounted`` where it holds a text that is said to have no token."""
+    usage = completion.usage
+    if usage.output_tokens or usage.uncounted or not (completion.text or completion.reasoning):
+        return completion
+    return msgspec.structs.replace(completion, usage=msgspec.structs.replace(usage, uncounted=True))
 
 
 def prompt_bytes(request: Request) -> int:

@@ -55,7 +55,9 @@ class JobBill:
 
 
 def priced(usage: Usage, price: Price | None) -> Usage:
-    """With its cost, where the host told none and the price is known."""
-    if usage.cost_usd is not None or price is None:
+    """The usage with its cost, where the host reports none and the price is known. A cost of zero is none
+    beside tokens that nobody knows."""
+    if usage.cost_usd or (usage.cost_usd is not None and not usage.uncounted):
         return usage
-    return msgspec.structs.replace(usage, cost_usd=price(usage))
+    cost = None if price is None else price(usage)
+    return usage if cost == usage.cost_usd else msgspec.structs.replace(usage, cost_usd=cost)

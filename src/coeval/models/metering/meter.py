@@ -120,12 +120,11 @@ class Meter:
 
     def settle(self, usage: Usage) -> Usage:
         """Book what an answer took; the same with its price, where that is known and the host told none."""
-        row, cost = self._row, usage.cost_usd
-        if cost is not None:
+        row, told = self._row, usage.cost_usd
+        usage = priced(usage, self._terms.price)
+        cost = usage.cost_usd
+        if told is not None and cost is not None:
             row.priced_by = _HOSTS_WORD
-        elif (price := self._terms.price) is not None:
-            cost = price(usage)
-            usage = msgspec.structs.replace(usage, cost_usd=cost)
         row.input_tokens += usage.input_tokens
         row.output_tokens += usage.output_tokens
         if cost is None:

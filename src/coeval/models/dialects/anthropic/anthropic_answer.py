@@ -23,7 +23,7 @@ from coeval.core.text import split_reasoning
 from coeval.models.connections.reply_parser import HttpReply
 from coeval.models.dialects.anthropic.claude_words import FINISH, REDACTED_THINKING
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
-from coeval.models.dialects.token_counts import Count, cache_apart, count, count_if_told
+from coeval.models.dialects.token_counts import UNCOUNTED, Count, Counts, cache_apart
 from coeval.models.discreet import without_secrets
 from coeval.models.transport.faults import excerpt, from_status, said
 
@@ -78,8 +78,8 @@ class _SoundThinking(msgspec.Struct):
 class _SoundAnthropicUsage(msgspec.Struct):
     """Usage as the API tells it, read at once; that of any other host is read as `_AnthropicUsage`."""
 
-    input_tokens: Count = 0
-    output_tokens: Count = 0
+    input_tokens: Count
+    output_tokens: Count
     cache_read_input_tokens: Count | None = None
     cache_creation_input_tokens: Count | None = None
     output_tokens_details: _SoundThinking | None = None
@@ -192,23 +192,26 @@ def _booked_with_care(told: bytes) -> Usage:
     try:
         usage = _read_usage(told)
     except Undecodable:
-        return Usage()
+        return UNCOUNTED
+    counts = Counts()
     return cache_apart(
-        count(usage.input_tokens),
-        count(usage.output_tokens),
-        count_if_told(usage.cache_read_input_tokens),
-        count_if_told(usage.cache_creation_input_tokens),
-        _thought(bytes(usage.output_tokens_details)),
+        counts.needed(usage.input_tokens),
+        counts.needed(usage.output_tokens),
+        counts.optional(usage.cache_read_input_tokens),
+        counts.optional(usage.cache_creation_input_tokens),
+        _thought(bytes(usage.output_tokens_details), counts),
+        counts.uncounted,
     )
 
 
-def _thought(details: bytes) -> int | msgspec.UnsetType:
-    """The tokens of reasoning, where they are told."""
+def _thought(details: bytes, counts: Counts) -> int | msgspec.UnsetType:
+    """The tokens of reasoning, where they are reported."""
     if not details or details == b"null":  # as in most answers
         return msgspec.UNSET
     try:
-        return count_if_told(foreign.decode(details, _AnthropicOutputDetails).thinking_tokens)
+        return counts.optional(foreign.decode(details, _AnthropicOutputDetails).thinking_tokens)
     except Undecodable:
+        counts.uncounted = True
         return msgspec.UNSET
 
 

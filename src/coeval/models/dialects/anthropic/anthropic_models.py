@@ -8,7 +8,7 @@ import msgspec
 
 from coeval.core import foreign
 from coeval.models.dialects.dialect import ListedModel, ModelList, ModelPage
-from coeval.models.dialects.token_counts import count_if_told
+from coeval.models.dialects.token_counts import Counts
 
 __all__ = ["ANTHROPIC_MODELS"]
 
@@ -38,7 +38,7 @@ def _path(last: str | None) -> str:
 def _page(body: bytes) -> ModelPage:
     page = _read_page(body)
     models = tuple(
-        ListedModel(model.id, count_if_told(model.max_input_tokens) or None)
+        ListedModel(model.id, Counts().optional(model.max_input_tokens) or None)
         for model in page.data
         if model.lifecycle != _GONE
     )

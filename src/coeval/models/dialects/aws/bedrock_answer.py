@@ -10,7 +10,7 @@ from coeval.core.records import Completion, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.dialects.anthropic.claude_words import FINISH, REDACTED_THINKING
-from coeval.models.dialects.token_counts import cache_apart, count, count_if_told
+from coeval.models.dialects.token_counts import UNCOUNTED, Counts, cache_apart
 from coeval.models.discreet import without_secrets
 
 __all__ = ["decode"]
@@ -142,10 +142,12 @@ def _booked(told: bytes) -> Usage:
     try:
         usage = _read_usage(told)
     except Undecodable:
-        return Usage()
+        return UNCOUNTED
+    counts = Counts()
     return cache_apart(
-        count(usage.input_tokens),
-        count(usage.output_tokens),
-        count_if_told(usage.cache_read_input_tokens),
-        count_if_told(usage.cache_write_input_tokens),
+        counts.needed(usage.input_tokens),
+        counts.needed(usage.output_tokens),
+        counts.optional(usage.cache_read_input_tokens),
+        counts.optional(usage.cache_write_input_tokens),
+        uncounted=counts.uncounted,
     )

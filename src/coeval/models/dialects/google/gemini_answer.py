@@ -15,7 +15,7 @@ from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.secrets.redaction import Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.dialects.google.gemini_errors import LONGEST_MESSAGE, explain
-from coeval.models.dialects.token_counts import count, count_if_told
+from coeval.models.dialects.token_counts import UNCOUNTED, Counts
 from coeval.models.discreet import without_secrets
 from coeval.models.transport.faults import excerpt, from_status
 
@@ -126,7 +126,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         raise explain(status, body, redactor) or from_status(
             status, body, "the host, behind a 200,", redactor
         )
-    usage = _booked(bytes(answer.usage_metadata))
+    usage = _booked(bytes(answer.usage_metadata), answer.candidates or [])
     if not answer.candidates:
         feedback = answer.prompt_feedback
         if feedback is None or feedback.block_reason is None:
@@ -163,17 +163,25 @@ def _withheld(
     )
 
 
-def _booked(told: bytes) -> Usage:
-    """Google counts cached tokens within the prompt, and thoughts beside the answer."""
+def _booked(told: bytes, candidates: list[_GeminiCandidate]) -> Usage:
+    """Google counts cached tokens within the prompt, and thoughts beside the answer. Protobuf's JSON leaves a
+    count of zero out, so one may be missing where the answer has nothing of its kind."""
     try:
         usage = _read_usage(told)
     except Undecodable:
-        return Usage()
+        return UNCOUNTED
+    parts = [part for one in candidates if one.content for part in one.content.parts or []]
+    thinks = any(part.text for part in parts if part.thought)
+    says = any(part.text or part.function_call for part in parts if not part.thought)
+    counts = Counts()
+    thoughts = (counts.needed if thinks else counts.optional)(usage.thoughts_token_count)
+    said = (counts.needed if says else counts.optional)(usage.candidates_token_count)
     return Usage(
-        count(usage.prompt_token_count) + count(usage.tool_use_prompt_token_count),
-        count(usage.candidates_token_count) + count(usage.thoughts_token_count),
-        cached_tokens=count_if_told(usage.cached_content_token_count),
-        reasoning_tokens=count_if_told(usage.thoughts_token_count),
+        counts.needed(usage.prompt_token_count) + (counts.optional(usage.tool_use_prompt_token_count) or 0),
+        (said or 0) + (thoughts or 0),
+        cached_tokens=counts.optional(usage.cached_content_token_count),
+        reasoning_tokens=thoughts,
+        uncounted=counts.uncounted,
     )
 
 
