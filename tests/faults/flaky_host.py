@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from aiohttp import web
@@ -50,6 +50,10 @@ Billed: TypeAlias = Callable[[Asked, int, int], bool]
 """A request, and the tokens of its prompt and its answer."""
 
 
+Tells: TypeAlias = Callable[[dict[str, Any]], Any]
+"""What the host reports as the usage of an answer, whatever it bills; None is no usage at all."""
+
+
 class _Answer(msgspec.Struct):
     usage: dict[str, int]
 
@@ -62,11 +66,13 @@ class _Body(msgspec.Struct):
 @dataclass
 class Host:
     """A running host. ``fault`` may be changed at any time; None is good health. ``billed`` is told of each
-    answer that was made; where it returns True, the connection breaks before it is sent."""
+    answer that was made; where it returns True, the connection breaks before it is sent. ``tells`` changes
+    the usage that is reported of it."""
 
     url: str = ""
     fault: Fault | None = None
     billed: Billed | None = None
+    tells: Tells | None = None
     asked: list[Asked] = field(default_factory=list)
     _arrival: asyncio.Event = field(default_factory=asyncio.Event)
     _times: Counter[str] = field(default_factory=Counter)
@@ -100,6 +106,9 @@ class Host:
             usage = msgspec.json.decode(reply.text or "", type=_Answer).usage
             if self.billed(asked, usage["prompt_tokens"], usage["completion_tokens"]):
                 return cut(asked)
+            if self.tells is not None:
+                answer = msgspec.json.decode(reply.text or "")
+                return web.json_response(answer | {"usage": self.tells(dict(usage))})
         return reply
 
 

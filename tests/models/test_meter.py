@@ -17,6 +17,7 @@ from coeval.core.records import Usage
 from coeval.models.metering import account_file
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.ledger import Ledger
+from coeval.pricing.tariff import Rates, Tariff, pricer
 
 
 def content(path: Path) -> dict[str, Any]:
@@ -178,7 +179,8 @@ def row_of(**figures: int) -> dict[str, Any]:
     """What the file has of a model, all of it."""
     counts = ("requests", "reserved", "input_tokens", "output_tokens", "unpriced")
     money = {"cost_usd": None, "priced_by": None, "uncertain_usd": 0.0, "reserved_usd": 0.0}
-    return dict.fromkeys(counts, 0) | money | {"jobs": {}, "booked": []} | figures
+    settled: dict[str, Any] = {"settled_usd": 0.0, "settlements": []}
+    return dict.fromkeys(counts, 0) | money | {"jobs": {}, "booked": []} | settled | figures
 
 
 def test_model_are_on_disk_before_they_are_used_in_blocks(tmp_path: Path) -> None:
@@ -298,3 +300,26 @@ def test_nothing_is_permitted_that_could_not_be_written(
     ledger.meter("m").reserve()
     assert ledger.meter("m").requests == 1
     assert Ledger(tmp_path / "usage.json", {"m": Terms(10)}).meter("m").requests >= 1
+
+
+def test_a_bill_that_no_budget_can_prevent_is_booked_and_warned_of_once(tmp_path: Path) -> None:
+    """More tokens than were set aside for, and a cost of nothing beside tokens that have a price."""
+    told: list[str] = []
+    price = pricer(Tariff(rates=Rates(input_usd_per_mtok=1e6, output_usd_per_mtok=1e6), source="test"))
+    ledger = Ledger(tmp_path / "usage.json", {"m": Terms(price=price, batch_price=price)})
+    ledger.warn = told.append
+    model = ledger.meter("m")
+    for _ in range(2):
+        assert model.settle(Usage(1, 9), 4.0).cost_usd == 10.0
+        assert model.settle(Usage(3, 1, 0.0), 4.0).cost_usd == 0.0
+    model.settle(Usage(1, 3), 4.0)
+    above, free = told
+    assert "m: its host reports 1 tokens of input and 9 of output for one answer, which cost $10.00" in above
+    assert "more than the $4.00" in above
+    assert "m: its host reports a cost of $0 for 3 tokens of input and 1 of output" in free
+    bill = model.bill()
+    bill.answered(Usage(1, 9), 4.0)
+    bill.answered(Usage(3, 1, 0.0), 4.0)
+    assert len(told) == 2, "once for a model, asked live or by jobs"
+    assert bill.answered(Usage(3, 0, 0.0, uncounted=True), 4.0).cost_usd is None, "nothing beside no count"
+    assert bill.uncertain_usd == 4.0

@@ -79,3 +79,17 @@ async def test_what_a_refused_job_held_is_there_for_others(tmp_path: Path, kind:
     assert len(exp.records("evaluation")) == total
     gone = account(exp)
     assert (gone["requests"], gone["jobs"], gone["uncertain_usd"]) == (0, {}, 0)
+
+
+@pytest.mark.parametrize("output", [None, "50", -1, 49.5, [50], True, 1 << 40])
+async def test_half_a_usage_in_a_batch_is_perhaps_what_was_held(tmp_path: Path, output: object) -> None:
+    """An answer is a record like any other; what it cost is unknown, and not nothing."""
+    async with openai_batches(keys=[KEY]) as host:
+        told = {"prompt_tokens": 100} | ({} if output is None else {"completion_tokens": output})
+        host.says = lambda _: Answer(VERDICT, body={"usage": told})
+        exp = lab(tmp_path, host, total=TOTAL, budget_usd=1.0)
+        run = await exp.arun()
+    assert run.exit_code == 0
+    assert account(exp)["cost_usd"] is None
+    assert account(exp)["unpriced"] == TOTAL
+    assert account(exp)["uncertain_usd"] == pytest.approx(TOTAL * MOST_USD)

@@ -17,7 +17,8 @@ class ModelCost(msgspec.Struct, frozen=True):
     """A model over the life of a folder: requests sent, tokens, and US dollars.
 
     ``cost_usd`` is that of the answers whose price was known, None while there is none; ``unpriced`` counts
-    the others. ``priced_by`` says whose the price is.
+    the others. ``priced_by`` says whose the price is. ``perhaps_usd`` is what requests may have cost besides,
+    of which nobody can know whether they were billed.
     """
 
     model: str
@@ -27,6 +28,7 @@ class ModelCost(msgspec.Struct, frozen=True):
     cost_usd: float | None
     unpriced: int
     priced_by: str | None
+    perhaps_usd: float = 0.0
 
 
 class Bill(msgspec.Struct, frozen=True):
@@ -60,9 +62,9 @@ class Bill(msgspec.Struct, frozen=True):
         return f"{dollars(self.cost_usd)}, without {left_out}" if self.cost_usd else f"unknown for {left_out}"
 
 
-def model_costs(usage: Path) -> tuple[ModelCost, ...]:
+def model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, ...]:
     """The models of a ``usage.json`` that were asked, dearest first, ties by name; none where there is no
-    file.
+    file. Where nobody is ``at_work``, what was set aside for requests may have been billed.
 
     Raises
     ------
@@ -75,12 +77,13 @@ def model_costs(usage: Path) -> tuple[ModelCost, ...]:
             requests=account.requests,
             input_tokens=account.input_tokens,
             output_tokens=account.output_tokens,
-            cost_usd=account.cost_usd,
+            cost_usd=account.known_usd,
             unpriced=account.unpriced,
             priced_by=account.priced_by,
+            perhaps_usd=account.uncertain_usd + (0.0 if at_work else account.reserved_usd),
         )
         for name, account in read_accounts(usage).items()
-        if account.requests
+        if account.requests or account.known_usd
     ]
     return tuple(sorted(costs, key=lambda cost: (-(cost.cost_usd or 0.0), cost.model)))
 

@@ -55,7 +55,7 @@ def refuse_boundless(
     if unbounded:
         problems.append(
             f"{listed(dict.fromkeys(unbounded.values()))} cannot be kept to: nothing bounds the answers of "
-            f"{listed(unbounded)}. Set parameters.max_tokens, in each of their roles"
+            f"{listed(unbounded)}. Set parameters.max_tokens to 1 or more, in each of their roles"
         )
     if problems:
         raise UsageError("\n".join(problems))

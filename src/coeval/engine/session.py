@@ -17,7 +17,7 @@ from types import MappingProxyType
 from coeval.core.errors import Draining
 from coeval.core.good import is_good
 from coeval.core.model import ModelSpec
-from coeval.core.records import Evaluation, Kept
+from coeval.core.records import Evaluation, Kept, Usage
 from coeval.engine.error_lines import ErrorLine, torn_line
 from coeval.engine.execute import Done, Flow
 from coeval.engine.progress import Board, Watcher
@@ -215,7 +215,8 @@ class Accounts:
     what failed, ``probes`` which models answered before it began, ``jobs`` its batch jobs and ``batches``
     their requests and results.
     ``phase_of`` names the phase (or task) that a file of records belongs to; ``budget_usd`` is the most that
-    may be spent, all models together, None: any."""
+    may be spent, all models together, None: any. ``recorded`` is what the folder's own records took, by
+    model."""
 
     usage: Path
     errors: Path
@@ -224,6 +225,7 @@ class Accounts:
     batches: Path
     phase_of: Callable[[Path], str]
     budget_usd: float | None = None
+    recorded: Mapping[str, Usage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,11 @@ def _batches(accounts: Accounts, context: SessionContext) -> Batches | None:
     return Batches(accounts.batches, accounts.jobs, context.batching, context.watcher.note)
 
 
+def _warn(watcher: Watcher, sentence: str) -> None:
+    log.warning("%s", sentence)
+    watcher.warn(sentence)
+
+
 @asynccontextmanager
 async def opened(
     accounts: Accounts,
@@ -266,7 +273,8 @@ async def opened(
     StoreError
         the account cannot be read or written.
     """
-    ledger = Ledger(accounts.usage, terms, budget_usd=accounts.budget_usd)
+    ledger = Ledger(accounts.usage, terms, budget_usd=accounts.budget_usd, recorded=accounts.recorded)
+    ledger.warn = lambda sentence: _warn(context.watcher, sentence)
     batches = _batches(accounts, context)
     if batches is not None:
         ledger.jobs_free_money(batches.free_money)

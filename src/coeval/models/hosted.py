@@ -53,7 +53,7 @@ class HostedModel(Model):
         self._http = http
         self._endpoint = endpoint
         self._admission = admission
-        self._budgeted = admission.budgeted
+        self._priced = admission.priced
         self._host_models = host_models
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
@@ -114,7 +114,7 @@ class HostedModel(Model):
         self, request: Request, body: bytes, call: Call[Completion]
     ) -> Coroutine[Any, Any, Answered[Completion]]:
         """Have the body of a request answered, as `Http.post` does."""
-        if self._budgeted:
+        if self._priced:
             return self._send_at_a_stake(request, body, call)
         return self._http.post(self._endpoint, self._path, body, call)
 

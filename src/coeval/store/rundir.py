@@ -15,6 +15,7 @@ import msgspec
 
 from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE, OVERWRITE
+from coeval.core.records import Usage
 from coeval.store.jsonl import read_json, store_error, write_bytes_atomic, write_json_atomic
 from coeval.store.lock import held, holder, living
 from coeval.store.own import refuse_foreign
@@ -41,7 +42,11 @@ def _stamp(second: int) -> str:
 
 
 class Meta(msgspec.Struct, kw_only=True, omit_defaults=False):
-    """``meta.json``: information about a run. What is owed, and what counts, is never read from it."""
+    """``meta.json``: information about a run. What is owed, and what counts, is never read from it.
+
+    ``inherited`` is what the records took, by model, that the run has taken over: they were paid for
+    elsewhere. None where nothing was taken over, or by a version that did not note it.
+    """
 
     experiment_id: str
     status: str
@@ -52,6 +57,7 @@ class Meta(msgspec.Struct, kw_only=True, omit_defaults=False):
     resume_from: str | None = None
     simulated: bool = False
     coeval_version: str = ""
+    inherited: dict[str, Usage] | None = None
 
 
 class RunDir:

@@ -93,6 +93,10 @@ CASES = [
     ("tone: [plain]", "tone: []", 14, "tasks[0].target_attributes.tone", "V-25", "at least one"),
     ("tone: [plain]", "tone: [a, 1, a, 1]", 14, "tasks[0].target_attributes.tone", "V-25", "1, a"),
     ("tone: [plain]", "tone: plain", 14, "tasks[0].target_attributes.tone", "V-20", "a list"),
+    ("temperature: 0.7", "max_tokens: 0", 5, "models[0].parameters.max_tokens", "V-21", "1 or more"),
+    ("temperature: 0.7", "max_tokens: -100000", 5, "models[0].parameters.max_tokens", "V-21", "1 or more"),
+    ("temperature: 0.7", "extra_body: {options: {num_predict: -3}}", 5,
+     "models[0].parameters.extra_body.options.num_predict", "V-21", "1 or more"),
     ("temperature: 0.7", "timeout_s: 0", 5, "models[0].parameters.timeout_s", "V-21", "more than 0"),
     ("temperature: 0.7", "max_concurrency: 0", 5,
      "models[0].parameters.max_concurrency", "V-21", "at least 1"),
@@ -186,6 +190,21 @@ def test_one_mistake_is_one_line(
     assert len(problems) == 1, problems
     assert problems[0].startswith(f"e.yaml:{line}  {path}  {rule}  ")
     assert offers in problems[0].split("  ", 3)[3]
+
+
+@pytest.mark.parametrize("budget", ["budget_usd: 1", "quota: {large: {max_cost_usd: 1}}"])
+@pytest.mark.parametrize("parameter", ["max_tokens", "max_completion_tokens", "extra_body: {max_tokens"])
+def test_a_limit_that_is_none_bounds_nothing_where_a_budget_holds(
+    check: Check, valid: str, budget: str, parameter: str
+) -> None:
+    """-1 is no limit to many hosts: a doubt by itself, and refused where a budget needs a bound."""
+    unlimited = valid.replace("temperature: 0.7", f"{parameter}: -1" + "}" * parameter.count("{"))
+    assert check(unlimited) == []
+    problems = check(unlimited.replace("storage_folder", f"{budget}\n  storage_folder"))
+    assert len(problems) == 1, problems
+    key = parameter.replace(": {", ".")
+    assert f"e.yaml:5  models[0].parameters.{key}  V-21  is -1" in problems[0]
+    assert "needs a bound; use a whole number, 1 or more" in problems[0]
 
 
 @pytest.mark.parametrize("empty", ["models: []", "models:", "models: {}", "models: none"])

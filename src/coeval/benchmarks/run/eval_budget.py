@@ -12,7 +12,8 @@ __all__ = ["refuse_too_dear"]
 
 
 def refuse_too_dear(prepared: Prepared) -> None:
-    """While the folders are `held`. Nothing is refused while batch jobs are not done with, as of a run.
+    """While the folders are `held`. What goes on in a folder is not refused, as of a run: it goes as far as
+    the money carries.
 
     Raises
     ------
@@ -21,10 +22,10 @@ def refuse_too_dear(prepared: Prepared) -> None:
     """
     evaluation = prepared.evaluation
     budget = evaluation.budget_usd
-    if budget is None or (evaluation.output / "pending_batches.json").exists():
+    accounts = read_accounts(usage_file(evaluation)).values()
+    if budget is None or any(account.requests or account.reserved for account in accounts):
         return
     estimate = estimate_evaluation(prepared, PriceBook())
     cost = estimate.total.cost_usd
     if cost is not None and not estimate.unpriced:
-        accounts = read_accounts(usage_file(evaluation)).values()
         refuse_least(cost.low, budget, accounts, "the same command with --estimate-only")

@@ -27,6 +27,7 @@ from coeval.benchmarks.run.owner import refuse_another_model
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import Draining, UsageError
 from coeval.core.model import ModelSpec
+from coeval.core.records import Usage
 from coeval.engine.bounded_cost import AskedUnder, refuse_boundless
 from coeval.engine.progress import Watcher
 from coeval.engine.session import Accounts, SessionContext, opened
@@ -36,6 +37,7 @@ from coeval.models.keys import Keys
 from coeval.models.transport.http import Http
 from coeval.models.transport.shared_hosts import SharedHosts
 from coeval.pricing.price_book import PriceBook
+from coeval.store.record_usage import usage_on_record
 
 __all__ = ["EndOfAsking", "Prepared", "ask_owed", "error_file", "held", "prepare", "specs_of", "usage_file"]
 
@@ -144,6 +146,7 @@ async def ask_owed(
         output / "batches",
         lambda path: path.parent.name,
         evaluation.budget_usd,
+        _recorded(evaluation, task_runs),
     )
     specs = specs_of(prepared)
     prices = PriceBook()
@@ -163,6 +166,21 @@ async def ask_owed(
         await asking.carry_out()
         jobs = session.batches.jobs() if session.batches is not None else ()
     return EndOfAsking(begun=True, interrupted=session.interrupted, stopped=session.stopped, batches=jobs)
+
+
+def _recorded(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> dict[str, Usage]:
+    """What the records of the folders took, by model; nothing where several accounts share the folders."""
+    if evaluation.account is not None:
+        return {}
+    names = {spec.model: spec.name for spec in (evaluation.judging, evaluation.tested) if spec is not None}
+    if evaluation.tested is not None:
+        names[evaluation.tested_as] = evaluation.tested.name
+    taken = usage_on_record(path for task_run in task_runs for path in task_run.folder.record_files())
+    recorded: dict[str, Usage] = {}
+    for called, usage in taken.items():
+        if (name := names.get(called)) is not None:
+            recorded[name] = recorded[name] + usage if name in recorded else usage
+    return recorded
 
 
 def _asked_under(specs: Iterable[ModelSpec], task_runs: Iterable[TaskRun]) -> Iterator[AskedUnder]:

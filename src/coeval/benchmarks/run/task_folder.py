@@ -78,6 +78,11 @@ class TaskFolder:
     def judgments(self, judge: RoleModel) -> Path:
         return self.path / f"judgments.{file_name(judge.model)}-{judge.recipe.hash[:8]}.jsonl"
 
+    def record_files(self) -> list[Path]:
+        """All answers and judgments, those of other settings included."""
+        found = (*self.path.glob("responses*.jsonl"), *self.path.glob("judgments.*.jsonl"))
+        return sorted(set(found))
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Be the folder's only writer; raises UsageError naming the process that is."""

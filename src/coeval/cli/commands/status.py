@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,14 @@ def status(
             help="First cancel all batch jobs; what is done is paid. Given again: give them up.",
         ),
     ] = False,
+    settle: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODEL=USD",
+            help="First settle what MODEL perhaps spent: USD is what the provider's bill says of this "
+            "folder. Example: --settle judge-1=2.15",
+        ),
+    ] = None,
     keys: Annotated[
         Path | None,
         typer.Option(help="Key file, for batch jobs. Example: --keys ~/work.keys.yaml"),
@@ -46,6 +55,7 @@ def status(
       coeval status --run ./runs/quickstart --watch
       coeval status --run ./runs/quickstart --json
       coeval status --run ./runs/quickstart --fetch-batches
+      coeval status --run ./runs/quickstart --settle judge-1=2.15
       coeval status --run ./outputs
 
     \b
@@ -63,6 +73,8 @@ def status(
     is_run = RunDir(path).is_run()
     place = RunPlace(RunDir(path)) if is_run else OutputPlace(path)
     _refuse_contradictions(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)
+    if settle:
+        _settle(path, settle, is_run=is_run, writer=place.writer())
     left = 0
     if fetch_batches or cancel_batches:
         folder = RunDir(path)
@@ -105,6 +117,54 @@ def _refuse_contradictions(path: Path, *, fetch: bool, cancel: bool, watch: bool
             f"{path} holds results of eval-framework, whose batch jobs are collected by the eval-framework "
             "command that submitted them: give it again, without --no-wait to wait for them"
         )
+
+
+def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | None) -> None:
+    """Book what the provider's bills say in the place of what was perhaps spent."""
+    from getpass import getuser
+
+    from coeval.cli import streams
+    from coeval.cli.say import say
+    from coeval.core.errors import UsageError
+    from coeval.core.text import dollars
+    from coeval.models.metering.account_file import settle_accounts
+    from coeval.pipeline.start.budgets import own_usage
+    from coeval.store.record_usage import usage_on_record
+    from coeval.store.rundir import RunDir
+
+    if writer is not None:
+        raise UsageError(f"{path} is in use by process {writer}, which keeps the account; wait for it")
+    bills = dict(_bill(text) for text in given)
+    try:
+        by = getuser()
+    except (KeyError, OSError):
+        by = "unknown"
+    with RunDir(path).locked():
+        records = (*path.rglob("responses*.jsonl"), *path.rglob("judgments.*.jsonl"))
+        recorded = own_usage(RunDir(path)) if is_run else usage_on_record(records)
+        accounts = settle_accounts(path / "usage.json", bills, by, recorded)
+    for name, account in accounts.items():
+        settled = account.settlements[-1]
+        say(
+            streams.messages(),
+            f"{name}: settled at {dollars(account.spent_usd)}, where {dollars(settled.perhaps_usd)} was "
+            "perhaps spent; usage.json records it.",
+        )
+
+
+def _bill(text: str) -> tuple[str, float]:
+    from math import isfinite
+
+    from coeval.core.errors import UsageError
+
+    name, _, amount = text.rpartition("=")
+    try:
+        usd = float(amount.strip().removeprefix("$"))
+    except ValueError:
+        usd = -1.0
+    if not name or not isfinite(usd) or usd < 0:
+        raise UsageError(f"--settle {text}: write MODEL=USD, as in judge-1=2.15")
+    return name, usd
 
 
 def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:

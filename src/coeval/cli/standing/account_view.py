@@ -24,9 +24,9 @@ _MOST_GROUPS = 20
 _EXCERPT = 200
 
 
-def show_costs(usage: Path, console: Console) -> None:
+def show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
     try:
-        print_costs(model_costs(usage), console)
+        print_costs(model_costs(usage, at_work=at_work), console)
     except StoreError as error:
         warn(console, f"what it cost cannot be told: {error}")
 

@@ -37,7 +37,7 @@ class OutputPlace:
         pid = self.writer()
         return FolderStanding(
             output_phases(self._path),
-            spend_of(self._usage),
+            spend_of(self._usage, at_work=pid is not None),
             jobs_shown(self._pending),
             last_errors(self._errors),
             None,
@@ -55,7 +55,7 @@ class OutputPlace:
         ]
         columns = [Column(heading) for heading in ("planned", "good", "failed", "owed")]
         print_table(console, "", "task", columns, rows)
-        show_costs(self._usage, console)
+        show_costs(self._usage, console, at_work=writer is not None)
         show_jobs(self._pending, console, "the same eval-framework command" if writer is None else "")
         show_errors(self._errors, console)
 

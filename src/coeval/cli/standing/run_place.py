@@ -57,7 +57,7 @@ class RunPlace:
             status = "running"
         return FolderStanding(
             phases_of(folder, look),
-            spend_of(folder.usage),
+            spend_of(folder.usage, at_work=pid is not None),
             jobs_shown(folder.pending_batches),
             last_errors(folder.errors),
             folder.path.name if meta is None else meta.experiment_id,
@@ -76,7 +76,7 @@ class RunPlace:
         unknown = PhaseStanding(planned=None, good=0, failed=0, owed=None)
         return FolderStanding(
             dict.fromkeys(PHASES, unknown),
-            spend_of(folder.usage),
+            spend_of(folder.usage, at_work=pid is not None),
             jobs_shown(folder.pending_batches),
             last_errors(folder.errors),
             folder.path.name,
@@ -95,7 +95,7 @@ class RunPlace:
             _show_meta(folder, look.report, console)
             _show_phases(folder, look, console)
             _show_files(look.report, console)
-        show_costs(folder.usage, console)
+        show_costs(folder.usage, console, at_work=folder.writer() is not None)
         _show_limits(folder, console)
         show_jobs(folder.pending_batches, console, "--fetch-batches" if folder.writer() is None else "")
         show_errors(folder.errors, console)

@@ -47,12 +47,14 @@ class PhaseStanding(msgspec.Struct, frozen=True):
 
 
 class Spend(msgspec.Struct, frozen=True):
-    """What a model was sent, and what that took; ``cost_usd`` is None where no answer's price is known."""
+    """What a model was sent, and what that took; ``cost_usd`` is None where no answer's price is known,
+    ``perhaps_usd`` what requests may have cost besides."""
 
     requests: int
     input_tokens: int
     output_tokens: int
     cost_usd: float | None
+    perhaps_usd: float = 0.0
 
 
 class StateShown(msgspec.Struct, frozen=True):
@@ -133,11 +135,13 @@ def _sent(account: ModelAccount) -> int:
     return account.requests + account.reserved
 
 
-def spend_of(usage: Path) -> dict[str, Spend]:
+def spend_of(usage: Path, *, at_work: bool) -> dict[str, Spend]:
     """By model, dearest first. Raises StoreError where the file cannot be read."""
     return {
-        cost.model: Spend(cost.requests, cost.input_tokens, cost.output_tokens, cost.cost_usd)
-        for cost in model_costs(usage)
+        cost.model: Spend(
+            cost.requests, cost.input_tokens, cost.output_tokens, cost.cost_usd, cost.perhaps_usd
+        )
+        for cost in model_costs(usage, at_work=at_work)
     }
 
 

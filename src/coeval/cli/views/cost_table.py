@@ -17,18 +17,30 @@ __all__ = ["print_costs"]
 
 UNKNOWN = "unknown"
 _COLUMNS = [Column(heading) for heading in ("requests", "input", "output", "cost")]
+_PERHAPS = Column("perhaps")
 
 
 def print_costs(costs: Sequence[ModelCost], console: Console) -> None:
     """A row for each model, the sum of them, and whose prices these are."""
-    of_all = bill(costs)
-    if not of_all:
+    of_all, perhaps = bill(costs), sum(cost.perhaps_usd for cost in costs)
+    if not of_all and not perhaps:
         return
     console.print()
-    rows = [NameRow(cost.model, (*_figures([cost]), _cell(cost))) for cost in costs]
+    rows = [
+        NameRow(cost.model, (*_figures([cost]), _cell(cost), *_perhaps(cost.perhaps_usd, perhaps)))
+        for cost in costs
+    ]
     if len(costs) > 1:
-        rows.append(NameRow("total", (*_figures(costs), _total(of_all)), "bold"))
-    print_table(console, "Cost, in tokens and US dollars", "model", _COLUMNS, rows)
+        rows.append(NameRow("total", (*_figures(costs), _total(of_all), *_perhaps(perhaps, perhaps)), "bold"))
+    columns = [*_COLUMNS, _PERHAPS] if perhaps else _COLUMNS
+    print_table(console, "Cost, in tokens and US dollars", "model", columns, rows)
+    if perhaps:
+        say(
+            console,
+            f"perhaps: {dollars(perhaps)} was set aside for requests of which nobody knows whether they were "
+            "billed; coeval status --settle MODEL=USD takes the provider's bill for it",
+            "dim",
+        )
     for sentence in _notes(of_all):
         say(console, sentence, "dim")
 
@@ -45,6 +57,11 @@ def _cell(cost: ModelCost) -> str:
     if cost.cost_usd is None:
         return UNKNOWN if cost.unpriced else ""
     return dollars(cost.cost_usd) + "+" * bool(cost.unpriced)
+
+
+def _perhaps(usd: float, of_all: float) -> tuple[str, ...]:
+    """The cell of what is perhaps spent, where any model has some."""
+    return () if not of_all else (dollars(usd) if usd else "",)
 
 
 def _total(of_all: Bill) -> str:

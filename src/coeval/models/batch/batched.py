@@ -169,7 +169,7 @@ class BatchedModel(HostedModel):
         queue = self._queue
         queue.heed_refusal()
         usd = 0.0
-        if self._budgeted:
+        if self._priced:
             tokens = most_answer_tokens(request.sampling, self._spec)
             usd = self._admission.most_usd(len(body), tokens, batched=True)
         waiting = self._meter.park(usd, request.rank)

@@ -28,7 +28,7 @@ class InProcess(Model):
         self._model = model
         self._spec = spec
         self._admission = admission
-        self._budgeted = admission.budgeted
+        self._priced = admission.priced
         self._limiter = limiter
         self._most = spec.max_answer_bytes
 
@@ -50,7 +50,7 @@ class InProcess(Model):
             self._limiter.close(draining())
 
     async def _ask(self, request: Request) -> Completion:
-        if self._budgeted:
+        if self._priced:
             return await self._ask_at_a_stake(request)
         self._admission.permit()
         completion = counted(await self._model.complete(request))

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.core.errors import Misshapen, StoreError
+from coeval.core.errors import Misshapen, StoreError, UsageError
 from coeval.core.foreign import convert
 from coeval.core.model import Price
+from coeval.core.records import Usage
 from coeval.store.jsonl import read_json, write_json_atomic
 
-__all__ = ["AccountFile", "JobAccount", "ModelAccount", "Most", "Terms", "read_accounts"]
+__all__ = [
+    "AccountFile",
+    "JobAccount",
+    "ModelAccount",
+    "Most",
+    "Settlement",
+    "Terms",
+    "read_accounts",
+    "settle_accounts",
+]
+
+_ROUNDING = 1e-9
+"""US dollars: sums of the same costs in another order differ by less."""
 
 Most = Callable[[int, int], float]
 """The most US dollars that a request may cost whose prompt and whose answer have at most so many tokens."""
@@ -43,14 +57,26 @@ class JobAccount(msgspec.Struct):
     dearest_usd: float = 0.0
 
 
+class Settlement(msgspec.Struct, frozen=True):
+    """That a user settled what was perhaps spent: when and who, the provider's bill for the model in this
+    folder, and how much was perhaps spent until then (US dollars)."""
+
+    at: str
+    by: str
+    bill_usd: float
+    perhaps_usd: float
+
+
 class ModelAccount(msgspec.Struct):
     """What a model has used; ``requests + reserved`` is never less than what was sent.
 
     ``cost_usd`` is that of the answers whose price was known, None while there is none; ``unpriced`` counts
     the other answers. ``priced_by`` says whose the price is that holds now. ``uncertain_usd`` is what
     requests may have cost at most of which nobody can know whether they were billed; ``reserved_usd`` what
-    those may cost that are being sent. Both are kept where there is a budget. ``jobs`` are batch jobs that
-    run, by tag, their requests counted already; ``booked`` the tags of those that ended.
+    those may cost that are being sent. Both are kept of requests whose price is known and whose answer is
+    bounded. ``jobs`` are batch jobs that run, by tag, their requests counted already; ``booked`` the tags of
+    those that ended. ``settled_usd`` is what a bill says beyond ``cost_usd``, by the last of
+    ``settlements``.
     """
 
     requests: int = 0
@@ -64,17 +90,44 @@ class ModelAccount(msgspec.Struct):
     reserved_usd: float = 0.0
     jobs: dict[str, JobAccount] = {}
     booked: list[str] = []
+    settled_usd: float = 0.0
+    settlements: list[Settlement] = []
 
     def __post_init__(self) -> None:
         counts = (self.requests, self.reserved, self.input_tokens, self.output_tokens, self.unpriced)
-        money = (self.cost_usd or 0.0, self.uncertain_usd, self.reserved_usd)
+        money = (self.cost_usd or 0.0, self.uncertain_usd, self.reserved_usd, self.settled_usd)
         if min(*counts, *money) < 0:
             raise ValueError("a count is negative")
 
     @property
+    def known_usd(self) -> float | None:
+        """What it has cost for sure; None where no answer's price is known."""
+        return (self.cost_usd or 0.0) + self.settled_usd if self.settlements else self.cost_usd
+
+    @property
     def spent_usd(self) -> float:
         """What it has cost, and what it may have cost besides."""
-        return (self.cost_usd or 0.0) + self.uncertain_usd
+        return (self.known_usd or 0.0) + self.uncertain_usd
+
+    def settle(self, bill_usd: float, at: str, by: str) -> None:
+        """Take the provider's bill for the word on what was perhaps spent. What answers are known to have
+        cost stays, be the bill lower."""
+        self.settled_usd = max(0.0, bill_usd - (self.cost_usd or 0.0))
+        self.settlements = [*self.settlements, Settlement(at, by, bill_usd, self.uncertain_usd)]
+        self.uncertain_usd, self.unpriced = 0.0, 0
+
+    def take_up(self, recorded: Usage) -> bool:
+        """Begin a start: what a crashed process had reserved it may have sent, but for what the folder's own
+        records show, which is never left out; whether it had been."""
+        self.requests, self.reserved = self.requests + self.reserved, 0
+        self.input_tokens = max(self.input_tokens, recorded.input_tokens)
+        self.output_tokens = max(self.output_tokens, recorded.output_tokens)
+        lost = (recorded.cost_usd or 0.0) - (self.cost_usd or 0.0)
+        if lost > _ROUNDING:
+            self.cost_usd = recorded.cost_usd
+            self.reserved_usd = max(0.0, self.reserved_usd - lost)
+        self.uncertain_usd, self.reserved_usd = self.uncertain_usd + self.reserved_usd, 0.0
+        return lost > _ROUNDING
 
 
 class AccountFile:
@@ -95,10 +148,15 @@ class AccountFile:
             it is damaged, or cannot be read.
         """
         self._content, self.rows = _read(self.path)
-        # What a crashed process had reserved, it may have sent.
-        for row in self.rows.values():
-            row.requests, row.reserved = row.requests + row.reserved, 0
-            row.uncertain_usd, row.reserved_usd = row.uncertain_usd + row.reserved_usd, 0.0
+
+    def take_up(self, recorded: Mapping[str, Usage]) -> bool:
+        """Begin a start in a folder whose own records took so much, by model; whether the account said less
+        than they do."""
+        for name, usage in recorded.items():
+            if usage.cost_usd:
+                self.rows.setdefault(name, ModelAccount())
+        found = {name: row.take_up(recorded.get(name, Usage())) for name, row in self.rows.items()}
+        return any(found.values())
 
     def set_aside(self) -> None:
         """Begin anew; the damaged file gets another name when it is first written."""
@@ -119,6 +177,38 @@ class AccountFile:
             self.path.replace(self.path.with_name(f"{self.path.name}.damaged"))
             self._set_aside = False
         write_json_atomic(self.path, self._content | {"models": models | counted})
+
+
+def settle_accounts(
+    path: Path, bills: Mapping[str, float], by: str, recorded: Mapping[str, Usage]
+) -> dict[str, ModelAccount]:
+    """Take the provider's bill for the word on what models perhaps spent, while nobody is at work in the
+    folder, and write down who said so; the accounts that were settled.
+
+    Raises
+    ------
+    UsageError
+        a model has no account, or batch jobs that are not done with.
+    StoreError
+        the file is damaged, or cannot be read or written.
+    """
+    file = AccountFile(path)
+    file.load()
+    for name in bills:
+        if name not in file.rows:
+            known = ", ".join(file.rows) or "none"
+            raise UsageError(f"no model {name} has an account in {path}; it has: {known}")
+        if file.rows[name].jobs:
+            raise UsageError(
+                f"{name} has batch jobs that are not done with, which its bill may hold; collect or cancel "
+                "them first (--fetch-batches, --cancel-batches)"
+            )
+    file.take_up(recorded)
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    for name, usd in bills.items():
+        file.rows[name].settle(usd, at, by)
+    file.write()
+    return {name: file.rows[name] for name in bills}
 
 
 def read_accounts(path: Path) -> dict[str, ModelAccount]:

@@ -11,7 +11,7 @@ import msgspec
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request, SamplingParameters
 
-__all__ = ["counted", "most_answer_tokens", "prompt_bytes"]
+__all__ = ["NO_LIMIT", "answer_limits", "counted", "most_answer_tokens", "prompt_bytes"]
 
 _LIMITS = frozenset(
     {
@@ -31,28 +31,45 @@ _GROUPS = frozenset({"generationConfig", "generation_config", "inferenceConfig",
 """Fields of a body in which such may stand."""
 
 
+NO_LIMIT = (-1, -2)
+"""Limits that hosts take for none: llama.cpp and its like the first, Ollama's ``num_predict`` both."""
+
+
 def most_answer_tokens(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
     """The limit on what a request's answers have together, where it sets one; None: nothing bounds it.
 
-    What the user has laid over the body counts by the names that hosts have for it, the largest of all.
+    What the user has laid over the body counts by the names that hosts have for it, the largest of all. A
+    limit below 1 bounds nothing: -1 is no limit to many hosts.
     """
     limits: list[Any] = [] if sampling.max_tokens is None else [sampling.max_tokens]
-    answers = 1
-    for name, value in chain(_fields(sampling.rest), _fields(spec.extra_body)):
-        if name in _LIMITS:
+    answers = [1]
+    for path, value in chain(_fields(sampling.rest), _fields(spec.extra_body)):
+        if path[-1] in _LIMITS:
             limits.append(value)
-        elif name in _ANSWERS and isinstance(value, int):
-            answers = max(answers, value)
-    if not limits or not all(isinstance(limit, int) for limit in limits):
+        elif path[-1] in _ANSWERS:
+            answers.append(value)
+    if not limits or not all(type(each) is int for each in (*limits, *answers)) or min(limits) < 1:
         return None
-    return int(max(limits)) * answers
+    return int(max(limits)) * max(answers)
 
 
-def _fields(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def answer_limits(parameters: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The limits on an answer among a model's parameters, ``extra_body`` included, each with its keys."""
+    extra = parameters.get("extra_body")
+    for path, value in _fields(parameters):
+        if path[-1] in _LIMITS:
+            yield path, value
+    for path, value in _fields(extra) if isinstance(extra, dict) else ():
+        if path[-1] in _LIMITS:
+            yield ("extra_body", *path), value
+
+
+def _fields(body: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name, value in body.items():
-        yield name, value
+        yield (name,), value
         if name in _GROUPS and isinstance(value, dict):
-            yield from value.items()
+            for field, inner in value.items():
+                yield (name, field), inner
 
 
 def counted(completion: Completion) -> Completion:

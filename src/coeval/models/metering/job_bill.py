@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from coeval.core.model import Price
@@ -18,6 +20,7 @@ class JobBill:
     """
 
     __slots__ = (
+        "_doubt",
         "_price",
         "cost_usd",
         "input_tokens",
@@ -28,14 +31,16 @@ class JobBill:
         "unpriced",
     )
 
-    def __init__(self, price: Price | None) -> None:
+    def __init__(self, price: Price | None, doubt: Callable[[Usage, float], None]) -> None:
         self._price = price
+        self._doubt = doubt
         self.requests = self.input_tokens = self.output_tokens = self.priced = self.unpriced = 0
         self.cost_usd = self.uncertain_usd = 0.0
 
     def answered(self, usage: Usage, most_usd: float = 0.0) -> Usage:
         """Add what an answer took; the same with its price. ``most_usd`` is what was held for it."""
         usage = priced(usage, self._price)
+        self._doubt(usage, most_usd)
         self.requests += 1
         self.input_tokens += usage.input_tokens
         self.output_tokens += usage.output_tokens

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from coeval.core.errors import CoevalError, StoreError
+from coeval.core.records import Usage
 from coeval.models.metering.account_file import AccountFile, ModelAccount, Terms
 from coeval.models.metering.meter import Meter
 from coeval.models.metering.till import Held, Till
 
 __all__ = ["Ledger"]
+
+_log = logging.getLogger("coeval")
 
 
 class Ledger:
@@ -27,6 +31,8 @@ class Ledger:
         permits reserved ahead at once, 1 to 32.
     budget_usd:
         the most money for all models together, over the life of the file; None: any.
+    recorded:
+        what the folder's own records took, by model: the counts are never less.
 
     Raises
     ------
@@ -40,6 +46,7 @@ class Ledger:
         terms: Mapping[str, Terms] = MappingProxyType({}),
         block: int = 32,
         budget_usd: float | None = None,
+        recorded: Mapping[str, Usage] = MappingProxyType({}),
     ) -> None:
         if not 1 <= block <= 32:
             raise ValueError(f"a block holds 1 to 32 permits, not {block}")
@@ -56,8 +63,18 @@ class Ledger:
                     "from a copy, or move it away to count from zero again."
                 ) from error
             self._file.set_aside()
+        if self._file.take_up(recorded):
+            self._file.write()  # for those who read it, and for a start that is killed at once
         self._till = Till(self._file, budget_usd)
         self._meters: dict[str, Meter] = {}
+        self._doubted: set[tuple[str, str]] = set()
+        self.warn: Callable[[str], None] = _log.warning
+        """Called once for each kind of thing in a model's bill that may not be as it should."""
+
+    @property
+    def accounts(self) -> Collection[ModelAccount]:
+        """What each model has used, those that are not asked now included."""
+        return self._file.rows.values()
 
     def meter(self, name: str) -> Meter:
         if (known := self._meters.get(name)) is not None:
@@ -65,8 +82,13 @@ class Ledger:
         row, terms = self._file.rows.setdefault(name, ModelAccount()), self._terms.get(name, Terms())
         row.priced_by = terms.priced_by
         fund = self._till.fund(name, row, terms.max_cost_usd)
-        self._meters[name] = meter = Meter(self._file, self._block, self._till, fund, terms)
+        self._meters[name] = meter = Meter(self._file, self._block, self._till, fund, terms, self._doubt)
         return meter
+
+    def _doubt(self, name: str, kind: str, sentence: str) -> None:
+        if (name, kind) not in self._doubted:
+            self._doubted.add((name, kind))
+            self.warn(sentence)
 
     @property
     def waiting(self) -> int:

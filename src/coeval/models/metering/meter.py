@@ -8,13 +8,15 @@ most a part of one block per model is wasted. Money is reserved likewise (`till`
 from __future__ import annotations
 
 from asyncio import CancelledError, Future
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from coeval.core.errors import QuotaExhausted, StoreError
+from coeval.core.model import Price
 from coeval.core.options import CONTINUE, max_calls
 from coeval.core.records import Usage
+from coeval.core.text import dollars
 from coeval.models.metering.account_file import AccountFile, JobAccount, ModelAccount, Terms
 from coeval.models.metering.job_bill import JobBill, priced
 from coeval.models.metering.purse import Fund
@@ -34,16 +36,24 @@ class Meter:
 
     Of requests that are asked live: `reserve` before they are sent, one or many; `settle` once for each
     answer, when it comes; `give_back` for those of the requests that were not sent after all. Where the model
-    is `budgeted`, their money is the affair of a `Stake`.
+    is `priced`, their money is the affair of a `Stake`.
 
     Of requests in a batch job: `park` before one is written down for a job that is yet to be submitted,
     `unpark` where that is dropped; `submit` before the job is sent to the host, `settle_job` once for it when
     its replies are there. Tags make both safe to repeat after a crash.
     """
 
-    __slots__ = ("_block", "_file", "_parked", "_row", "_terms", "fund", "name", "till")
+    __slots__ = ("_block", "_doubt", "_file", "_parked", "_row", "_terms", "fund", "name", "till")
 
-    def __init__(self, file: AccountFile, block: int, till: Till, fund: Fund, terms: Terms) -> None:
+    def __init__(
+        self,
+        file: AccountFile,
+        block: int,
+        till: Till,
+        fund: Fund,
+        terms: Terms,
+        doubt: Callable[[str, str, str], None],
+    ) -> None:
         self.name = fund.name
         self.till = till
         self.fund = fund
@@ -51,6 +61,7 @@ class Meter:
         self._block = block
         self._row: ModelAccount = fund.row
         self._terms = terms
+        self._doubt = doubt
         self._parked = 0
 
     @property
@@ -64,17 +75,20 @@ class Meter:
         return self._row.spent_usd
 
     @property
+    def priced(self) -> bool:
+        """Whether money is set aside for its requests: they cost some, and it is known how much. So it is
+        without a budget too, for one that may be set later."""
+        return self._terms.most is not None
+
+    @property
     def budgeted(self) -> bool:
-        """Whether money has to be set aside for its requests: it costs some, and there is a budget."""
-        return self._terms.most is not None and bool(self.fund.purses)
+        """Whether a budget holds for its requests."""
+        return self.priced and bool(self.fund.purses)
 
     def most_usd(self, body_bytes: int, answer_tokens: int, *, batched: bool = False) -> float:
-        """The most that a request may cost: no tokenizer makes more tokens of a text than it has bytes. 0
-        where there is no budget."""
+        """The most that a request may cost: no tokenizer makes more tokens of a text than it has bytes."""
         most = self._terms.batch_most if batched else self._terms.most
-        if most is None or not self.fund.purses:
-            return 0.0
-        return most(body_bytes + FRAMING_TOKENS, answer_tokens)
+        return 0.0 if most is None else most(body_bytes + FRAMING_TOKENS, answer_tokens)
 
     def refusal(self) -> QuotaExhausted | None:
         """What `reserve` would raise for one more request, without counting one; None where it would not."""
@@ -118,13 +132,15 @@ class Meter:
                 row.reserved = self._block // 2
                 self._file.write()
 
-    def settle(self, usage: Usage) -> Usage:
-        """Book what an answer took; the same with its price, where that is known and the host told none."""
+    def settle(self, usage: Usage, most_usd: float = 0.0) -> Usage:
+        """Book what an answer took; the same with its price, where that is known and the host told none.
+        ``most_usd`` is what was set aside for it."""
         row, told = self._row, usage.cost_usd
         usage = priced(usage, self._terms.price)
         cost = usage.cost_usd
         if told is not None and cost is not None:
             row.priced_by = _HOSTS_WORD
+        self._doubt_bill(usage, most_usd, self._terms.price)
         row.input_tokens += usage.input_tokens
         row.output_tokens += usage.output_tokens
         if cost is None:
@@ -132,6 +148,28 @@ class Meter:
         else:
             row.cost_usd = (row.cost_usd or 0.0) + cost
         return usage
+
+    def _doubt_bill(self, usage: Usage, most_usd: float, price: Price | None) -> None:
+        """Warn of a bill that no budget can prevent: above what was set aside, or nothing beside tokens."""
+        cost = usage.cost_usd
+        if cost is None:
+            return
+        told = f"{usage.input_tokens:,} tokens of input and {usage.output_tokens:,} of output"
+        if most_usd and cost > most_usd * (1 + 1e-9):
+            self._doubt(
+                self.name,
+                "above",
+                f"{self.name}: its host reports {told} for one answer, which cost {dollars(cost)}: more than "
+                f"the {dollars(most_usd)} that its prompt and max_tokens allow. It is booked as reported; no "
+                "budget can prevent it, so check the host's bill",
+            )
+        if not cost and price is not None and (due := price(msgspec.structs.replace(usage, cost_usd=None))):
+            self._doubt(
+                self.name,
+                "free",
+                f"{self.name}: its host reports a cost of $0 for {told}, which its list price makes "
+                f"{dollars(due)}. It is booked as reported; check the host's bill",
+            )
 
     def park(self, usd: float = 0.0, rank: int = 0) -> Awaitable[None] | None:
         """Hold a permit and ``usd`` for a request of a batch job that is yet to be submitted, in memory only:
@@ -198,7 +236,8 @@ class Meter:
 
     def bill(self) -> JobBill:
         """To sum up the replies of a job, at the batch price."""
-        return JobBill(self._terms.batch_price)
+        price = self._terms.batch_price
+        return JobBill(price, lambda usage, most_usd: self._doubt_bill(usage, most_usd, price))
 
     def priced_in_batch(self, usage: Usage) -> Usage:
         """What an answer of a job took, with its price; nothing is booked."""

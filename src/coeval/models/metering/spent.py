@@ -30,7 +30,7 @@ class Spent(NamedTuple):
         set_aside = sum(account.reserved_usd for account in accounts)
         uncertain = sum(account.uncertain_usd for account in accounts)
         return cls(
-            sum(account.cost_usd or 0.0 for account in accounts),
+            sum(account.known_usd or 0.0 for account in accounts),
             uncertain if at_work else uncertain + set_aside,
             sum(job.usd for account in accounts for job in account.jobs.values()),
             set_aside if at_work else 0.0,

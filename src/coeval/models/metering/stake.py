@@ -61,7 +61,7 @@ class Stake:
     def settle(self, usage: Usage) -> Usage:
         """Book what an answer took; the same with its price. What nobody told the tokens of may have cost all
         that was set aside."""
-        usage = self._meter.settle(usage)
+        usage = self._meter.settle(usage, self.usd if self._held else 0.0)
         if self._held and usage.cost_usd is not None:
             self._held = self._sent = False
             self._meter.till.spend(self._meter.fund, self.usd, usage.cost_usd)

@@ -21,7 +21,8 @@ from coeval.models.metering.purse import Budget, Fund, Purse, Waiter
 __all__ = ["Held", "Till"]
 
 BLOCKS = 128
-"""A block is such a part of a budget."""
+"""A block is such a part of a budget; without one it is as much as is on its way, so that writes stay few
+beside requests and a crash leaves little that is only perhaps spent."""
 
 
 class Held(Enum):
@@ -262,4 +263,6 @@ class Till:
 
 
 def _block(fund: Fund) -> float:
-    return min((purse.budget.usd for purse in fund.purses), default=0.0) / BLOCKS
+    if not fund.purses:
+        return fund.held
+    return min(purse.budget.usd for purse in fund.purses) / BLOCKS

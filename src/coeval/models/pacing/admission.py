@@ -48,26 +48,29 @@ class Admission:
             self._meter.give_back()
 
     @property
-    def budgeted(self) -> bool:
+    def priced(self) -> bool:
         """Whether requests need a `Stake`."""
-        return self._meter is not None and self._meter.budgeted
+        return self._meter is not None and self._meter.priced
 
     def stake(self, prompt_bytes: int, answer_tokens: int | None, rank: int) -> Stake:
-        """The money for a request of a `budgeted` model; raises as `most_usd`."""
+        """The money for a request of a `priced` model; raises as `most_usd`."""
         return Stake(self._account, self.most_usd(prompt_bytes, answer_tokens), rank)
 
     def most_usd(self, prompt_bytes: int, answer_tokens: int | None, *, batched: bool = False) -> float:
-        """The most that a request of a `budgeted` model may cost, whose prompt takes so many bytes.
+        """The most that a request of a `priced` model may cost, whose prompt takes so many bytes; 0 where
+        nothing bounds its answer and no budget needs a bound.
 
         Raises
         ------
         QuotaExhausted
-            nothing bounds its answer, and so what it costs.
+            nothing bounds its answer, and a budget does.
         """
+        if answer_tokens is None and not self._account.budgeted:
+            return 0.0
         if answer_tokens is None:
             raise QuotaExhausted(
                 f"model {self._name} has a budget, and is not asked without max_tokens: nobody could say "
-                "what an answer may cost. Set parameters.max_tokens"
+                "what an answer may cost. Set parameters.max_tokens to 1 or more"
             )
         return self._account.most_usd(prompt_bytes, answer_tokens, batched=batched)
 

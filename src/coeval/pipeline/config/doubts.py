@@ -6,6 +6,7 @@ import difflib
 import itertools
 from collections.abc import Iterator
 
+from coeval.models.metering.answer_bound import NO_LIMIT, answer_limits
 from coeval.pipeline.config.findings import MOST_SHOWN, WayOut
 from coeval.pipeline.config.item_sources import BENCHMARK, Suppliers
 from coeval.pipeline.config.schema import OPTIONS, Config
@@ -26,6 +27,7 @@ def doubts(config: Config) -> Iterator[str]:
 
 def _doubts(config: Config) -> Iterator[str]:
     yield from _parameters(config)
+    yield from _unlimited(config)
     yield from _quotas(config)
     yield from _idle_benchmarks(config)
 
@@ -57,6 +59,19 @@ def _idle_benchmarks(config: Config) -> Iterator[str]:
                 f"models.{model.name} supplies items for no task: give it parameters: {{task: NAME}}, or a "
                 "task the category benchmark"
             )
+
+
+def _unlimited(config: Config) -> Iterator[str]:
+    """Limits on answers that are none."""
+    for model in config.models:
+        roles = {f"role_parameters.{role}": values for role, values in model.role_parameters.items()}
+        for section, values in {"parameters": model.parameters, **roles}.items():
+            for path, limit in answer_limits(values):
+                if limit in NO_LIMIT:
+                    yield (
+                        f"models.{model.name}.{section}.{'.'.join(path)} is {limit}: the host may refuse it, "
+                        "or set no limit on how long an answer gets"
+                    )
 
 
 def _quotas(config: Config) -> Iterator[str]:

@@ -27,7 +27,7 @@ V-17  label attributes are target attributes
 V-18  no unknown key
 V-19  no key given twice
 V-20  every value has its type, or is one of its words; required keys are there
-V-21  numbers are within their range
+V-21  numbers are within their range; a limit on an answer is at least 1, or -1 where no budget holds
 V-22  prompt templates use only the variables of their id
 V-23  an item is not asked to sample more attributes than are declared
 V-24  prompt_library names models and templates that exist
@@ -54,10 +54,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from coeval.core.model import is_own_address
 from coeval.core.options import CONTINUE
 from coeval.core.secrets.credential_names import is_credential_name
 from coeval.models.batch.waiting.batching import BATCH_PHASES
 from coeval.models.catalog import HOSTS
+from coeval.models.metering.answer_bound import NO_LIMIT, answer_limits
 from coeval.pipeline.config.credentials import account_of, credentials_in
 from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
@@ -172,6 +174,7 @@ def _parameters(draft: Draft) -> Iterator[Finding]:
             # Behind a base_url somebody else may know what no simulated model does.
             if interface == "simulated" and "base_url" not in common:
                 yield from _unknown_to_simulated(path, own)
+            yield from _answer_limits(draft, index, path, own)
         if interface == "simulated":
             yield from _simulated((*model, "parameters"), common)
         fixed = ENDPOINT_KEYS | OPTIONS.get(interface, frozenset())
@@ -184,6 +187,27 @@ def _parameters(draft: Draft) -> Iterator[Finding]:
 
 def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _answer_limits(draft: Draft, index: int, path: KeyPath, own: dict[str, Any]) -> Iterator[Finding]:
+    """What is no limit to a host cannot bound what an answer costs."""
+    name = draft.get("models", index, "name", default="")
+    quota = _mapping(_mapping(draft.raw("experiment", "quota")).get(name))
+    budgets = {
+        "experiment.budget_usd": draft.raw("experiment", "budget_usd"),
+        f"experiment.quota.{name}.max_cost_usd": quota.get("max_cost_usd"),
+    }
+    budget = next((key for key, usd in budgets.items() if isinstance(usd, int | float)), None)
+    host = HOSTS.get(draft.get("models", index, "interface", default=""))
+    url = draft.raw("models", index, "parameters", "base_url")
+    if host is not None and host.local and not (isinstance(url, str) and not is_own_address(url)):
+        budget = None  # it costs nothing; one that does all the same is refused when its price is known
+    for keys, limit in answer_limits(own):
+        if type(limit) is not int or limit >= 1 or (budget is None and limit in NO_LIMIT):
+            continue
+        why = f", which bounds no answer, and {budget} needs a bound" if budget is not None else ""
+        message = f"is {written(limit)}{why}; use a whole number, 1 or more"
+        yield Finding((*path, *keys), "V-21", message)
 
 
 def _simulated(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from coeval.pipeline.plan.run_plan import FED_BY
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_session import RunOptions, RunSession
 from coeval.pipeline.start.batched_models import batching_of, live_after_all
-from coeval.pipeline.start.budgets import asked_under, refuse_too_dear
+from coeval.pipeline.start.budgets import asked_under, inherited_usage, own_usage, refuse_too_dear
 from coeval.pipeline.start.checks import Start, run_folder, start_findings
 from coeval.pipeline.start.inherit import inherited_phases, phase_3_source, source_folder, take_over
 from coeval.pipeline.start.overwrite import give_way
@@ -136,7 +136,7 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
         if supply.changes:
             _unchanged_outlook(config, options)  # refused before any item gives way to another one
         supply.put(folder)
-        accounts = accounts_of(folder, config)
+        accounts = accounts_of(folder, config, terms)
         with logged(folder.log, config.experiment.log_level):  # until the session's last word
             async with opened(accounts, specs, Board(PHASES, FED_BY), context, terms) as session:
                 for choice in choices:
@@ -146,7 +146,7 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
                 preview = _unchanged_outlook(config, options)
                 if config.experiment.budget_usd is not None:
                     looked = preview or preview_run(config, options)
-                    refuse_too_dear(config, looked, prices, folder, options)
+                    refuse_too_dear(config, looked, prices, session, options)
                 probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
                 await probe_models(session, probing, owing(preview))
                 if config.experiment.estimate_cost:
@@ -182,8 +182,9 @@ def terms_for(config: Config, prices: PriceBook) -> dict[str, Terms]:
     return terms
 
 
-def accounts_of(folder: RunDir, config: Config) -> Accounts:
-    """Where a run keeps its account, and how far it goes."""
+def accounts_of(folder: RunDir, config: Config, terms: Mapping[str, Terms]) -> Accounts:
+    """Where a run keeps its account, and how far it goes, while the folder is `locked`."""
+    costs = any(each.most is not None for each in terms.values())
     return Accounts(
         folder.usage,
         folder.errors,
@@ -192,6 +193,7 @@ def accounts_of(folder: RunDir, config: Config) -> Accounts:
         folder.batches,
         _phase_of,
         config.experiment.budget_usd,
+        own_usage(folder) if costs else {},
     )
 
 
@@ -242,6 +244,7 @@ def _put_in_place(config: Config, options: RunOptions, folder: RunDir, watcher: 
     """Let what is overwritten give way, and take over what ``resume_from`` names; write ``config.yaml`` and
     at last ``meta.json``, which makes the folder a run that can be continued."""
     experiment = config.experiment
+    inherited = inherited_usage(config, folder, taking=not options.continue_run)
     if options.overwrite and (moved := give_way(config, folder)) is not None:
         watcher.note(f"what stood in {folder.path} of phases that are New is now in {moved}")
     source = source_folder(config)
@@ -263,6 +266,7 @@ def _put_in_place(config: Config, options: RunOptions, folder: RunDir, watcher: 
             resume_from=experiment.resume_from,
         )
     meta.coeval_version = __version__
+    meta.inherited = inherited
     meta.simulated = any(model.interface == "simulated" for model in config.models)
     meta.phases_in_progress = list(PHASES)
     if options.batches.asks:  # else the configuration is the folder's own

@@ -55,6 +55,6 @@ async def probe_only(config: Config, probing: Probing, context: SessionContext) 
     with folder.locked():
         begun = probing.mode == "resume" and options.continue_run
         work_left = owing(preview_run(config, options)) if begun else None
-        accounts = accounts_of(folder, config)
+        accounts = accounts_of(folder, config, terms)
         async with opened(accounts, specs, Board(PHASES, FED_BY), context, terms) as session:
             return Probed(config, await try_models(session, probing, work_left))

@@ -60,7 +60,7 @@ async def sample_only(
     with folder.locked():
         terms = terms_for(config, prices)
         async with opened(
-            accounts_of(folder, config), askable, Board(PHASES, FED_BY), context, terms
+            accounts_of(folder, config, terms), askable, Board(PHASES, FED_BY), context, terms
         ) as session:
             before = _spent(askable, session)
             await unless_interrupted(

@@ -130,7 +130,8 @@ async def propose_only(
     with folder.locked():
         RunDir(folder.path / FOLDER).refuse_foreign()
         board = Board(PHASES[:2], {})
-        async with opened(accounts_of(folder, config), specs, board, context, terms) as session:
+        accounts = accounts_of(folder, config, terms)
+        async with opened(accounts, specs, board, context, terms) as session:
             await probe_models(session, probing, owing)
             running = RunSession(config, options, folder, session)
             works = list(proposals.works(running.asking))

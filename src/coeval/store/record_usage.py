@@ -1,0 +1,72 @@
+"""What the records of a folder took, by the model that was asked for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from coeval.core.errors import Undecodable
+from coeval.core.foreign import lines_decoder
+from coeval.core.records import Usage
+from coeval.store.jsonl import groups_of_lines
+
+__all__ = ["less", "usage_on_record"]
+
+
+class _Took(msgspec.Struct):
+    """A line of a run's phases 3–5, of answers or of judgments: who was asked, and what that took."""
+
+    judge_model_id: str = ""
+    student_model_id: str = ""
+    teacher_model_id: str = ""
+    judge: str = ""
+    model: str = ""
+    source: str = ""
+    usage: Usage | None = None
+
+    @property
+    def asked(self) -> str:
+        run = self.judge_model_id or self.student_model_id or self.teacher_model_id
+        return run or self.judge or self.model
+
+
+def usage_on_record(files: Iterable[Path]) -> dict[str, Usage]:
+    """The sum over every whole line: what was made again was paid for too. Damaged lines are passed over; an
+    answer of unknown cost adds its tokens.
+
+    Raises
+    ------
+    StoreError
+        a file cannot be read.
+    """
+    read = lines_decoder(_Took)
+    sums: dict[str, tuple[int, int, float]] = {}
+    for path in files:
+        for lines in groups_of_lines(path):
+            for took in read([text for text in lines.texts if not text.isspace()]):
+                if isinstance(took, Undecodable) or took.usage is None or took.source:
+                    continue  # nobody was asked for an answer that has a source
+                into, made, usd = sums.get(took.asked, (0, 0, 0.0))
+                usage = took.usage
+                sums[took.asked] = (
+                    into + usage.input_tokens,
+                    made + usage.output_tokens,
+                    usd + (usage.cost_usd or 0.0),
+                )
+    return {name: Usage(*figures) for name, figures in sums.items()}
+
+
+def less(whole: Mapping[str, Usage], part: Mapping[str, Usage]) -> dict[str, Usage]:
+    """What of ``whole`` is not in ``part``."""
+    return {
+        name: Usage(
+            max(0, usage.input_tokens - part[name].input_tokens),
+            max(0, usage.output_tokens - part[name].output_tokens),
+            max(0.0, (usage.cost_usd or 0.0) - (part[name].cost_usd or 0.0)),
+        )
+        if name in part
+        else usage
+        for name, usage in whole.items()
+    }
