@@ -73,6 +73,33 @@ def test_bounds_stand_beside_every_score_and_a_lead_that_rests_on_failures_is_to
     assert (found["least"], found["most"]) == (pytest.approx(0.8), 1.0)
 
 
+def test_label_accuracy_has_bounds_too(tmp_path: Path, coeval: Command) -> None:
+    run = Run(tmp_path / "run")
+    for student, rights in (("ann", [True] * 8 + [None] * 2), ("ben", [True] * 9 + [False])):
+        for n, right in enumerate(rights, start=1):
+            run.datapoint(n)
+            if right is not None:
+                run.response(n, student)
+                said = {"expected": "strict", "predicted": "strict" if right else "free", "match": right}
+                run.evaluation(n, student, "exact_match", {}, label_scores={"form": said})
+            else:
+                run.response(n, student, response="", status="failed", error={"kind": "timeout"})
+    told = (
+        "Who is right most often in haiku (form) depends on answers that failed or are missing: counting "
+        "them as wrong or as right puts ann between 0.80 and 1.00, ben at 0.90."
+    )
+    measures = api.open_run(run.folder).measures()
+    assert told in measures["findings"]
+    found = measures["labels"]["haiku"]["form"]["students"]
+    assert found["ann"]["bounds"]["accuracy"] == pytest.approx([0.8, 1.0])
+    labels = api.open_run(run.folder).results().labels
+    assert [(one.student, one.least, one.most) for one in labels] == [("ann", 0.8, 1.0), ("ben", 0.9, 0.9)]
+    for command in ("results", "analyze"):
+        shown = coeval(command, "--run", run.folder).out
+        assert " ".join(told.split()) in " ".join(shown.split())
+        assert ".80–1.00" in shown
+
+
 def test_where_nothing_is_missing_there_are_no_bounds_to_tell(tmp_path: Path, coeval: Command) -> None:
     run = written(tmp_path / "run", {"ann": [2] * 9 + [1], "ben": [1] * 10}, failed=True)
     for command in ("results", "analyze"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -76,7 +76,8 @@ class LabelAccuracy(msgspec.Struct, frozen=True):
     """Share of a student's n answers whose label is the datapoint's, with its Wilson interval.
 
     ``none_of_the_labels`` counts those that stated no label, or several, and are wrong; ``failed`` the
-    student's failed responses, which are not among the n.
+    student's failed responses, which are not among the n. ``least`` and ``most`` are the share if all answers
+    that failed or are missing were wrong, or right.
     """
 
     task: str
@@ -90,6 +91,8 @@ class LabelAccuracy(msgspec.Struct, frozen=True):
     removed: Removed = ()
     none_of_the_labels: int = 0
     failed: int = 0
+    least: float | None = None
+    most: float | None = None
 
 
 class MetricScore(msgspec.Struct, frozen=True):
@@ -261,54 +264,60 @@ def label_tasks_sentence(scored: int, alone: Mapping[str, int]) -> str:
     )
 
 
+class Bounded(NamedTuple):
+    """A student's mean with all that failed or is missing at 0, and at 1."""
+
+    name: str
+    least: float
+    most: float
+
+    def may_fall_behind(self, other: Bounded) -> bool:
+        """Whether what is missing might turn their order, and moves more than what is shown hides."""
+        widest = max(one.most - one.least for one in (self, other))
+        return other.most > self.least and widest >= _SHOWN
+
+
 def missing_sentences(scores: Sequence[StudentScore]) -> Iterator[str]:
-    """Whose order depends on the scores that failed or are missing, which no interval knows of: the leader
-    and those who might lead, then all others; ``leader.js`` says the same of filtered scores. ``scores``:
-    best first."""
-    overall = (_Bounded.of(score) for score in scores if score.task is None and not score.removed)
-    order = [one for one in overall if one is not None]
+    """Whose order depends on scores that failed or are missing; ``leader.js`` says the same of filtered
+    scores. ``scores``: best first."""
+    order = [
+        Bounded(score.student, score.least, score.most)
+        for score in scores
+        if score.task is None and not score.removed and score.least is not None and score.most is not None
+    ]
+    return order_on_missing(order, "Who leads depends", "scores", "0 or as 1")
+
+
+def missing_label_sentences(place: str, students: Iterable[Bounded]) -> Iterator[str]:
+    """Likewise of answers to a label of a task, as ``quiz (colour)``; ``students``: best first."""
+    return order_on_missing(
+        list(students), f"Who is right most often in {place} depends", "answers", "wrong or as right"
+    )
+
+
+def order_on_missing(order: Sequence[Bounded], lead: str, what: str, ends: str) -> Iterator[str]:
+    """What no interval knows of: the leader and those who might lead, then all others whose places depend on
+    what is missing."""
     if not order:
         return
     leader, *others = order
+    told = f"{{}} on {what} that failed or are missing: counting them as {ends} puts {{}}."
     if leading := [one for one in others if leader.may_fall_behind(one)]:
-        yield _MISSING.format("Who leads depends", _placed((leader, *leading)))
+        yield told.format(lead, _placed((leader, *leading)))
     pairs = [(one, other) for one, other in combinations(others, 2) if one.may_fall_behind(other)]
     if rest := [one for one in others if any(one in pair for pair in pairs)]:
         names = listed(one.name for one in rest)
         if leading:
             yield f"So does the order of {names}."
         else:
-            yield _MISSING.format(f"The order of {names} depends", _placed(rest))
-
-
-_MISSING = "{} on scores that failed or are missing: counting them as 0 or as 1 puts {}."
+            yield told.format(f"The order of {names} depends", _placed(rest))
 
 
 _SHOWN = 0.01
 """Two decimals of a score are shown: by less, bounds would read as one number."""
 
 
-class _Bounded(NamedTuple):
-    """A student's mean with all that is missing at 0, and at 1."""
-
-    name: str
-    least: float
-    most: float
-
-    @classmethod
-    def of(cls, score: StudentScore) -> _Bounded | None:
-        """None where there is no score."""
-        if score.least is None or score.most is None:
-            return None
-        return cls(score.student, score.least, score.most)
-
-    def may_fall_behind(self, other: _Bounded) -> bool:
-        """Whether what is missing might turn their order, and moves more than what is shown hides."""
-        widest = max(one.most - one.least for one in (self, other))
-        return other.most > self.least and widest >= _SHOWN
-
-
-def _placed(students: Sequence[_Bounded]) -> str:
+def _placed(students: Sequence[Bounded]) -> str:
     return listed(
         f"{one.name} between {one.least:.2f} and {one.most:.2f}"
         if one.least < one.most

@@ -184,12 +184,17 @@ def _planned_students(planned: Planned | None) -> Set[str]:
 def label_accuracies(reader: RunReader) -> tuple[LabelAccuracy, ...]:
     """Per task, student and label attribute; labels never enter the rubric's means."""
     accuracies = []
+    items = {(task, attribute): count for task, attribute, count in reader.rows(_LABELLED)}
     found = reader.rows(_LABELS.format(names=reader.names_sql))
     for task, student, attribute, names, right, none, n, failed in found:
         share, correct = share_of_items(right, reader.clusters_of(names)), sum(right)
         removed = removed_names(reader.planned, student, task, attribute)
         figures = (share.mean, share.low, share.high, n, correct)
-        accuracies.append(LabelAccuracy(task, student, attribute, *figures, removed, none, failed))
+        possible = max(items.get((task, attribute), 0), n)
+        least, most = bounds_of_missing(float(correct), float(n), float(possible)) if n else (None, None)
+        accuracies.append(
+            LabelAccuracy(task, student, attribute, *figures, removed, none, failed, least, most)
+        )
     return tuple(
         sorted(
             accuracies,
@@ -284,6 +289,14 @@ FROM (
 )
 LEFT JOIN answered USING (task, model)
 """
+
+
+_LABELLED = """
+SELECT task, entry.key, count(*)
+FROM (SELECT task, unnest(map_entries(attributes)) AS entry FROM items WHERE NOT failed)
+WHERE entry.value IS NOT NULL GROUP BY ALL
+"""
+"""By task and attribute, the items that have a value of it."""
 
 
 def _sum(scores: Sequence[StudentScore]) -> _Counts:

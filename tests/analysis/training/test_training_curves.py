@@ -128,6 +128,9 @@ def test_a_fitted_headline_has_no_band_and_conclusions_by_the_next_metric(tmp_pa
     assert curve.best is not None
     assert curve.best.mean == pytest.approx(max(100 * of.mean() for of in drawn(RISING, 60, 1).values()))
     assert any("conclusions are by win_rate" in note for note in curve.notes)
+    assert curve.fewest == 60
+    [picture] = training_report([run]).sections[1].pictures
+    assert "No estimate: it rests on 60 prompts." in picture.title
     assert curve.conclusions[0] == (
         "length_controlled_winrate is no estimate where it rests on fewer than 100 prompts, as here on 60: "
         "its fit is off by many points; read win_rate"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.intervals import Bounds, Floats
+from coeval.analysis.intervals import Bounds, Floats, bounds_of_missing
 from coeval.analysis.measures.measured import Branch, Measured, with_bounds
 from coeval.analysis.measures.ranking import Level, Ranking, ranked, ranking_measures
 from coeval.analysis.measures.reweighting import DRAWS, at_ends, percentiles
@@ -146,9 +146,11 @@ def _of_student(compared: _Compared, student: int) -> Branch:
     alone = 1.0 if of is None or not n else len(np.unique(of)) / n
     bounds = macro_f1_bounds(table * alone, f1) if math.isfinite(f1) else None
     expected = table.sum(axis=1).astype(np.int64).tolist()
+    ends = list(bounds_of_missing(float(correct), float(n), float(n + missing))) if n else None
     return {
         "accuracy": Measured(share.mean, share.low, share.high, n, missing),
         "macro_f1": with_bounds(f1, bounds, n, missing),
+        "bounds": {"accuracy": ends},
         "correct": correct,
         "none_of_the_labels": int(table[:, -1].sum()),
         "expected": dict(zip(compared.values, expected, strict=True)),

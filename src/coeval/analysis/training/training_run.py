@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from coeval.analysis.pairwise.length_control import FEW_PREFERENCES, LENGTH_CONTROLLED
 from coeval.analysis.training.best_checkpoint import BestCheckpoint
 from coeval.analysis.training.checkpoint_scores import CheckpointScores
 from coeval.analysis.training.drift_alarms import DriftAlarm
@@ -67,6 +68,12 @@ class TaskCurve:
     @property
     def steps(self) -> tuple[int, ...]:
         return tuple(point.step for point in self.points)
+
+    @property
+    def fewest(self) -> int | None:
+        """On how few prompts a length-controlled rate rests, where these are too few for an estimate."""
+        fewest = min(point.n_items for point in self.points)
+        return fewest if self.metric == LENGTH_CONTROLLED and fewest < FEW_PREFERENCES else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from coeval.analysis.cut_off import CutOffAnswers, cut_off_sentence, warning_of_cut_off
 from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
-from coeval.analysis.run_results import LABELS, missing_sentences, unequally_covered_sentence
+from coeval.analysis.run_results import (
+    LABELS,
+    Bounded,
+    missing_label_sentences,
+    missing_sentences,
+    unequally_covered_sentence,
+)
 from coeval.core.plain import plain
 from coeval.core.text import listed
 
@@ -33,8 +40,10 @@ def notes(results: Results, *, scored: bool) -> list[str]:
             "Scores run from 0 to 1, with the 95 % interval [low, high] of the mean over datapoints (n); "
             "failed: answers, judgments and factors without a result, in no mean."
         )
-    if any(score.least != score.most for score in results.students if score.task is None):
-        notes.append(f"{BOUNDS}: the score with all that failed or is missing counted as 0, and as 1.")
+    bounds = [(score.least, score.most) for score in results.students if score.task is None]
+    bounds += [(label.least, label.most) for label in results.labels]
+    if any(least != most for least, most in bounds):
+        notes.append(f"{BOUNDS}: with all that failed or is missing counted as 0 (wrong), and as 1 (right).")
     if any(score.adjusted is not None for score in results.students):
         notes.append(
             f"{ADJUSTED}: the score if all had the same judges and items; the order of students follows it."
@@ -56,6 +65,13 @@ def notes(results: Results, *, scored: bool) -> list[str]:
 def warnings(results: Results) -> Iterator[str]:
     """What speaks against trusting the scores as they are."""
     yield from map(plain, missing_sentences(results.students))
+    for place, of in groupby(results.labels, key=lambda label: f"{label.task} ({label.attribute})"):
+        known = (
+            Bounded(label.student, label.least, label.most)
+            for label in of
+            if not label.removed and label.least is not None and label.most is not None
+        )
+        yield from map(plain, missing_label_sentences(place, known))
     if cut := warning_of_cut_off(_cut_off(results.students)):
         yield cut
     empty = [

@@ -158,6 +158,8 @@ def _label_figures(labels: Sequence[LabelAccuracy]) -> list[Column]:
     ]
     if any(label.none_of_the_labels for label in labels):
         columns.append((NO_LABEL, [str(label.none_of_the_labels) for label in labels]))
+    if any(label.least != label.most for label in labels):
+        columns.append((BOUNDS, [bounds_text(label.least, label.most) or NOTHING for label in labels]))
     if any(label.failed for label in labels):
         columns.append(("failed", [str(label.failed) for label in labels]))
     return columns

@@ -29,7 +29,9 @@ def label_table(evidence: RunEvidence) -> ReportTable:
                 accuracy: Measured = one["accuracy"]
                 counts = (one["correct"], one["none_of_the_labels"], accuracy.n)
                 lost = (failed.get((task, attribute, name), 0), accuracy.missing)
-                rows.append((name, task, attribute, accuracy, one["macro_f1"], *counts, *lost))
+                least, most = one["bounds"]["accuracy"] or (None, None)
+                bounds = (None, None) if least == most else (least, most)
+                rows.append((name, task, attribute, accuracy, one["macro_f1"], *counts, *lost, *bounds))
     return ReportTable(
         "labels",
         "Labels: how often they are right",
@@ -46,6 +48,8 @@ def label_table(evidence: RunEvidence) -> ReportTable:
             ReportColumn(
                 "missing", "Missing", "count", "Items with a label and no answer, failed or not there"
             ),
+            ReportColumn("least", "Missing wrong", "share", "Accuracy if all that is missing were wrong"),
+            ReportColumn("most", "Missing right", "share", "Accuracy if all that is missing were right"),
         ),
         tuple(rows),
         note="Labels are compared without a judge, and stand in no score.",

@@ -183,9 +183,10 @@ def _of_task(
     band = "; band: 95 % over all checkpoints together" if drawn.band else ""
     odd = any(not point.comparable for _, curve in curves for point in curve.points)
     unit = _UNITS.get(first.unit, "")
+    few = "" if first.fewest is None else f" No estimate: it rests on {first.fewest} prompts."
     picture = Picture(
         task,
-        f"{first.metric} over training steps{bars}{band}.{_HOLLOW if odd else ''}",
+        f"{first.metric} over training steps{bars}{band}.{few}{_HOLLOW if odd else ''}",
         name,
         curve_plot(name, labels, f"{first.metric}{unit}", drawn),
     )

@@ -11,6 +11,7 @@ from coeval.analysis.measures.judge_measures import FEWEST_COMMON
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.ranking import ALPHA, Ranking, StudentGap
 from coeval.analysis.panel.panel_findings import is_named, next_purchases, panel_findings, sized
+from coeval.analysis.run_results import Bounded, missing_label_sentences
 from coeval.core.text import listed, numbered
 
 __all__ = ["Conclusion", "Topic", "conclusions", "leader_sentences", "place_sentences"]
@@ -154,6 +155,12 @@ def _labels(labels: Mapping[str, Branch]) -> Iterator[str]:
         paired = numbered(gap.n, "paired datapoint")
         by = f"by {_apart(gap.value, gap.low, gap.high)} ({paired})"
         yield f"{said}: {'' if sure else 'not surely '}better than {order[1]}, the next, {by}."
+    for task, name, found in places:
+        students = found["students"]
+        yield from missing_label_sentences(
+            f"{task} ({name})",
+            (Bounded(one, *students[one]["bounds"]["accuracy"]) for one in found["ranking"]["order"]),
+        )
     if (more := len(places) - _MOST_LABELS) > 0:
         yield f"Of {numbered(more, 'more label')} tells coeval analyze labels."
 

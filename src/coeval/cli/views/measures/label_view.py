@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from coeval.analysis.run_results import with_interval
+from coeval.analysis.run_results import bounds_text, with_interval
 from coeval.cli.say import say
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.text import listed
@@ -54,7 +54,11 @@ def _print_students(title: str, found: Branch, console: Console) -> None:
         )
         for name in order
     ]
-    headings = ("rank", "accuracy", "macro-F1", NO_LABEL, "n", "missing")
+    headings = ["rank", "accuracy", "macro-F1", NO_LABEL, "n", "missing"]
+    bounds = {name: bounds_text(*(students[name]["bounds"]["accuracy"] or (None, None))) for name in order}
+    if any(bounds.values()):
+        headings.append("bounds")
+        rows = [NameRow(row.name, (*row.cells, bounds[row.name] or _NOTHING)) for row in rows]
     print_table(console, title, "student", [*map(Column, headings)], rows)
 
 
