@@ -171,7 +171,7 @@ def test_two_values_in_a_sentence_are_two(values: list[str]) -> None:
 @pytest.mark.parametrize("unit", ["red", "A ", "*", "not ", "red-", "{", " ", "\\_", "a’", "1.", "正"])
 def test_the_time_taken_grows_with_the_length_of_the_text(unit: str) -> None:
     values = LabelValues(["red", "dark red", "A", "1", "正面", *(f"value {n}" for n in range(50))])
-    began = time.monotonic()
+    began = time.process_time()
     values.within(unit * (200_000 // len(unit)))
     values.named(unit * (200_000 // len(unit)))
-    assert time.monotonic() - began < 60
+    assert time.process_time() - began < 60
