@@ -129,6 +129,7 @@ def test_who_may_change_places_is_told_where_bounds_overlap_by_more_than_is_show
         "ben between 0.50 and 0.80, cem between 0.40 and 0.70."
     ]
     leading = [score("zoe", 0.95, 0.7, 0.96), *behind]
+    assert len(list(missing_sentences([score("zoe", 0.95, 0.3, 0.96), *behind]))) == 1, "all may lead"
     assert list(missing_sentences(leading))[1] == "So does the order of ben, cem."
 
 

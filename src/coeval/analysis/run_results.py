@@ -305,7 +305,8 @@ def order_on_missing(order: Sequence[Bounded], lead: str, what: str, ends: str) 
     if leading := [one for one in others if leader.may_fall_behind(one)]:
         yield told.format(lead, _placed((leader, *leading)))
     pairs = [(one, other) for one, other in combinations(others, 2) if one.may_fall_behind(other)]
-    if rest := [one for one in others if any(one in pair for pair in pairs)]:
+    rest = [one for one in others if any(one in pair for pair in pairs)]
+    if set(rest) - set(leading):  # else all whose places are open are named already
         names = listed(one.name for one in rest)
         if leading:
             yield f"So does the order of {names}."

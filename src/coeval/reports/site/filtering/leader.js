@@ -93,5 +93,5 @@ function missingSentences([leader, ...others]) {
   const rest = others.filter((one, at) => others.some((other, nth) => (nth > at && turns(one, other)) || (nth < at && turns(other, one))));
   const order = `the order of ${listed(rest.map(({ name }) => name))}`;
   const more = leading.length ? `So does ${order}.` : said(`T${order.slice(1)}`, rest);
-  return [...(leading.length ? [said("Who leads", [leader, ...leading])] : []), ...(rest.length ? [more] : [])];
+  return [...(leading.length ? [said("Who leads", [leader, ...leading])] : []), ...(rest.some((one) => !leading.includes(one)) ? [more] : [])];
 }
