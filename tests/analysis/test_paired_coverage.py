@@ -8,6 +8,7 @@ from perf.paired import (
     KINDS,
     PAGE,
     REPEATS,
+    TESTED,
     Kind,
     coverage,
     false_families,
@@ -44,7 +45,9 @@ def test_equal_models_are_seldom_called_different(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.said)
 def test_what_a_comparison_promises_to_find_it_finds_four_times_in_five(kind: Kind) -> None:
-    assert 0.74 < power(kind, 0.5, 200, repeats=500).found < 0.86
+    """Chance leaves ± 3.5 of 78 to 85 in a hundred."""
+    for mean in TESTED:
+        assert 0.745 < power(kind, mean, 100, repeats=500).found < 0.885, mean
 
 
 def test_the_page_is_what_is_measured() -> None:

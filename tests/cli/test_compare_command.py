@@ -47,8 +47,8 @@ def test_it_says_so_in_a_sentence(two: tuple[Path, Path], coeval: Command) -> No
     shown = coeval("compare", *two)
     least = 100 * found(coeval, *two)["comparisons"][0]["minimum_detectable"]
     assert shown.out.splitlines()[0] == (
-        "tuned is better than base on ifeval by 12.0 ± 5.7 points, 200 paired prompts; the smallest "
-        f"difference this comparison could have found is {least:.1f}"
+        "tuned is better than base on ifeval by 12.0 ± 5.7 points, 200 paired prompts. With 200 prompts, a "
+        f"true gap of {least:.1f} points would be detected four times in five"
     )
     turned = coeval("compare", *reversed(two)).out
     assert turned.startswith("tuned is better than base on ifeval by 12.0 ± 5.7 points")
@@ -61,7 +61,7 @@ def test_what_is_not_sure_is_not_called_better(here: Path, coeval: Command) -> N
     shown = coeval("compare", a, b).out
     assert shown.startswith("base and tuned cannot be told apart on ifeval: tuned − base is 5.0 [")
     assert "better" not in shown.splitlines()[0]
-    assert "the smallest difference this comparison could have found is" in shown.splitlines()[0]
+    assert "With 40 prompts, a true gap of " in shown.splitlines()[0]
 
 
 def test_ids_do_not_make_prompts_the_same(here: Path, coeval: Command) -> None:

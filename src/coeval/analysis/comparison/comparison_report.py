@@ -18,8 +18,8 @@ __all__ = ["LEGEND", "ComparisonReport", "ShownComparison", "by_pair", "shown_co
 
 LEGEND = (
     "In points: hundredths of a score from 0 to 1, percent, or those of the metric. b − a: with its 95 % "
-    "interval over n paired items. p: adjusted for the number of comparisons (Holm). least: the smallest "
-    "difference that would have been found with 80 % power."
+    "interval over n paired items. p: adjusted for the number of comparisons (Holm). least: the true "
+    "difference that would be detected four times in five."
 )
 _NONE = "–"
 

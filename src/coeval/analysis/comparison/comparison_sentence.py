@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from coeval.analysis.comparison.paired_difference import Test
+from coeval.core.text import numbered
 
 Family: TypeAlias = Literal["overall", "task", "part"]
 FAMILIES: tuple[Family, ...] = ("overall", "task", "part")
@@ -21,7 +22,7 @@ class Comparison(msgspec.Struct, frozen=True):
     ``points``), over ``n`` items that both have. ``missing`` items have no such pair; ``bounds`` is where the
     difference over all items lies, whatever these would score. ``p_adjusted`` is Holm's within the
     ``family``, ``q`` Benjamini and Hochberg's. ``minimum_detectable`` is the true difference that would be
-    found with 80 % power at 5 %, two-sided. ``scale`` is how long the metric's scale is.
+    found four times in five at 5 %, two-sided. ``scale`` is how long the metric's scale is.
     ``sentence`` says it all in words.
     """
 
@@ -63,10 +64,10 @@ _NEARLY = 0.06
 
 
 def sentence(one: Comparison) -> str:
-    """Who is better and by how much, or what could have been found; the p-value decides which.
+    """Who is better and by how much, and what would have been detected; the p-value decides which.
 
-    ``B is better than A on ifeval by 3.1 ± 1.9 points, 541 paired prompts; the smallest difference this
-    comparison could have found is 2.6``
+    ``B is better than A on ifeval by 3.1 ± 1.9 points, 541 paired prompts. With 541 prompts, a true gap of
+    2.6 points would be detected four times in five``
     """
     where = where_of(one)
     n = f"{one.n:,} paired {one.counted}{'' if one.n == 1 else 's'}{_odds(one)}"
@@ -74,8 +75,8 @@ def sentence(one: Comparison) -> str:
         better, worse = (one.b, one.a) if one.difference > 0 else (one.a, one.b)
         by = shown_difference(one, sign=1 if one.difference > 0 else -1)
         return (
-            f"{better} is better than {worse} {where} by {by} points, {n}; the smallest difference this "
-            f"comparison could have found is {shown_points(one, one.minimum_detectable)}"
+            f"{better} is better than {worse} {where} by {by} points, {n}. "
+            f"{detected(one, one.minimum_detectable)}"
         )
     said = (
         f"{one.a} and {one.b} cannot be told apart {where}: {one.b} − {one.a} is {shown_difference(one)} "
@@ -83,8 +84,13 @@ def sentence(one: Comparison) -> str:
     )
     if one.minimum_detectable is None:
         return said
-    least = shown_points(one, one.minimum_detectable)
-    return f"{said}; the smallest difference this comparison could have found is {least}"
+    return f"{said}. {detected(one, one.minimum_detectable)}"
+
+
+def detected(one: Comparison, least: float) -> str:
+    """``With 541 prompts, a true gap of 2.6 points would be detected four times in five``"""
+    gap = f"a true gap of {shown_points(one, least)} points"
+    return f"With {numbered(one.n, one.counted)}, {gap} would be detected four times in five"
 
 
 def where_of(one: Comparison) -> str:

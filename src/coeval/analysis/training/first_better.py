@@ -36,7 +36,7 @@ class AgainstBase(msgspec.Struct, frozen=True):
 
 class FirstBetter(msgspec.Struct, frozen=True):
     """``step`` is the first after ``base`` that is better at 5 % (two-sided, over all checkpoints), None:
-    none is. ``minimum_detectable`` is the true difference that one comparison finds with 80 % power."""
+    none is. ``minimum_detectable`` is the true difference that one comparison finds four times in five."""
 
     base: int
     step: int | None

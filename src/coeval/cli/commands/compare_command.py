@@ -58,7 +58,7 @@ def compare(
         typer.Option("--figures", metavar="DIR", help="Write every picture of it too: PNG and SVG."),
     ] = None,
 ) -> None:
-    """Compare two on the same items: the difference, how sure it is, what could have been found.
+    """Compare two on the same items: the difference, how sure it is, what would be detected.
 
     Items are paired by what was asked, whatever their ids, and scored by the judges that both have. Nobody is
     asked, and nothing is written but what --html, --excel, --pdf and --figures name. The p-values are paired

@@ -43,7 +43,7 @@ _ACCURACY = "Share of right labels, of the whole run whatever the filter; in no 
 _MOST_LABELS = 3
 """Label columns beside the scores; of more, the table of labels has all."""
 _BY_LABEL = "No judge scored an answer: students are ranked by how often they state the right label."
-_COULD = "The smallest true difference that is found with 80 % power, among so many pairs"
+_COULD = "The true difference that would be detected four times in five, among so many pairs"
 
 
 def leading_section(evidence: RunEvidence) -> ReportSection:

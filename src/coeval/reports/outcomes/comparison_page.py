@@ -121,7 +121,12 @@ def _section(family: str, question: str, found: Sequence[Comparison]) -> ReportS
             ReportColumn("sure", "Sure", "text", "p below 0.05 after the adjustment"),
             ReportColumn("n", "Items", "count"),
             ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
-            ReportColumn("could_be_seen", "Could be seen", "score", "Found with 80 % power"),
+            ReportColumn(
+                "could_be_seen",
+                "Could be seen",
+                "score",
+                "The true difference that would be detected four times in five",
+            ),
             ReportColumn("test", "Test"),
             ReportColumn("shown", "Of the scale", "score"),
         ),

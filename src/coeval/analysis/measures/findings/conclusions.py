@@ -90,7 +90,8 @@ def leader_sentences(students: Mapping[str, Branch], ranks: Ranking) -> Iterator
             f"({paired}{chance})."
         )
         if (least := told.found.minimum_detectable) is not None:
-            yield f"The smallest difference between them that this run could have found is {least:.3f}."
+            gap = f"a true gap of {100 * least:.1f} points"
+            yield f"With {numbered(told.found.n, 'item')}, {gap} would be detected four times in five."
 
 
 def _though_apart(told: StudentGap, pairs: int) -> str:

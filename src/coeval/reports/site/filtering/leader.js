@@ -37,7 +37,7 @@ function leaderSentences(standing) {
       return [`${name} leads with ${score}: better than ${next}, the next, by ${gap} (${paired}, ${chance}).`];
     }
     const said = [`${name} has the highest score, ${score}, but is not surely better than ${next}: by ${gap} (${paired}${thoughApart(pair)}).`];
-    if (pair.detectable !== null) said.push(`The smallest difference between them that this run could have found is ${fixed(pair.detectable, 3)}.`);
+    if (pair.detectable !== null) said.push(`With ${many(pair.n, "item")}, a true gap of ${fixed(100 * pair.detectable, 1)} points would be detected four times in five.`);
     return said;
   }
 

@@ -8,6 +8,7 @@ const ALL_FLIPS = 14;
 const NO_TAIL = 0.05;
 const FINEST = 5040;
 const EQUAL = 1e-9;
+const APPROACHES = 60;
 
 const summed = (values) => values.reduce((sum, x) => sum + x, 0);
 const dotted = (a, b) => a.reduce((sum, x, at) => sum + x * b[at], 0);
@@ -35,6 +36,7 @@ function pairedDifference(strata, family = 1) {
   });
   let spread = spreadOf(parts, near ? meanA * (1 - meanA) + meanB * (1 - meanB) : 0);
   const scarce = differing < FEWEST_DIFFERING || spread.error === 0;
+  const seen = spreadOf(parts, 0);
   let bounds;
   if (scarce) {
     bounds = mover(parts, meanA, meanB);
@@ -45,8 +47,7 @@ function pairedDifference(strata, family = 1) {
     bounds = [Math.max(difference - half, -1), Math.min(difference + half, 1)];
   }
   const test = binary ? "exact McNemar" : near || scarce ? "sign flips" : "paired t";
-  const reach = tQuantile(spread.degrees, 1 - (1 - LEVEL) / 2 / family) + tQuantile(spread.degrees, POWER);
-  const detectable = reach * spread.error + (binary ? 1 / n : 0);
+  const detectable = detectableOf(parts, [meanA, meanB], seen.error ? seen : spread, family) + (binary ? 1 / n : 0);
   return {
     difference,
     low: bounds[0],
@@ -55,6 +56,30 @@ function pairedDifference(strata, family = 1) {
     p: n > 1 ? pValue(test, strata, difference, spread) : null,
     detectable: n > 1 ? Math.min(detectable, 1) : null,
   };
+}
+
+// Found with 80 % power, with the scatter that there would be if one mean were so much nearer to the middle.
+function detectableOf(parts, [meanA, meanB], { error, degrees }, family) {
+  const r = correlationOf(parts);
+  const middle = (meanA + meanB) / 2;
+  const varianceAt = (p, q) => p * (1 - p) + q * (1 - q) - 2 * r * Math.sqrt(Math.max(p * (1 - p) * q * (1 - q), 0));
+  const least = (tQuantile(degrees, 1 - (1 - LEVEL) / 2 / family) + tQuantile(degrees, POWER)) * error;
+  const here = varianceAt(meanA, meanB);
+  let found = least;
+  for (let step = 0; here > 0 && step < APPROACHES; step += 1) {
+    const other = middle > 0.5 ? middle - found : middle + found;
+    const more = varianceAt(middle, Math.min(Math.max(other, 0), 1)) / here;
+    found = Math.min(least * Math.sqrt(Math.max(more, 1)), 1);
+  }
+  return found;
+}
+
+function correlationOf(parts) {
+  const over = (take) => summed(parts.map((part) => take(part) / part.items ** 2));
+  const both = over((part) => dotted(part.fromA, part.fromB));
+  const squareA = over((part) => dotted(part.fromA, part.fromA) + 0.25);
+  const squareB = over((part) => dotted(part.fromB, part.fromB) + 0.25);
+  return both / Math.sqrt(squareA * squareB);
 }
 
 function spreadOf(parts, lent) {
@@ -76,11 +101,7 @@ function mover(parts, meanA, meanB) {
   const scatter = (from) => parts.map((part) => ({ items: part.items, squares: dotted(part[from], part[from]) }));
   const [lowA, highA] = meanBounds(meanA, scatter("fromA"));
   const [lowB, highB] = meanBounds(meanB, scatter("fromB"));
-  const over = (take) => summed(parts.map((part) => take(part) / part.items ** 2));
-  const both = over((part) => dotted(part.fromA, part.fromB));
-  const squareA = over((part) => dotted(part.fromA, part.fromA) + 0.25);
-  const squareB = over((part) => dotted(part.fromB, part.fromB) + 0.25);
-  const r = both / Math.sqrt(squareA * squareB);
+  const r = correlationOf(parts);
   const combined = (one, other) => Math.sqrt(Math.max(one ** 2 + other ** 2 - 2 * r * one * other, 0));
   return [
     Math.max(meanB - meanA - combined(meanB - lowB, highA - meanA), -1),
