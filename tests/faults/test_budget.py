@@ -258,7 +258,7 @@ async def test_after_a_kill_a_run_goes_on_and_the_bill_settles_what_is_perhaps_s
         first = await run(file, continue_run=True)
         assert first.exit_code == 3
         assert "$0.0401 of that perhaps" in folder.log.read_text()
-        assert "or settle what is perhaps spent (coeval status --settle)" in folder.log.read_text()
+        assert "or settle what is perhaps spent (coeval status RUN --settle)" in folder.log.read_text()
         before = len(host.asked)
         assert before > 28
         settled = await called(priced, "status", "--run", folder.path, "--settle", "student-1=0.001")

@@ -38,7 +38,7 @@ def print_costs(costs: Sequence[ModelCost], console: Console) -> None:
         say(
             console,
             f"perhaps: {dollars(perhaps)} was set aside for requests of which nobody knows whether they were "
-            "billed; coeval status --settle MODEL=USD takes the provider's bill for it",
+            "billed; coeval status RUN --settle MODEL=USD takes the provider's bill for it",
             "dim",
         )
     for sentence in _notes(of_all):

@@ -143,7 +143,9 @@ class Purse:
         so_far = Spent.of([fund.row for fund in self.funds], at_work=True)
         gone, wanted = dollars_beyond(budget.usd, so_far.usd, usd) if so_far.usd else ("$0.00", dollars(usd))
         spent = f"{gone} of it is spent{perhaps(so_far.perhaps_usd)}"
-        settle = ", or settle what is perhaps spent (coeval status --settle)" if so_far.perhaps_usd else ""
+        settle = (
+            ", or settle what is perhaps spent (coeval status RUN --settle)" if so_far.perhaps_usd else ""
+        )
         way_out = f"Raise {budget.key}{settle} and run again with {CONTINUE}."
         if promised := sum(fund.unblocked_usd for fund in self.funds):
             spent += f", {dollars(promised)} is held for batch jobs"
