@@ -199,7 +199,7 @@ def test_a_threshold_that_is_failed_ends_with_4(two: tuple[Path, Path], coeval: 
     base, tuned = two
     failed = coeval("compare", tuned, base, "--fail-if-worse", "0.1")
     assert failed.code == 4
-    assert "worse by more than 0.1 of the scale: tuned is better than base" in failed.err
+    assert "gate failed: base is worse than tuned on ifeval by 12.0 ± 5.7 points, significantly" in failed.err
     assert coeval("compare", tuned, base, "--fail-if-worse", "10%").code == 4
     assert coeval("compare", tuned, base, "--fail-if-worse", "0.12").code == 0
     assert coeval("compare", base, tuned, "--fail-if-worse", "0").code == 0
@@ -208,8 +208,21 @@ def test_a_threshold_that_is_failed_ends_with_4(two: tuple[Path, Path], coeval: 
 def test_without_any_an_unsure_difference_fails_nothing(here: Path, coeval: Command) -> None:
     a = output(here / "a", "base", verdicts([1] * 20 + [0] * 20))
     b = output(here / "b", "tuned", verdicts([1] * 18 + [0] * 22))
-    assert coeval("compare", a, b, "--fail-if-worse", "0.01").code == 0
-    assert coeval("compare", a, b, "--fail-if-worse", "0.01", "--any").code == 4
+    passed = coeval("compare", a, b, "--fail-if-worse", "1%")
+    least = 100 * found(coeval, a, b)["comparisons"][0]["minimum_detectable"]
+    assert passed.code == 0
+    assert passed.err.splitlines() == [
+        "gate passed: nobody is worse by more than 1% of the scale, and significantly so",
+        f"a true loss of {least:.1f} points on ifeval would fail this gate four times in five, with 40 "
+        "prompts; a smaller one may pass",
+    ]
+    failed = coeval("compare", a, b, "--fail-if-worse", "0.01", "--any")
+    assert failed.code == 4
+    assert "gate failed: tuned is worse than base on ifeval by 5.0 [" in failed.err
+    assert "] points, not significantly" in failed.err
+    assert "cannot be told apart" not in failed.err, "what fails the gate is said as such"
+    marked = coeval("compare", a, b, "--fail-if-worse", "1%", "--markdown").out
+    assert marked.startswith("- gate passed: nobody is worse by more than 1% of the scale")
     assert coeval("compare", a, b, "--fail-if-worse", "0.06", "--any").code == 0
 
 

@@ -101,17 +101,18 @@ def compare(
     from coeval.cli.views.comparison_view import markdown, print_comparisons
     from coeval.cli.views.json_text import json_text
 
+    gate = compared.gate(delta, sure=not however_unsure) if delta is not None else ()
     if written := _write(compared, files):
         say(streams.messages(), f"written: {written}")
     if as_json:
         sys.stdout.write(json_text(compared, indent=2) + "\n")
     elif as_markdown:
-        sys.stdout.write(markdown(compared))
+        sys.stdout.write(markdown(compared, gate))
     else:
         print_comparisons(compared, streams.results())
-    if delta is not None and (lost := compared.worse_than(delta, sure=not however_unsure)):
-        for one in lost:
-            warn(streams.messages(), f"worse by more than {delta:.4g} of the scale: {one.sentence}")
+    for line in gate:
+        (warn if "failed" in line.partition(":")[0] else say)(streams.messages(), line)
+    if delta is not None and compared.worse_than(delta, sure=not however_unsure):
         raise typer.Exit(WORSE)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -40,9 +41,10 @@ def print_comparisons(compared: ComparisonReport, console: Console) -> None:
         warn(console, said)
 
 
-def markdown(compared: ComparisonReport) -> str:
-    """For a pull request: the sentences as a list, doubts of them, a table for each pair, notes."""
-    said = [_escaped(sentence) for sentence in _sentences(compared)]
+def markdown(compared: ComparisonReport, gate: Sequence[str] = ()) -> str:
+    """For a pull request: what a ``gate`` says and the sentences as a list, doubts of them, a table for each
+    pair, notes."""
+    said = [_escaped(sentence) for sentence in (*gate, *_sentences(compared))]
     said += [f"**Doubt:** {_escaped(doubt)}" for doubt in compared.doubts]
     parts = [f"**{_escaped(SIMULATED)}**"] if compared.simulated else []
     parts.append("\n".join(f"- {one}" for one in said))
