@@ -121,6 +121,35 @@ async def test_a_benchmark_keeps_to_its_budget_over_all_starts(tmp_path: Path) -
         assert paid == 20
 
 
+async def test_what_an_evaluation_perhaps_spent_is_settled_by_the_bill(tmp_path: Path) -> None:
+    """Its host never says how long an answer was: all that was set aside stays, until a bill is there."""
+    (tmp_path / "Config").mkdir()
+    price = {"overrides": {"m": {"input_usd_per_mtok": 100.0, "output_usd_per_mtok": 100.0}}}
+    (tmp_path / "Config" / "provider_pricing.yaml").write_text(json.dumps(price))
+    prompts = write_prompts(tmp_path / "p.jsonl", "punctuation:no_comma", [f"Say {n}." for n in range(20)])
+    answer = openai_chat.Answer("No.", body={"usage": {"prompt_tokens": 10}})
+    paid = 0
+
+    def reply(_: object) -> openai_chat.Answer:
+        nonlocal paid
+        paid += 1
+        return answer
+
+    async with openai_chat.fake(reply=reply) as host:
+        flags = ("--tasks", "ifeval", "--ifeval-input", prompts, "--model", "m", "--base-url", host.url)
+        limits = ("--max-tokens", 100, "--budget-usd", 1.0, "--probe", "disable", "--output-dir", "o")
+        done = await finish(await start(tmp_path, *flags, *limits))
+        assert (done.code, paid) == (3, 8), "what may have been spent is spent"
+        settled = await called(tmp_path, "status", "--run", "o", "--settle", "m=0.09")
+        assert settled.code == 0, settled.err
+        assert "m: settled at $0.09" in " ".join(settled.err.split())
+        done = await finish(await start(tmp_path, *flags, *limits))
+        assert paid > 8
+    account = json.loads((tmp_path / "o" / "usage.json").read_text())["models"]["m"]
+    assert account["settled_usd"] == 0.09
+    assert account["settled_usd"] + account["uncertain_usd"] <= 1.0
+
+
 async def test_a_benchmark_that_cannot_fit_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
     (tmp_path / "Config").mkdir()
     price = {"overrides": {"m": {"input_usd_per_mtok": 100.0, "output_usd_per_mtok": 100.0}}}

@@ -28,8 +28,8 @@ from coeval.models.metering.account_file import read_accounts
 from coeval.pipeline.start.budgets import own_usage
 from coeval.store.rundir import RunDir
 
-RUNS, PARTS = int(os.environ.get("COEVAL_MONEY_RUNS", "100")), 5
-"""``COEVAL_MONEY_RUNS=500`` made the figures of docs/budgets.md."""
+RUNS, PARTS = int(os.environ.get("COEVAL_MONEY_RUNS", "60")), 5
+"""Experiments of each kind: live, and by batch jobs. The variable asks for more of them."""
 MOST_KILLS = 3
 NO_COUNT = (None, "400", -1, 399.5, [40], True, 1 << 40)
 
