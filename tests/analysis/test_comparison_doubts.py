@@ -49,6 +49,19 @@ def test_a_judge_of_the_leader_s_family_is_told_with_the_difference_without_it(t
     assert "1 of the 3 judges" in report._repr_html_()
 
 
+def test_without_kin_is_without_those_of_either(tmp_path: Path) -> None:
+    """One rule in compare and analyze: a judge who is kin to the other one is no fair judge of a lead."""
+    run = judged(tmp_path, kind_to_its_family, ("gpt-4o", "claude-opus", "mistral-large"))
+    [doubt] = compared(tmp_path).doubts
+    for judge in ("gpt-4o", "claude-opus"):
+        run.evaluations(judge).unlink()
+    [neither] = [shown_difference(one) for one in compared(tmp_path).comparisons]
+    assert doubt == (
+        "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without the scores of claude-opus and gpt-4o, "
+        f"gpt-4o-mini − claude-haiku is {neither} points on haiku."
+    )
+
+
 def test_where_all_judges_are_kin_nobody_can_tell(tmp_path: Path) -> None:
     judged(tmp_path, kind_to_its_family, ("gpt-4o",))
     assert compared(tmp_path).doubts == (

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from coeval.analysis.comparison.comparison_sentence import Comparison, shown_difference, where_of
 from coeval.analysis.comparison.side import Side
 from coeval.analysis.cut_off import CutOffAnswers
+from coeval.analysis.panel.model_families import kin_of_one
 from coeval.core.text import listed
 
 __all__ = ["KinLead", "answer_doubts", "kin_doubts", "kin_of_leader"]
@@ -59,13 +60,15 @@ def _lacking(group: Sequence[Side]) -> Iterator[tuple[Side, list[str]]]:
 
 class KinLead(NamedTuple):
     """A lead that judges of the leader's own family are part of; ``among`` so many. ``found`` is the
-    difference, ``without`` the same by the other judges; None where these have not scored all of it."""
+    difference, ``without`` the same by the judges who are kin to neither of the two, all but ``apart``; None
+    where these have not scored all of it."""
 
     leader: str
     judges: tuple[str, ...]
     itself: bool
     among: int
     found: Comparison
+    apart: tuple[str, ...]
     without: Comparison | None = None
 
 
@@ -82,7 +85,9 @@ def kin_of_leader(a: Side, b: Side, found: Comparison, judges: Sequence[str]) ->
         if (itself and judge == leader.model)
         or (leader.family and leader.families[judge] == leader.family != other.family)
     )
-    return KinLead(leader.label, kin, kin == (leader.model,), len(judges), found) if kin else None
+    families = {**a.families, **b.families}
+    apart = tuple(judge for judge in judges if kin_of_one(judge, a.model, b.model, families) or judge in kin)
+    return KinLead(leader.label, kin, kin == (leader.model,), len(judges), found, apart) if kin else None
 
 
 def kin_doubts(leads: Sequence[KinLead]) -> Iterator[str]:
@@ -90,7 +95,7 @@ def kin_doubts(leads: Sequence[KinLead]) -> Iterator[str]:
     alike: dict[tuple[object, ...], list[KinLead]] = {}
     for lead in leads:
         known = lead.without is not None
-        alike.setdefault((lead.leader, lead.judges, lead.among, known), []).append(lead)
+        alike.setdefault((lead.leader, lead.judges, lead.among, known, lead.apart), []).append(lead)
     for found in alike.values():
         first = found[0]
         several = len(first.judges) > 1
@@ -105,7 +110,10 @@ def kin_doubts(leads: Sequence[KinLead]) -> Iterator[str]:
             )
             continue
         apart = listed(_without(lead.leader, lead.without) for lead in found if lead.without is not None)
-        yield f"{said}: without {'their' if several else 'its'} scores {apart}."
+        whose = "their scores" if several else "its scores"
+        if len(first.apart) > len(first.judges):
+            whose = f"the scores of {' and '.join(first.apart)},"
+        yield f"{said}: without {whose} {apart}."
 
 
 def _place(lead: KinLead) -> str:

@@ -85,10 +85,10 @@ def _kin_leads(a: Side, b: Side, rows: Sequence[_Row], pairing: Pairing) -> Iter
         lead = kin_of_leader(a, b, _comparison(a.label, b.label, row), judges)
         if lead is None:
             continue
-        if lead.judges not in by_others:
-            others = pair(*(side.without(lead.judges) for side in (a, b)))
-            by_others[lead.judges] = list(_rows(others))
-        for other in by_others[lead.judges]:
+        if lead.apart not in by_others:
+            others = pair(*(side.without(lead.apart) for side in (a, b)))
+            by_others[lead.apart] = list(_rows(others))
+        for other in by_others[lead.apart]:
             if other[:3] == row[:3] and len(other.parts) == len(row.parts):
                 lead = lead._replace(without=_comparison(a.label, b.label, other))
         yield lead

@@ -8,6 +8,7 @@ from coeval.analysis.comparison.comparison_sentence import difference_text
 from coeval.analysis.measures.measured import Branch
 from coeval.analysis.measures.ranking import Ranking, difference_between
 from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.panel.model_families import kin_of_one
 from coeval.analysis.panel.panel_findings import TOO_FEW_TO_TELL, is_named
 
 __all__ = ["kin_judges"]
@@ -17,7 +18,8 @@ def kin_judges(
     grid: ScoreGrid, judges: Mapping[str, Branch], ranks: Ranking, families: Mapping[str, str]
 ) -> Iterator[str]:
     """Sentences on judges of the family of exactly one of the two best students, or the same model: of those
-    named for leaning on it, what the difference is without them; of those of whom it cannot be told, that.
+    named for leaning on it, what the difference is without all who are kin to one of the two, as `coeval
+    compare` has it; of those of whom it cannot be told, that.
 
     ``judges`` hold `biases_of`; ``families`` are those of students and judges.
     """
@@ -25,8 +27,9 @@ def kin_judges(
         return
     first, second = ranks.order[:2]
     leaning, named = [], []
+    kin_of = {judge: kin_of_one(judge, first, second, families) for judge in judges}
     for judge, found in judges.items():
-        if (student := _kin(judge, first, second, families)) is None:
+        if (student := kin_of[judge]) is None:
             continue
         bias = found["bias"]["self" if judge == student else "family"]
         own = judge == student
@@ -42,22 +45,17 @@ def kin_judges(
                 f"{_place(judge, len(judges))} {kin}: whether it favours {whom} cannot be told here; add a "
                 "judge of another family."
             )
-    others = [judge for judge in grid.judges if judge not in leaning]
+    kin_to_one = [judge for judge in grid.judges if kin_of.get(judge) is not None]
+    others = [judge for judge in grid.judges if judge not in kin_to_one]
     if not named or not others:
         return
     apart = difference_between(grid.judged_by(others), second, first)
     if apart is not None:
         shown = difference_text(apart.difference, apart.low, apart.high, 3)
-        whose = "its" if len(named) == 1 else "their"
-        yield f"{'; '.join(named)}; without {whose} scores the difference is {shown}."
-
-
-def _kin(judge: str, first: str, second: str, families: Mapping[str, str]) -> str | None:
-    """The one of two students who is the judge, or alone is of its family."""
-    if judge in (first, second):
-        return judge
-    kin = [student for student in (first, second) if families[student] == families[judge]]
-    return kin[0] if len(kin) == 1 else None
+        whose = "its scores" if len(named) == 1 else "their scores"
+        if len(kin_to_one) > len(leaning):
+            whose = f"the scores of {' and '.join(kin_to_one)},"
+        yield f"{'; '.join(named)}; without {whose} the difference is {shown}."
 
 
 def _place(judge: str, judges: int) -> str:

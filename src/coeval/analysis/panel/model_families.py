@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-__all__ = ["model_families", "model_family"]
+__all__ = ["kin_of_one", "model_families", "model_family"]
 
 _KNOWN = {
     "gpt": r"gpt|chatgpt|davinci|(?:^|[/.-])o[134](?:$|[^a-z0-9])",
@@ -42,3 +42,14 @@ def model_family(name: str) -> str:
 def model_families(names: Iterable[str], told: Mapping[str, str]) -> dict[str, str]:
     """By name; ``told``: what a configuration says of some of them."""
     return {name: model_family(told.get(name, name)) for name in names}
+
+
+def kin_of_one(judge: str, first: str, second: str, families: Mapping[str, str]) -> str | None:
+    """The one of two models that is the judge, or alone is of its family: such a judge's scores are left out
+    where the two are compared without kin. None where it is kin to neither, or to both alike."""
+    if first == second:
+        return None
+    if judge in (first, second):
+        return judge
+    kin = [model for model in (first, second) if families.get(model, "") == families[judge]]
+    return kin[0] if len(kin) == 1 else None
