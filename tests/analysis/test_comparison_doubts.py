@@ -57,8 +57,8 @@ def test_without_kin_is_without_those_of_either(tmp_path: Path) -> None:
         run.evaluations(judge).unlink()
     [neither] = [shown_difference(one) for one in compared(tmp_path).comparisons]
     assert doubt == (
-        "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without the scores of claude-opus and gpt-4o, "
-        f"gpt-4o-mini − claude-haiku is {neither} points on haiku."
+        "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without the scores of claude-opus and "
+        f"gpt-4o, gpt-4o-mini − claude-haiku is {neither} points on haiku."
     )
 
 
