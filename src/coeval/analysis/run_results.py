@@ -125,8 +125,9 @@ class Results(msgspec.Struct, frozen=True):
     ``students``: first the overall scores, then those of each task by name; each best first, ties
     by name. ``labels``: by task and attribute, best first. What is removed stands after what is
     planned. ``left_out``: teachers, judges and factors of planned tasks that the configuration no
-    longer holds, and that therefore count nowhere; nor do the items ``beyond_total``. ``notes``: what of
-    the records could not be counted. ``missing``: what of the plan is not there, one sentence each.
+    longer holds, and that therefore count nowhere; nor do the items ``beyond_total``. ``notes``: how many
+    items have labels alone, and what of the records could not be counted. ``missing``: what of the plan is
+    not there, one sentence each.
     ``metrics`` are those of an output folder of ``eval-framework``, which has no students or labels.
     ``costs``: what its models were sent over the life of the folder, and what that cost, dearest first.
     """
