@@ -111,7 +111,10 @@ def compare(
     else:
         print_comparisons(compared, streams.results())
     for line in gate:
-        (warn if "failed" in line.partition(":")[0] else say)(streams.messages(), line)
+        if line.startswith("gate failed"):
+            warn(streams.messages(), line)
+        else:
+            say(streams.messages(), line)
     if delta is not None and compared.worse_than(delta, sure=not however_unsure):
         raise typer.Exit(WORSE)
 
