@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -177,16 +177,11 @@ def memory(folder: Path) -> Figures:
 
 
 def resume_million(folder: Path) -> Figures:
-    """A run with a million records goes on: the time until its first call, and its peak memory; where nothing
-    is kept of them, and then where its last end has kept them."""
+    """A run with a million records goes on: the time until its first call, and its peak memory."""
     _write_million(folder)
-    (first_s, first), *later = [_goes_on(folder, _MILLION + 20 * start) for start in range(1, 5)]
-    later_s, cost = sorted(later)[len(later) // 2]
-    told = (
-        f"first call of a run with 1,000,000 records after {first_s:.1f} s the first time "
-        f"(peak {first.rss_mb:.0f} MB), then after {later_s:.1f} s (peak {cost.rss_mb:.0f} MB)"
-    )
-    return Figures(first_s / _reading_s(folder), told)
+    seconds, cost = sorted(_goes_on(folder, _MILLION + 20 * start) for start in range(1, 4))[1]
+    told = f"first call of a run with 1,000,000 records after {seconds:.1f} s (peak {cost.rss_mb:.0f} MB)"
+    return Figures(seconds / _reading_s(folder), told)
 
 
 def _goes_on(folder: Path, items: int) -> tuple[float, Cost]:
@@ -195,39 +190,27 @@ def _goes_on(folder: Path, items: int) -> tuple[float, Cost]:
     with serving(0.005, tell_first=told) as url:
         _write_experiment(folder, url, items)
         began = time.time()
-        cost = run(_keeping(*GO_ON), folder)
+        cost = run(coeval(*GO_ON), folder)
     return float(told.read_text()) - began, cost
 
 
 def settled_million(folder: Path) -> Figures:
     """A run with a million records that owes nothing is told to go on: to its end, table included."""
     _write_million(folder)
-    first, *later = [run(_keeping(*GO_ON), folder) for _ in range(4)]
-    return _looked(folder, "--continue of 1,000,000 records that owes nothing", first, later)
+    return _looked(folder, "--continue of 1,000,000 records that owes nothing", GO_ON)
 
 
 def status_million(folder: Path) -> Figures:
     """``coeval status`` of a run with a million records."""
     _write_million(folder)
-    run(_keeping(*GO_ON), folder)
-    shutil.rmtree(folder / "cache")
-    first, *later = [run(_keeping("status", "--run", "runs/million"), folder) for _ in range(4)]
-    return _looked(folder, "status of 1,000,000 records", first, later)
+    run(coeval(*GO_ON), folder)
+    return _looked(folder, "status of 1,000,000 records", ("status", "--run", "runs/million"))
 
 
-def _keeping(*arguments: str) -> list[str]:
-    """``coeval`` with a cache of this folder's own, empty at first."""
-    return ["env", "COEVAL_CACHE=cache", *coeval(*arguments)]
-
-
-def _looked(folder: Path, what: str, first: Cost, later: list[Cost]) -> Figures:
-    """Of a command that reads the records ``first``, as `resume_million` does, and ``later`` finds what was
-    kept of them."""
-    cost = _median(later)
-    told = (
-        f"{what} in {first.wall_s:.1f} s the first time (peak {first.rss_mb:.0f} MB), "
-        f"then in {cost.wall_s:.1f} s (peak {cost.rss_mb:.0f} MB)"
-    )
+def _looked(folder: Path, what: str, command: Sequence[str]) -> Figures:
+    """The median of three."""
+    cost = _median([run(coeval(*command), folder) for _ in range(3)])
+    told = f"{what} in {cost.wall_s:.1f} s (peak {cost.rss_mb:.0f} MB)"
     return Figures(cost.wall_s / _reading_s(folder), told)
 
 

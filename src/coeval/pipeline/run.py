@@ -23,7 +23,6 @@ from coeval.pipeline.plan.changes import mixed_sentence, refuse_changed, remembe
 from coeval.pipeline.plan.count_plan import PlanCount, count_plan
 from coeval.pipeline.plan.forecast import expected
 from coeval.pipeline.plan.preview import make_plan, preview_run
-from coeval.pipeline.plan.reading.run_records import AT_END_S, AT_INTERRUPTION_S, RunRecords
 from coeval.pipeline.plan.recorded import Recorded, Stance
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
 from coeval.pipeline.plan.setup_tasks import UNKNOWN, build_setup
@@ -91,18 +90,9 @@ async def arun(
             with _noted_if_cancelled(start):
                 plan, found = await _phases(start, watcher)
             _sum_up(start, plan, found)
-            await _keep_records(start)
             return start.running.summary
     except Draining as stopped:  # before there was anything to wait for
         return RunSummary(interrupted=True, begun=False, notes=[str(stopped)])
-
-
-async def _keep_records(start: Begun) -> None:
-    """Spare the next look at a large run the reading of what this one has recorded."""
-    summary, preview = start.running.summary, start.preview
-    read = preview.records if preview is not None else None
-    records = read or RunRecords(start.running.folder)
-    await records.keep_at_end(AT_INTERRUPTION_S if summary.interrupted else AT_END_S)
 
 
 @contextmanager

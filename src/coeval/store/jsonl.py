@@ -189,28 +189,26 @@ class Line(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Whole lines that follow each other, blank ones too: the first at ``offset``, all as ``data``."""
+    """Whole lines that follow each other, blank ones too: the first at ``offset``."""
 
     offset: int
     texts: list[bytes]
-    data: bytes
 
 
-def groups_of_lines(path: Path, offset: int = 0) -> Iterator[Lines]:
-    """The whole lines of a JSONL file from an offset on, some at a time; a torn last one is left out."""
+def groups_of_lines(path: Path) -> Iterator[Lines]:
+    """The whole lines of a JSONL file, some at a time; a torn last one is left out."""
+    offset = 0
     try:
         with open_file(path) as file:
-            if offset:
-                file.seek(offset)
             while data := file.read(_GROUP):
                 data += file.readline()
                 texts = BytesIO(data).readlines()
                 if data[-1] != _NEWLINE and is_torn(texts[-1]):
-                    torn = texts.pop()
+                    texts.pop()
                     if texts:
-                        yield Lines(offset, texts, data[: -len(torn)])
+                        yield Lines(offset, texts)
                     return  # what a writer has added since is the rest of that line
-                yield Lines(offset, texts, data)
+                yield Lines(offset, texts)
                 offset += len(data)
     except FileNotFoundError:
         return
@@ -220,7 +218,7 @@ def groups_of_lines(path: Path, offset: int = 0) -> Iterator[Lines]:
 
 def whole_lines(path: Path) -> Iterator[Line]:
     """Every whole line of a JSONL file with its offset; a torn last line and blank ones are left out."""
-    for offset, texts, _ in groups_of_lines(path):
+    for offset, texts in groups_of_lines(path):
         for text in texts:
             if not text.isspace():
                 yield Line(offset, text)

@@ -157,10 +157,10 @@ class ItemRows(dict[str, int]):
 
 class PhaseIndex(Generic[EntryT]):
     """The records of a phase, whose ids have so many ``names`` after the item's id. Phases of a run share
-    their ``rows``. ``summed``: see `RecordFiles`."""
+    their ``rows``."""
 
-    def __init__(self, rows: ItemRows, names: int, *, summed: bool = False) -> None:
-        self.files = RecordFiles(summed=summed)
+    def __init__(self, rows: ItemRows, names: int) -> None:
+        self.files = RecordFiles()
         self.columns: defaultdict[str, RecordColumn[int, EntryT]] = defaultdict(RecordColumn)
         """The records whose ids end alike: by what follows the item's id, each by the item's row."""
         self._rows = rows

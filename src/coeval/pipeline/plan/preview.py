@@ -15,7 +15,6 @@ from coeval.pipeline.phases.proposals import MOST_NAMES
 from coeval.pipeline.phases.supplied import Supply, read_supply, with_found_labels
 from coeval.pipeline.plan.changes import refuse_changed
 from coeval.pipeline.plan.count_plan import PlanCount, count_plan
-from coeval.pipeline.plan.reading.run_records import RunRecords
 from coeval.pipeline.plan.recorded import Recorded, Stance
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
 from coeval.pipeline.plan.setup_tasks import build_setup
@@ -45,7 +44,6 @@ class Preview:
     unsettled: frozenset[str]
     standing: RunDir
     supply: Supply
-    records: RunRecords | None = None
 
     def refuse_changed(self, stance: Stance) -> None:
         """
@@ -93,8 +91,7 @@ def preview_run(config: Config, options: RunOptions) -> Preview:
     supply = read_supply(config, folder, None if options.continue_run else phase_3_source(config))
     supply.refuse_flawed()
     config = with_found_labels(config, supply)
-    whole = RunRecords(folder) if options.continue_run and not (supply.rewritten or supply.absent) else None
-    recorded = _records(config, options, folder, source, supply) if whole is None else whole.read()
+    recorded = _records(config, options, folder, source, supply)
     blueprint = _Foreseen(config, options, folder, source)
     unsettled: set[str] = set()
     least, most = [], []
@@ -109,11 +106,9 @@ def preview_run(config: Config, options: RunOptions) -> Preview:
         most.append(large)
     plan = make_plan(config, options, most, recorded)
     found = count_plan(plan)
-    if whole is not None and not found.total().owed:  # else the files change at once
-        whole.keep()
     settled = all(small is large for small, large in zip(least, most, strict=True))
     lower = found if settled else count_plan(make_plan(config, options, least, recorded))
-    return Preview(blueprint, plan, found, lower, frozenset(unsettled), source or folder, supply, whole)
+    return Preview(blueprint, plan, found, lower, frozenset(unsettled), source or folder, supply)
 
 
 def _bounds(

@@ -10,18 +10,17 @@ content and by the order of lines, never by times.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 
 from coeval.analysis.empty_answers import EmptyAnswers
 from coeval.core.ids import item_id, maker
 from coeval.pipeline.config.schema import PHASES, Phase
-from coeval.pipeline.plan.reading.contents import PackedContents, packed, unpacked
 from coeval.pipeline.plan.reading.record_indexes import RecordIndexes
 from coeval.pipeline.plan.reading.record_notes import RecordNotes
 from coeval.pipeline.plan.record_entry import Entry, EvaluationEntry
-from coeval.store.record_files import NO_LINES, NOTHING, Overtaken
+from coeval.store.record_files import NO_LINES, NOTHING
 from coeval.store.record_index import PhaseIndex
 from coeval.store.record_parts import EvaluationPart, ItemPart, ResponsePart
 from coeval.store.rundir import RunDir
@@ -81,23 +80,12 @@ def outdated(
 
 
 class Recorded(RecordIndexes):
-    """What files hold, each phase read after those before it.
+    """What files hold, each phase read after those before it."""
 
-    ``goes_on``: `read_on` can take in what is added to them later.
-    """
-
-    def __init__(self, *, goes_on: bool = False) -> None:
-        super().__init__(summed=goes_on)
+    def __init__(self) -> None:
+        super().__init__()
         self.assumed: set[str] = set()
         """Items that a count takes to be there, though nobody has supplied them yet."""
-        self.contents: PackedContents | None = None
-        """What is added will be held against them; None where nothing has been read that goes on."""
-        self._goes_on = goes_on
-
-    @property
-    def sound(self) -> bool:
-        """Whether no line is damaged or in doubt."""
-        return not self.damaged and not self.doubtful
 
     def read(
         self,
@@ -110,32 +98,7 @@ class Recorded(RecordIndexes):
 
         ``supplied`` are items as they are to stand in files that do not hold them so yet, or are not there.
         """
-        self._take(RecordNotes(self), folder, set(phases), without, supplied)
-        return self
-
-    def read_on(self, folder: RunDir) -> Recorded:
-        """Take in what has been added since.
-
-        Raises
-        ------
-        StoreError
-            a file cannot be read.
-        Overtaken
-            what has been added changes what stood before it: all is to be read anew.
-        """
-        if self.contents is None or not self.sound:
-            raise Overtaken
-        self._take(RecordNotes(self, unpacked(self.contents)), folder, set(PHASES[2:]), NOTHING, NO_LINES)
-        return self
-
-    def _take(
-        self,
-        notes: RecordNotes,
-        folder: RunDir,
-        wanted: Set[Phase],
-        without: Mapping[Path, Collection[int]],
-        supplied: Mapping[Path, list[bytes]],
-    ) -> None:
+        notes, wanted = RecordNotes(self), set(phases)
         if "data_generation" in wanted:
             there, place = folder.files("data_generation"), folder.folder("data_generation")
             files = [*there, *(path for path in supplied if path not in there and path.parent == place)]
@@ -146,13 +109,7 @@ class Recorded(RecordIndexes):
         if "evaluation" in wanted:
             verdicts = folder.files("evaluation")
             notes.evaluations(self.evaluations.files.lines(verdicts, EvaluationPart, without))
-        if self._goes_on:
-            self.contents = packed(notes.contents)
-
-    def stop_at(self, when_s: float) -> None:
-        """Read nothing more from then on, a second of `time.monotonic`; what has been read stands."""
-        for files in self.files:
-            files.stop_at = when_s
+        return self
 
     def assume_items(self, task: str, teacher: str, total: int) -> None:
         """Count ``total`` items of a benchmark teacher that supplies none yet."""

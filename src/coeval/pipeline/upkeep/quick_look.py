@@ -9,7 +9,6 @@ from coeval.core.errors import ConfigError, StoreError
 from coeval.pipeline.config.item_sources import item_files
 from coeval.pipeline.config.schema import PHASES
 from coeval.pipeline.phases.supplied import stored_supply
-from coeval.pipeline.plan.reading.run_records import RunRecords
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.upkeep.gaps import Gaps
 from coeval.pipeline.upkeep.repair import RepairReport, Wanted, config_of, count_gaps, examine, rubrics
@@ -58,8 +57,7 @@ def quick_look(folder: RunDir) -> QuickLook:
     """
     config = config_of(folder)
     supplied = {} if isinstance(config, str) else stored_supply(config, folder).rewritten
-    whole = RunRecords(folder)
-    recorded = Recorded().read(folder, supplied=supplied) if supplied else whole.read()
+    recorded = Recorded().read(folder, supplied=supplied)
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):
         return QuickLook(recorded, None)
     if _doubtful(folder, recorded):
@@ -67,8 +65,6 @@ def quick_look(folder: RunDir) -> QuickLook:
         recorded = Recorded().read(folder, without=report.flaws, supplied=supplied)
     else:
         report = examine(folder, Wanted(PHASES[:2]), {})
-        if not supplied:
-            whole.keep()
     if isinstance(config, str):
         report.no_plan = config
         return QuickLook(recorded, report)

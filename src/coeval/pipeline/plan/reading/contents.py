@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import NamedTuple
-
-import msgspec
-
-_DIGITS = 16
-"""Of `coeval.core.text.digest`."""
 
 
 class ItemContents(NamedTuple):
@@ -30,48 +23,3 @@ class Contents:
         self.older_items: dict[int, list[ItemContents]] = {}
         self.judged: defaultdict[str, dict[int, str]] = defaultdict(dict)
         self.older_judged: defaultdict[str, dict[int, set[str]]] = defaultdict(dict)
-
-
-class PackedContents(msgspec.Struct, frozen=True, array_like=True):
-    """The same in a tenth of the memory: rows and hashes in arrays."""
-
-    item_rows: bytes
-    items: bytes
-    older_items: dict[int, list[ItemContents]]
-    judged: list[tuple[str, bytes, bytes]]
-    older_judged: dict[str, dict[int, set[str]]]
-
-
-def packed(contents: Contents) -> PackedContents:
-    return PackedContents(
-        array("I", contents.items).tobytes(),
-        bytes.fromhex("".join(asked + content for asked, content in contents.items.values())),
-        contents.older_items,
-        [
-            (end, array("I", inputs).tobytes(), bytes.fromhex("".join(inputs.values())))
-            for end, inputs in contents.judged.items()
-        ],
-        contents.older_judged,
-    )
-
-
-def unpacked(kept: PackedContents) -> Contents:
-    contents = Contents()
-    hashes = _hashes(kept.items)
-    contents.items.update(zip(_rows(kept.item_rows), map(ItemContents, hashes, hashes), strict=True))
-    contents.older_items |= kept.older_items
-    for end, rows, inputs in kept.judged:
-        contents.judged[end].update(zip(_rows(rows), _hashes(inputs), strict=True))
-    contents.older_judged |= kept.older_judged
-    return contents
-
-
-def _rows(data: bytes) -> array[int]:
-    rows = array("I")
-    rows.frombytes(data)
-    return rows
-
-
-def _hashes(data: bytes) -> Iterator[str]:
-    digits = data.hex()
-    return (digits[at : at + _DIGITS] for at in range(0, len(digits), _DIGITS))

@@ -11,14 +11,14 @@ from coeval.store.record_index import ItemRows, PhaseIndex
 
 
 class RecordIndexes:
-    """Indexes of the three phases. ``summed``: they keep the hash of what they have read of each file."""
+    """Indexes of the three phases."""
 
-    def __init__(self, *, summed: bool = False) -> None:
+    def __init__(self) -> None:
         self.rows = ItemRows()
         """Item id → its row in the columns of all phases."""
-        self.items: PhaseIndex[Entry] = PhaseIndex(self.rows, 0, summed=summed)
-        self.responses: PhaseIndex[Entry] = PhaseIndex(self.rows, 1, summed=summed)
-        self.evaluations: PhaseIndex[EvaluationEntry] = PhaseIndex(self.rows, 2, summed=summed)
+        self.items: PhaseIndex[Entry] = PhaseIndex(self.rows, 0)
+        self.responses: PhaseIndex[Entry] = PhaseIndex(self.rows, 1)
+        self.evaluations: PhaseIndex[EvaluationEntry] = PhaseIndex(self.rows, 2)
         self.by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
         """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
         self.scored: set[tuple[str, str]] = set()

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple, TypeVar
 from coeval.core.errors import Misshapen, Undecodable
 from coeval.core.foreign import decoder
 from coeval.core.good import is_good, valid_levels
-from coeval.core.ids import SEPARATOR, item_of, item_prefix, parent_id
+from coeval.core.ids import SEPARATOR, item_of, item_prefix
 from coeval.pipeline.plan.reading.contents import Contents, ItemContents
 from coeval.pipeline.plan.reading.record_indexes import RecordIndexes
 from coeval.pipeline.plan.recipes import answer_input, base_recipe, item_content, judged_input
 from coeval.pipeline.plan.record_entry import Emptiness, Entry, EvaluationEntry
-from coeval.store.record_files import Overtaken, same_file
 from coeval.store.record_index import RecordColumn, RecordPart
 from coeval.store.record_parts import NONE, EvaluationPart, ItemPart, ResponsePart
 
@@ -35,12 +34,10 @@ class _JudgedBy(NamedTuple):
 
 
 class RecordNotes:
-    """Notes lines in ``indexes``, in the order of the phases. ``before``: the contents of what these hold
-    already; what is noted must leave that as it is, or `Overtaken` is raised."""
+    """Notes lines in ``indexes``, in the order of the phases."""
 
-    def __init__(self, indexes: RecordIndexes, before: Contents | None = None) -> None:
-        self.contents = before or Contents()
-        self._reads_on = before is not None
+    def __init__(self, indexes: RecordIndexes) -> None:
+        self.contents = Contents()
         self._indexes = indexes
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._entries: dict[tuple[bool, str, int, bool, Emptiness], Entry] = {}
@@ -49,13 +46,12 @@ class RecordNotes:
     def items(self, lines: Iterable[tuple[int, ItemPart]]) -> None:
         indexes, contents = self._indexes, self.contents
         column, rows, by_teacher = indexes.items.columns[""], indexes.rows, indexes.by_teacher
-        followers = [answers.entries for answers in indexes.responses.columns.values()]
         for position, part in lines:
             try:
                 if not part.id.startswith(item_prefix(part.task_id, part.teacher_model_id)):
                     raise _misnamed(part)
                 row = rows[part.id]
-                if row in column.entries and self._stays(column, row, part, position, followers):
+                if row in column.entries and column.stays(row, part):
                     continue
                 good, attributes, prompt = (
                     self._judge(part),
@@ -64,8 +60,6 @@ class RecordNotes:
                 )
                 shared = self._attributes.setdefault(tuple(attributes.items()), attributes)
                 fellows = by_teacher.setdefault((part.task_id, part.teacher_model_id), {})
-                if self._reads_on and fellows:
-                    self._refuse_other_file(column, rows[next(reversed(fellows))], position)
                 fellows[part.id] = shared
                 content = item_content(prompt, part.reference_response or "", attributes)
                 if (older := contents.items.get(row)) is not None:
@@ -84,13 +78,11 @@ class RecordNotes:
                 student = part.student_model_id
                 end = SEPARATOR + student
                 column, inputs = indexes.responses.columns[end], self.contents.judged[end]
-                verdicts = indexes.evaluations.columns.items()
-                followers = [verdict.entries for after, verdict in verdicts if parent_id(after) == end]
             try:
                 if part.id != part.datapoint_id + end:
                     raise _misnamed(part)
                 row = rows[part.datapoint_id]
-                if row in column.entries and self._stays(column, row, part, position, followers):
+                if row in column.entries and column.stays(row, part):
                     continue
                 good, fresh, answer = self._judge(part), True, part.response
                 if (item := items.get(row)) is None:
@@ -122,7 +114,7 @@ class RecordNotes:
                 if (found := judged_by.get((answered, judge))) is None:
                     found = judged_by[answered, judge] = self._judged_by(answered, judge)
                 column, inputs, older, answers = found
-                if row in column.entries and self._stays(column, row, part, position, ()):
+                if row in column.entries and column.stays(row, part):
                     continue
                 judged, outdated = inputs.get(row), False
                 if judged is None and row not in answers:
@@ -138,36 +130,6 @@ class RecordNotes:
                 column.put(row, entry, position)
             except Undecodable:
                 indexes.evaluations.files.damage(position)
-
-    def _stays(
-        self,
-        column: RecordColumn[int, EntryT],
-        row: int,
-        part: RecordPart,
-        position: int,
-        followers: Iterable[Mapping[int, Entry]],
-    ) -> bool:
-        """`RecordColumn.stays`.
-
-        Raises
-        ------
-        Misshapen
-            the line is no record.
-        Overtaken
-            we read on, and the earlier record is another file's, or others follow from it.
-        """
-        if self._reads_on:
-            self._refuse_other_file(column, row, position)
-        if column.stays(row, part):
-            return True
-        if self._reads_on and any(row in entries for entries in followers):
-            raise Overtaken
-        return False
-
-    def _refuse_other_file(self, column: RecordColumn[int, EntryT], row: int, position: int) -> None:
-        """What is added after a record of another file stands before it when all is read anew."""
-        if not same_file(column.position(row), position):
-            raise Overtaken
 
     def _note_older_judged(self, end: str, row: int, answer: str, older: Iterable[ItemContents]) -> None:
         """Note what judgments of an answer were made from before."""
