@@ -45,11 +45,9 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIn
         yield index
 
 
-@pytest.mark.parametrize("html", [False, True], ids=["json", "html"])
 def test_everything_is_fetched_once_and_then_read_without_network(
-    index: PackageIndex, tmp_path: Path, html: bool
+    index: PackageIndex, tmp_path: Path
 ) -> None:
-    index.html = html
     told: list[tuple[str, int, int | None]] = []
     found = library(tmp_path).ensure(ALL, lambda *progress: told.append(progress))
 

@@ -38,7 +38,6 @@ class PackageIndex:
     """``files`` by URL path; a project's page lists every ``/files/…`` of its name."""
 
     files: dict[str, bytes] = field(default_factory=dict)
-    html: bool = False
     credentials: str = ""
     cut_off: int = 0
     """Bytes that every file lacks at its end, whatever its length says."""
@@ -50,9 +49,6 @@ class PackageIndex:
     def page(self, project: str) -> tuple[str, bytes]:
         names = [path.rpartition("/")[2] for path in self.files if path.startswith("/files/")]
         names = [name for name in names if name.partition("-")[0].replace("_", "-") == project]
-        if self.html:
-            links = (f'<a href="../../files/{name}#sha256=0" data-x="1">{name}</a>' for name in names)
-            return "text/html", f"<!DOCTYPE html><html><body>{'<br/>'.join(links)}</body></html>".encode()
         listed = [{"filename": name, "url": f"/files/{name}", "hashes": {}} for name in names]
         page = {"meta": {"api-version": "1.0"}, "name": project, "files": listed}
         return "application/vnd.pypi.simple.v1+json", json.dumps(page).encode()

@@ -12,8 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from html.parser import HTMLParser
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urldefrag, urljoin, urlsplit
 
@@ -30,7 +29,6 @@ __all__ = ["download_wheel", "index_urls", "pip_command"]
 
 _LOOK_EVERY_S = 0.2
 _JSON = "application/vnd.pypi.simple.v1+json"
-_ACCEPT = f"{_JSON}, application/vnd.pypi.simple.v1+html;q=0.5, text/html;q=0.2"
 
 
 class _File(msgspec.Struct):
@@ -148,11 +146,11 @@ def _by_list(
 
 
 def _listed(page: str, file: str, patience_s: float | None) -> str:
-    """The address of ``file`` on an index's page for a project (PEP 503, PEP 691)."""
-    kind, content = read_page(page, _ACCEPT, patience_s)
-    for name, link in _json_links(content) if kind.endswith("json") else _html_links(content):
-        if name == file:
-            return _with_user(urldefrag(urljoin(page, link)).url, page)
+    """The address of ``file`` on an index's page for a project (PEP 691)."""
+    _, content = read_page(page, _JSON, patience_s)
+    for each in _files(content):
+        if each.filename == file:
+            return _with_user(urldefrag(urljoin(page, each.url)).url, page)
     raise SourceFailed(f"{shown_url(page)} lists no {file}")
 
 
@@ -163,33 +161,8 @@ def _with_user(url: str, page: str) -> str:
     return parts._replace(netloc=f"{user}{at}{host}").geturl() if at and parts.netloc == host else url
 
 
-def _json_links(content: bytes) -> Iterator[tuple[str, str]]:
+def _files(content: bytes) -> list[_File]:
     try:
-        page = decode(content, _Page)
+        return decode(content, _Page).files
     except Undecodable as error:
-        raise SourceFailed(f"the package index sends no list of files: {error}") from error
-    yield from ((file.filename, file.url) for file in page.files)
-
-
-def _html_links(content: bytes) -> Iterator[tuple[str, str]]:
-    reader = _Links()
-    reader.feed(content.decode("utf-8", "replace"))
-    yield from reader.found
-
-
-class _Links(HTMLParser):
-    """The links of a page, each with its text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[tuple[str, str]] = []
-        self._href: str | None = None
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "a":
-            self._href = dict(attrs).get("href")
-
-    def handle_data(self, data: str) -> None:
-        if self._href is not None and data.strip():
-            self.found.append((data.strip(), self._href))
-            self._href = None
+        raise SourceFailed(f"the package index sends no list of files as JSON (PEP 691): {error}") from error
