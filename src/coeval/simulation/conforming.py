@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from coeval.core.errors import BadRequest
 from coeval.simulation.ask import SimulatedAsk
-from coeval.simulation.foreign_graders import grade_among, is_graded
-from coeval.simulation.judge import seen_quality
 from coeval.simulation.marks import AnswerMark, write_answer
 from coeval.simulation.prose import sentences
 from coeval.simulation.student import hidden_quality
@@ -25,7 +22,6 @@ _LONGEST_STRING = 100_000
 _MOST_CHARACTERS = 1_000_000
 _MOST_BRANCHES = 100
 
-_GRADES = re.compile(r"scor|rating|grade|rank|quality|point|confiden|probab", re.IGNORECASE)
 _STRINGS = {
     "date": "2026-01-01",
     "time": "12:00:00Z",
@@ -44,9 +40,7 @@ _STRINGS = {
 def conforming(ask: SimulatedAsk) -> dict[str, Any]:
     """An object that follows the schema of ``ask``.
 
-    Where the prompt asks for a grade, numbers named like one, truth values and the values of an
-    enumeration follow the quality that the judged answer states. The first text states the
-    quality of this answer, as a student's does.
+    Values are drawn by chance; the first text states the quality of this answer, as a student's does.
 
     Raises
     ------
@@ -54,8 +48,7 @@ def conforming(ask: SimulatedAsk) -> dict[str, Any]:
         the schema is no object's, or asks for what a simulated model does not write; says what.
     """
     body = ask.schema.body if ask.schema is not None else {}
-    seen = seen_quality(ask) if is_graded(ask.text) else None
-    writer = _Writer(ask, body, seen)
+    writer = _Writer(ask, body)
     value = writer.value(_SchemaPlace(body, "$", 0))
     if not isinstance(value, dict):
         raise _unwritable("$", "the schema of an answer must be that of an object")
@@ -74,12 +67,11 @@ class _SchemaPlace(NamedTuple):
 
 
 class _Writer:
-    """Writes one value; ``seen`` is the quality to grade by, None where nothing is graded."""
+    """Writes one value."""
 
-    def __init__(self, ask: SimulatedAsk, root: Mapping[str, Any], seen: float | None) -> None:
+    def __init__(self, ask: SimulatedAsk, root: Mapping[str, Any]) -> None:
         self._ask = ask
         self._root = root
-        self._seen = seen
         self._marked = False
         self._values = self._characters = 0
 
@@ -107,7 +99,7 @@ class _Writer:
             case "integer" | "number":
                 return self._number(schema, place.path, whole=kind == "integer")
             case "boolean":
-                return self._draw(place.path) >= 0.5
+                return self._uniform(place.path) >= 0.5
             case "null":
                 return None
             case _:
@@ -116,7 +108,7 @@ class _Writer:
     def text(self, path: str) -> str:
         """A sentence or two; the first of an answer states its quality."""
         said = sentences(self._ask.draws, f"text {path}", 2)
-        if self._marked or self._seen is not None:
+        if self._marked:
             return said
         self._marked = True
         quality = hidden_quality(self._ask, 0.5)
@@ -210,7 +202,7 @@ class _Writer:
         # A number without bounds is one of 0 to 10, moved to where its one bound lies.
         low = low if math.isfinite(low) else min(0.0, high - 10) if math.isfinite(high) else 0.0
         high = high if math.isfinite(high) else max(10.0, low + 10)
-        value = low + (high - low) * self._draw(path)
+        value = low + (high - low) * self._uniform(path)
         if step:
             value = min(max(round(value / step), math.ceil(low / step)), math.floor(high / step)) * step
         if not low <= value <= high:
@@ -220,14 +212,7 @@ class _Writer:
     def _one_of(self, values: Any, path: str) -> Any:
         if not isinstance(values, list) or not values:
             raise _unwritable(path, "enum takes a list of values")
-        if self._seen is not None and (graded := grade_among(values, self._seen)) is not None:
-            return graded
         return values[self._bits(path) % len(values)]
-
-    def _draw(self, path: str) -> float:
-        """From 0 to 1: the quality seen where something like a grade is asked for, else by chance."""
-        graded = self._seen is not None and (_GRADES.search(path) or path.count(".") == 1)
-        return min(1.0, max(0.0, self._seen)) if graded and self._seen is not None else self._uniform(path)
 
     def _bits(self, path: str) -> int:
         return self._ask.draws.bits(f"value {path}")

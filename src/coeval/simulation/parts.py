@@ -19,7 +19,6 @@ from coeval.simulation.benchmark_judges import (
     rubric_item_grade,
 )
 from coeval.simulation.conforming import conforming
-from coeval.simulation.foreign_graders import asks_for_grade, foreign_grade
 from coeval.simulation.judge import evaluation, factor_score, rubric_factors
 from coeval.simulation.marks import ANSWER_MARK, ITEM_MARK, REFUSAL
 from coeval.simulation.student import answer, labelled_answer
@@ -92,7 +91,6 @@ PARTS: tuple[FormPart, ...] = (
     FormPart("nuanced_attributes", _asks_for_nuanced, nuanced_attributes),
     FormPart("target_attributes", _asks_for_target, target_attributes),
     FormPart("rubric", _asks_for_rubric, rubric),
-    FormPart("foreign_grade", asks_for_grade, foreign_grade),
 )
 """Asked in this order; a request that is none of them is a student's."""
 

@@ -72,8 +72,6 @@ async def test_parse_gives_what_the_schema_says(client: openai.AsyncOpenAI) -> N
     assert {book.tone for book in books} == set(Tone)
     assert {book.kind for book in books} == {"novel", "essay"}
     assert len({book.pages for book in books}) > 5
-    answer = await client.responses.parse(model="sim-large", input="Hello", text_format=Book)
-    assert isinstance(answer.output_parsed, Book)
 
 
 async def test_json_mode_gives_an_object(client: openai.AsyncOpenAI) -> None:
@@ -229,44 +227,6 @@ async def test_the_likelihood_of_a_prompt(client: openai.AsyncOpenAI) -> None:
     first, *others = told.token_logprobs
     assert first is None
     assert all(value < 0 for value in others)
-
-
-async def test_the_responses_interface(client: openai.AsyncOpenAI) -> None:
-    said = await client.responses.create(model="sim-large", instructions="Be brief.", input="Hello")
-    chat = await client.chat.completions.create(
-        model="sim-large", messages=[{"role": "system", "content": "Be brief."}, *HELLO]
-    )
-    assert said.output_text == chat.choices[0].message.content
-    assert said.status == "completed"
-    assert said.usage is not None
-    assert chat.usage is not None
-    assert said.usage.total_tokens == chat.usage.total_tokens
-    cut = await client.responses.create(
-        model="sim-large", max_output_tokens=16, input=[{"role": "user", "content": "Hello"}]
-    )
-    assert (cut.status, len(cut.output_text)) == ("incomplete", 64)
-    assert cut.incomplete_details is not None
-    assert cut.incomplete_details.reason == "max_output_tokens"
-    with pytest.raises(openai.BadRequestError) as caught:
-        await client.responses.create(model="sim-large", input="Hello", previous_response_id="resp_1")
-    assert caught.value.param == "previous_response_id"
-
-
-async def test_the_responses_interface_streams_and_calls(client: openai.AsyncOpenAI) -> None:
-    async with client.responses.stream(model="sim-large", input="Hello", text_format=Book) as stream:
-        kinds = [event.type async for event in stream]
-        final = await stream.get_final_response()
-    assert isinstance(final.output_parsed, Book)
-    assert kinds[0] == "response.created"
-    assert kinds[-1] == "response.completed"
-    assert kinds.count("response.output_text.delta") == -(-len(final.output_text) // 4)
-    tool: Any = {"type": "function", "strict": False, **WEATHER["function"]}
-    called = await client.responses.create(
-        model="sim-large", input="Hello", tools=[tool], tool_choice="required"
-    )
-    [call] = called.output
-    assert call.type == "function_call"
-    assert json.loads(call.arguments).keys() == {"place", "days"}
 
 
 async def test_tokens_come_at_their_pace(client: openai.AsyncOpenAI) -> None:

@@ -26,7 +26,6 @@ from coeval.simulation.server.completions import (
 )
 from coeval.simulation.server.events import stream
 from coeval.simulation.server.openai_errors import Refusal, json_response
-from coeval.simulation.server.responses_api import read_responses, responses_body, responses_events
 from coeval.simulation.simulated_model import SimulatedModel
 
 STATUS_HEADER = "x-simulate-status"
@@ -54,7 +53,6 @@ def make_app(
     app = web.Application(client_max_size=_LONGEST_BODY_BYTES, middlewares=[_in_their_shape])
     app.router.add_post("/v1/chat/completions", desk.chat)
     app.router.add_post("/v1/completions", desk.completions)
-    app.router.add_post("/v1/responses", desk.responses)
     app.router.add_get("/v1/models", desk.models)
     app.router.add_get("/v1/models/{id:.+}", desk.model)
     app.router.add_get("/health", desk.health)
@@ -168,15 +166,6 @@ class _Desk:
             return await stream(request, events, model.traits.tokens_per_s, done=_DONE)
         await _last_token(model, answers)
         return json_response(completions_body(body, requests, answers))
-
-    async def responses(self, request: web.Request) -> web.StreamResponse:
-        body = await self._body(request, read_responses)
-        model = self._served(body.model)
-        answers = await _first_tokens(model, [body.request()])
-        if body.stream:
-            return await stream(request, responses_events(body, answers[0]), model.traits.tokens_per_s)
-        await _last_token(model, answers)
-        return json_response(responses_body(body, answers[0]))
 
     async def _body(self, request: web.Request, read: Callable[[bytes], T]) -> T:
         """The body of a request for an answer, once it is clear that it gets one."""

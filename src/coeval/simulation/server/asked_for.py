@@ -1,4 +1,4 @@
-"""What the three interfaces share in what they are asked: messages, forms of answers, tools."""
+"""What both interfaces share in what they are asked: messages, forms of answers, tools."""
 
 from __future__ import annotations
 

@@ -17,15 +17,13 @@ _HELD_BYTES = 1 << 14
 
 
 class Timed(NamedTuple):
-    """An event: its body, its name where the interface gives events one, and how much text it brings."""
+    """An event: its body, and how many characters of text it brings."""
 
     body: dict[str, Any]
-    name: str | None = None
     characters: int = 0
 
     def written(self) -> bytes:
-        name = b"" if self.name is None else b"event: %s\n" % self.name.encode()
-        return b"%sdata: %s\n\n" % (name, msgspec.json.encode(self.body))
+        return b"data: %s\n\n" % msgspec.json.encode(self.body)
 
 
 def tokens(text: str) -> Iterator[str]:
