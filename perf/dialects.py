@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
-from coeval.core.secrets.redaction import Redactor
+from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.of_host import dialect_of
+from coeval.models.hosts.address import dialect_of
 from coeval.pipeline.prompts import evaluation_schema
 
 __all__ = ["SAID", "TYPICAL", "DialectCost", "Typical", "costs"]

@@ -21,9 +21,9 @@ from scipy.special import expit
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.panel.bias_ledger import BIASES, bias_ledger, plain_ledger
-from coeval.analysis.panel.model_families import model_families, model_family
-from coeval.analysis.panel.order_bias import shown_both_ways, shown_one_way
+from coeval.analysis.panel.output_judges import shown_both_ways, shown_one_way
 from coeval.analysis.panel.panel_findings import is_named
+from coeval.analysis.panel.panel_reading import model_families, model_family
 
 REPEATS = 1000
 FACTORS = 2

@@ -19,10 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures
+from coeval.analysis.measures.agreement import Reweighting
+from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures, panel_measures
 from coeval.analysis.measures.measured import Branch, Measured, leaves
-from coeval.analysis.measures.panel_measures import panel_measures
-from coeval.analysis.measures.reweighting import Reweighting
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures

@@ -20,8 +20,7 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 from scipy.stats import beta
 
-from coeval.analysis.comparison.multiplicity import holm
-from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
+from coeval.analysis.comparison.paired_difference import Difference, PairedScores, holm, paired_difference
 from coeval.analysis.intervals import Floats
 
 PAGE = Path(__file__).parents[1] / "docs" / "paired-coverage.md"

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs
 from coeval.analysis.measures.ranking import Ranking, ranking
-from coeval.analysis.measures.reweighting import Reweighting
 from coeval.analysis.measures.robust_set import RobustOptions, robust_set
 from coeval.analysis.measures.score_grid import UNSCORED, GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.panel.own_judgments import without_own_measures
-from coeval.analysis.panel.variance_budget import Prices, purchases, task_errors, variance_parts
+from coeval.analysis.panel.panel_worth import Prices, purchases, task_errors, variance_parts
 from perf.judge_bias import Planted, simulate
 
 

@@ -20,15 +20,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from scipy.special import ndtri
 
-from coeval.analysis.comparison.multiplicity import holm
-from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
+from coeval.analysis.comparison.paired_difference import PairedScores, holm, paired_difference
 from coeval.analysis.intervals import SHARE, Floats, Scatter, mean_bounds
 from coeval.analysis.training.best_checkpoint import FEWEST, best_checkpoint
 from coeval.analysis.training.checkpoint_scores import CommonItems
+from coeval.analysis.training.curve_conclusions import first_better, simultaneous_bounds, stop_signal
 from coeval.analysis.training.drift_alarms import WatchedTask, drift_alarms
-from coeval.analysis.training.first_better import first_better
-from coeval.analysis.training.simultaneous_bands import simultaneous_bounds
-from coeval.analysis.training.stop_signal import stop_signal
 
 PAGE = Path(__file__).parents[1] / "docs" / "training-coverage.md"
 REPEATS = 400

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from coeval.core.errors import ModelError
-from coeval.models.connections.reply_parser import HttpReply
-from coeval.models.connections.route import RequestRoute
-from coeval.models.connections.wire_errors import Lost, NoConnection
 from coeval.models.pacing.limits import Limiter
+from coeval.models.transport.body import Lost, NoConnection
 from coeval.models.transport.call import Call
+from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.http import Endpoint, Http
+from coeval.models.transport.pool import RequestRoute
 from coeval.models.transport.shared_hosts import SharedHosts
 from perf.virtual import in_virtual_time, now
 

@@ -15,8 +15,8 @@ from pipeline.experiments import PHASES, Lab, model, quiz, task
 
 import coeval
 from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
-from coeval.api.progress_lines import shown
-from coeval.pipeline.run_summary import RunSummary
+from coeval.api.stoppable import shown
+from coeval.pipeline.run_session import RunSummary
 
 
 @pytest.fixture(scope="module")

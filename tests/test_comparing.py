@@ -12,7 +12,7 @@ from cli.written_output import output, verdicts
 from pipeline.experiments import Lab, model, task
 
 import coeval as api
-from coeval.reports.outcomes.comparison_page import comparison_page
+from coeval.reports.comparison_page import comparison_page
 
 
 @pytest.fixture(scope="module")

@@ -43,22 +43,15 @@ LATE_IMPORTS = {
         "coeval.pipeline.plan.run_reading": "the same",
         "coeval.reports": "the same, and what draws charts",
     },
-    "api/comparing.py": {
-        "coeval.analysis": "duckdb, numpy and scipy are loaded when folders are compared",
-        "coeval.pipeline.plan.run_reading": "the same",
-    },
-    "api/progress_lines.py": {"IPython": "loaded already where there is a notebook, and wanted nowhere else"},
+    "api/stoppable.py": {"IPython": "loaded already where there is a notebook, and wanted nowhere else"},
     "core/text.py": {"json_repair": "most replies need no repair"},
     "pricing/price_library.py": {
         "genai_prices": "a seventh of a second, with pydantic and an HTTP client; local models need no price"
     },
-    "pipeline/start/begin.py": {
-        "coeval.pipeline.plan.estimate": "numpy is loaded where a start is to be estimated"
-    },
-    "pipeline/plan/estimate/local_tokenizer.py": {"tokenizers": "comes with transformers, an extra"},
+    "pipeline/plan/estimate/on_record.py": {"tokenizers": "comes with transformers, an extra"},
     "store/rundir.py": {"ruamel": "only a start writes YAML"},
     "models/transport/network.py": {"resource": "not on Windows"},
-    "models/hosts/aws_signer.py": {"botocore": "an extra, wanted where Bedrock is asked with IAM keys"},
+    "models/hosts/signers.py": {"botocore": "an extra, wanted where Bedrock is asked with IAM keys"},
     "models/hosts/google_signer.py": {"google": "an extra, wanted where Vertex AI is asked"},
     "models/local/local_model.py": {"torch": "an extra, and seconds to load"},
     "models/local/local_request.py": {"jinja2": "comes with transformers"},
@@ -67,24 +60,22 @@ LATE_IMPORTS = {
         "transformers": "an extra, and seconds to load",
     },
     "models/local/local_vllm.py": {"vllm": "the user's own installation"},
-    "sweeps/engines/ray_engine.py": {"ray": "an extra, and a second to load"},
-    "sweeps/engines/slurm_engine.py": {"submitit": "an extra"},
-    "tables/binary_rows.py": {
+    "sweeps/ray_engine.py": {"ray": "an extra, and a second to load"},
+    "sweeps/slurm_engine.py": {"submitit": "an extra"},
+    "tables/text_rows.py": {
         "duckdb": "a tenth of a second to load, and only Parquet files need it",
         "pyarrow": "comes with the packages that write such files",
     },
-    "pipeline/start/budgets.py": {
-        "coeval.pipeline.plan.estimate.least_cost": "numpy is slow to load, and only a budget needs it"
+    "pipeline/start/begin.py": {
+        "coeval.pipeline.plan.estimate": "numpy is slow, and only estimates and budgets need it"
     },
     "cli/loop.py": {"uvloop": "not on Windows"},
-    "benchmarks/tasks/ifbench/ifbench_formats.py": {"emoji": "one instruction type of 58 needs its table"},
-    "benchmarks/tasks/ifbench/ifbench_words.py": {
-        "syllapy": "one instruction type of 58 needs its dictionary"
-    },
-    "benchmarks/language/detection.py": {"langdetect": "its profiles are read when a language is asked for"},
+    "benchmarks/tasks/ifbench_formats.py": {"emoji": "one instruction type of 58 needs its table"},
+    "benchmarks/tasks/ifbench_words.py": {"syllapy": "one instruction type of 58 needs its dictionary"},
+    "benchmarks/language/text_analysis.py": {"langdetect": "its profiles are read where they are needed"},
     "benchmarks/language/words.py": {"regex": "only texts beyond ASCII need it"},
     "models/transport/shared_hosts.py": {
-        "coeval.models.connections.proxied": "aiohttp is slow to load, and only proxies need it"
+        "coeval.models.transport.proxied": "aiohttp is slow to load, and only proxies need it"
     },
     "models/batch/batched.py": {
         "coeval.models.batch.batch_http": "aiohttp is slow to load, and only batch jobs need it"
@@ -103,12 +94,12 @@ LARGE_FUNCTIONS = {
 """Beside the commands in ``cli/``: their parameters are their options, and their signatures not counted."""
 WRITERS = {
     "pipeline/config/json_schema.py": "a developer's command of its own, run as python -m",
-    "api/progress_lines.py": "lines for whoever asks for them by progress=True",
+    "api/stoppable.py": "lines for whoever asks for them by progress=True",
 }
 LOOP_STARTERS = {"api/stoppable.py": "the synchronous face of the Python interface"}
 BROAD_EXCEPTS = {
     "core/entry_points.py": "loading another package runs its code, and the error must name it",
-    "engine/execute.py": "one work item's bug must not end the run",
+    "engine/work.py": "one work item's bug must not end the run",
     "cli/ending.py": "the process: whatever it is becomes a message and an exit code",
     "benchmarks/run/task_run.py": "one task's bug must not cost the other tasks their scores",
     "benchmarks/tasks/following.py": "one verifier's bug must cost neither the answer nor the task",
@@ -117,9 +108,9 @@ BROAD_EXCEPTS = {
 DECODERS = {
     "core/foreign.py": "the one way to read foreign JSON",
     "core/text.py": "finds JSON amid prose, and reads back what it wrote itself",
-    "benchmarks/tasks/ifeval/ifeval_formats.py": "the published verdict on JSON is what json.loads says",
+    "benchmarks/tasks/ifeval_checks.py": "the published verdict on JSON is what json.loads says",
     "benchmarks/assets/library.py": "CSV is read as text",
-    "models/connections/body.py": "a charset that a host names",
+    "models/transport/body.py": "a charset that a host names",
     "models/keys.py": "YAML",
     "pipeline/config/document.py": "YAML",
     "pricing/pricing_file.py": "YAML",

@@ -406,14 +406,14 @@ ELSEWHERE = {
 @pytest.mark.parametrize(("place", "said"), ELSEWHERE.values(), ids=ELSEWHERE)
 async def test_a_tasks_row_that_leads_nowhere_is_told(tmp_path: Path, place: str, said: str) -> None:
     row = f"TaskRow(name='say-the-word', place='{place}')"
-    rows = f"from coeval.benchmarks.task_row import TaskRow\nROW = {row}\n"
+    rows = f"from coeval.benchmarks.task_registry import TaskRow\nROW = {row}\n"
     site = package(tmp_path / "site", "[coeval.benchmarks]\nsay-the-word = rows:ROW\n", rows=rows)
     assert_one_message(await evaluated(tmp_path, site, NOWHERE), said)
 
 
 TASK = """
 from pathlib import Path
-from coeval.benchmarks.task_row import TaskOption, TaskRow
+from coeval.benchmarks.task_registry import TaskOption, TaskRow
 
 MINE = TaskOption(name="output-dir", kind=Path, help="Mine.")
 GREEDY = TaskRow(name="greedy", place="tasks:Greedy", options=(MINE,))

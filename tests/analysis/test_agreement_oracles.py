@@ -11,11 +11,13 @@ from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.agreement import agreement, kappa, pair_tables
-from coeval.analysis.measures.reliability import (
+from coeval.analysis.measures.agreement import (
     PanelSums,
+    agreement,
     correlations,
+    kappa,
     krippendorff_alpha,
+    pair_tables,
     panel_sums,
 )
 from coeval.analysis.measures.teacher_measures import differentiation

@@ -13,10 +13,15 @@ from scipy.stats import pearsonr
 from written_run import Run
 
 import coeval as api
-from coeval.analysis.measures.benchmark.attribute_coverage import attribute_coverage
-from coeval.analysis.measures.benchmark.item_quality import item_quality
-from coeval.analysis.measures.benchmark.near_duplicates import NearDuplicate, groups, near_duplicates
-from coeval.analysis.measures.benchmark.surface_bias import jaccard, surface_bias, word_shingles
+from coeval.analysis.measures.benchmark_measures import attribute_coverage, item_quality
+from coeval.analysis.measures.near_duplicates import (
+    NearDuplicate,
+    groups,
+    jaccard,
+    near_duplicates,
+    surface_bias,
+    word_shingles,
+)
 
 
 def test_coverage_counts_declared_strata_that_occur_and_those_that_are_rare() -> None:

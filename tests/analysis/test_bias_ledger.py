@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coeval.analysis.panel.bias_ledger import Bias, bias_ledger, plain_ledger
-from coeval.analysis.panel.model_families import model_families, model_family
+from coeval.analysis.panel.panel_reading import model_families, model_family
 from perf.judge_bias import HONEST, KIND, LONG, STRICT, VAIN, Planted, World, named, places_named, simulate
 
 REPEATS = 12

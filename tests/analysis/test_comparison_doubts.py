@@ -12,7 +12,7 @@ from cli.written_output import output, verdicts
 from written_run import Run
 
 from coeval import compare as compared
-from coeval.analysis.comparison.comparison_sentence import shown_difference
+from coeval.analysis.comparison.comparison_report import shown_difference
 
 HIGH, LOW = {"plot": "High"}, {"plot": "Low"}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coeval.analysis.comparison.comparison_sentence import difference_text
+from coeval.analysis.comparison.comparison_report import difference_text
 from coeval.analysis.panel.panel_findings import panel_findings
 
 NOTHING = {"value": None, "ci95": None, "p_adjusted": None}

@@ -13,8 +13,8 @@ from cli.invoked import Command
 from older_run import JUDGES, SPACE, STUDENTS, TEACHERS, OlderRun
 from scipy.special import stdtrit
 
+from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs
-from coeval.analysis.measures.reweighting import Reweighting
 from coeval.analysis.measures.robust_set import RobustOptions, robust_measures, robust_set
 from coeval.analysis.measures.run_measures import plain_measures
 from coeval.analysis.measures.score_grid import score_grid

@@ -12,7 +12,7 @@ import pytest
 
 from coeval.analysis.load import load
 from coeval.analysis.measures.run_measures import measure_tree, plain_measures
-from coeval.analysis.panel.order_bias import shown_one_way
+from coeval.analysis.panel.output_judges import shown_one_way
 
 
 def write_task(

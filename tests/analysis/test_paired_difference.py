@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coeval.analysis.comparison.multiplicity import benjamini_hochberg, holm
 from coeval.analysis.comparison.paired_difference import (
     Difference,
     PairedScores,
+    benjamini_hochberg,
+    holm,
     mcnemar,
     paired_difference,
     sign_flips,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from coeval.analysis.pairwise.logistic import fit_logistic
+from coeval.analysis.pairwise.rates import fit_logistic
 
 
 def example(count: int = 300) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

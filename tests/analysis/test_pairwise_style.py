@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from coeval.analysis.pairwise.arena import style_differences
 from coeval.analysis.pairwise.pairwise_models import (
     VERDICTS,
     ArenaJudgment,
@@ -12,7 +13,6 @@ from coeval.analysis.pairwise.pairwise_models import (
     arena_scores,
     markdown_style,
 )
-from coeval.analysis.pairwise.style import style_differences
 
 
 def test_counts_what_is_seen_of_markdown() -> None:

@@ -11,12 +11,9 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.metrics import accuracy_score, cohen_kappa_score, pairwise_distances
 
-from coeval.analysis.measures.agreement import LINEAR, kappa, pair_tables
-from coeval.analysis.measures.benchmark.near_duplicates import near_duplicates
-from coeval.analysis.measures.benchmark.surface_bias import surface_bias
-from coeval.analysis.measures.judge_measures import judge_pairs, pair_measures
-from coeval.analysis.measures.panel_measures import panel_measures
-from coeval.analysis.measures.reweighting import Reweighting
+from coeval.analysis.measures.agreement import LINEAR, Reweighting, kappa, pair_tables
+from coeval.analysis.measures.judge_measures import judge_pairs, pair_measures, panel_measures
+from coeval.analysis.measures.near_duplicates import near_duplicates, surface_bias
 from coeval.analysis.measures.score_grid import ScoreGrid
 from perf.measure_coverage import MIDDLE, World, drawn_grid
 

@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.panel.panel_worth import errors_by_task
-from coeval.analysis.panel.variance_budget import Prices, TaskErrors, purchases, task_errors, variance_parts
+from coeval.analysis.panel.panel_worth import (
+    Prices,
+    TaskErrors,
+    errors_by_task,
+    purchases,
+    task_errors,
+    variance_parts,
+)
 from perf.judge_bias import Planted, simulate
 from perf.planted import PARTS, found_errors, planted_scores
 

@@ -15,7 +15,7 @@ from written_run import Run
 
 import coeval as api
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.measures.findings.conclusions import leader_sentences
+from coeval.analysis.measures.conclusions import leader_sentences
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Level, ranked, ranking
 from coeval.analysis.measures.student_measures import item_scores, student_measures

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.benchmark.teacher_leak import teacher_leak
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
+from coeval.analysis.measures.teacher_leak import teacher_leak
 
 FAMILIES = {
     "oak-1": "oak",

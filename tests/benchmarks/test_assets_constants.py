@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from coeval.benchmarks.assets.constants import string_constant
-from coeval.models.transport.download import SourceFailed
+from coeval.benchmarks.assets.fetch import string_constant
+from coeval.models.transport.network import SourceFailed
 
 SOURCE = '''
 raise SystemExit("this source must never run")

@@ -9,9 +9,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from coeval.benchmarks.assets import Library, read_records
+from coeval.benchmarks.assets.cache import read_manifest
 from coeval.benchmarks.assets.fetch import HUBS
 from coeval.benchmarks.assets.index import pip_command
-from coeval.benchmarks.assets.manifest import read_manifest
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 

@@ -15,7 +15,7 @@ from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.records import Purpose
 from coeval.engine.probing import Probing
-from coeval.models.batch.waiting.batching import BatchMode
+from coeval.models.batch.waiting.job_list import BatchMode
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from coeval.benchmarks.run.benchmark_works import AnswerWork
 from coeval.benchmarks.tasks.coeval_run import CoevalRun
 from coeval.core.errors import Unparsable, UsageError
 from coeval.core.records import Completion
-from coeval.engine.model_work import Asking
-from coeval.engine.role_model import Recipe, RoleModel
+from coeval.engine.model_work import Asking, Recipe, RoleModel
 from coeval.simulation import SimulatedModel, parse_model_option
 
 

@@ -17,7 +17,7 @@ from coeval.analysis.run_results import Results, StudentScore
 from coeval.benchmarks.benchmark import Answer as Given
 from coeval.benchmarks.benchmark import Item, Judgment, Scored
 from coeval.benchmarks.task_registry import TASKS
-from coeval.cli.eval_framework.report import show
+from coeval.cli.eval_framework.eval_report import show
 from coeval.cli.views.result_table import render
 from coeval.core.records import Message
 

@@ -21,7 +21,7 @@ from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome, conclude, ove
 from coeval.benchmarks.run.runner import EndOfAsking, Prepared, ask_owed, held, prepare
 from coeval.benchmarks.run.task_run import RecordCounts
 from coeval.benchmarks.task_registry import TASKS
-from coeval.cli.eval_framework.report import show
+from coeval.cli.eval_framework.eval_report import show
 from coeval.models.keys import Keys
 
 

@@ -17,7 +17,7 @@ from coeval.benchmarks.tasks.following import (
     score_prompt,
     summarise,
 )
-from coeval.benchmarks.tasks.ifeval.keywords import NoComma
+from coeval.benchmarks.tasks.ifeval_checks import NoComma
 from coeval.core.errors import UsageError
 
 NO_COMMA: tuple[str, dict[str, Any]] = ("punctuation:no_comma", {})

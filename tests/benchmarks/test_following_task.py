@@ -10,8 +10,8 @@ import pytest
 from fakes.judged_tasks import hold_on_the_scale
 
 from coeval.benchmarks.benchmark import Answer, TaskSettings
-from coeval.benchmarks.tasks.ifbench.ifbench_task import IFBench
-from coeval.benchmarks.tasks.ifeval.ifeval_task import IFEval
+from coeval.benchmarks.tasks.ifbench_task import IFBench
+from coeval.benchmarks.tasks.ifeval_task import IFEval
 from coeval.core.errors import UsageError
 from coeval.core.records import Failure
 

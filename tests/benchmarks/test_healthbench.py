@@ -12,8 +12,7 @@ from fakes.judged_tasks import Panel, Shelf, hold_on_the_scale
 from coeval.benchmarks.benchmark import Item
 from coeval.benchmarks.run.benchmark_works import JudgmentWork
 from coeval.benchmarks.tasks.healthbench import HealthBench, example_scores
-from coeval.engine.model_work import Asking
-from coeval.engine.role_model import Recipe, RoleModel
+from coeval.engine.model_work import Asking, Recipe, RoleModel
 
 
 def rubric(points: float, *tags: str) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import pytest
 
 from coeval.benchmarks.language.text_analysis import Language
 from coeval.benchmarks.tasks.following import check
-from coeval.benchmarks.tasks.ifbench.custom import _CAPITALS
-from coeval.benchmarks.tasks.ifbench.ifbench_instructions import INSTRUCTIONS
+from coeval.benchmarks.tasks.ifbench_custom import _CAPITALS
+from coeval.benchmarks.tasks.ifbench_instructions import INSTRUCTIONS
 
 KEYWORDS = {"keyword1": "ant", "keyword2": "bee", "keyword3": "cow", "keyword4": "dog", "keyword5": "elk"}
 COUNTED = "Ant" + " bee" * 2 + " cow" * 3 + " dog" * 5 + " elk" * 7

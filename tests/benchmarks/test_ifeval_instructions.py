@@ -8,7 +8,7 @@ import pytest
 
 from coeval.benchmarks.language.text_analysis import Language
 from coeval.benchmarks.tasks.following import check
-from coeval.benchmarks.tasks.ifeval.ifeval_instructions import INSTRUCTIONS
+from coeval.benchmarks.tasks.ifeval_instructions import INSTRUCTIONS
 from coeval.benchmarks.tasks.instruction import Instruction, PlainInstruction
 
 GERMAN = "Der Fluss trat über die Ufer und die Brücke war nicht mehr zu sehen."

@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coeval.benchmarks.language.detection import LanguageDetector
 from coeval.benchmarks.language.sentences import PunktModel, PunktSplitter, plain_sentences, read_punkt_model
-from coeval.benchmarks.language.tagging import FirstWordTagger, looks_like_verb
 from coeval.benchmarks.language.text_analysis import (
     LONG_TEXT,
     PUNKT,
     STOP_WORDS,
     TAGGER,
+    FirstWordTagger,
     Language,
+    LanguageDetector,
+    looks_like_verb,
     nltk_folders,
 )
 from coeval.benchmarks.language.words import treebank_words, word_runs

@@ -14,7 +14,7 @@ from cli.written_output import output, verdicts
 from pipeline.experiments import Lab, listen, model, quiz, task
 
 import coeval as api
-from coeval.cli.commands.analyze.analysis_names import AnalysisName
+from coeval.cli.commands.analysis_names import AnalysisName
 
 
 @pytest.fixture

@@ -14,9 +14,8 @@ from cli.terminal import on_terminal
 from pipeline.experiments import Lab, model, task
 from rich.console import Console
 
-from coeval.cli.views.progress.progress_view import NARROWEST_BAR, WIDEST_BAR, Terminal, bars
-from coeval.engine.figures import figures
-from coeval.engine.progress import Board, Calls
+from coeval.cli.views.progress_view import NARROWEST_BAR, WIDEST_BAR, Terminal, bars
+from coeval.engine.progress import Board, Calls, figures
 
 BAR = re.compile("[━╸╺]+")
 COEVAL = [sys.executable, "-m", "coeval"]

@@ -24,11 +24,11 @@ from coeval.benchmarks.run.task_summary import TaskSummary
 from coeval.cli import streams
 from coeval.cli.eval_framework.command import main
 from coeval.cli.eval_framework.command import make_app as eval_framework
-from coeval.cli.eval_framework.report import show
-from coeval.cli.eval_framework.spec_of_flags import evaluation_of
+from coeval.cli.eval_framework.eval_report import show
+from coeval.cli.eval_framework.task_flags import evaluation_of
 from coeval.core.errors import UsageError
 from coeval.models.keys import Keys
-from coeval.models.transport.download import SourceFailed
+from coeval.models.transport.network import SourceFailed
 from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option

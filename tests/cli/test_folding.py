@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from coeval.cli.views.folding import folded, folded_name
+from coeval.cli.streams import folded, folded_name
 
 PATH = "/a/folder/with-a/rather_long.name/that-does-not-fit/into-one-line-of-forty"
 COMMAND = "coeval run --config my-file.yaml --continue --only-models a,b"

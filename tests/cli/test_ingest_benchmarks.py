@@ -14,7 +14,7 @@ from cli.invoked import Command
 from fakes.hub import FakeHub, HubFile, serving_hub
 from pipeline.experiments import Lab, model, task
 
-from coeval.tables.named_benchmarks import named_benchmarks
+from coeval.tables.table_source import named_benchmarks
 
 TEACHER = {"name": "own", "interface": "benchmark", "roles": ["teacher"], "parameters": {"task": "story"}}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coeval.cli import streams
-from coeval.cli.say import warn_at_length
+from coeval.cli.streams import warn_at_length
 
 
 def test_further_lines_of_a_warning_stand_below_it_and_begin_no_line_of_their_own(

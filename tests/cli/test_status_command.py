@@ -11,7 +11,7 @@ import pytest
 from cli.terminal import on_terminal
 from pipeline.experiments import Lab, model, task
 
-from coeval.engine.error_lines import ErrorLine
+from coeval.engine.session import ErrorLine
 from coeval.store.rundir import RunDir
 
 ESCAPE = "\x1b[2J\x9b31m"

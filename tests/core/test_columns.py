@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coeval.core.columns import columns
+from coeval.core.html_table import columns
 from coeval.core.records import Datapoint, Evaluation, Failure, Usage
 
 

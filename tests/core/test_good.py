@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.benchmarks.benchmark import Answer, Judgment, why_missing
-from coeval.core.good import by_id, is_good
-from coeval.core.records import Datapoint, Evaluation, Kept, Response
-from coeval.pipeline.plan.record_entry import Entry
-from coeval.pipeline.plan.recorded import Recorded
-from coeval.pipeline.upkeep.validity import Examiner, Flaw
+from coeval.core.records import Datapoint, Evaluation, Kept, Response, by_id, is_good
+from coeval.pipeline.plan.recorded import Entry, Recorded
+from coeval.pipeline.upkeep.repair import Examiner, Flaw
 from coeval.store.jsonl import whole_lines
 from coeval.store.legacy import read_legacy
 from coeval.store.rundir import RunDir

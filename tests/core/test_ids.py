@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coeval.core import ids
+from coeval.core import records as ids
 from coeval.core.records import EXACT_MATCH, CallId
 
 names = st.from_regex(r"[A-Za-z0-9.-]+(_[A-Za-z0-9.-]+)*", fullmatch=True)

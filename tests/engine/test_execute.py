@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from coeval.core.errors import Draining, QuotaExhausted, StoreError, Unparsable
 from coeval.core.records import Failure, Kept
-from coeval.engine.execute import MIN_STARTED, Done, Flow, from_iterable
-from coeval.engine.work import Work
+from coeval.engine.work import MIN_STARTED, Done, Flow, Work, from_iterable
 
 
 class Note(Kept, frozen=True, kw_only=True):

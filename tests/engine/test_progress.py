@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coeval.core.errors import ModelStopped
-from coeval.engine.figures import figures, sentence
-from coeval.engine.progress import Board, Calls
+from coeval.engine.progress import Board, Calls, figures, sentence
 
 
 class Clock:

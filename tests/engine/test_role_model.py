@@ -9,7 +9,7 @@ import pytest
 
 from coeval.core.model import ModelSpec
 from coeval.core.records import CallId, Message, Request, Role, SamplingParameters
-from coeval.engine.role_model import Recipe, RoleModel, differences, own_seed, recipe
+from coeval.engine.model_work import Recipe, RoleModel, differences, own_seed, recipe
 
 SPEC = ModelSpec(name="m", interface="vllm", model="m-1", extra_body={"min_p": 0.1}, options={"skill": 1})
 SAMPLING = SamplingParameters(temperature=0.5)

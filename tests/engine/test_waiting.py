@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from coeval.core.errors import Draining
-from coeval.engine.waiting import AGAIN_AFTER_S, telling_of_hosts, unless_interrupted
+from coeval.engine.session import AGAIN_AFTER_S, telling_of_hosts, unless_interrupted
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.call import Call
-from coeval.models.transport.endpoint import Endpoint
+from coeval.models.transport.endpoint import SILENT_AFTER_S, TOLD_AFTER_S, Endpoint
 from coeval.models.transport.http import Http
-from coeval.models.transport.trouble import SILENT_AFTER_S, TOLD_AFTER_S
 
 CALL: Call[bytes] = Call(
     decode=lambda body, redactor: body,

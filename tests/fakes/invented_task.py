@@ -22,8 +22,7 @@ from coeval.benchmarks.benchmark import (
 from coeval.benchmarks.run.conclusion import Outcome, conclude
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.benchmarks.run.runner import ask_owed, held, prepare
-from coeval.benchmarks.task_registry import TASKS
-from coeval.benchmarks.task_row import TaskRow
+from coeval.benchmarks.task_registry import TASKS, TaskRow
 from coeval.core.errors import Unparsable
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters

@@ -15,13 +15,12 @@ import msgspec
 from flaky_host import MODELS, PHASE_OF
 from ruamel.yaml import YAML
 
-from coeval.engine.error_lines import ErrorLine
+from coeval.engine.session import ErrorLine
 from coeval.models.keys import Keys
 from coeval.models.transport.http import Http
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.run import arun
-from coeval.pipeline.run_session import RunOptions
-from coeval.pipeline.run_summary import RunSummary
+from coeval.pipeline.run_session import RunOptions, RunSummary
 from coeval.store.jsonl import whole_lines
 from coeval.store.rundir import RunDir
 

@@ -16,7 +16,7 @@ from fakes.openai_chat import Fault
 from pipeline.batched_clouds import CLOUDS, FILES, VERDICT, Cloud, lab, sent
 from pipeline.experiments import Lab
 
-from coeval.models.batch.google import gemini_batches
+from coeval.models.batch import gemini_batches
 
 
 class GeminiFiles(type(CLOUDS[0])):  # type: ignore[misc]

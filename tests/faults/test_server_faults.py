@@ -10,7 +10,7 @@ from aiohttp import web
 from flaky_host import Asked, Fault, cut, error, hosted, said, torn
 from small_runs import PHASES, content, errors, experiment, folder_of, good_lines, records, run
 
-from coeval.pipeline.run_summary import RunSummary
+from coeval.pipeline.run_session import RunSummary
 
 TOTAL = 10
 CALLS = {"data_generation": TOTAL, "response_collection": 2 * TOTAL, "evaluation": 4 * TOTAL}

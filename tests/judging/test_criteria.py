@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coeval.core.errors import Unparsable
-from coeval.judging.criteria import parse_criterion_score
+from coeval.judging.verdict import parse_criterion_score
 
 
 @pytest.mark.parametrize("score", range(1, 11))

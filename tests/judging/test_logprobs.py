@@ -4,7 +4,7 @@ import pytest
 
 from coeval.core.errors import Unparsable
 from coeval.core.records import Completion, TokenLogprob
-from coeval.judging.logprobs import answer_logprobs, is_lost_in_reasoning
+from coeval.judging.pairwise import answer_logprobs, is_lost_in_reasoning
 
 
 def token(text: str, **top: float) -> TokenLogprob:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from coeval.judging.rubric import criterion_hash
+from coeval.judging.verdict import criterion_hash
 
 
 def test_the_hash_follows_the_words_not_the_wrapping() -> None:

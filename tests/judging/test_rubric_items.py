@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from coeval.core.errors import Unparsable
-from coeval.judging.rubric_items import parse_criteria_met
+from coeval.judging.verdict import parse_criteria_met
 
 
 @pytest.mark.parametrize("met", [True, False])

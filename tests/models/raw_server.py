@@ -15,7 +15,7 @@ import pytest
 
 from coeval.core import foreign
 from coeval.core.errors import ModelError
-from coeval.core.secrets.redaction import Redactor
+from coeval.core.redaction import Redactor
 from coeval.models.hosts.signers import Signer
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.call import Answered, Call

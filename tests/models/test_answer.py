@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packing import packed
 
-from coeval.models.connections.reply_parser import LARGEST_HEAD, HttpReply, ReplyParser
-from coeval.models.connections.wire_errors import NotHttp
+from coeval.models.transport.body import NotHttp
+from coeval.models.transport.connection import LARGEST_HEAD, HttpReply, ReplyParser
 
 TEXT = b'{"text": "fine"}' * 40
 HEAD = b"HTTP/1.1 200 OK\r\n"

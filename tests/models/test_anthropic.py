@@ -26,14 +26,12 @@ from coeval.core.errors import (
 )
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, Usage
-from coeval.core.secrets.redaction import Redactor
+from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.anthropic.anthropic_answer import decode
-from coeval.models.dialects.anthropic.anthropic_messages import ANTHROPIC, encode
-from coeval.models.dialects.anthropic.anthropic_models import ANTHROPIC_MODELS
-from coeval.models.dialects.anthropic.claude_families import family_of
+from coeval.models.dialects.anthropic_answer import decode
+from coeval.models.dialects.anthropic_messages import ANTHROPIC, ANTHROPIC_MODELS, encode, family_of
 from coeval.models.dialects.dialect import FieldRejected, ListedModel
-from coeval.models.dialects.token_counts import UNCOUNTED
+from coeval.models.dialects.openai_answer import UNCOUNTED
 from coeval.models.hosts.signers import Signer
 from coeval.models.listing import list_models
 from coeval.models.metering.account_file import Terms

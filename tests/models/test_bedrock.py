@@ -33,9 +33,9 @@ from coeval.core.errors import (
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, Usage
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.token_counts import UNCOUNTED
+from coeval.models.dialects.openai_answer import UNCOUNTED
 from coeval.models.hosts.address import ModelAddress, address_of
-from coeval.models.hosts.aws_signer import INSTALL
+from coeval.models.hosts.signers import INSTALL
 
 ID, SECRET = "AKIAMADEUP0EXAMPLE07", "made/up+Secret0123456789abcdefghijklmnop"
 IAM = {"AWS_ACCESS_KEY_ID": ID, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
@@ -348,9 +348,9 @@ async def test_another_secret_makes_another_signature() -> None:
 WITHOUT = """
 import importlib.util, sys
 from coeval.core.errors import UsageError
-from coeval.models.hosts import aws_signer
+from coeval.models.hosts import signers as aws_signer
 from coeval.models.keys import Credential
-from coeval.models.dialects.token_counts import UNCOUNTED
+from coeval.models.dialects.openai_answer import UNCOUNTED
 
 assert "botocore" not in sys.modules
 found = importlib.util.find_spec

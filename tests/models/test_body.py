@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packing import bomb, packed
 
-from coeval.models.connections import body as body_module
-from coeval.models.connections.body import LARGEST_BODY, Body
-from coeval.models.connections.wire_errors import NotHttp
+from coeval.models.transport import body as body_module
+from coeval.models.transport.body import LARGEST_BODY, Body, NotHttp
 
 TEXT = b'{"text": "fine"}' * 40
 

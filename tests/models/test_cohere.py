@@ -12,10 +12,10 @@ from fakes.cohere_chat import Replied, Trouble, cohere_fake
 from coeval.core.errors import BadRequest, ServerFault
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters, TokenLogprob, Usage
-from coeval.core.secrets.redaction import Redactor
+from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.cohere import COHERE
-from coeval.models.dialects.token_counts import UNCOUNTED
+from coeval.models.dialects.openai_answer import UNCOUNTED
 from coeval.models.hosts.address import address_of
 from coeval.models.hosts.signers import Signer
 from coeval.models.keys import Keys

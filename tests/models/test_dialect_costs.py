@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from coeval.core.secrets.redaction import Redactor
+from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.of_host import dialect_of
+from coeval.models.hosts.address import dialect_of
 from perf.dialects import SAID, TYPICAL
 
 

@@ -14,7 +14,7 @@ import pytest
 import trustme
 from fakes.hub import serving_hub
 
-from coeval.models.transport.download import SourceFailed, download, read_page
+from coeval.models.transport.network import SourceFailed, download, read_page
 
 PATIENCE_S = 0.2
 DRIP_S = 0.02

@@ -25,8 +25,8 @@ from coeval.core.errors import (
     ServerFault,
     Unreadable,
 )
-from coeval.core.secrets.redaction import Redactor
-from coeval.models.connections.wire_errors import (
+from coeval.core.redaction import Redactor
+from coeval.models.transport.body import (
     Closed,
     ConnectTimeout,
     Lost,

@@ -27,8 +27,8 @@ from coeval.core.errors import (
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, TokenLogprob, Usage
 from coeval.models.dialects.dialect import ListedModel
-from coeval.models.dialects.google.gemini import GEMINI
-from coeval.models.dialects.token_counts import UNCOUNTED
+from coeval.models.dialects.gemini import GEMINI
+from coeval.models.dialects.openai_answer import UNCOUNTED
 from coeval.models.hosts.signers import Signer
 from coeval.models.listing import list_models
 from coeval.models.pacing.limits import Limiter

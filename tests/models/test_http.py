@@ -43,10 +43,10 @@ from coeval.core.errors import (
     Unreadable,
     UsageError,
 )
-from coeval.core.secrets.redaction import Redactor
-from coeval.models.connections.reply_parser import HttpReply
+from coeval.core.redaction import Redactor
 from coeval.models.hosts.signers import Signer
 from coeval.models.pacing.limits import Limiter
+from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.http import Endpoint, Http
 
 

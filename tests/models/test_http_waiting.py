@@ -26,9 +26,8 @@ from coeval.core.errors import (
     QuotaExhausted,
     RateLimited,
 )
-from coeval.models.transport.call import Answered
+from coeval.models.transport.call import ATTEMPTS, BACKOFF_S, TURNED_AWAY, Answered
 from coeval.models.transport.http import Http
-from coeval.models.transport.retries import ATTEMPTS, BACKOFF_S, TURNED_AWAY
 
 
 async def test_eight_attempts_and_at_most_a_minute_of_waiting() -> None:

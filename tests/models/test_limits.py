@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coeval.core.errors import Draining, QuotaExhausted
-from coeval.models.pacing.endpoint_limits import EndpointLimits
-from coeval.models.pacing.limits import Lane, Limiter, unrefused
+from coeval.models.pacing.limits import EndpointLimits, Lane, Limiter, unrefused
 from perf.virtual import in_virtual_time, now
 
 

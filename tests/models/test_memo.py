@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from coeval.models.dialects.memo import Memo
+from coeval.models.dialects.openai_words import Memo
 
 
 def test_it_works_out_once_for_the_same_objects_and_again_for_equal_ones() -> None:

@@ -19,11 +19,10 @@ from coeval.core.errors import (
     Unreadable,
 )
 from coeval.core.records import Usage
-from coeval.core.secrets.redaction import Redactor
-from coeval.models.dialects.openai_answer import decode
+from coeval.core.redaction import Redactor
+from coeval.models.dialects.openai_answer import UNCOUNTED, decode
 from coeval.models.dialects.openai_chat import OPENAI_CHAT, OPENROUTER_CHAT
 from coeval.models.dialects.openai_error import explain
-from coeval.models.dialects.token_counts import UNCOUNTED
 
 
 def reply(message: dict[str, Any], finish_reason: str | None = "stop", **body: Any) -> bytes:

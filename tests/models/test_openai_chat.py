@@ -26,7 +26,7 @@ from coeval.core.errors import (
 )
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, TokenLogprob, Usage
-from coeval.core.secrets.redaction import Redactor
+from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS, Host
 from coeval.models.dialects.openai_chat import OPENAI_CHAT, OpenAIChat, encode
 from coeval.models.dialects.openai_error import astray, explain

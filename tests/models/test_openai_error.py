@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coeval.core.errors import ContentFiltered, ModelError, NotFound, RateLimited, Unreadable
-from coeval.core.secrets.redaction import Redactor
+from coeval.core.redaction import Redactor
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
 from coeval.models.dialects.openai_answer import decode
 from coeval.models.dialects.openai_error import astray, explain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coeval.models.pacing.pace import LONGEST_GAP_S, Pace, Spacing
+from coeval.models.pacing.gate import LONGEST_GAP_S, Pace, Spacing
 
 
 def test_a_pace_waits_off_what_was_charged_after_the_fact() -> None:

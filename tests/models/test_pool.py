@@ -18,12 +18,10 @@ import uvloop
 from raw_server import OK, Script, Server, client, hang, server, until
 from wire_client import LONG_S, Asking, asking
 
-from coeval.models.connections import dial as dial_module
-from coeval.models.connections.connection import Connection
-from coeval.models.connections.dial import Dialler
-from coeval.models.connections.pool import Pool
-from coeval.models.connections.route import Origin
-from coeval.models.connections.wire_errors import Lost, NoConnection
+from coeval.models.transport import pool as dial_module
+from coeval.models.transport.body import Lost, NoConnection
+from coeval.models.transport.connection import Connection
+from coeval.models.transport.pool import Dialler, Origin, Pool
 
 FEW = 8
 LATENCY_S = 0.25

@@ -16,11 +16,11 @@ from pipeline.experiments import Lab, model, task
 from coeval.core.errors import BadRequest
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Usage
-from coeval.engine.role_model import recipe
+from coeval.engine.model_work import recipe
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.anthropic.anthropic_messages import encode
-from coeval.models.dialects.of_host import dialect_of
-from coeval.models.pacing.shared_prefixes import SharedPrefixes
+from coeval.models.dialects.anthropic_messages import encode
+from coeval.models.hosts.address import dialect_of
+from coeval.models.pacing.admission import SharedPrefixes
 
 ARTICLE = "A long article. " * 400
 QUESTIONS = [f"Question {number}?" for number in range(6)]

@@ -12,7 +12,7 @@ import pytest
 from raw_server import OK, Client, hang, reply, reset, server
 
 from coeval.core.errors import AccessDenied, ConnectionFailed, RateLimited, RequestTimeout, Unreadable
-from coeval.models.connections import body as body_module
+from coeval.models.transport import body as body_module
 
 TARGET = "http://api.invalid/v1"
 

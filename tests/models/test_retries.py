@@ -7,7 +7,7 @@ import random
 import pytest
 
 from coeval.core.errors import ConnectionFailed, ModelError, RateLimited, RequestTimeout, Unreadable
-from coeval.models.transport.retries import ATTEMPTS, TURNED_AWAY, Fault, Tries
+from coeval.models.transport.call import ATTEMPTS, TURNED_AWAY, Fault, Tries
 
 PASSING = Fault(RateLimited("429"), again=True)
 CROWDED = Fault(ConnectionFailed("reset"), again=True, crowded=True)

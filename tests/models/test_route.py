@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from yarl import URL
 
-from coeval.models.connections.route import RequestRoute
+from coeval.models.transport.pool import RequestRoute
 
 
 @pytest.mark.parametrize(

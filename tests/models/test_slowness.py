@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from coeval.models.pacing.slowness import Slowness, Tried
+from coeval.models.pacing.window import Slowness, Tried
 
 Host = Callable[[float], float]
 """The latency, in seconds, with so many in flight."""

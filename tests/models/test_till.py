@@ -18,8 +18,7 @@ from coeval.core.errors import QuotaExhausted, StoreError
 from coeval.core.records import Usage
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.ledger import Ledger
-from coeval.models.metering.meter import Meter
-from coeval.models.metering.stake import Stake
+from coeval.models.metering.meter import Meter, Stake
 from coeval.models.metering.till import Held
 
 MODELS = ("a", "b")

@@ -17,11 +17,10 @@ from opened import opened
 
 from coeval.core.records import Message, Request, SamplingParameters
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.of_host import dialect_of
+from coeval.models.hosts.address import dialect_of
 from coeval.models.metering.account_file import Terms, read_accounts
 from coeval.models.metering.ledger import Ledger
-from coeval.pricing.tariff import Rates, Tariff, pricer
-from coeval.pricing.upper_price import upper_price
+from coeval.pricing.tariff import Rates, Tariff, pricer, upper_price
 from perf.dialects import SAID, TYPICAL
 
 TARIFF = Tariff(rates=Rates(input_usd_per_mtok=3.0, output_usd_per_mtok=15.0), source="test")

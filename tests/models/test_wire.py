@@ -15,10 +15,10 @@ from raw_server import Script, endless_headers, hang, reply, reset, server, unti
 from wire_client import LONG_S, OK, asking, in_pieces, listening, then_closing
 from yarl import URL
 
-from coeval.models.connections import pool as pool_module
-from coeval.models.connections.connection import LARGE_BODY
-from coeval.models.connections.route import RequestRoute
-from coeval.models.connections.wire_errors import Closed, Lost, NotHttp
+from coeval.models.transport import pool as pool_module
+from coeval.models.transport.body import Closed, Lost, NotHttp
+from coeval.models.transport.connection import LARGE_BODY
+from coeval.models.transport.pool import RequestRoute
 
 
 async def test_a_request_is_as_asked_and_its_answer_whole() -> None:

@@ -16,11 +16,10 @@ import uvloop
 from raw_server import Server, hang, reply, server
 from wire_client import OK, asking, listening
 
-from coeval.models.connections import dial as dial_module
-from coeval.models.connections.connection import LARGE_BODY
-from coeval.models.connections.dial import Dialler
-from coeval.models.connections.route import Origin
-from coeval.models.connections.wire_errors import Closed, ConnectTimeout, NoConnection
+from coeval.models.transport import pool as dial_module
+from coeval.models.transport.body import Closed, ConnectTimeout, NoConnection
+from coeval.models.transport.connection import LARGE_BODY
+from coeval.models.transport.pool import Dialler, Origin
 
 
 async def nothing_but_accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

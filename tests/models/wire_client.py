@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from raw_server import Script, reply
 from yarl import URL
 
-from coeval.models.connections.reply_parser import HttpReply
-from coeval.models.connections.route import RequestRoute
-from coeval.models.connections.wire import Wire
+from coeval.models.transport.connection import HttpReply
+from coeval.models.transport.pool import RequestRoute
+from coeval.models.transport.wire import Wire
 
 OK = reply(200, b"fine")
 LONG_S = 20.0

@@ -16,15 +16,15 @@ from pipeline.experiments import PHASES, ROLES, Lab, listen, model, quiz, task
 from coeval.api import find_keys, load_config
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.schema import PHASES as ALL_PHASES
-from coeval.pipeline.plan.estimate.estimated_start import estimated_start
 from coeval.pipeline.plan.estimate.on_record import evidence_of
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
+from coeval.pipeline.plan.estimate.savings import estimated_start
 from coeval.pipeline.plan.forecast import Forecast, forecast
 from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.run_session import RunOptions
-from coeval.pricing.estimate.estimate import Estimate
-from coeval.pricing.estimate.span import Span
+from coeval.pricing.estimate import Estimate
 from coeval.pricing.price_book import PriceBook
+from coeval.pricing.unknowns import Span
 
 
 def any_task(draw: random.Random, name: str) -> dict[str, Any]:

@@ -20,8 +20,7 @@ from pipeline.experiments import FOLDERS, Lab, content, model, task
 from coeval.core.errors import UsageError
 from coeval.core.records import Datapoint
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.upkeep.repair import RepairReport, Wanted, repair
-from coeval.pipeline.upkeep.validity import Examiner, Flaw, Reason
+from coeval.pipeline.upkeep.repair import Examiner, Flaw, Reason, RepairReport, Wanted, repair
 from coeval.store.rundir import RunDir
 
 AUTO = {"target_attributes": "auto", "nuanced_attributes": "auto", "rubric": "auto"}

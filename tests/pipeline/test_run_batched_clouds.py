@@ -21,7 +21,7 @@ from pipeline.batched_clouds import (
     lab,
 )
 
-from coeval.models.batch.google import gemini_batches
+from coeval.models.batch import gemini_batches
 
 each = pytest.mark.parametrize("cloud", CLOUDS, ids=repr)
 

@@ -13,7 +13,7 @@ from pipeline.experiments import PHASES, Lab, listen, model, task
 import coeval
 from coeval.core.errors import ModelUnavailable
 from coeval.engine.progress import Board, Unwatched
-from coeval.pipeline.run_summary import RunSummary
+from coeval.pipeline.run_session import RunSummary
 
 TEA, ANN, BEN = model("tea", "teacher"), model("ann", "student", "judge"), model("ben", "student", "judge")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from coeval.pipeline.sampling.samples import ItemSpace, Sample, Samples, coverage_shortfall
+from coeval.pipeline.samples import ItemSpace, Sample, Samples, coverage_shortfall
 
 
 def attributes(*sizes: int) -> dict[str, list[str]]:

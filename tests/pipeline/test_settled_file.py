@@ -8,8 +8,8 @@ import pytest
 
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.load_file import load_config, read_config
-from coeval.pipeline.start.design.propose_only import ProposedPart
-from coeval.pipeline.start.design.settled_file import SettledFile, refuse_credentials, settled_file
+from coeval.pipeline.start.propose_only import ProposedPart
+from coeval.pipeline.start.settled_file import SettledFile, refuse_credentials, settled_file
 
 MODELS = "models:\n- {name: ann, interface: simulated, roles: [teacher, student, judge]}\n"
 EXPERIMENT = "experiment: {id: x, storage_folder: runs}  # last"

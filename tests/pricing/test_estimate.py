@@ -5,14 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coeval.pricing.estimate.call_group import CallGroup, Pricing, cost_of
-from coeval.pricing.estimate.call_shape import surely
-from coeval.pricing.estimate.duration import EndpointPace, duration_s
-from coeval.pricing.estimate.evidence import Evidence, ScenarioDraws
-from coeval.pricing.estimate.span import CENTRAL, span_of
-from coeval.pricing.estimate.tokens import size_of
-from coeval.pricing.estimate.unknowns import Cell, ErrorSpread, Guess, Seen, draw
+from coeval.pricing.call_shape import CallGroup, Pricing, cost_of, size_of, surely
+from coeval.pricing.estimate import EndpointPace, duration_s
 from coeval.pricing.tariff import Rates, Tariff, Tier
+from coeval.pricing.unknowns import (
+    CENTRAL,
+    Cell,
+    ErrorSpread,
+    Evidence,
+    Guess,
+    ScenarioDraws,
+    Seen,
+    draw,
+    span_of,
+)
 
 SPREAD = ErrorSpread(shared=0.3, task=0.2, model=0.2, cell=0.1, item=0.3)
 CELLS = [Cell(task, model) for task in ("one", "two") for model in ("ann", "ben")]

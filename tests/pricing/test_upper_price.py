@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coeval.core.records import Usage
-from coeval.pricing.tariff import FREE, Rates, Tariff, Tier, pricer
-from coeval.pricing.upper_price import discounted, upper_price
+from coeval.pricing.tariff import FREE, Rates, Tariff, Tier, discounted, pricer, upper_price
 
 USD = st.floats(0, 100)
 RATE = {

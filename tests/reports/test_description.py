@@ -10,11 +10,11 @@ import pytest
 from pipeline.experiments import Lab, listen, model, quiz, task
 
 from coeval.api import find_keys
-from coeval.cli.commands.planning.described import described_experiment
+from coeval.cli.commands.description_file import described_experiment
 from coeval.pipeline.config.load_file import load_config
-from coeval.reports.content.report_content import Report
-from coeval.reports.description.description_report import description_report
-from coeval.reports.description.planned_coverage import planned_coverage
+from coeval.reports.content import Report
+from coeval.reports.description_report import description_report
+from coeval.reports.planned_prompts import planned_coverage
 
 
 def described(lab: Lab) -> Report:
@@ -144,7 +144,7 @@ def test_an_item_that_lies_there_is_shown_itself(tmp_path: Path) -> None:
 
 
 def test_of_very_many_items_the_first_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coeval.reports.description.planned_coverage.MOST_DRAWN", 5)
+    monkeypatch.setattr("coeval.reports.planned_prompts.MOST_DRAWN", 5)
     lab = Lab(tmp_path, models=[model("ann")], tasks=[task(total=8)])
     found = described_experiment(load_config(lab.file), find_keys(None))
     plan = planned_coverage(found.preview.plan.setups[0], found.preview)

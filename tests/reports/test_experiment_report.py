@@ -13,8 +13,8 @@ from pipeline.experiments import Lab, model, quiz, task
 import coeval as api
 from coeval.analysis.measures.run_measures import measure_run
 from coeval.pipeline.plan.run_reading import reading
-from coeval.reports.charts.drawn_pictures import figures
-from coeval.reports.content.report_content import Report
+from coeval.reports.content import Report
+from coeval.reports.drawn_pictures import figures
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import run_evidence
 from coeval.reports.items.item_browser import flagged_items

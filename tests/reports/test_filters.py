@@ -14,7 +14,7 @@ from pipeline.experiments import Lab, model, task
 from playwright.sync_api import Browser, Page
 from reports.browser import chromium, opened, until
 
-from coeval.analysis.measures.findings.conclusions import leader_sentences, place_sentences
+from coeval.analysis.measures.conclusions import leader_sentences, place_sentences
 from coeval.analysis.measures.measured import Branch
 from coeval.analysis.measures.ranking import ranking, ranking_measures
 from coeval.analysis.measures.run_measures import MeasuredRun, measure_run
@@ -23,7 +23,7 @@ from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.panel.own_judgments import without_own_measures
 from coeval.analysis.run_results import StudentScore, missing_sentences
 from coeval.pipeline.plan.run_reading import reading
-from coeval.reports.experiment.standings import rank_text
+from coeval.reports.experiment.leading_section import rank_text
 from coeval.reports.site.report_file import write_report
 from coeval.store.rundir import RunDir
 

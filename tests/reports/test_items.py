@@ -18,7 +18,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.items.item_browser import ItemBrowser
-from coeval.reports.items.item_choice import item_choice
+from coeval.reports.items.item_rows import item_choice
 from coeval.reports.items.item_selection import select_items
 
 LEVELS = ("High", "Medium", "Low")

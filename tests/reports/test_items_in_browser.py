@@ -13,7 +13,7 @@ from reports.view_process import ViewServer, viewing
 from written_run import Run, append
 
 from coeval.reports.site.report_file import write_report
-from coeval.reports.view.view_pages import view_page
+from coeval.reports.view.view_app import view_page
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from written_run import Run
 
 from coeval.analysis.measures.measured import Measured
 from coeval.core.plain import plain
-from coeval.reports.content.report_content import Report, ReportColumn, ReportSection, ReportTable, Sentence
+from coeval.reports.content import Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.site.page import write_page
 from coeval.reports.site.report_file import write_report
 

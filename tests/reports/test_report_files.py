@@ -14,7 +14,7 @@ from pipeline.experiments import Lab, model, task
 from reports.browser import CHROMIUM
 
 from coeval.core.errors import UsageError
-from coeval.reports.content.report_content import (
+from coeval.reports.content import (
     Passage,
     PassagePart,
     Report,
@@ -23,8 +23,7 @@ from coeval.reports.content.report_content import (
     ReportTable,
     Sentence,
 )
-from coeval.reports.paper.browser_print import browser
-from coeval.reports.paper.paper_page import MOST_ROWS, paper_page
+from coeval.reports.paper.paper_page import MOST_ROWS, browser, paper_page
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +77,7 @@ def test_without_a_browser_the_way_out_is_named(
     lab: Lab, tmp_path: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("coeval.reports.paper.browser_print._PLACES", ())
+    monkeypatch.setattr("coeval.reports.paper.paper_page._PLACES", ())
     ended = coeval("analyze", "--run", lab.path, "--format", "pdf", "--out", tmp_path / "out")
     assert (ended.code, ended.out, (tmp_path / "out").exists()) == (1, "", False)
     assert "COEVAL_BROWSER" in ended.err

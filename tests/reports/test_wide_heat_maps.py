@@ -14,12 +14,9 @@ from playwright.sync_api import Browser, Page
 from reports.browser import chromium, draw_all, opened
 
 from coeval.analysis.measures.measured import Measured
-from coeval.reports.charts.drawn_pictures import figures
-from coeval.reports.charts.forest_plot import forest_plot
-from coeval.reports.charts.heat_map import NOTEWORTHY, HeatMap, heat_map
-from coeval.reports.charts.interval_plot import interval_plot
-from coeval.reports.charts.theme import LIGHT
-from coeval.reports.content.report_content import Picture, Report, ReportColumn, ReportSection, ReportTable
+from coeval.reports.content import Picture, Report, ReportColumn, ReportSection, ReportTable
+from coeval.reports.drawn_pictures import LIGHT, figures
+from coeval.reports.plots import NOTEWORTHY, HeatMap, forest_plot, heat_map, interval_plot
 from coeval.reports.site.page import write_page
 
 pytestmark = pytest.mark.slow

@@ -17,13 +17,12 @@ import coeval as api
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.measures.run_measures import measure_run
-from coeval.cli.commands.analyze.analysis_names import AnalysisName, ReportFormat
-from coeval.cli.commands.analyze.report_files import tell_files
+from coeval.cli.commands.analysis_names import AnalysisName, ReportFormat
+from coeval.cli.commands.analyze_files import tell_files
 from coeval.pipeline.plan.run_reading import reading
-from coeval.reports.content.report_content import Cell, Report, ReportColumn, ReportSection, ReportTable
-from coeval.reports.workbook.cell_texts import LONGEST, sheet_text
+from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable
 from coeval.reports.workbook.report_workbook import write_workbook
-from coeval.reports.workbook.workbook_file import SHORT, SheetTable
+from coeval.reports.workbook.workbook_file import LONGEST, SHORT, SheetTable, sheet_text
 from coeval.store.rundir import RunDir
 
 EVIL = '=HYPERLINK("http://evil","x")\x00\x1b[31m\u202e</t>]]>&<c><f>1+1</f>'
@@ -169,7 +168,7 @@ def test_what_models_said_is_text_and_nothing_else(book: Workbook, written: Path
 
 
 def test_what_is_left_out_is_told(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coeval.reports.workbook.record_rows.MOST_RECORDS", 5)
+    monkeypatch.setattr("coeval.reports.workbook.output_sheets.MOST_RECORDS", 5)
     write(lab.path, AnalysisName.COMPLETE_REPORT, tmp_path)
     book = openpyxl.load_workbook(tmp_path / "complete-report.xlsx")
     texts = [cell.value for cell in book["Answers"]["A"]]

@@ -12,7 +12,7 @@ from secret_encodings import ENCODINGS, Encoding, left_of
 from coeval.core.errors import ModelError
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request
-from coeval.core.secrets.redaction import REDACTED, Redactor
+from coeval.core.redaction import REDACTED, Redactor
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 from coeval.models.transport.faults import excerpt

@@ -21,11 +21,11 @@ from pipeline.experiments import Lab, model, over_http, served, task
 from secret_encodings import ENCODINGS, left_of
 
 from coeval.api import arun
+from coeval.benchmarks.assets.cache import Parcel
 from coeval.benchmarks.assets.index import download_wheel
-from coeval.benchmarks.assets.manifest import Parcel
 from coeval.core.errors import ConfigError, UsageError
-from coeval.core.secrets.shown_url import shown_url, url_secrets
-from coeval.models.transport.download import SourceFailed
+from coeval.core.shown_url import shown_url, url_secrets
+from coeval.models.transport.network import SourceFailed
 from coeval.pipeline.config.load_file import read_config
 
 KEYS = {

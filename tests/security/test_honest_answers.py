@@ -15,7 +15,7 @@ from pipeline.experiments import Lab, content, model, over_http, quiz, served, t
 from test_redaction import KINDS
 
 from coeval.benchmarks.assets import Library, Presence, read_records
-from coeval.core.secrets.redaction import REDACTED, Redactor
+from coeval.core.redaction import REDACTED, Redactor
 
 ROOT = Path(__file__).parents[2]
 PLAIN = (

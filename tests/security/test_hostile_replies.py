@@ -19,9 +19,7 @@ from ruamel.yaml import YAML
 from coeval.api import arun
 from coeval.core.errors import ReplyError, Unparsable
 from coeval.core.model import MAX_ANSWER_BYTES
-from coeval.judging.criteria import parse_criterion_score
-from coeval.judging.rubric_items import parse_criteria_met
-from coeval.judging.verdict import parse_level, parse_levels
+from coeval.judging.verdict import parse_criteria_met, parse_criterion_score, parse_level, parse_levels
 from coeval.pipeline.phases.proposals import parse_attributes, parse_item, parse_rubric
 
 TWICE: dict[str, str] = {

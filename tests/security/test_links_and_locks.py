@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from commands import EXPERIMENT, command
 
-from coeval.store.process import started
+from coeval.store.jsonl import started
 from coeval.store.rundir import RunDir
 
 HOLD = """

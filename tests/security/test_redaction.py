@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from secret_encodings import ENCODINGS, MORE_ENCODINGS, left_of, pieces
 
-from coeval.core.secrets.redaction import REDACTED, Redactor
+from coeval.core.redaction import REDACTED, Redactor
 
 Random = random.Random
 ALPHANUMERIC = string.ascii_letters + string.digits

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coeval.core.errors import StoreError
-from coeval.core.good import by_id, is_good
-from coeval.core.records import Response
+from coeval.core.records import Response, by_id, is_good
 from coeval.store import journal as journal_module
 from coeval.store.journal import Journal
 from coeval.store.record_index import Index, RecordPart

@@ -11,7 +11,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.scores import results
 from coeval.core.errors import UsageError
 from coeval.core.records import Datapoint, Evaluation, Response
-from coeval.store.counting_lines import Dropped
+from coeval.store.journal import Dropped
 from coeval.store.legacy import convert, declared_attributes, is_legacy, read_legacy, target_attrs_file
 from coeval.store.rundir import FOLDERS, RunDir
 

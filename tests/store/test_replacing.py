@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from coeval.core.errors import StoreError, UsageError
-from coeval.store.replacing import finish_replacing, move_to_replaced
-from coeval.store.rundir import RunDir
+from coeval.store.rundir import RunDir, finish_replacing, move_to_replaced
 
 OLD = {
     "phase3_datapoints/a.jsonl": "1\n",
@@ -24,7 +23,7 @@ STAYS = {"recipes.json": "{}", "usage.json": "[]", "phase3_datapoints/own.jsonl"
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from coeval.store.replacing import move_to_replaced
+from coeval.store.rundir import move_to_replaced
 from coeval.store.rundir import RunDir
 
 left = int(sys.argv[2])

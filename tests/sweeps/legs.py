@@ -19,12 +19,11 @@ from cli.warm_process import WarmProcess
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.core.model import ModelSpec
 from coeval.core.records import SamplingParameters
-from coeval.sweeps.leg import Leg, LegResult, Server
-from coeval.sweeps.leg_files import read_progress, read_result, write_leg
-from coeval.sweeps.servers.listening import is_free
-from coeval.sweeps.servers.server_record import ServerRecord, read_record
+from coeval.sweeps.health import is_free
+from coeval.sweeps.leg_files import Leg, LegResult, Server, read_progress, read_result, write_leg
+from coeval.sweeps.server_process import ServerRecord, read_record
 
-MODULE = "coeval.cli.sweep.leg_process"
+MODULE = "coeval.cli.eval_framework.leg_process"
 KIND = "punctuation:no_comma"
 LONG_S = 120.0
 SIMULATE = f"{sys.executable} -m coeval simulate --port {{port}} --model {{name}}:skill=0.5"

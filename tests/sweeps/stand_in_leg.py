@@ -8,8 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
-from coeval.sweeps.leg import LegResult
-from coeval.sweeps.leg_files import read_leg, write_result
+from coeval.sweeps.leg_files import LegResult, read_leg, write_result
 
 
 def wait_for_the_end_of_input(end: threading.Event) -> None:

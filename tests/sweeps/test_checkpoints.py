@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 
 from coeval.core.errors import StoreError, UsageError
-from coeval.sweeps.checkpoint_places import CheckpointPlaces, CheckpointWatch
-from coeval.sweeps.checkpoints import Checkpoint, Pattern, find_checkpoints, is_whole, refuse_doubles
+from coeval.sweeps.checkpoints import (
+    Checkpoint,
+    CheckpointPlaces,
+    CheckpointWatch,
+    Pattern,
+    find_checkpoints,
+    is_whole,
+    refuse_doubles,
+)
 
 
 def written(folder: Path, *names: str) -> Path:

@@ -16,13 +16,11 @@ from fakes.ray_cluster import ray_cluster
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.core.errors import UsageError
-from coeval.store.process import started
-from coeval.sweeps.engines.engine import LegSlot, SweepEngine
-from coeval.sweeps.engines.leg_end import told_end
-from coeval.sweeps.engines.ray_engine import open_ray
-from coeval.sweeps.engines.slurm_engine import cancel_earlier, open_slurm
-from coeval.sweeps.leg import Leg, LegResult
-from coeval.sweeps.leg_files import read_result, write_leg, write_result
+from coeval.store.jsonl import started
+from coeval.sweeps.engine import LegSlot, SweepEngine, told_end
+from coeval.sweeps.leg_files import Leg, LegResult, read_result, write_leg, write_result
+from coeval.sweeps.ray_engine import open_ray
+from coeval.sweeps.slurm_engine import cancel_earlier, open_slurm
 
 pytestmark = pytest.mark.slow
 STAND_IN = Path(__file__).with_name("stand_in_leg.py")

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.jobs.job_plan import JobPlan, TaskJobs
-from coeval.sweeps.jobs.job_table import JobTable, OwedJobs
+from coeval.sweeps.job_plan import JobPlan, TaskJobs
+from coeval.sweeps.job_table import JobTable, OwedJobs
 
 TASKS = (
     TaskJobs(task="ifeval", label="ifeval", samples=2, judged=False, asked_with="a", judged_with=""),
@@ -166,7 +166,7 @@ def test_a_thousand_checkpoints_are_planned_without_looking_where_nothing_is(
         return stat(*of, **more)  # type: ignore[arg-type]
 
     table = again(tmp_path, plan)
-    monkeypatch.setattr("coeval.sweeps.jobs.job_journal.os.stat", counted)
+    monkeypatch.setattr("coeval.sweeps.job_table.os.stat", counted)
     owed = [table.owed(checkpoint) for checkpoint in checkpoints]
     assert looks == 10 * 30 * 2
     assert [each.nothing for each in owed] == [True] * 10 + [False] * 990

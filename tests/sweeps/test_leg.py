@@ -16,10 +16,9 @@ import pytest
 from legs import LegProcess, a_leg, answers, asked_at, gone, good_ids, left_of, odd, odd_words, parent_of
 
 from coeval.core.errors import UsageError
-from coeval.sweeps.leg import Leg
-from coeval.sweeps.leg_files import read_progress, write_leg
-from coeval.sweeps.servers.leftovers import end_leftovers
-from coeval.sweeps.servers.listening import free_port, is_free
+from coeval.sweeps.health import free_port, is_free
+from coeval.sweeps.leg_files import Leg, read_progress, write_leg
+from coeval.sweeps.server_process import end_leftovers
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ import pytest
 
 from coeval.core.records import Usage
 from coeval.engine.progress import Board, Calls
-from coeval.sweeps import leg_count
-from coeval.sweeps.leg_count import LegCount
+from coeval.sweeps import leg_files as leg_count
+from coeval.sweeps.leg_files import LegCount
 
 
 class Clock:

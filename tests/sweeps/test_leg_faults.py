@@ -16,10 +16,10 @@ from legs import a_leg, left_of, odd, odd_words
 
 from coeval.models.keys import Keys
 from coeval.models.transport import endpoint
-from coeval.sweeps.leg import LegResult
+from coeval.sweeps import server_process
+from coeval.sweeps.leg_files import LegResult
 from coeval.sweeps.leg_run import run_leg
-from coeval.sweeps.servers import server_process
-from coeval.sweeps.servers.server_record import RECORD, ServerRecord
+from coeval.sweeps.server_process import RECORD, ServerRecord
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from legs import LegProcess, a_leg, answers, at_least, gone, good_ids, odd, parent_of
 
-from coeval.sweeps.servers.leftovers import end_leftovers
-from coeval.sweeps.servers.server_record import ServerRecord
+from coeval.sweeps.server_process import ServerRecord, end_leftovers
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +22,7 @@ KILLS = ("server", "guard", "leg", "leg and guard") * 5
 
 def kill(victim: str, process: LegProcess, record: ServerRecord) -> None:
     guard = parent_of(record.group)
-    assert b"coeval.sweeps.servers.guard" in Path(f"/proc/{guard}/cmdline").read_bytes()
+    assert b"coeval.sweeps.guard" in Path(f"/proc/{guard}/cmdline").read_bytes()
     pids = {
         "server": [record.group],
         "guard": [guard],

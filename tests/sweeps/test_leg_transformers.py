@@ -11,7 +11,7 @@ from fakes.tiny_model import tiny_model
 from legs import LegProcess, a_leg, answers, gone
 
 from coeval.sweeps.leg_files import write_leg
-from coeval.sweeps.servers.server_command import PRESETS, ServerCommand
+from coeval.sweeps.server_command import PRESETS, ServerCommand
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coeval.sweeps.servers.listening import free_port, is_free, listening
+from coeval.sweeps.health import free_port, is_free, listening
 
 LISTENER = """
 import socket, sys

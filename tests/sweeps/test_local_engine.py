@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.store.process import started
-from coeval.sweeps.engines.engine import LegSlot
-from coeval.sweeps.engines.local_engine import LocalEngine, local_slots
-from coeval.sweeps.leg import Leg
+from coeval.store.jsonl import started
+from coeval.sweeps.engine import LegSlot, LocalEngine, local_slots
+from coeval.sweeps.leg_files import Leg
 
 STAND_IN = Path(__file__).with_name("stand_in_leg.py")
 
@@ -21,7 +20,7 @@ STAND_IN = Path(__file__).with_name("stand_in_leg.py")
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> LocalEngine:
     monkeypatch.setattr(
-        "coeval.sweeps.engines.local_engine.leg_command",
+        "coeval.sweeps.engine.leg_command",
         lambda folder: (sys.executable, str(STAND_IN), str(folder)),
     )
     return LocalEngine(local_slots(["0", "1", "GPU-2"], 2), os.environ)

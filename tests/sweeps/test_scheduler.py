@@ -10,13 +10,12 @@ from pathlib import Path
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.core.model import ModelSpec
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.engines.engine import LegSlot
-from coeval.sweeps.jobs.job_plan import JobPlan, TaskJobs
-from coeval.sweeps.jobs.job_table import JobTable
-from coeval.sweeps.judging.judging_messages import Concluded, ConcludeProgress, SampleConcluded
-from coeval.sweeps.leg import Leg, LegResult, TaskAnswered
-from coeval.sweeps.schedule.scheduler import Scheduler
-from coeval.sweeps.schedule.sweep_board import SweepBoard
+from coeval.sweeps.engine import LegSlot
+from coeval.sweeps.job_plan import JobPlan, TaskJobs
+from coeval.sweeps.job_table import JobTable
+from coeval.sweeps.judging_run import Concluded, ConcludeProgress, SampleConcluded
+from coeval.sweeps.leg_files import Leg, LegResult, TaskAnswered
+from coeval.sweeps.scheduler import Scheduler, SweepBoard
 from coeval.sweeps.sweep import Sweep, SweepPhases
 from perf.virtual import in_virtual_time, now
 

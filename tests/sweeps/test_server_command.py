@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coeval.core.errors import UsageError
-from coeval.sweeps.leg import Server
-from coeval.sweeps.servers.server_command import DEFAULT, PRESETS, ServerCommand
+from coeval.sweeps.leg_files import Server
+from coeval.sweeps.server_command import DEFAULT, PRESETS, ServerCommand
 
 
 def filled(template: str, **values: object) -> list[str]:

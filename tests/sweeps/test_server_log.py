@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from coeval.sweeps.servers.guard import BoundedLog, older
-from coeval.sweeps.servers.server_log import LINES, ServerLog
+from coeval.sweeps.guard import BoundedLog, older
+from coeval.sweeps.server_log import LINES, ServerLog
 
 TOKEN = "hf_abcdefghijklmnopqrstuvwxyz0123456789"
 

@@ -8,8 +8,7 @@ import pytest
 from cli.invoked import Command
 
 from coeval.core.errors import ConfigError
-from coeval.sweeps.sweep_file import read_sweep_file
-from coeval.sweeps.sweep_settings import CheckpointFolder, ListedCheckpoint, SweepSettings
+from coeval.sweeps.sweep_settings import CheckpointFolder, ListedCheckpoint, SweepSettings, read_sweep_file
 
 
 def written(tmp_path: Path, text: str) -> Path:

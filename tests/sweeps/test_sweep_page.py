@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from coeval.sweeps.servers.listening import free_port
-from coeval.sweeps.servers.server_command import HOST
-from coeval.sweeps.sweep_file import read_sweep_file
+from coeval.sweeps.health import free_port
+from coeval.sweeps.server_command import HOST
+from coeval.sweeps.sweep_settings import read_sweep_file
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8")

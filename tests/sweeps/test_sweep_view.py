@@ -13,13 +13,11 @@ from rich.console import Console
 from sweeping import Sweeping
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.cli.commands.sweep.sweep_end import tell_end
-from coeval.cli.commands.sweep.sweep_view import board_table
-from coeval.sweeps.engines.engine import LegSlot
-from coeval.sweeps.judging.judging_messages import SampleConcluded
-from coeval.sweeps.leg import Leg, LegProgress
-from coeval.sweeps.leg_files import write_progress
-from coeval.sweeps.schedule.sweep_board import SweepBoard
+from coeval.cli.commands.sweep.sweep_view import board_table, tell_end
+from coeval.sweeps.engine import LegSlot
+from coeval.sweeps.judging_run import SampleConcluded
+from coeval.sweeps.leg_files import Leg, LegProgress, write_progress
+from coeval.sweeps.scheduler import SweepBoard
 from coeval.sweeps.sweep import Sweep
 
 

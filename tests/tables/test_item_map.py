@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from coeval.tables.condition import Condition
-from coeval.tables.field_path import Misfit
-from coeval.tables.item_map import ItemMaker, ItemMap, MappedItem, unknown_columns
+from coeval.tables.item_map import Condition, ItemMaker, ItemMap, MappedItem, Misfit, unknown_columns
 
 ROW: dict[str, Any] = {
     "q": "Which?",

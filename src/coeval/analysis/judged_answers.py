@@ -13,10 +13,9 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.ids import parent_id
-from coeval.core.records import Datapoint, Evaluation, Record, Response
+from coeval.core.records import Datapoint, Evaluation, Record, Response, parent_id
 from coeval.store.legacy import is_legacy, read_legacy
-from coeval.store.record_parts import known_records
+from coeval.store.record_index import known_records
 
 Order: TypeAlias = Literal["id", "worst", "disagreement"]
 RecordT = TypeVar("RecordT", Datapoint, Response, Evaluation)

@@ -21,7 +21,7 @@ A run's scores are one for each factor that a good judgment was asked for: the m
 value High 1, Medium ½, Low 0, NULL where it was not scored. Those of a benchmark are its own, one for each
 item and metric, in the metric's unit; ``weight`` is 1, but for metrics that are no plain mean of items.
 ``failed``: there is no value, or its answer is no good one. Whether a record is good, and which of an id's
-lines counts, says `coeval.core.good`.
+lines counts, says `coeval.core.records`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from coeval.core.ids import item_number
+from coeval.core.records import item_number
 
 Names: TypeAlias = frozenset[str] | None
 """None: whoever is on record is planned."""

@@ -5,17 +5,191 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.analysis.costs import ModelCost, bill
-from coeval.analysis.cut_off import CutOffAnswers, cut_off_sentence, warning_of_cut_off
-from coeval.analysis.empty_answers import EmptyAnswers, empty_answers_sentence
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
-from coeval.core.columns import Columns, columns
-from coeval.core.html_table import ForestRow, forest_plot, html_lines, html_table
-from coeval.core.text import listed
+from coeval.core.html_table import Columns, ForestRow, columns, forest_plot, html_lines, html_table
+from coeval.core.text import dollars, listed
+from coeval.models.metering.account_file import read_accounts
+
+# --- What a folder's models were sent, and what that cost, as its ``usage.json`` has it
+
+
+class ModelCost(msgspec.Struct, frozen=True):
+    """A model over the life of a folder: requests sent, tokens, and US dollars.
+
+    ``cost_usd`` is that of the answers whose price was known, None while there is none; ``unpriced`` counts
+    the others. ``priced_by`` says whose the price is. ``perhaps_usd`` is what requests may have cost besides,
+    of which nobody can know whether they were billed.
+    """
+
+    model: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    unpriced: int
+    priced_by: str | None
+    perhaps_usd: float = 0.0
+
+
+class Bill(msgspec.Struct, frozen=True):
+    """What all models of a folder cost together, as far as that is known. ``unknown`` are the models whose
+    price is not; ``untold`` those that have one, and answers all the same whose cost nobody can tell: the
+    host told no tokens of them, or they came before the price was known. ``sources`` are those whose word the
+    prices are."""
+
+    cost_usd: float
+    unknown: tuple[str, ...]
+    sources: tuple[str, ...]
+    untold: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there is something to say: not where all models are local."""
+        return self.cost_usd > 0 or self.is_partial
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether there are answers whose cost is not known."""
+        return bool(self.unknown or self.untold)
+
+    def __str__(self) -> str:
+        """``$1.20``, or ``$1.20, without model-b, whose price is unknown``."""
+        if not self.is_partial:
+            return dollars(self.cost_usd)
+        whose = [f"{', '.join(self.unknown)}, whose price is unknown"] if self.unknown else []
+        if self.untold:
+            whose.append(f"answers of {', '.join(self.untold)} that nobody told the tokens of")
+        left_out = ", and ".join(whose)
+        return f"{dollars(self.cost_usd)}, without {left_out}" if self.cost_usd else f"unknown for {left_out}"
+
+
+def model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, ...]:
+    """The models of a ``usage.json`` that were asked, dearest first, ties by name; none where there is no
+    file. Where nobody is ``at_work``, what was set aside for requests may have been billed.
+
+    Raises
+    ------
+    StoreError
+        it cannot be read.
+    """
+    costs = [
+        ModelCost(
+            model=name,
+            requests=account.requests,
+            input_tokens=account.input_tokens,
+            output_tokens=account.output_tokens,
+            cost_usd=account.known_usd,
+            unpriced=account.unpriced,
+            priced_by=account.priced_by,
+            perhaps_usd=account.uncertain_usd + (0.0 if at_work else account.reserved_usd),
+        )
+        for name, account in read_accounts(usage).items()
+        if account.requests or account.known_usd
+    ]
+    return tuple(sorted(costs, key=lambda cost: (-(cost.cost_usd or 0.0), cost.model)))
+
+
+def bill(costs: Sequence[ModelCost]) -> Bill:
+    """The sum of costs."""
+    known = [cost for cost in costs if cost.cost_usd]
+    sources = (cost.priced_by.partition(":")[0] for cost in known if cost.priced_by is not None)
+    return Bill(
+        cost_usd=sum(cost.cost_usd or 0.0 for cost in known),
+        unknown=tuple(cost.model for cost in costs if cost.unpriced and cost.priced_by is None),
+        sources=tuple(dict.fromkeys(sources)),
+        untold=tuple(cost.model for cost in costs if cost.unpriced and cost.priced_by is not None),
+    )
+
+
+# --- Answers that the limit on tokens cut off: when they are too many, and how every table says so
+
+TOO_MANY = 0.01
+"""The share of cut answers above which a score is no longer that of the model."""
+_ABOVE = "more than 1 %"
+
+
+class CutOffAnswers(NamedTuple):
+    """How many of the answers of a student, or to a task, are cut off; ``answers`` counts the good ones."""
+
+    name: str
+    cut: int
+    answers: int
+
+    @property
+    def too_many(self) -> bool:
+        return self.cut > TOO_MANY * self.answers
+
+    @property
+    def reason(self) -> str:
+        """Why scores cannot be compared with published ones, where they are too many."""
+        return f"cut off at max_tokens: {self.cut:,} of {self.answers:,} answers ({_ABOVE})"
+
+
+def cut_off_sentence(counts: Sequence[CutOffAnswers], preposition: str) -> str | None:
+    """How many answers ``of`` each student, or ``to`` each task, are cut off; None where none is."""
+    cut = sorted((count for count in counts if count.cut), key=lambda count: -count.cut)
+    if not cut:
+        return None
+    parts = [f"{count.cut:,} of {count.answers:,} answers {preposition} {count.name}" for count in cut]
+    return f"Cut off at max_tokens: {listed(parts)}."
+
+
+def warning_of_cut_off(counts: Sequence[CutOffAnswers]) -> str | None:
+    """What follows for the scores where more than 1 % are cut off; None where it is less."""
+    names = [count.name for count in counts if count.too_many]
+    if not names:
+        return None
+    return (
+        f"{_ABOVE.capitalize()} of the answers cut off: {listed(names)}. "
+        "Raise max_tokens before trusting these scores."
+    )
+
+
+# --- Answers that hold nothing: they count like all others, and every table says how many there are
+
+_CUT_OFF = "reasoning that used all of max_tokens (raise it)"
+_ENDED = "a filter of the host, or a chat template that does not fit the model"
+_GIVEN = "they are empty in the file of responses"
+
+
+class EmptyAnswers(NamedTuple):
+    """How many of the answers of a student, or to a task, are empty; ``answers`` counts the good ones.
+
+    ``truncated`` of the empty ones were cut off; ``given``: they come from a file, not from a model.
+    """
+
+    name: str
+    empty: int
+    truncated: int
+    answers: int
+    given: bool = False
+
+
+def empty_answers_sentence(counts: Sequence[EmptyAnswers], preposition: str) -> str | None:
+    """How many answers ``of`` each student, or ``to`` each task, are empty, and the likely causes; None
+    where none is."""
+    found = sorted((count for count in counts if count.empty), key=lambda count: -count.empty)
+    if not found:
+        return None
+    parts = [f"{count.empty:,} of {count.answers:,} answers {preposition} {count.name}" for count in found]
+    return f"Empty, and counted like all others: {listed(parts)}. {_causes(found)}."
+
+
+def _causes(found: Sequence[EmptyAnswers]) -> str:
+    asked = [count for count in found if not count.given]
+    cut = sum(count.truncated for count in asked)
+    ended = sum(count.empty for count in asked) - cut
+    causes = [cause for cause, number in ((_CUT_OFF, cut), (_ENDED, ended)) if number]
+    if len(causes) == 2:
+        causes = [f"of the {cut:,} that were cut off, {_CUT_OFF}", f"of the other {ended:,}, {_ENDED}"]
+    if len(asked) < len(found):
+        causes.append(_GIVEN)
+    return f"Likely cause{'s' if len(causes) > 1 else ''}: {'; '.join(causes)}"
+
 
 SIMULATED = "simulated models: numbers show the tool, not any real model"
 

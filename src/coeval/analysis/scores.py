@@ -22,7 +22,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.costs import model_costs
 from coeval.analysis.intervals import (
     Bounds,
     Floats,
@@ -39,7 +38,13 @@ from coeval.analysis.planned_names import Planned, Removed, removed_names
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore, label_tasks_sentence
+from coeval.analysis.run_results import (
+    LabelAccuracy,
+    Results,
+    StudentScore,
+    label_tasks_sentence,
+    model_costs,
+)
 from coeval.core.errors import StoreError
 
 

@@ -16,21 +16,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from coeval.api.comparing import compare
-from coeval.api.progress_lines import shown
-from coeval.api.run_handle import Records, Run, open_run
-from coeval.api.stoppable import wait_for
+from coeval.api.run_handle import Records, Run, compare, open_run
+from coeval.api.stoppable import shown, wait_for
 from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, StoreError, UsageError
 from coeval.core.options import CONTINUE, OVERWRITE
 from coeval.engine.progress import Watcher
-from coeval.models.batch.waiting.batching import BatchMode
+from coeval.models.batch.waiting.job_list import BatchMode
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.run import arun as _arun
-from coeval.pipeline.run_session import RunOptions
-from coeval.pipeline.run_summary import RunSummary
+from coeval.pipeline.run_session import RunOptions, RunSummary
 from coeval.pipeline.start.checks import Start, run_folder
 
 __all__ = [

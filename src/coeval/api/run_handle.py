@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import msgspec
 
-from coeval.core.columns import Columns, columns
 from coeval.core.errors import CoevalError, StoreError, UsageError
-from coeval.core.html_table import html_lines, html_table
+from coeval.core.html_table import Columns, columns, html_lines, html_table
+from coeval.core.options import STUDENTS
 from coeval.core.process_limits import need_address_space
 from coeval.core.records import Datapoint, Evaluation, Record, Response
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.existing_run import existing_results
-from coeval.pipeline.run_summary import RunSummary
+from coeval.pipeline.run_session import RunSummary
 from coeval.pipeline.upkeep.gaps import missing_records
 from coeval.pipeline.upkeep.quick_look import look_for_gaps
 from coeval.store.output_folder import output_tasks
-from coeval.store.record_parts import known_records
+from coeval.store.record_index import known_records
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
 
     from coeval.analysis.run_results import Results
+if TYPE_CHECKING:
+    from coeval.analysis.comparison.comparison_report import ComparisonReport
+
 
 R = TypeVar("R", bound=Record, covariant=True)
 
@@ -230,3 +233,51 @@ def open_run(path: str | Path) -> Run:
         it holds links that lead out of it, or pipes and the like.
     """
     return Run(existing_results(Path(path)))
+
+
+# --- Comparing what stands in folders: runs, students of a run, output folders of ``eval-framework``
+
+
+def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -> ComparisonReport:
+    """Whether one is better than another on the same items, and how sure that is: docs/compare.md.
+
+    Nobody is asked, and nothing is written.
+
+    Parameters
+    ----------
+    folders:
+        runs or output folders of ``eval-framework``, opened or as paths. Of a single one, its students are
+        compared; of several, each is held against the others.
+    students:
+        of one folder, these students of it, two at least; of several, the student of each, or one for all.
+
+    Raises
+    ------
+    UsageError
+        a folder is none of ours, there are no two to compare, or nothing that both have scores of.
+    StoreError
+        a file cannot be read at all.
+    """
+    if isinstance(students, str):
+        raise UsageError(f'{STUDENTS} is a list of names; write students=["{students}"]')
+    if not folders:
+        raise UsageError("there is nothing to compare: name a folder, or several")
+    found = [existing_results(one.path if isinstance(one, Run) else Path(one)) for one in folders]
+    need_address_space()
+    # Here, because they load duckdb and numpy.
+    from coeval.analysis.comparison.comparisons import compare_sides, line_up
+    from coeval.pipeline.plan.run_reading import opened
+
+    with ExitStack() as stack:
+        read = [stack.enter_context(opened(folder)) for folder in found]
+        notes = [note for reader, more in read for note in (*reader.notes(), *more)]
+        notes += _mixed(found)
+        return compare_sides(line_up([reader for reader, _ in read], students or ()), notes)
+
+
+def _mixed(folders: Sequence[Path]) -> Iterator[str]:
+    """Which of the runs hold records of another configuration."""
+    runs = [RunDir(folder) for folder in dict.fromkeys(folders) if RunDir(folder).is_run()]
+    for run in runs:
+        for note in look_for_gaps(run).notes:
+            yield f"{run.path}: {note}" if len(folders) > 1 else note

@@ -4,15 +4,164 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import copy_context
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from coeval.core.html_table import Bar, html_lines, html_table
+from coeval.core.plain import plain
 from coeval.core.process_limits import need_files
+from coeval.engine.progress import (
+    HEADINGS,
+    STOPPING,
+    Board,
+    PhaseCount,
+    Unwatched,
+    Watcher,
+    figures,
+    sentence,
+)
+
+# --- A run as it goes, for whoever waits for it in Python: in a notebook one display, updated in place
+
+_MOST_MESSAGES = 5
+
+
+class Screen(Protocol):
+    """Where a view is drawn, every ``interval_s``."""
+
+    interval_s: float
+
+    def draw(self, view: View) -> None: ...
+
+
+@asynccontextmanager
+async def shown(
+    progress: bool | None, watcher: Watcher | None, interrupt: asyncio.Event
+) -> AsyncIterator[Watcher]:
+    """A watcher for a run, which passes on to ``watcher`` what it is told, and draws it where that is wanted.
+
+    ``progress`` None: in a notebook, unless there is a ``watcher``; True: elsewhere as lines on stderr.
+    """
+    beside = watcher or Unwatched()
+    screen = _screen(progress, watcher)
+    if screen is None:
+        yield beside
+        return
+    view = View(beside, interrupt)
+    drawing = asyncio.create_task(_keep_drawing(view, screen))
+    try:
+        yield view
+    finally:
+        drawing.cancel()
+        await asyncio.wait([drawing])
+        screen.draw(view)
+
+
+class View:
+    """A `Watcher` that remembers what there is to be seen."""
+
+    def __init__(self, beside: Watcher, interrupt: asyncio.Event) -> None:
+        self._beside = beside
+        self._interrupt = interrupt
+        self._board: Board | None = None
+        self._messages: list[str] = []
+
+    def note(self, message: str) -> None:
+        self._messages.append(plain(message))
+        self._beside.note(message)
+
+    def warn(self, message: str) -> None:
+        self._messages.append(f"warning: {plain(message)}")
+        self._beside.warn(message)
+
+    def begin(self, board: Board) -> None:
+        self._board = board
+        self._beside.begin(board)
+
+    @property
+    def messages(self) -> list[str]:
+        return self._messages + [STOPPING] * self._interrupt.is_set()
+
+    def sentences(self) -> list[str]:
+        """A line for each phase that has anything planned."""
+        return [sentence(board, count) for board, count in self._counts()]
+
+    def html(self) -> str:
+        """The latest messages, and a table with a bar for each phase."""
+        rows = [
+            (count.name, Bar(count.recorded + count.ended, count.planned), *figures(board, count))
+            for board, count in self._counts()
+        ]
+        table = html_table("", ("phase", "", *HEADINGS), rows) if rows else ""
+        return html_lines(self.messages[-_MOST_MESSAGES:]) + table
+
+    def _counts(self) -> list[tuple[Board, PhaseCount]]:
+        board = self._board
+        return [(board, count) for count in board.phases.values() if count.planned] if board else []
+
+
+async def _keep_drawing(view: View, screen: Screen) -> None:
+    while True:
+        screen.draw(view)
+        await asyncio.sleep(screen.interval_s)
+
+
+def _screen(progress: bool | None, watcher: Watcher | None) -> Screen | None:
+    if progress is False or (progress is None and watcher is not None):
+        return None
+    if _in_notebook():
+        return _Notebook()
+    return _Lines() if progress else None
+
+
+def _in_notebook() -> bool:
+    """Whether somebody looks on through Jupyter; IPython is loaded there before any cell."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+class _Notebook:
+    """One output of the cell, updated in place; plain text for what shows no HTML."""
+
+    interval_s = 0.5
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._drawn: dict[str, str] = {}
+
+    def draw(self, view: View) -> None:
+        from IPython.display import display
+
+        text = "\n".join([*view.messages[-_MOST_MESSAGES:], *view.sentences()])
+        bundle = {"text/html": view.html(), "text/plain": text}
+        if self._handle is None:
+            self._handle = display(bundle, raw=True, display_id=True)
+        elif bundle != self._drawn:
+            self._handle.update(bundle, raw=True)
+        self._drawn = bundle
+
+
+class _Lines:
+    """New messages, and what is new in the counts, as lines."""
+
+    interval_s = 5.0
+
+    def __init__(self) -> None:
+        self._printed: set[str] = set()
+
+    def draw(self, view: View) -> None:
+        for line in [*view.messages, *view.sentences()]:
+            if line not in self._printed:
+                self._printed.add(line)
+                print(line, file=sys.stderr, flush=True)
+
 
 T = TypeVar("T")
 

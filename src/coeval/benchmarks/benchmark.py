@@ -14,9 +14,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.core.good import is_good
 from coeval.core.model import Model
-from coeval.core.records import Completion, Kept, Message, Request, SamplingParameters
+from coeval.core.records import Completion, Kept, Message, Request, SamplingParameters, is_good
 
 __all__ = [
     "Answer",

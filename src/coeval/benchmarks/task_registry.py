@@ -5,24 +5,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from coeval.benchmarks.benchmark import Benchmark
-from coeval.benchmarks.task_row import RESPONSES, TaskOption, TaskRow
 from coeval.core.entry_points import Registry, loaded
 from coeval.core.errors import UsageError
 
-__all__ = [
-    "ALPACA_DATASET",
-    "ALPACA_REFERENCE",
-    "ARENA_BENCHMARK",
-    "ARENA_FOLDER",
-    "IFBENCH_FOLDER",
-    "PREFIX",
-    "TASKS",
-    "WRITE_EXCEL",
-    "kind_of",
-]
+# --- A task as the command knows it before any of its code is loaded: a row, with the flags that it brings
+
+RESPONSES = "responses"
+"""What an option fills whose file holds the answers to score, so that nobody is asked."""
+
+
+class TaskOption(msgspec.Struct, frozen=True, kw_only=True):
+    """The flag ``--{name}``; a name begins with that of its task, so that no other task has it.
+
+    ``kind`` is ``Path``, ``str``, ``int``, ``float`` or ``bool`` (a switch). ``fills`` is the asset that the
+    file is read in place of, or `RESPONSES`; empty: the task finds the value in ``TaskSettings.options``.
+    ``shown_default`` says in words what happens without it; ``metavar`` stands for the value in ``--help``.
+    """
+
+    name: str
+    kind: type
+    help: str
+    default: Any = None
+    fills: str = ""
+    shown_default: str | None = None
+    metavar: str | None = None
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.name}"
+
+    @property
+    def parameter(self) -> str:
+        """Its name among the parameters of the command."""
+        return self.name.replace("-", "_")
+
+    def existing(self, path: Path) -> Path:
+        """The file that the user named for it.
+
+        Raises
+        ------
+        UsageError
+            it is not there.
+        """
+        if not path.is_file():
+            raise UsageError(
+                f"{self.flag}: there is no file {path}; correct it, or leave it out to use the fetched one"
+            )
+        return path
+
+
+class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A task's name, its ``options``, and the ``place`` of its `Benchmark`, as ``package.module:Class``."""
+
+    name: str
+    place: str
+    options: tuple[TaskOption, ...] = ()
+
+    @property
+    def responses(self) -> TaskOption | None:
+        """Its option for answers that are there already."""
+        return next((option for option in self.options if option.fills == RESPONSES), None)
+
+    def given_files(self, values: Mapping[str, Any]) -> dict[str, Path]:
+        """The user's own files by asset, from the options' values by name.
+
+        Raises
+        ------
+        UsageError
+            one is not there.
+        """
+        return {
+            option.fills: option.existing(path)
+            for option in self.options
+            if option.fills not in ("", RESPONSES) and (path := values[option.name]) is not None
+        }
+
 
 PREFIX = "coeval:"
 """What begins the name of a task that is a run of our own, as in ``coeval:PATH``."""
@@ -54,7 +118,7 @@ ALPACA_DATASET = TaskOption(
 _ROWS = (
     TaskRow(
         name="ifeval",
-        place="coeval.benchmarks.tasks.ifeval.ifeval_task:IFEval",
+        place="coeval.benchmarks.tasks.ifeval_task:IFEval",
         options=(
             TaskOption(
                 name="ifeval-input",
@@ -72,7 +136,7 @@ _ROWS = (
     ),
     TaskRow(
         name="ifbench",
-        place="coeval.benchmarks.tasks.ifbench.ifbench_task:IFBench",
+        place="coeval.benchmarks.tasks.ifbench_task:IFBench",
         options=(
             IFBENCH_FOLDER,
             TaskOption(name="ifbench-input", kind=Path, help="Your own prompts.", fills="ifbench/prompts"),
@@ -119,7 +183,7 @@ _ROWS = (
 TASKS: Registry[TaskRow] = Registry(
     "coeval.benchmarks",
     {row.name: row for row in _ROWS},
-    wanted="a coeval.benchmarks.task_row.TaskRow",
+    wanted="a coeval.benchmarks.task_registry.TaskRow",
     accepts=lambda name, found: isinstance(found, TaskRow) and found.name == name,
 )
 """Other packages bring theirs in the entry point group ``coeval.benchmarks``."""

@@ -1,5 +1,6 @@
 """Commands by name; for a misspelt one, those that this version has are suggested. What is typed wrongly is
-told without what looks like a key."""
+told without what looks like a key.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,14 +19,21 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from coeval.cli.ending import without_keys
-from coeval.cli.log_level import LogLevel
 from coeval.core.errors import UsageError
 from coeval.core.plain import plain_lines
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context, Parameter
 
-__all__ = ["Commands", "telling_no_key"]
+
+# --- How much a log holds
+
+
+class LogLevel(StrEnum):
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
 
 
 @contextmanager
@@ -121,3 +131,58 @@ class Commands(TyperGroup):
             if isinstance(command, TyperGroup):
                 yield from ((below, f"{name} {below}") for below in command.commands)
         yield from ((name, name) for name in shown)
+
+
+# --- Options and arguments that several commands have, with the same words
+
+RunWord = Annotated[
+    Path | None,
+    typer.Argument(metavar="RUN", help="The run folder, or --run. Example: ./runs/quickstart"),
+]
+RunFolder = Annotated[Path | None, typer.Option("--run", help="The same as RUN.")]
+"""A command that is about one folder takes both, so that nobody has to remember which: see `the_folder`."""
+
+
+def the_folder(word: Path | None, run: Path | None, command: str) -> Path:
+    """Return the one folder that a command was given, as a word or by ``--run``.
+
+    Raises
+    ------
+    UsageError
+        there is none, or there are two.
+    """
+    if word is not None and run is not None and word != run:
+        raise UsageError(f"coeval {command} is about one folder, and was given two: leave out RUN or --run")
+    folder = run or word
+    if folder is None:
+        raise UsageError(f"no folder is given: coeval {command} RUN, such as ./runs/quickstart")
+    return folder
+
+
+ExperimentFile = Annotated[
+    Path, typer.Option("--config", help="The experiment file. Example: --config my.yaml")
+]
+KeyFile = Annotated[
+    Path | None, typer.Option("--keys", help="Key file, read first. Example: --keys ~/work.keys.yaml")
+]
+OnlyModels = Annotated[
+    str | None,
+    typer.Option(
+        "--only-models", help="Only work that these models take part in. Example: --only-models gpt-4o,llama"
+    ),
+]
+
+
+class ProbeMode(StrEnum):
+    """Which models are tried before anything is asked of them."""
+
+    FULL = "full"
+    RESUME = "resume"
+    DISABLE = "disable"
+
+
+class OnFail(StrEnum):
+    """What a model that does not answer its probe does."""
+
+    ABORT = "abort"
+    WARN = "warn"

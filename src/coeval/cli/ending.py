@@ -10,11 +10,27 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
-from coeval.cli.exit_codes import INTERRUPTED, UNAVAILABLE
-from coeval.cli.log_warnings import show_log_warnings
+from coeval.cli.starting import INTERRUPTED, UNAVAILABLE
 from coeval.core.errors import CoevalError, ModelUnavailable, UsageError, named
 from coeval.core.options import Face, spoken_by
 from coeval.core.plain import plain, plain_lines, shortened
+
+# --- Warnings that are only logged: shown as what they are while there is no log to take them
+
+
+class WarningHandler(logging.Handler):
+    """Python's way out for records that no handler takes, in the form of all other warnings."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from coeval.cli import streams  # here, because most commands have nothing to warn of
+        from coeval.cli.streams import warn
+
+        warn(streams.messages(), record.getMessage())
+
+
+def show_log_warnings() -> None:
+    logging.lastResort = WarningHandler(logging.WARNING)
+
 
 _LONGEST_NAME = 200
 _MAY_EXIT = ("coeval", "typer", "click")
@@ -136,7 +152,7 @@ def _tell_system_error(error: OSError) -> int:
 def without_keys(text: str) -> str:
     """A message without what looks like a key: one may have been given in the place of a name, a file or a
     flag."""
-    from coeval.core.secrets.redaction import Redactor  # here, because most commands end without
+    from coeval.core.redaction import Redactor  # here, because most commands end without
 
     return Redactor().message(text)
 
@@ -144,7 +160,7 @@ def without_keys(text: str) -> str:
 def _print_error(text: str) -> None:
     """A message on standard error; on a terminal it is folded between words."""
     if sys.stderr.isatty():
-        from coeval.cli.views.folding import folded  # here, because most commands end without
+        from coeval.cli.streams import folded  # here, because most commands end without
 
         with suppress(OSError):
             text = "\n".join(folded(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80))

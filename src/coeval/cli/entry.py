@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from coeval.cli.exit_codes import INTERRUPTED
+from coeval.cli.starting import INTERRUPTED
 
 
 def coeval() -> None:

@@ -9,14 +9,13 @@ import typer
 from coeval import __version__
 from coeval.cli.command_names import Commands
 from coeval.cli.commands import datasets
-from coeval.cli.commands.analyze.analyze_command import analyze
+from coeval.cli.commands.analyze_command import analyze
 from coeval.cli.commands.compare_command import compare
-from coeval.cli.commands.ingest.ingest_command import ingest
+from coeval.cli.commands.describe_command import describe
+from coeval.cli.commands.generate_command import generate
+from coeval.cli.commands.ingest_command import ingest
 from coeval.cli.commands.models_command import models
-from coeval.cli.commands.planning.describe_command import describe
-from coeval.cli.commands.planning.generate_command import generate
-from coeval.cli.commands.planning.plan import plan
-from coeval.cli.commands.planning.wizard.wizard_command import wizard
+from coeval.cli.commands.plan_command import plan
 from coeval.cli.commands.probe_command import probe
 from coeval.cli.commands.repair_command import repair
 from coeval.cli.commands.results import results
@@ -26,6 +25,7 @@ from coeval.cli.commands.simulate import simulate
 from coeval.cli.commands.status import status
 from coeval.cli.commands.sweep import sweep_group
 from coeval.cli.commands.view_command import view
+from coeval.cli.commands.wizard_command import wizard
 from coeval.cli.ending import run_to_exit
 from coeval.cli.starting import begin
 from coeval.core.options import Face

@@ -8,12 +8,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from coeval.cli.exit_codes import INTERRUPTED
-
 TYPE_CHECKING = False  # as typing has it, which takes a while to load
 if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
+
+
+# --- The exit codes that have a name; importing this loads nothing
+
+UNAVAILABLE = 2
+GAPS = 3
+WORSE = 4
+INTERRUPTED = 130
+
 
 NOTHING_BEGUN = "Interrupted before anything was asked or written."
 

@@ -7,11 +7,14 @@ the table on the terminal.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import IO
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
 from rich.segment import Segment
+from rich.text import Text
 
 from coeval.core.plain import plain
 
@@ -71,3 +74,80 @@ class _Escaped:
                 yield segment
             else:
                 yield segment._replace(text="\n".join(map(plain, segment.text.split("\n"))))
+
+
+# --- Sentences in lines: folded between words, and never inside a path, a name or a command to be copied
+
+_PIECE = re.compile(
+    r"`[^`\s][^`\n]*`\S*"  # what stands in backticks
+    r"|\S*\b(?:coeval|eval-framework)\b(?: [a-z]+(?= -))?(?: --?[a-z][\w-]*(?: (?!-)[^\s;,]+)?)+\S*"
+    r"|\S+"
+)
+"""What stays in one piece: a command with its options, or else a word."""
+_NAME_PART = re.compile(r"[^-_./ ]*[-_./ ]+|[^-_./ ]+")
+
+
+def folded(text: str, width: int) -> list[str]:
+    """The lines of ``text``, each of at most ``width`` cells where its pieces allow it.
+
+    What is folded goes on as far from the edge as its line begins; a piece that is wider than the line stands
+    alone, and runs over it: a terminal then shows it in two rows, and copies it as one.
+    """
+    return [part for line in text.split("\n") for part in _folded(line, width)]
+
+
+def _folded(line: str, width: int) -> Iterator[str]:
+    if cell_len(line) <= width:
+        yield line
+        return
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    current, end = "", 0
+    for piece in _PIECE.finditer(line):
+        blanks = line[end : piece.start()] if current else indent
+        if current and cell_len(current + blanks + piece[0]) > width:
+            yield current
+            current, blanks = "", indent
+        current += blanks + piece[0]
+        end = piece.end()
+    yield current
+
+
+def folded_name(name: str, width: int) -> str:
+    """A name in a column too narrow for it: in lines that end where its words do, if these fit."""
+    lines = [""]
+    for word in _NAME_PART.findall(name):
+        if lines[-1] and cell_len(lines[-1] + word.rstrip()) > width:
+            lines.append("")
+        lines[-1] += word
+    return "\n".join(line.rstrip() for line in lines)
+
+
+# --- Sentences on a console, with foreign text in them
+
+_WARNING = "warning: "
+
+
+def say(console: Console, sentence: str, style: str = "") -> None:
+    """Print it, folded between words where the console is narrower."""
+    for line in folded(plain(sentence), console.width):
+        console.print(Text(line, style=style), soft_wrap=True)
+
+
+def warn(console: Console, sentence: str) -> None:
+    """Print it as the warning that it is: told by its first word, in a terminal by its colour too."""
+    first, *others = folded(_WARNING + plain(sentence), console.width)
+    console.print(
+        Text(_WARNING, style="bold yellow") + Text(first[cell_len(_WARNING) :], style="yellow"),
+        soft_wrap=True,
+    )
+    for line in others:
+        console.print(Text(line, style="yellow"), soft_wrap=True)
+
+
+def warn_at_length(console: Console, text: str) -> None:
+    """`warn` of a text of several lines: those after the first stand below it, set in, so that none of them
+    passes for a line of ours."""
+    first, *others = text.split("\n")
+    warn(console, first)
+    for line in others:
+        say(console, f"  {line}")

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from coeval.core.records import Completion, Request, Usage
-from coeval.core.secrets.shown_url import HIDDEN, shown_url
+from coeval.core.shown_url import HIDDEN, shown_url
 
 MAX_ANSWER_BYTES = 1 << 20
 """A mebibyte of text, some 250,000 tokens: more than anybody asks for, and little enough to keep and show."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from coeval.core.errors import ModelError, UsageError
 from coeval.core.model import ModelSpec
-from coeval.core.secrets.shown_url import shown_url
+from coeval.core.shown_url import shown_url
 from coeval.engine.terms import offer_of, tariff_of
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.dialect import ListedModel
@@ -19,9 +19,8 @@ from coeval.models.keys import Keys
 from coeval.models.listing import list_models
 from coeval.models.open import obstacle
 from coeval.models.pacing.limits import Limiter
-from coeval.models.transport.endpoint import Endpoint
+from coeval.models.transport.endpoint import Endpoint, reach
 from coeval.models.transport.http import Http
-from coeval.models.transport.reach import reach
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.pricing_file import LOCAL_FILE
 from coeval.pricing.tariff import Rates, Tariff

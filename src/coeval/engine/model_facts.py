@@ -11,18 +11,14 @@ import numpy as np
 
 from coeval.core.model import ModelSpec
 from coeval.core.records import Purpose, SamplingParameters
-from coeval.engine.role_model import RoleModel
+from coeval.engine.model_work import RoleModel
 from coeval.engine.terms import tariff_of_roles
 from coeval.models.catalog import HOSTS
-from coeval.models.pacing.endpoint_limits import DEFAULT_CONCURRENCY
-from coeval.pricing.estimate.call_group import Pricing
-from coeval.pricing.estimate.call_shape import AskedModel, Speed
-from coeval.pricing.estimate.duration import EndpointPace
-from coeval.pricing.estimate.evidence import ScenarioDraws
-from coeval.pricing.estimate.span import Scenarios
-from coeval.pricing.estimate.thinking import thinking_tokens
-from coeval.pricing.estimate.unknowns import Cell, ErrorSpread, Guess
+from coeval.models.pacing.limits import DEFAULT_CONCURRENCY
+from coeval.pricing.call_shape import AskedModel, Pricing, Speed, thinking_tokens
+from coeval.pricing.estimate import EndpointPace
 from coeval.pricing.price_book import PriceBook
+from coeval.pricing.unknowns import Cell, ErrorSpread, Guess, ScenarioDraws, Scenarios
 from coeval.simulation.prose import TypicalLengths, typical_lengths
 
 __all__ = ["ModelFacts", "output_limit", "speed_of"]

@@ -3,14 +3,133 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from coeval.core.errors import CoevalError, Refused, named
-from coeval.core.model import Model
-from coeval.core.records import Completion, Failure, Kept, Purpose, Request, Role
-from coeval.engine.role_model import RoleModel
+from coeval.core.model import Model, ModelSpec
+from coeval.core.records import (
+    CallId,
+    Completion,
+    Failure,
+    Kept,
+    Message,
+    Purpose,
+    Request,
+    Role,
+    SamplingParameters,
+    Schema,
+)
+from coeval.core.text import canonical, digest, fill, head_length
 from coeval.engine.work import Tally, ask
+from coeval.models.catalog import HOSTS
+
+# --- A model in a role: how it is asked, and the recipe of what it says
+#
+# A recipe names everything that shapes an answer (interface, model id, the role's sampling parameters, system
+# prompt, ``extra_body``, template, and what else the asker names) and nothing that does not (URL, keys,
+# timeouts, limits, batch): so that nothing is ever relabelled.
+
+RANK: dict[Role, int] = {"teacher": 0, "student": 1, "judge": 2}
+"""Where requests wait for one endpoint, judging goes before answering before generating."""
+
+_NO_PART = frozenset({"latency_s", "device"})
+
+
+class Recipe(NamedTuple):
+    """``hash`` (12 hex digits) and the parts it stands for, by name: ``interface``,
+    ``parameters.temperature (judge)``; texts by their digest."""
+
+    hash: str
+    parts: dict[str, str]
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Any]) -> Recipe:
+        shown = {name: value if isinstance(value, str) else canonical(value) for name, value in parts.items()}
+        return cls(digest(canonical(shown))[:12], shown)
+
+
+def recipe(
+    spec: ModelSpec, role: Role, sampling: SamplingParameters, system: str | None, others: Mapping[str, Any]
+) -> Recipe:
+    """The recipe of what a model says in ``role``; ``others`` are parts of the asker's own."""
+    parts: dict[str, Any] = {"interface": spec.interface, "parameters.model": spec.model}
+    parts |= {f"parameters.{name} ({role})": value for name, value in sampling.named().items()}
+    host = HOSTS.get(spec.interface)  # none for an `auto` that is only counted, not asked
+    no_part = _NO_PART | (host.places if host is not None else frozenset())
+    parts |= {f"parameters.{name}": value for name, value in spec.options.items() if name not in no_part}
+    if spec.extra_body:
+        parts["parameters.extra_body"] = spec.extra_body
+    if system:
+        parts[f"parameters.system_prompt ({role})"] = digest(system)
+    return Recipe.of(parts | dict(others))
+
+
+def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """The names of the parts that differ between two recipes."""
+    names = list(new) + [name for name in old if name not in new]
+    return [name for name in names if old.get(name) != new.get(name)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleModel:
+    """A model in one role at one task.
+
+    ``name`` is its name among the open models, ``model`` its provider's identifier. ``seed`` is the run's
+    where the model is sent seeds (`own_seed`), else None; ``sample`` counts from 0. ``droppable`` names what
+    of ``sampling`` nobody asked for; a host's refusal changes the record (`Kept.dropped`), and neither the
+    recipe nor what is owed. ``template`` and ``fields``, the values in it that no item changes, are there
+    where prompts are made of a template; ``labels``: see `Request`.
+    """
+
+    name: str
+    model: str
+    role: Role
+    recipe: Recipe
+    sampling: SamplingParameters = field(default_factory=SamplingParameters)
+    system: str | None = None
+    seed: int | None = None
+    sample: int = 0
+    droppable: tuple[str, ...] = ()
+    template: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    labels: dict[str, list[str]] = field(default_factory=dict)
+
+    def prompt(
+        self, values: Mapping[str, str], schema: Schema | None = None, varying: Collection[str] = ()
+    ) -> Request:
+        """What is asked by the template, for one item; ``varying`` are the values that differ in other
+        requests for the same item, if there are any."""
+        filled = {**self.fields, **values}
+        text = fill(self.template, filled)
+        shared = head_length(self.template, filled, varying) if varying else 0
+        return Request((Message("user", text),), schema=schema, labels=self.labels, shared=shared)
+
+    def request(self, asked: Request, purpose: Purpose, key: str, attempt: int) -> Request:
+        """``asked`` as this model is asked it, for the record ``key``: with its system prompt, sampling and
+        seed; ``attempt`` counts from 0 over all starts."""
+        call = CallId(key, self.sample, attempt)
+        return msgspec.structs.replace(
+            asked,
+            messages=(Message("system", self.system), *asked.messages) if self.system else asked.messages,
+            sampling=self.sampling,
+            purpose=purpose,
+            call=call,
+            seed=None if self.seed is None else call.seed(self.seed),
+            rank=RANK[self.role],
+            droppable=self.droppable,
+        )
+
+
+def own_seed(spec: ModelSpec, sampling: SamplingParameters, run_seed: int) -> int | None:
+    """``run_seed`` where the engine's own seeds are sent: to hosts that take them, unless the user sets
+    one."""
+    host = HOSTS.get(spec.interface)
+    return run_seed if host is not None and host.seeds_by_default and sampling.seed is None else None
+
 
 KeptT = TypeVar("KeptT", bound=Kept)
 ValueT = TypeVar("ValueT")

@@ -10,8 +10,7 @@ from coeval.core.model import Model
 from coeval.core.options import PROBE_WARNS
 from coeval.core.plain import plain
 from coeval.core.text import numbered
-from coeval.engine.session import Session
-from coeval.engine.waiting import unless_interrupted
+from coeval.engine.session import Session, unless_interrupted
 from coeval.models.probe import ProbeResult, probe
 from coeval.store.jsonl import write_json_atomic
 from coeval.store.rundir import now

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from coeval.core.errors import Gap
-from coeval.core.records import Usage
+from coeval.core.records import Purpose, Usage
+from coeval.core.text import dollars
 
 PACE_S = 60
 """The time left is told by the pace of about the last minute: hosts quicken, slow down, and come back."""
@@ -223,3 +224,117 @@ class Unwatched:
 
     def begin(self, board: Board) -> None:
         """Nobody looks."""
+
+
+# --- The counts of a phase in figures and words, for whatever shows them
+
+
+class Figures(NamedTuple):
+    """What there is to say of a phase, each as text; empty where there is nothing to say.
+
+    ``records``: good ones of those planned; ``calls``: so far, of those expected; ``cost``: with a + where
+    more was paid whose price is unknown, empty where nothing was; ``in_batches`` wait for batch jobs.
+    """
+
+    records: str
+    calls: str
+    failed: str
+    not_asked: str
+    in_batches: str
+    tokens: str
+    cost: str
+    calls_per_s: str
+    eta: str
+
+
+HEADINGS = Figures(
+    "records", "calls", "failed", "not asked", "in batches", "tokens", "cost", "calls/s", "ETA"
+)
+
+
+def figures(board: Board, count: PhaseCount) -> Figures:
+    rate, remaining = count.calls_per_s, board.remaining_s(count.name)
+    return Figures(
+        records=f"{count.recorded + count.done:,}/{count.planned:,}",
+        calls=f"{count.calls:,}/{count.expected}",
+        failed=f"{count.failed.total():,}",
+        not_asked=f"{count.not_asked:,}" if count.not_asked else "",
+        in_batches=f"{count.pending:,}" if count.pending else "",
+        tokens=short(count.input_tokens + count.output_tokens),
+        cost=dollars(count.cost_usd) + "+" * bool(count.unpriced) if count.cost_usd else "",
+        calls_per_s="" if rate is None else f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}",
+        eta=clock(remaining) if remaining is not None else "",
+    )
+
+
+def sentence(board: Board, count: PhaseCount) -> str:
+    """All figures of a phase with their names, in one line."""
+    shown = figures(board, count)
+    named = [f"{figure} {name}" for figure, name in zip(shown[:-1], HEADINGS, strict=False) if figure]
+    return f"{count.name}: {', '.join(named)}" + (f", ETA {shown.eta}" if shown.eta else "")
+
+
+def short(number: int) -> str:
+    """1,234 → 1.2k: enough to watch."""
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= limit:
+            return f"{number / limit:.1f}{unit}"
+    return str(number)
+
+
+def clock(seconds: float) -> str:
+    """83 → 1:23."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+# --- What is to be made, in numbers: by phase, task and model, of a run and of an evaluation alike
+
+
+@dataclass(slots=True)
+class ModelCount:
+    """Records planned, records owed, and the calls that owed ones will make.
+
+    ``spared`` are those among the owed records, and ``spared_calls`` those among the calls, that are not made
+    where a lost item comes again the same, and so keeps its answers, or a lost answer its judgments.
+    """
+
+    planned: int = 0
+    owed: int = 0
+    calls: int = 0
+    spared: int = 0
+    spared_calls: int = 0
+
+    def add(self, other: ModelCount) -> None:
+        self.planned += other.planned
+        self.owed += other.owed
+        self.calls += other.calls
+        self.spared += other.spared
+        self.spared_calls += other.spared_calls
+
+
+@dataclass(slots=True)
+class WorkCounts:
+    """``by_model``: by phase, task and the name of who makes the records (labels are compared by
+    ``exact_match``)."""
+
+    by_model: dict[tuple[Purpose, str, str], ModelCount] = field(default_factory=dict)
+
+    def of(self, phase: Purpose, task: str, model: str) -> ModelCount:
+        """The count of this place, to be added to."""
+        return self.by_model.setdefault((phase, task, model), ModelCount())
+
+    def total(
+        self, phase: Purpose | None = None, *, task: str | None = None, model: str | None = None
+    ) -> ModelCount:
+        """The sum of a phase, of a task, of a model: of all that is named."""
+        found = ModelCount()
+        for place, count in self.by_model.items():
+            if all(wanted in (None, part) for wanted, part in zip((phase, task, model), place, strict=True)):
+                found.add(count)
+        return found
+
+    def owing(self) -> set[str]:
+        """Who is to make records that are owed."""
+        return {name for (_, _, name), count in self.by_model.items() if count.owed}

@@ -7,36 +7,131 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, TypeVar
+
+import msgspec
 
 from coeval.core.errors import Draining
-from coeval.core.good import is_good
 from coeval.core.model import ModelSpec
-from coeval.core.records import Evaluation, Kept, Usage
-from coeval.engine.error_lines import ErrorLine, torn_line
-from coeval.engine.execute import Done, Flow
+from coeval.core.plain import PlainFormatter, open_file
+from coeval.core.records import Evaluation, Kept, Usage, is_good
 from coeval.engine.progress import Board, Watcher
-from coeval.engine.waiting import telling_of_hosts, unless_interrupted
-from coeval.engine.work import Work
+from coeval.engine.work import Done, Flow, Work
+from coeval.models.batch.waiting.batch_desk import IdTable
 from coeval.models.batch.waiting.batches import Batches
-from coeval.models.batch.waiting.batching import Batching
-from coeval.models.batch.waiting.id_table import IdTable
+from coeval.models.batch.waiting.job_list import Batching
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.ledger import Ledger
 from coeval.models.open import Models
 from coeval.models.transport.http import Http
 from coeval.store.journal import Journal
+from coeval.store.jsonl import MOST_KEPT, store_error
 from coeval.store.rundir import now
 
-__all__ = ["Accounts", "Session", "SessionContext", "opened"]
+# --- ``run_errors.jsonl``: what failed, and what was cut off or set aside, a line each
 
 log = logging.getLogger("coeval")
+
+
+class ErrorLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A work item that failed, or a line that was cut off; ``phase`` is a task's label in a benchmark."""
+
+    at: str
+    phase: str
+    id: str
+    model: str
+    kind: str
+    message: str
+    attempts: int = 0
+    torn: str | None = None
+
+
+def torn_line(path: Path, torn: bytes, phase: str) -> ErrorLine:
+    """Keeps what a crash left of a last line; its record is owed again."""
+    log.warning("%s ended in a torn line of %d bytes; it was cut off", path, len(torn))
+    return ErrorLine(
+        at=now(),
+        phase=phase,
+        id="",
+        model="",
+        kind="torn_line",
+        message=f"cut off the end of {path.name}",
+        torn=torn[:MOST_KEPT].decode(errors="backslashreplace"),
+    )
+
+
+# --- What is to be said of the hosts of a run, such as why nothing comes; letting go when it is interrupted
+
+T = TypeVar("T")
+
+LOOK_S = 1.0
+AGAIN_AFTER_S = 60.0
+"""A host that is still in trouble is named again."""
+
+
+async def unless_interrupted(work: Coroutine[Any, Any, T], interrupt: asyncio.Event, message: str) -> T:
+    """The result of ``work``, or Draining with ``message`` as soon as the run is interrupted."""
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(interrupt.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise Draining(message)
+        return working.result()
+    finally:
+        working.cancel()
+        stopping.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
+
+
+@asynccontextmanager
+async def telling_of_hosts(
+    http: Http,
+    note: Callable[[str], None],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
+) -> AsyncIterator[None]:
+    """Meanwhile, say of each host that gives nothing but failures what they are (see `Http.troubles`), and
+    why the throttle is not shared, if it is not; in the end, which hosts have repeated a credential: their
+    answers are kept without it, so they are not as they were."""
+    telling = asyncio.create_task(_tell(http, note, clock, sleep), name="waits")
+    try:
+        yield
+    finally:
+        for sentence in (*http.hosts.throttle_problems(), *http.repeating()):
+            note(sentence)
+        telling.cancel()
+        await asyncio.wait({telling})
+        if not telling.cancelled():
+            telling.result()  # it ends by itself only where nobody can be told
+
+
+async def _tell(
+    http: Http,
+    note: Callable[[str], None],
+    clock: Callable[[], float],
+    sleep: Callable[[float], Coroutine[Any, Any, None]],
+) -> None:
+    told: dict[object, float] = {}
+    while True:
+        await sleep(LOOK_S)
+        now = clock()
+        for problem in http.hosts.throttle_problems():
+            note(problem)
+        for host, sentence in http.troubles().items():
+            if now >= told.get(host, float("-inf")) + AGAIN_AFTER_S:
+                told[host] = now
+                note(sentence)
+
 
 USAGE_INTERVAL_S = 1.0
 """How much later than they were sent requests without a ceiling may be counted on disk."""
@@ -297,3 +392,57 @@ async def opened(
             batches.clear()  # the journal is closed: what was made of results is on disk
     finally:
         ledger.close()
+
+
+# --- ``run.log``: the package's log while a run lasts
+
+
+class _RunLog(logging.FileHandler):
+    """A log that ends where the disk does: what matters is in the records, whose errors say so."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # opening the file is not guarded by the base class
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  the base class's name
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with suppress(OSError):  # what could not be written is tried once more
+            super().close()
+
+
+@contextmanager
+def logged(path: Path, level: str) -> Iterator[None]:
+    """Meanwhile, write the package's log of this level and above to the file, which is made with its first
+    line.
+
+    Raises
+    ------
+    StoreError
+        what stands there is no file; a pipe would keep us waiting.
+    """
+    _refuse_other_things(path)
+    handler = _RunLog(path, encoding="utf-8", delay=True)
+    handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setLevel(level)
+    package = logging.getLogger("coeval")
+    before = package.level
+    package.addHandler(handler)
+    package.setLevel(min(handler.level, before or handler.level))
+    try:
+        yield
+    finally:
+        package.removeHandler(handler)
+        package.setLevel(before)
+        handler.close()
+
+
+def _refuse_other_things(path: Path) -> None:
+    try:
+        open_file(path).close()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise store_error("write", path, error) from error

@@ -13,20 +13,44 @@ import msgspec
 from coeval.core.errors import ModelError
 from coeval.core.model import Model
 from coeval.core.records import Completion, Request, Usage
-from coeval.core.secrets.redaction import Redactor
-from coeval.models.bounded import LONGEST_REASON, bounded
-from coeval.models.connections.reply_parser import HttpReply
+from coeval.core.redaction import Redactor
+from coeval.core.text import cut_to_bytes
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
 from coeval.models.hosts.address import ModelAddress
 from coeval.models.listing import HostModels
 from coeval.models.metering.answer_bound import counted, most_answer_tokens
-from coeval.models.pacing.admission import Admission
-from coeval.models.pacing.shared_prefixes import SharedPrefixes
+from coeval.models.pacing.admission import Admission, SharedPrefixes
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
+from coeval.models.transport.connection import HttpReply
+from coeval.models.transport.endpoint import reach
 from coeval.models.transport.http import Endpoint, Http
-from coeval.models.transport.reach import reach
 
-__all__ = ["HostedModel"]
+# --- No answer larger than a run can keep: what a model says beyond its limit is cut off, and marked so
+
+LONGEST_REASON = 200
+"""Characters of a finish reason; the longest that hosts document has 24."""
+
+
+def bounded(completion: Completion, most: int) -> Completion:
+    """The answer cut to ``most`` bytes of UTF-8: text, reasoning and refusal each."""
+    said = len(completion.text) + len(completion.reasoning or "") + len(completion.refusal or "")
+    if said * 4 <= most and len(completion.finish_reason) <= LONGEST_REASON:
+        return completion
+    return _cut(completion, most)
+
+
+def _cut(completion: Completion, most: int) -> Completion:
+    text = cut_to_bytes(completion.text, most)
+    reasoning, refusal = completion.reasoning, completion.refusal
+    return msgspec.structs.replace(
+        completion,
+        text=text,
+        reasoning=None if reasoning is None else cut_to_bytes(reasoning, most),
+        refusal=None if refusal is None else cut_to_bytes(refusal, most),
+        finish_reason=completion.finish_reason[:LONGEST_REASON],
+        truncated=completion.truncated or len(text) < len(completion.text),
+    )
+
 
 _log = logging.getLogger(__name__)
 

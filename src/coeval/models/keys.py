@@ -21,10 +21,9 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from coeval.core.errors import UsageError
 from coeval.core.options import KEYS
-from coeval.core.plain_file import file_bytes
-from coeval.core.secrets.key_shapes import is_key_like, is_password_like
-from coeval.core.secrets.redaction import Redactor
-from coeval.core.secrets.shown_url import HIDDEN
+from coeval.core.plain import file_bytes
+from coeval.core.redaction import Redactor
+from coeval.core.shown_url import HIDDEN, is_key_like, is_password_like
 from coeval.core.yaml_text import yaml_reader
 from coeval.models.catalog import HOSTS, IDENTITY_FIELDS, SECRET_FIELDS, Host
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from coeval.core.errors import ModelError, Unreadable
-from coeval.core.secrets.redaction import Redactor
-from coeval.models.connections.reply_parser import HttpReply
+from coeval.core.redaction import Redactor
 from coeval.models.dialects.dialect import Dialect, ListedModel, ModelList, ModelPage
 from coeval.models.transport.call import Call
+from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.http import Http
 

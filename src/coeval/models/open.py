@@ -20,12 +20,10 @@ from coeval.models.hosted import HostedModel
 from coeval.models.hosts.address import EndpointKey, ModelAddress, address_of
 from coeval.models.keys import Keys
 from coeval.models.listing import HostModels
-from coeval.models.local.in_process import InProcess
-from coeval.models.local.local_model import LocalModel, find_runtime
+from coeval.models.local.local_model import InProcess, LocalModel, find_runtime
 from coeval.models.metering.ledger import Ledger
 from coeval.models.pacing.admission import REFUSALS_TO_STOP, Admission
-from coeval.models.pacing.endpoint_limits import EndpointLimits
-from coeval.models.pacing.limits import Limiter
+from coeval.models.pacing.limits import EndpointLimits, Limiter
 from coeval.models.pacing.throttle import throttle_of
 from coeval.models.transport.http import Endpoint, Http, draining
 from coeval.simulation import SimulatedModel

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from coeval.core.errors import Draining
-from coeval.core.good import is_good
 from coeval.core.options import OVERWRITE
+from coeval.core.records import is_good
 from coeval.engine.progress import Board, Calls, Unwatched, Watcher
 from coeval.engine.session import SessionContext
 from coeval.models.keys import Keys
@@ -19,8 +19,13 @@ from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import ProposalWork
 from coeval.pipeline.phases.supplied import short_supplies
-from coeval.pipeline.plan.changes import mixed_sentence, refuse_changed, remember_recipes
-from coeval.pipeline.plan.count_plan import PlanCount, count_plan
+from coeval.pipeline.plan.count_plan import (
+    PlanCount,
+    count_plan,
+    mixed_sentence,
+    refuse_changed,
+    remember_recipes,
+)
 from coeval.pipeline.plan.forecast import expected
 from coeval.pipeline.plan.preview import make_plan, preview_run
 from coeval.pipeline.plan.recorded import Recorded, Stance
@@ -28,8 +33,7 @@ from coeval.pipeline.plan.run_plan import FLOWING, Plan
 from coeval.pipeline.plan.setup_tasks import UNKNOWN, build_setup
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_flow import RunFlow
-from coeval.pipeline.run_session import RunOptions, RunSession
-from coeval.pipeline.run_summary import RunSummary
+from coeval.pipeline.run_session import RunOptions, RunSession, RunSummary
 from coeval.pipeline.start.begin import Begun, begun
 
 log = logging.getLogger("coeval")

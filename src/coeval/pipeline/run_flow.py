@@ -12,23 +12,25 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from functools import partial
 from pathlib import Path
 
-from coeval.core.good import is_good
-from coeval.core.ids import item_number, parent_id
-from coeval.core.records import Datapoint, Evaluation, Kept, Response
+from coeval.core.records import Datapoint, Evaluation, Kept, Response, is_good, item_number, parent_id
 from coeval.engine.model_work import Asking
 from coeval.engine.work import Work
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.phases.evaluations import EvaluationWork, Judged, LabelWork
-from coeval.pipeline.phases.items import ItemWork
-from coeval.pipeline.phases.prepared_item import PreparedItem, prepared_item
-from coeval.pipeline.phases.responses import ResponseWork
+from coeval.pipeline.phases.evaluations import (
+    EvaluationWork,
+    ItemWork,
+    Judged,
+    LabelWork,
+    PreparedItem,
+    ResponseWork,
+    prepared_item,
+)
 from coeval.pipeline.plan.recorded import MadeFrom, Recorded, made_from, outdated, tried_before
 from coeval.pipeline.plan.run_plan import FLOWING, Node, Plan, Slot, Spared
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.plan.walk import Anew, Walk, always, spared_of
-from coeval.pipeline.sampling.nuance import KnownNuance
-from coeval.pipeline.sampling.samples import Sample, Samples
-from coeval.store.record_parts import EvaluationPart, ResponsePart
+from coeval.pipeline.samples import KnownNuance, Sample, Samples
+from coeval.store.record_index import EvaluationPart, ResponsePart
 from coeval.store.rundir import RunDir
 
 _BREATH = 256  # slots walked before other tasks get their turn

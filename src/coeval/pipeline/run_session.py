@@ -2,23 +2,96 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coeval.core.good import is_good
-from coeval.core.records import Kept
-from coeval.engine.execute import Done, from_iterable
+from coeval.core.html_table import html_lines, html_table
+from coeval.core.records import Kept, is_good
 from coeval.engine.model_work import Asking
 from coeval.engine.progress import Board
 from coeval.engine.session import Session
-from coeval.engine.work import Work
-from coeval.models.batch.waiting.batching import BatchMode
+from coeval.engine.work import Done, Work, from_iterable
+from coeval.models.batch.waiting.job_list import BatchMode, PendingJob
 from coeval.pipeline.config.schema import PHASES, Config, Mode, Phase
 from coeval.pipeline.phases.blueprint import Proposal, ProposalWork
+from coeval.pipeline.phases.supplied import ShortSupply
 from coeval.pipeline.plan.recorded import Stance
-from coeval.pipeline.run_summary import RunSummary
 from coeval.store.rundir import RunDir
+
+# --- What a run came to: counts per phase, what is missing and why
+
+
+@dataclass(slots=True)
+class PhaseOutcome:
+    """One phase at the end of a run: records planned and there, and why the others are not.
+
+    ``unsupplied`` items are for benchmark teachers to supply, who are not asked; ``pending`` records wait for
+    batch jobs.
+    """
+
+    planned: int = 0
+    recorded: int = 0
+    made: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    gaps: Counter[str] = field(default_factory=Counter)
+    incomplete: int = 0
+    unsupplied: int = 0
+    pending: int = 0
+
+    @property
+    def missing(self) -> int:
+        """Records that are still owed, those that lack factors included."""
+        return self.planned - self.recorded - self.made + self.incomplete
+
+    @property
+    def waiting(self) -> int:
+        """Missing because what they would be made from is missing."""
+        known = self.failed.total() + self.gaps.total() + self.incomplete + self.unsupplied + self.pending
+        return max(0, self.missing - known)
+
+
+@dataclass(slots=True, repr=False)
+class RunSummary:
+    """A run's end. ``interrupted``: somebody stopped it; ``notes``: what a user should know; ``short``: files
+    of items that people have to add to; ``batches``: jobs that go on at their providers; ``mixed``: the one
+    of the notes that tells of records of another configuration, if there are any. Not ``begun``: stopped
+    before it changed anything in its folder, which may hold an earlier run still."""
+
+    phases: dict[Phase, PhaseOutcome] = field(default_factory=lambda: {p: PhaseOutcome() for p in PHASES})
+    stopped: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    short: list[ShortSupply] = field(default_factory=list)
+    batches: list[PendingJob] = field(default_factory=list)
+    interrupted: bool = False
+    begun: bool = True
+    mixed: str = ""
+
+    @property
+    def missing(self) -> int:
+        return sum(outcome.missing for outcome in self.phases.values())
+
+    @property
+    def exit_code(self) -> int:
+        """0 all there, 3 with gaps, 130 interrupted."""
+        if self.interrupted:
+            return 130
+        return 3 if self.missing else 0
+
+    def __repr__(self) -> str:
+        planned = sum(outcome.planned for outcome in self.phases.values())
+        state = "interrupted, " if self.interrupted else ""
+        return f"Summary({state}{planned - self.missing:,} of {planned:,} records there)"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (phase, of.planned, of.planned - of.missing, of.made, of.failed.total(), of.gaps.total())
+            for phase, of in self.phases.items()
+        ]
+        header = ("phase", "planned", "there", "made now", "failed", "not asked")
+        title = f"{'Interrupted' if self.interrupted else 'Finished'}, exit code {self.exit_code}"
+        return html_table(title, header, rows) + html_lines([*self.notes, *self.stopped.values()])
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ruamel.yaml.error import YAMLError
 
 from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert
-from coeval.core.plain_file import file_bytes
+from coeval.core.plain import file_bytes
 from coeval.core.yaml_text import yaml_reader
 from coeval.pricing.tariff import Rates, Tier
 

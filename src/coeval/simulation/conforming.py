@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from coeval.core.errors import BadRequest
-from coeval.simulation.ask import SimulatedAsk
-from coeval.simulation.marks import AnswerMark, write_answer
-from coeval.simulation.prose import sentences
+from coeval.simulation.prose import AnswerMark, SimulatedAsk, sentences, write_answer
 from coeval.simulation.student import hidden_quality
 
 DEEPEST = 12

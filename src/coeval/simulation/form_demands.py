@@ -3,11 +3,75 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-from coeval.simulation.answer_draft import AnswerDraft
-from coeval.simulation.demand import Demand, Found, demand
-from coeval.simulation.numbers_in_words import NUMBER, ORDINAL, number, ordinal
-from coeval.simulation.strangers import SENTENCES
+from coeval.simulation.answer_draft import AnswerDraft, Demand, Found, demand
+
+# --- Numbers as prompts write them: in figures, or in words up to fifty
+
+_WORDS = {
+    "once": 1, "one": 1, "single": 1, "twice": 2, "two": 2, "thrice": 3, "three": 3, "four": 4,
+    "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12,
+    "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16, "twenty": 20, "thirty": 30, "forty": 40,
+    "fifty": 50,
+}  # fmt: skip
+_ORDINALS = (
+    "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
+)  # fmt: skip
+
+LARGEST = 2000
+"""What a simulated answer heeds: a prompt that asks for more gets so much."""
+
+NUMBER = rf"(\d{{1,6}}|\b(?:{'|'.join(sorted(_WORDS, key=len, reverse=True))})\b)"
+"""A group of a pattern."""
+ORDINAL = rf"(\d{{1,4}}(?:st|nd|rd|th)|{'|'.join(_ORDINALS)}|last)"
+
+
+def number(text: str) -> int:
+    """The value of what `NUMBER` matched."""
+    return min(LARGEST, int(text) if text.isdecimal() else _WORDS[text.lower()])
+
+
+def ordinal(text: str, last: int) -> int:
+    """The place that `ORDINAL` names, from 1; ``last`` is what "last" means."""
+    word = text.lower()
+    if word == "last":
+        return last
+    return _ORDINALS.index(word) + 1 if word in _ORDINALS else min(LARGEST, int(word[:-2]))
+
+
+# --- One plain sentence in each of the languages that prompts ask for
+
+SENTENCES: dict[str, str] = {
+    "arabic": "هذا جواب بسيط وواضح يشرح الفكرة الرئيسية للقارئ.",
+    "bengali": "এটি একটি সহজ উত্তর যা পাঠককে মূল বিষয়টি বুঝিয়ে দেয়।",
+    "bulgarian": "Това е прост отговор, който обяснява на читателя основната идея.",
+    "chinese": "这是一个简单的回答，向读者解释主要的内容。",
+    "finnish": "Tämä on yksinkertainen vastaus, joka selittää lukijalle tärkeimmän asian.",
+    "french": "Ceci est une réponse simple qui explique au lecteur l'idée principale.",
+    "german": "Dies ist eine einfache Antwort, die dem Leser die wichtigste Sache erklärt.",
+    "gujarati": "આ એક સરળ જવાબ છે જે વાચકને મુખ્ય વાત સમજાવે છે.",
+    "hindi": "यह एक सरल उत्तर है जो पाठक को मुख्य बात समझाता है।",
+    "italian": "Questa è una risposta semplice che spiega al lettore l'idea principale.",
+    "japanese": "これは読者に大切なことを説明する簡単な答えです。",
+    "kannada": "ಇದು ಓದುಗರಿಗೆ ಮುಖ್ಯ ವಿಷಯವನ್ನು ವಿವರಿಸುವ ಸರಳ ಉತ್ತರ.",
+    "korean": "이것은 독자에게 중요한 내용을 설명하는 간단한 대답입니다.",
+    "marathi": "हे एक सोपे उत्तर आहे जे वाचकाला मुख्य गोष्ट समजावून सांगते.",
+    "nepali": "यो एउटा सरल उत्तर हो जसले पाठकलाई मुख्य कुरा बुझाउँछ।",
+    "persian": "این یک پاسخ ساده است که موضوع اصلی را برای خواننده توضیح می‌دهد.",
+    "farsi": "این یک پاسخ ساده است که موضوع اصلی را برای خواننده توضیح می‌دهد.",
+    "portuguese": "Esta é uma resposta simples que explica ao leitor a ideia principal.",
+    "punjabi": "ਇਹ ਇੱਕ ਸੌਖਾ ਜਵਾਬ ਹੈ ਜੋ ਪਾਠਕ ਨੂੰ ਮੁੱਖ ਗੱਲ ਸਮਝਾਉਂਦਾ ਹੈ।",
+    "russian": "Это простой ответ, который объясняет читателю главную мысль.",
+    "spanish": "Esta es una respuesta sencilla que explica al lector la idea principal.",
+    "swahili": "Hili ni jibu rahisi ambalo linamweleza msomaji jambo kuu la habari hii.",
+    "tamil": "இது வாசகருக்கு முக்கிய விஷயத்தை விளக்கும் எளிய பதில்.",
+    "telugu": "ఇది పాఠకులకు ముఖ్యమైన విషయాన్ని వివరించే సరళమైన సమాధానం.",
+    "thai": "นี่คือคำตอบง่าย ๆ ที่อธิบายเรื่องสำคัญให้ผู้อ่านเข้าใจ",
+    "urdu": "یہ ایک سادہ جواب ہے جو پڑھنے والے کو اہم بات سمجھاتا ہے۔",
+    "vietnamese": "Đây là một câu trả lời đơn giản giải thích cho người đọc điều quan trọng nhất.",
+}
+
 
 _LIMIT = re.compile(
     r"less|fewer|at most|no more|under|below|max|exceed|up to|within|limit|shorter", re.IGNORECASE
@@ -250,3 +314,115 @@ FORM_DEMANDS: tuple[Demand, ...] = (
     ),
 )
 """In this order; of two that settle the same thing, the later holds."""
+
+
+# --- Demands for and against words and letters: each is a clause of the prompt, with its words in it
+
+_CLAUSE_ENDS = re.compile(r"(?<=[.!?;])[\"”']?\s+|\n+")
+_CUES = ("word", "mention", "letter", "include", "term")
+_QUOTED = re.compile(r"(?:^|[\s(:])[\"“'‘]([^\s\"“”'‘’][^\"“”‘’\n]{0,30}?)[,.]?[\"”'’](?=[\s,.;:)!?]|$)")
+_LISTED = re.compile(
+    r"\b(?:keywords?|words?)\b(?: of| like| are)?:? \[?"
+    r"(?P<words>'?[\w-]+'?(?:(?:, and |, or |, | and | or | & )'?[\w-]+'?){0,20}?)\]?"
+    r"(?=[.;]|$| should\b| must\b| in\b| at\b| for\b| (?:more|less|no)\b| to\b| appears?\b|,? "
+    rf"{NUMBER}\b| with\b| and (?:do|use|make|don)\b)",
+    re.IGNORECASE,
+)
+_BETWEEN = re.compile(r", and |, or |, | and | or | & ")
+_LETTER = re.compile(r"\bletters? [\"“'‘]?(\w)\b[\"”'’]?", re.IGNORECASE)
+_TIMES = re.compile(
+    rf"\b(?P<few>less than|fewer than|at most|no more than|maximum|under)?\s*(?:a total of )?(?P<n>{NUMBER})"
+    r"(?: or (?:more|(?P<fewer>fewer|less)))?(?: times?\b|(?<=once)|(?<=twice)|(?<=thrice))",
+    re.IGNORECASE,
+)
+_NOT = re.compile(
+    r"\b(?:not|no|without|avoid\w*|never|exclud\w*|refrain\w*|cannot|forbidden)\b|n['’]t\b(?! forget)",
+    re.IGNORECASE,
+)
+_ODD = re.compile(
+    r"\d+-(?:st|nd|rd|th) (?:sentence|word)|unique words|\bwords? (?:must|should) start|keyword \w+ once",
+    re.IGNORECASE,
+)
+"""Clauses about words that are demands of another kind."""
+_STOPS = frozenset(
+    ("the", "a", "it", "that", "in", "your", "response", "only", "each", "every", "any", "them")
+)
+_PLAIN = ("dim", "vow", "up", "joy", "cheap", "kept", "box", "lunch", "frog", "quiz", "hymn", "warm", "end")
+
+
+class _Wanted(NamedTuple):
+    """``times`` is None where the words must not stand at all; at most so often with ``few``."""
+
+    words: tuple[str, ...]
+    times: int | None
+    few: bool = False
+
+
+def heed_words(draft: AnswerDraft, prompt: str, quality: float) -> int:
+    """Change the draft as the clauses about words and letters say; how many there are."""
+    made = 0
+    for place, clause in enumerate(_CLAUSE_ENDS.split(prompt)):
+        lowered = clause.lower()
+        if not any(cue in lowered for cue in _CUES):
+            continue
+        is_met = draft.draws.uniform(f"meets clause {place}") < quality
+        letter = _LETTER.search(clause)
+        times = _TIMES.search(clause)
+        if letter and times:
+            made += 1
+            _letters(draft, letter[1].lower(), _count(times), is_met)
+        else:
+            wanted = _wanted(clause, times)
+            made += wanted is not None
+            if wanted is not None:
+                _give(draft, wanted, is_met)
+    return made
+
+
+class _Count(NamedTuple):
+    times: int
+    few: bool
+
+
+def _count(times: re.Match[str]) -> _Count:
+    few = times["few"] or times["fewer"]
+    strict = few is not None and few.lower() in ("less than", "fewer than", "under")
+    return _Count(number(times["n"]) - strict, few is not None)
+
+
+def _wanted(clause: str, times: re.Match[str] | None) -> _Wanted | None:
+    """What the clause says of its words; None where it names none."""
+    if _ODD.search(clause):
+        return None
+    words = _QUOTED.findall(clause) or _listed(clause)
+    if not words:
+        return None
+    if times is not None:
+        count = _count(times)
+        return _Wanted(tuple(words), count.times, count.few)
+    return _Wanted(tuple(words), None if _NOT.search(clause) else 1)
+
+
+def _listed(clause: str) -> list[str]:
+    found = _LISTED.search(clause)
+    words = [word.strip(" '") for word in _BETWEEN.split(found["words"])] if found else []
+    return [word for word in words if word and " " not in word and word.lower() not in _STOPS]
+
+
+def _give(draft: AnswerDraft, wanted: _Wanted, is_met: bool) -> None:
+    for word in wanted.words:
+        if wanted.times is None or wanted.few:
+            draft.banned.append(word.casefold())
+            if not is_met:
+                draft.clauses.append(" ".join([f"names {word}"] * ((wanted.times or 0) + 1)))
+        elif is_met:
+            draft.clauses.append(" ".join([f"names {word}"] * wanted.times))
+        else:
+            draft.banned.append(word.casefold())
+
+
+def _letters(draft: AnswerDraft, letter: str, count: _Count, is_met: bool) -> None:
+    if is_met == count.few:
+        draft.whole = " ".join(word for word in _PLAIN if letter not in word)
+    else:
+        draft.clauses.append(f"spells {' '.join([letter * 3] * (count.times // 3 + 1))}")

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from hashlib import blake2b
 
 from coeval.core.records import Level
-from coeval.simulation.ask import Reply, SimulatedAsk
-from coeval.simulation.marks import REFUSAL, read_answer
+from coeval.simulation.prose import (
+    REFUSAL,
+    Fenced,
+    OfferedChoice,
+    Reply,
+    SimulatedAsk,
+    read_answer,
+    sentences,
+)
 
 HIGH_FROM = 2 / 3
 MEDIUM_FROM = 1 / 3
@@ -73,3 +81,123 @@ def _level(ask: SimulatedAsk, seen: float, factor: str) -> Level:
     if worth >= HIGH_FROM:
         return "High"
     return "Medium" if worth >= MEDIUM_FROM else "Low"
+
+
+# --- The judges of WritingBench, HealthBench, Arena-Hard and AlpacaEval, as their own prompts ask them
+#
+# A prompt is recognised by the form of answer it demands. What is judged is read out of the place that the
+# prompt gives it, so that an answer that speaks of other answers is still only itself.
+
+CRITERION_SPREAD = 0.05
+"""Standard deviation of what an answer is worth by one criterion around its quality."""
+STRONGLY_FROM, SLIGHTLY_FROM = 0.3, 0.06
+"""Differences in quality from which a verdict is strong, and from which it is no tie."""
+PREFERENCE_STEEPNESS = 8.0
+"""Log-odds of preferring an answer, per unit of quality that it is better."""
+BAD_SHARE = 0.5
+"""How likely a worthless answer does what a rubric item of negative points says."""
+MOST_ASTRAY = 0.1
+"""How likely a judge begins with neither identifier, as a share of the unlikelier one; at most."""
+QUOTES = '"""'
+_ASTRAY = ("The", " m", "Model", "**", " M", "I", "Based", "Both", "\n", "Best")
+
+_POINTS = re.compile(r"\[(-?\d+(?:\.\d+)?)\]")
+
+
+def grades_criterion(text: str) -> bool:
+    """WritingBench: an integer score and a reason."""
+    return '"score"' in text and '"reason"' in text and "** Response **" in text
+
+
+def grades_rubric_item(text: str) -> bool:
+    """HealthBench: an explanation and whether the criterion is met."""
+    return "criteria_met" in text and "# Rubric item" in text and "# Conversation" in text
+
+
+def compares_assistants(text: str) -> bool:
+    """Arena-Hard: both answers between marks; the form of the verdict stands in the system message."""
+    return "<|The Start of Assistant A's Answer|>" in text and "<|The Start of Assistant B's Answer|>" in text
+
+
+def prefers_output(text: str) -> bool:
+    """AlpacaEval: two outputs under the identifiers m and M."""
+    return '"model_identifier": "m"' in text and '"model_identifier": "M"' in text
+
+
+def criterion_grade(ask: SimulatedAsk) -> Reply:
+    """An integer from 1 to 10."""
+    answer = _between(ask.text, "** Response **", "Provide your evaluation", last_end=True)
+    worth = _seen(ask, answer, "answer") + CRITERION_SPREAD * ask.draws.normal("criterion")
+    return Fenced({"score": min(10, max(1, round(1 + 9 * worth))), "reason": _reason(ask)})
+
+
+def rubric_item_grade(ask: SimulatedAsk) -> Reply:
+    """Whether the item is met: a better answer meets more of the good ones and fewer of the bad."""
+    conversation = _between(ask.text, "# Conversation", "# Rubric item", last_end=True)
+    points = _POINTS.search(_between(ask.text, "# Rubric item", "# Instructions"))
+    seen = _seen(ask, conversation, "answer")
+    is_bad = points is not None and float(points[1]) < 0
+    met = ask.draws.uniform("met") < (BAD_SHARE * (1 - seen) if is_bad else seen)
+    return Fenced({"explanation": _reason(ask), "criteria_met": met})
+
+
+def assistants_verdict(ask: SimulatedAsk) -> Reply:
+    """Some talk, and one of the five verdicts."""
+    first = _between(ask.text, "<|The Start of Assistant A's Answer|>", "<|The End of Assistant A's Answer|>")
+    rest = ask.text.partition("<|The Start of Assistant B's Answer|>")[2]
+    gap = _gap(ask, first, rest.rpartition("<|The End of Assistant B's Answer|>")[0])
+    sign, size = (">", gap) if gap > 0 else ("<", -gap)
+    if size < SLIGHTLY_FROM:
+        verdict = "A=B"
+    else:
+        strength = ">>" if size >= STRONGLY_FROM else ">"
+        verdict = f"A{strength}B" if sign == ">" else f"B{strength}A"
+    return f"{_reason(ask)}\n\nMy final verdict is: [[{verdict}]]"
+
+
+def output_preference(ask: SimulatedAsk) -> Reply:
+    """``m`` or ``M``, the likelier one, with the probabilities of both and of going astray."""
+    _, _, outputs = ask.text.partition('"model_identifier": "m"')
+    first, _, second = outputs.partition('"model_identifier": "M"')
+    first, second = (_between(part, QUOTES, QUOTES, last_end=True) for part in (first, second))
+    odds = PREFERENCE_STEEPNESS * _gap(ask, first, second)
+    chance = 1 / (1 + math.exp(-odds))
+    # Neither identifier is less likely than both, as with judges in earnest.
+    left = MOST_ASTRAY * ask.draws.uniform("astray") * min(chance, 1 - chance)
+    chances = {"m": chance * (1 - left), "M": (1 - chance) * (1 - left)}
+    for token in _ASTRAY:
+        left /= 2
+        chances[token] = left
+    return OfferedChoice("m" if odds > 0 else "M", chances)
+
+
+def _gap(ask: SimulatedAsk, first: str, second: str) -> float:
+    """How much better the first answer looks than the second; the bias for a place included."""
+    return _seen(ask, first, "first") - _seen(ask, second, "second") + ask.traits.position_bias
+
+
+def _seen(ask: SimulatedAsk, part: str, eye: str) -> float:
+    """The quality that stands in a part of the prompt, through this judge's eyes."""
+    stated = read_answer(part)
+    quality = stated.quality if stated else _middling_quality(part)
+    return as_seen(ask, quality, stated.family if stated else None, eye)
+
+
+def _middling_quality(part: str) -> float:
+    """From 0.4 to 0.6 for an answer of no simulated model, the same for every judge; 0 for none at all."""
+    answer = part.strip(" \n\t`")
+    if REFUSAL in part or not answer:
+        return 0.0
+    digest = blake2b(answer.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return 0.4 + 0.2 * int.from_bytes(digest, "big") / 2**64
+
+
+def _between(text: str, start: str, end: str, *, last_end: bool = False) -> str:
+    """What follows ``start``, up to ``end``: its last place where the text between may name it too."""
+    _, _, rest = text.partition(start)
+    found = rest.rpartition(end) if last_end else rest.partition(end)
+    return found[0] if found[1] else rest
+
+
+def _reason(ask: SimulatedAsk) -> str:
+    return sentences(ask.draws, "reason", 2)

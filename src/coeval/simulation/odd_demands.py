@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from coeval.simulation.answer_draft import AnswerDraft
-from coeval.simulation.demand import Demand, Found, demand
-from coeval.simulation.numbers_in_words import LARGEST, NUMBER, number
+from coeval.simulation.answer_draft import AnswerDraft, Demand, Found, demand
+from coeval.simulation.form_demands import LARGEST, NUMBER, number
 from coeval.simulation.prose import sentence_list
 
 _TIMES = (1, 2, 3, 5, 7)

@@ -7,20 +7,21 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from coeval.core.records import LEVELS
-from coeval.simulation.ask import Reply, SimulatedAsk
-from coeval.simulation.benchmark_judges import (
+from coeval.simulation.conforming import conforming
+from coeval.simulation.judge import (
     assistants_verdict,
     compares_assistants,
     criterion_grade,
+    evaluation,
+    factor_score,
     grades_criterion,
     grades_rubric_item,
     output_preference,
     prefers_output,
+    rubric_factors,
     rubric_item_grade,
 )
-from coeval.simulation.conforming import conforming
-from coeval.simulation.judge import evaluation, factor_score, rubric_factors
-from coeval.simulation.marks import ANSWER_MARK, ITEM_MARK, REFUSAL
+from coeval.simulation.prose import ANSWER_MARK, ITEM_MARK, REFUSAL, Reply, SimulatedAsk
 from coeval.simulation.student import answer, labelled_answer
 from coeval.simulation.teacher import benchmark_item, nuanced_attributes, rubric, target_attributes
 

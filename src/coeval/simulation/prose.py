@@ -2,9 +2,70 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+import re
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from coeval.simulation.draws import Draws
+import msgspec
+
+from coeval.core.records import Request, Schema
+from coeval.simulation.traits import Traits, family_of
+
+# --- Random numbers that depend on what was asked, and on nothing else
+
+T = TypeVar("T")
+
+
+class Draws:
+    """Named draws: the same request and the same name give the same number, in any process.
+
+    Each number has a name of its own, so that one more draw shifts none of the others.
+    """
+
+    def __init__(self, model: str, request: Request) -> None:
+        digest = blake2b(digest_size=32)
+        # Lengths stand before texts, so that no two requests can run into the same bytes.
+        for text in (model, str(request.seed), *(t for m in request.messages for t in (m.role, m.content))):
+            encoded = text.encode("utf-8", "surrogatepass")
+            digest.update(b"%d:" % len(encoded))
+            digest.update(encoded)
+        self._key = digest.digest()
+
+    def bits(self, name: str) -> int:
+        """A whole number below 2**64, each equally likely."""
+        return int.from_bytes(self._bytes(name, 8), "big")
+
+    def uniform(self, name: str) -> float:
+        """A number in [0, 1)."""
+        return (self.bits(name) >> 11) * 2.0**-53
+
+    def normal(self, name: str) -> float:
+        """A number of mean 0 and standard deviation 1, never beyond ±3.5.
+
+        The sum of four uniform numbers, scaled (Irwin-Hall): near enough to a normal one here,
+        and bounded.
+        """
+        four = self._bytes(name, 16)
+        total = sum(int.from_bytes(four[i : i + 4], "big") for i in (0, 4, 8, 12))
+        return (total * 2.0**-32 - 2.0) * math.sqrt(3.0)
+
+    def pick(self, name: str, choices: Sequence[T]) -> T:
+        return choices[self.bits(name) % len(choices)]
+
+    def some(self, name: str, choices: Sequence[T], count: int) -> list[T]:
+        """``count`` of the choices (all, if there are fewer), none twice, in drawn order."""
+        left, number = list(choices), self.bits(name)
+        taken: list[T] = []
+        while left and len(taken) < count:
+            number, at = divmod(number, len(left))
+            taken.append(left.pop(at))
+        return taken
+
+    def _bytes(self, name: str, size: int) -> bytes:
+        return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=size, key=self._key).digest()
+
 
 _SUBJECTS = (
     "The first report", "A careful reader", "The local team", "An early draft", "The second witness",
@@ -65,3 +126,111 @@ def _sentence(number: int) -> str:
     number, verb = divmod(number, len(_VERBS))
     number, thing = divmod(number, len(_OBJECTS))
     return f"{_SUBJECTS[subject]} {_VERBS[verb]} {_OBJECTS[thing]}{_TAILS[number % len(_TAILS)]}."
+
+
+# --- The hidden truth, written where the next role reads it
+#
+# A teacher states an item's difficulty and attributes in the prompt, a student states its answer's quality in
+# the answer:
+#
+#     (simulated item, difficulty 0.37; attributes: sentiment=positive; length=short)
+#     [simulated answer of sim-large, quality 0.731]
+#
+# So it travels through any pipeline, over HTTP too, with nothing kept in the process.
+
+REFUSAL = "I'm sorry, but I can't help with this request."
+"""What a simulated model says when it declines; a simulated judge gives it the quality 0."""
+
+ITEM_MARK = "(simulated item, difficulty "
+ANSWER_MARK = "[simulated answer of "
+
+_ITEM = re.compile(
+    # A value may hold brackets of its own, one level deep; possessive, so linear on hostile text.
+    re.escape(ITEM_MARK) + r"([01]\.\d+)(?:; attributes: ((?:[^()\n]++|\([^()\n]*+\))*+))?"
+)
+_ANSWER = re.compile(
+    # An answer may have to be all capitals, or without commas.
+    re.escape(ANSWER_MARK) + r"([^\n\],]{1,200}?)(?: \(family ([^\n\],]{1,200}?)\))?,? quality ([01]\.\d+)\]",
+    re.IGNORECASE,
+)
+
+
+class ItemMark(msgspec.Struct, frozen=True):
+    """``difficulty`` is 0 (easy) to 1 (hard)."""
+
+    difficulty: float
+    attributes: dict[str, str] = {}
+
+
+class AnswerMark(msgspec.Struct, frozen=True):
+    """``quality`` is 0 (worthless) to 1 (perfect)."""
+
+    model: str
+    family: str
+    quality: float
+
+
+def write_item(item: ItemMark) -> str:
+    pairs = "; ".join(f"{name}={value}" for name, value in item.attributes.items())
+    return f"{ITEM_MARK}{item.difficulty:.2f}{'; attributes: ' + pairs if pairs else ''})"
+
+
+def read_item(text: str) -> ItemMark | None:
+    """The last item stated in ``text``, or None."""
+    found = _ITEM.findall(text)
+    if not found:
+        return None
+    difficulty, listed = found[-1]
+    pairs = (pair.partition("=") for pair in listed.split("; "))
+    return ItemMark(float(difficulty), {name: value for name, equals, value in pairs if equals})
+
+
+def write_answer(answer: AnswerMark) -> str:
+    """The family is written where the model's name does not tell it."""
+    family = "" if answer.family == family_of(answer.model) else f" (family {answer.family})"
+    return f"{ANSWER_MARK}{answer.model}{family}, quality {answer.quality:.3f}]"
+
+
+def read_answer(text: str) -> AnswerMark | None:
+    """The last answer stated in ``text``, or None."""
+    found = _ANSWER.findall(text)
+    if not found:
+        return None
+    model, family, quality = found[-1]
+    return AnswerMark(model, family or family_of(model), float(quality))
+
+
+# --- What a role player is given, and what it gives back
+
+
+class Fenced(NamedTuple):
+    """An object to be written as JSON in a Markdown fence."""
+
+    value: dict[str, Any]
+
+
+class OfferedChoice(NamedTuple):
+    """A text of one token, and how likely each token was in its place, the likeliest first or second."""
+
+    text: str
+    chances: dict[str, float]
+
+
+Reply: TypeAlias = str | dict[str, Any] | Fenced | OfferedChoice
+"""A text, or an object to be written as JSON."""
+
+
+class SimulatedAsk(NamedTuple):
+    """One question to ``model``: ``text`` is the last user message, ``labels`` those of the request."""
+
+    model: str
+    traits: Traits
+    text: str
+    schema: Schema | None
+    draws: Draws
+    labels: dict[str, list[str]]
+
+    def properties(self) -> dict[str, Any]:
+        """The properties that the schema names; none without a schema."""
+        found = self.schema.body.get("properties") if self.schema else None
+        return found if isinstance(found, dict) else {}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-from coeval.simulation.ask import Reply, SimulatedAsk
-from coeval.simulation.marks import ItemMark, write_item
-from coeval.simulation.prose import sentences
+from coeval.simulation.prose import ItemMark, Reply, SimulatedAsk, sentences, write_item
 
 _TARGET = {
     "topic": ("science", "business", "culture", "sport", "travel"),

@@ -22,10 +22,9 @@ import msgspec
 from coeval.core.errors import Misshapen, StoreError, Undecodable, UsageError
 from coeval.core.foreign import convert as converted
 from coeval.core.foreign import decode, decoder
-from coeval.core.good import valid_levels
 from coeval.core.options import OVERWRITE
-from coeval.core.records import Datapoint, Evaluation, Record, Response
-from coeval.store.counting_lines import Dropped, all_lines, lines_that_count
+from coeval.core.records import Datapoint, Evaluation, Record, Response, valid_levels
+from coeval.store.journal import Dropped, all_lines, lines_that_count
 from coeval.store.jsonl import (
     Appender,
     read_json,
@@ -102,7 +101,7 @@ def is_legacy(folder: Path) -> bool:
 
 
 def read_legacy(folder: Path, phase: str, dropped: list[Dropped]) -> Iterator[Record]:
-    """The records of a phase 3–5 as current ones, one of each id (see `coeval.core.good.by_id`), in the
+    """The records of a phase 3–5 as current ones, one of each id (see `coeval.core.records.by_id`), in the
     order of the files.
 
     Lines that are no record are appended to ``dropped`` with the reason. Reads current layouts

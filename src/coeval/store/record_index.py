@@ -10,16 +10,136 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
-from coeval.core.errors import Misshapen, Undecodable
-from coeval.core.good import is_good
-from coeval.core.ids import item_of
-from coeval.core.records import Kept
-from coeval.store.record_files import NOTHING, RecordFiles
+from coeval.core.errors import Misshapen, StoreError, Undecodable
+from coeval.core.foreign import decode, decoder, lines_decoder
+from coeval.core.records import Kept, is_good, item_of, valid_levels
+from coeval.store.jsonl import Lines, groups_of_lines, line_at
+
+# --- JSONL files whose lines are read, each with its position
+
+LineT = TypeVar("LineT", bound=msgspec.Struct)
+RecordT = TypeVar("RecordT", bound=msgspec.Struct)
+
+NOTHING: Mapping[Path, Collection[int]] = MappingProxyType({})
+NO_LINES: Mapping[Path, list[bytes]] = MappingProxyType({})
+
+_AT_ONCE = 4_096
+_OFFSET_BITS = 44
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+
+
+class RecordFiles:
+    """Files whose lines are read; a position is a file with an offset, as one number.
+
+    ``damaged``: the lines that are no records, by file and offset.
+    """
+
+    def __init__(self) -> None:
+        self.damaged: list[tuple[Path, int]] = []
+        self._paths: list[Path] = []
+        self._instead: Mapping[Path, list[bytes]] = NO_LINES
+
+    def lines(
+        self,
+        paths: Iterable[Path],
+        part: type[LineT],
+        without: Mapping[Path, Collection[int]] = NOTHING,
+        instead: Mapping[Path, list[bytes]] = NO_LINES,
+    ) -> Iterator[tuple[int, LineT]]:
+        """The position and the decoded part of each line that is one.
+
+        Of files in ``instead`` the lines given there are taken for theirs, and loaded from there; lines at
+        the offsets that ``without`` names are left out.
+
+        Raises
+        ------
+        StoreError
+            a file cannot be read.
+        """
+        self._instead = {**self._instead, **instead}
+        read = lines_decoder(part)
+        groups = self._groups(paths, without, instead)
+        return chain.from_iterable(self._decoded(part, read, *group) for group in groups)
+
+    def _groups(
+        self,
+        paths: Iterable[Path],
+        without: Mapping[Path, Collection[int]],
+        instead: Mapping[Path, list[bytes]],
+    ) -> Iterator[tuple[int, list[bytes], Collection[int]]]:
+        """Lines that follow each other, the position of the first, and which offsets to leave out."""
+        for path in paths:
+            number = len(self._paths)
+            self._paths.append(path)
+            groups = _groups_of(instead[path]) if path in instead else groups_of_lines(path)
+            left_out = () if path in instead else without.get(path, ())
+            for offset, texts in groups:
+                yield (number << _OFFSET_BITS) + offset, texts, left_out
+
+    def _decoded(
+        self,
+        part: type[LineT],
+        read: Callable[[list[bytes]], list[LineT | Undecodable]],
+        position: int,
+        texts: list[bytes],
+        left_out: Collection[int],
+    ) -> Iterator[tuple[int, LineT]]:
+        """The records of a group; of a million lines nothing is called that is not needed."""
+        records = read(texts)
+        positions = accumulate(map(len, texts[:-1]), initial=position)
+        if left_out or {*map(type, records)} != {part}:
+            return self._sound(list(zip(positions, records, texts, strict=True)), left_out)
+        return zip(positions, cast("list[LineT]", records), strict=True)
+
+    def _sound(
+        self, lines: Iterable[tuple[int, LineT | Undecodable, bytes]], left_out: Collection[int]
+    ) -> Iterator[tuple[int, LineT]]:
+        for position, record, text in lines:
+            if position & _OFFSET_MASK in left_out:
+                continue
+            if not isinstance(record, Undecodable):
+                yield position, record
+            elif not text.isspace():
+                self.damage(position)
+
+    def damage(self, position: int) -> None:
+        """Note that the line there is no record."""
+        self.damaged.append((self._paths[position >> _OFFSET_BITS], position & _OFFSET_MASK))
+
+    def line(self, position: int) -> bytes:
+        """Read the line there again."""
+        path, offset = self._paths[position >> _OFFSET_BITS], position & _OFFSET_MASK
+        if path not in self._instead:
+            return line_at(path, offset)
+        for text in self._instead[path]:  # what is loaded of them are the first few
+            if not offset:
+                return text
+            offset -= len(text)
+        raise StoreError(f"{path}: no line begins at {position & _OFFSET_MASK}")
+
+    def load(self, position: int, key: str, kind: type[RecordT]) -> RecordT:
+        """Read the whole record ``key`` again."""
+        try:
+            return decode(self.line(position), kind)
+        except Undecodable as error:
+            path = self._paths[position >> _OFFSET_BITS]
+            raise StoreError(f"{path}: the record {key} is damaged ({error}); see `coeval repair`") from error
+
+
+def _groups_of(texts: list[bytes]) -> Iterator[Lines]:
+    """Lines as `groups_of_lines` gives them: what is decoded of a million at once takes a gigabyte."""
+    offset = 0
+    for start in range(0, len(texts), _AT_ONCE):
+        group = texts[start : start + _AT_ONCE]
+        yield Lines(offset, group)
+        offset += sum(map(len, group))
 
 
 class RecordPart(msgspec.Struct, frozen=True):
@@ -31,7 +151,7 @@ class RecordPart(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> object:
-        """What the record was made for, None where it holds nothing: see `coeval.core.good`."""
+        """What the record was made for, None where it holds nothing: see `coeval.core.records`."""
         raise NotImplementedError
 
 
@@ -45,12 +165,11 @@ class Remembered(Protocol):
 KeyT = TypeVar("KeyT", str, int)
 EntryT = TypeVar("EntryT", bound=Remembered)
 PartT = TypeVar("PartT", bound=RecordPart | Kept)
-RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 
 class RecordColumn(Generic[KeyT, EntryT]):
     """What is remembered of records, by a key of theirs. Of a key's records the one counts that counts in
-    `coeval.core.good.by_id`: a good one before others, else the last.
+    `coeval.core.records.by_id`: a good one before others, else the last.
 
     What is remembered of records that are alike should be one object.
     """
@@ -205,3 +324,72 @@ class PhaseIndex(Generic[EntryT]):
         """Read the whole record of an id again."""
         column, row = self.place(key)
         return self.files.load(column.position(row), key, kind)
+
+
+# --- What is read of a record's line to know where it stands: its value, and what it says of its making
+
+NONE = msgspec.Raw(b"null")
+_EMPTY = msgspec.Raw(b"{}")
+_mapping = decoder(dict[str, Any])
+
+
+class ItemPart(RecordPart, frozen=True, kw_only=True):
+    task_id: str
+    teacher_model_id: str
+    prompt: str | None = None
+    reference_response: str | None = None
+    sampled_target_attributes: dict[str, str] = msgspec.field(default_factory=dict)
+    recipe: str = ""
+
+    @property
+    def value(self) -> str | None:
+        return self.prompt
+
+
+class ResponsePart(RecordPart, frozen=True, kw_only=True):
+    datapoint_id: str
+    student_model_id: str
+    response: str | None = None
+    truncated: bool = False
+    recipe: str = ""
+    input_hash: str = ""
+
+    @property
+    def value(self) -> str | None:
+        return self.response
+
+
+class EvaluationPart(RecordPart, frozen=True, kw_only=True):
+    response_id: str
+    judge_model_id: str
+    task_id: str = ""
+    scores: msgspec.Raw = _EMPTY
+    criteria: msgspec.Raw = _EMPTY
+    label_scores: msgspec.Raw = NONE
+    recipe: str = ""
+    input_hash: str = ""
+
+    @property
+    def value(self) -> object:
+        return self.label_scores if self.label_scores != NONE else valid_levels(_mapping(self.scores)) or None
+
+
+_PART_OF: dict[str, type[RecordPart]] = {
+    "data_generation": ItemPart,
+    "response_collection": ResponsePart,
+    "evaluation": EvaluationPart,
+}
+
+
+class Known(msgspec.Struct, frozen=True):
+    """That a record is there, and whether it is good."""
+
+    good: bool
+
+
+def known_records(files: Iterable[Path], phase: str) -> Index[Known]:
+    """Where the records of a phase 3–5 lie that count."""
+    index: Index[Known] = Index()
+    good, failed = Known(True), Known(False)
+    index.read(files, _PART_OF[phase], lambda part: good if is_good(part) else failed)
+    return index

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -12,14 +15,216 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from filelock import FileLock, Timeout
 
-from coeval.core.errors import UsageError
+from coeval.core.errors import StoreError, UsageError
 from coeval.core.options import CONTINUE, OVERWRITE
+from coeval.core.plain import kind_of
 from coeval.core.records import Usage
-from coeval.store.jsonl import read_json, store_error, write_bytes_atomic, write_json_atomic
-from coeval.store.lock import held, holder, living
-from coeval.store.own import refuse_foreign
-from coeval.store.snapshot import without_credentials
+from coeval.core.redaction import REDACTED, Redactor
+from coeval.core.shown_url import HIDDEN, is_credential_name, shown_url, without_url_secrets
+from coeval.store.jsonl import read_json, started, store_error, write_bytes_atomic, write_json_atomic
+
+# --- A run has one writer: the lock on its folder, and who holds it
+#
+# Two things are locked, and each makes good what the other lacks: the file ``.lock``, since not every file
+# system locks folders, and the folder itself, which nobody deletes by mistake. Who holds them stands in
+# ``.lock.holder.json`` with the time at which that process started; as long as it lives, nobody else writes.
+
+if sys.platform != "win32":
+    import fcntl
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who holds a run's lock. ``started`` is that process's own start, ``since`` that of the run."""
+
+    pid: int
+    host: str
+    since: str
+    started: str = ""
+
+
+def holder(file: Path) -> Holder | None:
+    """Who is said to hold a lock; it may have ended since."""
+    try:
+        return read_json(file, Holder)
+    except (OSError, StoreError):
+        return None
+
+
+def living(file: Path) -> Holder | None:
+    """The process on this machine that holds a lock, if it is still there, and no other of its number."""
+    who = holder(file)
+    if who is None or who.host != socket.gethostname():
+        return None
+    begun = started(who.pid)
+    return who if begun is not None and begun == who.started else None
+
+
+@contextmanager
+def held(folder: Path, file: Path, who: Path, since: str) -> Iterator[None]:
+    """Hold the lock ``file`` of a folder, and say so in ``who``.
+
+    Raises
+    ------
+    BlockingIOError
+        another process holds it, or did when its file was deleted.
+    OSError
+        the folder cannot be written.
+    """
+    with _locked_file(file), _locked_folder(folder):
+        if living(who) is not None:
+            raise BlockingIOError
+        write_json_atomic(who, Holder(os.getpid(), socket.gethostname(), since, started(os.getpid()) or ""))
+        try:
+            yield
+        finally:
+            who.unlink(missing_ok=True)
+
+
+if sys.platform == "win32":
+
+    @contextmanager
+    def _locked_file(file: Path) -> Iterator[None]:
+        """There no file is deleted that is open."""
+        try:
+            with FileLock(file, timeout=0):
+                yield
+        except Timeout:
+            raise BlockingIOError from None
+
+    @contextmanager
+    def _locked_folder(_folder: Path) -> Iterator[None]:
+        yield
+
+else:
+
+    @contextmanager
+    def _locked_file(file: Path) -> Iterator[None]:
+        descriptor = _lock_of_the_folder(file)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _lock_of_the_folder(file: Path) -> int:
+        """The open lock file once it is locked, and still the one in its folder: who held it before may have
+        deleted it meanwhile, and then nobody else would come upon this lock."""
+        while True:
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(descriptor), file.lstat()):
+                        return descriptor
+            except OSError:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+
+    @contextmanager
+    def _locked_folder(folder: Path) -> Iterator[None]:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise
+            except OSError:
+                pass  # network file systems lock files only
+            yield
+        finally:
+            os.close(descriptor)
+
+
+# --- What lies in a run's folder is the run's own: files and folders, and no link that leads out of it
+
+
+def refuse_foreign(folder: Path, below: Iterable[str]) -> None:
+    """Look at what a folder and those ``below`` it hold; where there is no folder, all is well.
+
+    Raises
+    ------
+    StoreError
+        something is a pipe, a socket or a device, or a link to somewhere else; it is named.
+    """
+    try:
+        root = folder.resolve()
+        for place in (folder, *(folder / name for name in below)):
+            for entry in _entries(place):
+                _refuse(entry, root)
+    except OSError as error:
+        raise store_error("read", folder, error) from error
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from entries
+    except (FileNotFoundError, NotADirectoryError):
+        return
+
+
+def _refuse(entry: os.DirEntry[str], root: Path) -> None:
+    if entry.is_symlink():
+        target = Path(os.path.realpath(entry.path))  # `resolve` has no word for links in a circle
+        if not target.is_relative_to(root):
+            raise StoreError(
+                f"{entry.path} is a link to {target}, outside of its run, and is neither read nor written; "
+                "put a copy in its place"
+            )
+    elif not entry.is_file() and not entry.is_dir():
+        kind = kind_of(entry.stat(follow_symlinks=False).st_mode)
+        raise StoreError(f"{entry.path} is {kind}, not a file; take it away")
+
+
+# --- A configuration as a run folder keeps it
+
+_NAMES = frozenset({"name", "model", "base_model"})
+"""Entries of a model that name it openly."""
+
+
+def without_credentials(value: Any) -> Any:
+    """A copy of plain data in which every entry named like a credential reads ``***``.
+
+    So does what may be a key in addresses; the access keys are taken out wherever they stand.
+    """
+    return _without(value, Redactor(_values_of(value, {"access_key"}), names=_values_of(value, _NAMES)))
+
+
+def _values_of(value: Any, names: Container[str]) -> Iterator[str]:
+    """The texts that stand in entries of these names."""
+    match value:
+        case dict():
+            for key, item in value.items():
+                if key in names and isinstance(item, str):
+                    yield item
+                else:
+                    yield from _values_of(item, names)
+        case list() | tuple():
+            for item in value:
+                yield from _values_of(item, names)
+
+
+def _without(value: Any, redactor: Redactor) -> Any:
+    match value:
+        case dict():
+            return {key: _without_entry(key, item, redactor) for key, item in value.items()}
+        case list() | tuple():
+            return [_without(item, redactor) for item in value]
+        case str():
+            return without_url_secrets(redactor.answer(value))
+        case _:
+            return value
+
+
+def _without_entry(key: Any, item: Any, redactor: Redactor) -> Any:
+    if isinstance(key, str) and is_credential_name(key) and item is not None:
+        return HIDDEN
+    if key == "base_url" and isinstance(item, str):
+        return shown_url(redactor.answer(item).replace(REDACTED, HIDDEN))
+    return _without(item, redactor)
+
 
 FOLDERS: dict[str, str] = {
     "attribute_mapping": "phase1_attributes",
@@ -299,3 +504,66 @@ def yaml_text(data: Any) -> str:
     stream = StringIO()
     yaml.dump(data, stream)
     return stream.getvalue()
+
+
+# --- Moving what stands in a run folder to ``replaced/<UTC time>/``, as one step
+#
+# What is to be done is on disk before anything moves. A kill at any moment leaves all of it in place, or
+# `finish_replacing` moves the rest at the next start.
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """What goes where, by paths within the run folder."""
+
+    to: str
+    move: list[str]
+    copy: list[str]
+
+
+def move_to_replaced(folder: RunDir, move: Sequence[Path], copy: Sequence[Path] = ()) -> Path:
+    """Move files and folders of a run, and copy other files beside them; where they are then.
+
+    The caller is the folder's only writer. Nothing is deleted; what is not there is passed over.
+    """
+
+    def within(paths: Sequence[Path]) -> list[str]:
+        return [str(path.relative_to(folder.path)) for path in paths]
+
+    to = f"replaced/{datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%fZ')}"
+    write_json_atomic(folder.replacing, _Step(to, within(move), within(copy)))
+    _carry_out(folder)
+    return folder.path / to
+
+
+def finish_replacing(folder: RunDir) -> None:
+    """Do the rest of a move that was cut short, if there was one.
+
+    Raises
+    ------
+    UsageError
+        another process is at it.
+    StoreError
+        the folder cannot be written.
+    """
+    if folder.replacing.exists():
+        with folder.locked():
+            _carry_out(folder)
+
+
+def _carry_out(folder: RunDir) -> None:
+    try:
+        step = read_json(folder.replacing, _Step)
+    except FileNotFoundError:
+        return  # another process has finished it meanwhile
+    target = folder.path / step.to
+    try:
+        for name in step.copy:
+            if (folder.path / name).exists() and not (target / name).exists():
+                write_bytes_atomic(target / name, (folder.path / name).read_bytes())
+        for name in step.move:
+            if (folder.path / name).exists():
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder.path / name).rename(target / name)
+        folder.replacing.unlink()
+    except OSError as error:
+        raise store_error("move away", folder.path, error) from error

@@ -2,26 +2,136 @@
 
 from __future__ import annotations
 
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
+from coeval.benchmarks.benchmark import count_failures
+from coeval.benchmarks.run.eval_spec import EvalSpec
+from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import StoreError, UsageError
-from coeval.core.secrets.shown_url import url_secrets
+from coeval.core.plain import plain, shortened
+from coeval.core.records import is_good
+from coeval.core.shown_url import url_secrets
+from coeval.engine.progress import LEAST_MADE, PACE_S, Board, PhaseCount
 from coeval.store.jsonl import read_json, store_error, write_json_atomic
-from coeval.sweeps.leg import Leg, LegProgress, LegResult
 
-__all__ = [
-    "LEG_LOG",
-    "read_leg",
-    "read_progress",
-    "read_result",
-    "write_leg",
-    "write_progress",
-    "write_result",
-]
+# --- A leg: one checkpoint (or a shard of its prompts) answered by one server on one slot
+#
+# A leg is a process of its own, whoever starts it (the `local`, `ray` and `slurm` engines do): it reads
+# ``leg.json`` from its folder, starts the server, asks for what is owed, and ends the server. In its folder
+# it keeps ``progress.json`` while it goes on, and ``result.json`` at its end. Judging is not a leg's affair.
+
+LegState: TypeAlias = Literal["reading", "starting", "asking", "restarting", "stopping", "ended"]
+LegEnd: TypeAlias = Literal["done", "interrupted", "server_failed", "failed"]
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that a leg starts: ``template`` is its command (see `servers.server_command`), which the leg
+    fills with the other fields.
+
+    ``name`` is what it is to serve the checkpoint as. ``gpus`` are those it may use, all that the leg sees
+    where none is named. With ``port`` 0 the leg takes a free one, anew for each start. ``environment`` goes
+    over the leg's own; it holds no credential, since it stands in ``leg.json``. Of the leg's credentials the
+    server gets those whose variables are ``passed``, or named in the command. ``starts`` is how often it may
+    be started in all; ``wait_s`` is waited before the second one, and longer before each further one.
+    """
+
+    template: str
+    checkpoint: str
+    name: str
+    gpus: tuple[str, ...] = ()
+    tp_size: int = 1
+    port: int = 0
+    environment: dict[str, str] = {}
+    passed: tuple[str, ...] = ()
+    start_timeout_s: float = 1800.0
+    starts: int = 4
+    wait_s: float = 5.0
+
+
+class Leg(msgspec.Struct, frozen=True, kw_only=True):
+    """What a leg is told. ``folder`` holds its files; ``server`` is None where the user runs one.
+
+    ``evaluation`` is of mode ``inference``, with the tasks and samples that are owed, the checkpoint's
+    identity, and an ``account`` below ``folder``; the leg puts in the address of the server that it starts.
+    It names no credential: ``key_variable`` is the environment variable that holds the tested model's, if
+    there is one. ``logs`` is a folder where both logs can be found too, under the leg's name. ``start`` is
+    this attempt's own: what a leg of an earlier start tells late in the same folder is not this one's. A
+    server that lists its models and not the tested one is refused, unless its name is ``vouched`` for.
+    """
+
+    name: str
+    folder: Path
+    evaluation: EvalSpec
+    server: Server | None = None
+    key_variable: str = ""
+    logs: Path | None = None
+    start: str = ""
+    vouched: bool = False
+
+    def key_of(self, environment: Mapping[str, str]) -> str | None:
+        """The tested model's credential; raises UsageError where it is none that can be sent."""
+        key = environment.get(self.key_variable, "").strip() if self.key_variable else ""
+        if not key.isprintable():
+            raise UsageError(f"{self.key_variable} holds a line break or the like; check the key in it")
+        return key or None
+
+
+class TaskAnswered(msgspec.Struct, frozen=True, kw_only=True):
+    """One task and sample: good answers of so many prompts (of the shard), and failed ones by kind."""
+
+    task: str
+    run: int
+    prompts: int
+    answers: int
+    failed: dict[str, int] = {}
+
+
+class LegProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """``progress.json``, replaced about once a second.
+
+    Of ``planned`` answers ``done`` stand; ``failed`` have failed since the leg began, and are asked again by
+    another leg. ``output_tokens_per_s`` is the pace of the last minute, ``remaining_s`` what is left at that
+    pace; ``tasks`` is done and planned by task and sample. ``message`` is what is worth a line: while the
+    server starts, the last line that it wrote. ``at`` is seconds since 1970.
+    """
+
+    at: float
+    state: LegState
+    done: int = 0
+    planned: int = 0
+    failed: int = 0
+    output_tokens: int = 0
+    output_tokens_per_s: float | None = None
+    remaining_s: float | None = None
+    starts: int = 0
+    tasks: dict[str, tuple[int, int]] = {}
+    message: str = ""
+
+
+class LegResult(msgspec.Struct, frozen=True, kw_only=True):
+    """``result.json``, written once, at the end. ``problem`` says why it is not ``done``, and the way out.
+
+    ``done``: each prompt has been asked, and has an answer or a failure. Tokens are those of this leg, and
+    ``start`` is its.
+    """
+
+    end: LegEnd
+    start: str = ""
+    tasks: tuple[TaskAnswered, ...] = ()
+    problem: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    seconds: float = 0.0
+    starts: int = 0
+
 
 LEG_LOG = "leg.log"
 """What a leg has to say, beside its files."""
@@ -91,3 +201,137 @@ def _read(path: Path, kind: type[T]) -> T | None:
     with suppress(OSError, StoreError):
         return read_json(path, kind)
     return None
+
+
+# --- How far a leg has come: what ``progress.json`` says, kept over all starts of its server
+
+log = logging.getLogger("coeval")
+
+_LONGEST_MESSAGE = 300
+
+
+class AskedLast(NamedTuple):
+    """Good answers, and failed ones by kind."""
+
+    done: int
+    failed: Counter[str]
+
+
+class _Pace(NamedTuple):
+    """None where it cannot be told."""
+
+    output_tokens_per_s: float | None
+    remaining_s: float | None
+
+
+class _Mark(NamedTuple):
+    at: float
+    ended: int
+    output_tokens: int
+
+
+class LegCount:
+    """Counts of a leg, and who looks on at its asking: each time it is asked there is a board of its own."""
+
+    def __init__(self) -> None:
+        self.state: LegState = "reading"
+        self.starts = 0
+        self.message = ""
+        self._task_runs: Sequence[TaskRun] = ()
+        self._boards: list[Board] = []
+        self._marks: deque[_Mark] = deque()
+
+    def read(self, task_runs: Sequence[TaskRun]) -> None:
+        """From here on it is about these."""
+        self._task_runs = task_runs
+
+    def note(self, message: str) -> None:
+        log.info("%s", message)
+
+    def warn(self, message: str) -> None:
+        log.warning("%s", message)
+        self.say(message)
+
+    def say(self, message: str) -> None:
+        self.message = shortened(plain(message), _LONGEST_MESSAGE)
+
+    def begin(self, board: Board) -> None:
+        self._boards.append(board)
+        self._marks.clear()
+        self.state = "asking"
+        self.message = ""
+
+    @property
+    def input_tokens(self) -> int:
+        return sum(count.input_tokens for count in self._counts())
+
+    @property
+    def output_tokens(self) -> int:
+        return sum(count.output_tokens for count in self._counts())
+
+    def _counts(self) -> Iterator[PhaseCount]:
+        for board in self._boards:
+            yield from board.phases.values()
+
+    def asked_last(self) -> AskedLast:
+        """What became of the records that were asked for last."""
+        failed: Counter[str] = Counter()
+        done = 0
+        for board in self._boards[-1:]:
+            for count in board.phases.values():
+                done += count.done
+                failed.update(count.failed)
+        return AskedLast(done, failed)
+
+    def progress(self) -> LegProgress:
+        """As it is now; to be called about once a second."""
+        tasks = {run.label: self._of_task(run) for run in self._task_runs}
+        done = sum(there for there, _ in tasks.values())
+        planned = sum(wanted for _, wanted in tasks.values())
+        pace = self._pace(planned - done)
+        return LegProgress(
+            at=time.time(),
+            state=self.state,
+            done=done,
+            planned=planned,
+            failed=sum(count.failed.total() for count in self._counts()),
+            output_tokens=self.output_tokens,
+            output_tokens_per_s=pace.output_tokens_per_s,
+            remaining_s=pace.remaining_s,
+            starts=self.starts,
+            tasks=tasks,
+            message=self.message,
+        )
+
+    def _of_task(self, task_run: TaskRun) -> tuple[int, int]:
+        if not self._boards:
+            return sum(map(is_good, task_run.answers.values())), len(task_run.items)
+        count = self._boards[-1].phases[task_run.label]
+        return count.recorded + count.done, len(task_run.items)
+
+    def _pace(self, left: int) -> _Pace:
+        """By the last minute."""
+        now = time.monotonic()
+        ended = sum(count.done + count.failed.total() for count in self._counts())
+        self._marks.append(_Mark(now, ended, self.output_tokens))
+        while now - self._marks[0].at > PACE_S:
+            self._marks.popleft()
+        since, before, tokens = self._marks[0]
+        if self.state != "asking" or now - since < 1.0:
+            return _Pace(None, None)
+        made = ended - before
+        remaining_s = left * (now - since) / made if made >= LEAST_MADE and left else None
+        return _Pace((self.output_tokens - tokens) / (now - since), remaining_s)
+
+    def answered(self) -> tuple[TaskAnswered, ...]:
+        """What stands of each task and sample."""
+        return tuple(
+            TaskAnswered(
+                task=run.task,
+                run=run.run or 0,
+                prompts=len(run.items),
+                answers=sum(map(is_good, run.answers.values())),
+                failed=count_failures(run.answers.values()),
+            )
+            for run in self._task_runs
+        )

@@ -13,23 +13,261 @@ import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
+from typing import NamedTuple
 
 import msgspec
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.benchmarks.run.runner import Prepared, held, prepare
-from coeval.core.errors import CoevalError, Draining, ServerDown, StoreError, UsageError
+from coeval.benchmarks.run.runner import EndOfAsking, Prepared, ask_owed, held, prepare
+from coeval.core.errors import CoevalError, Draining, ModelUnavailable, ServerDown, StoreError, UsageError
 from coeval.core.plain import plain_lines
+from coeval.core.records import is_good
+from coeval.engine.probing import Probing
+from coeval.engine.session import unless_interrupted
 from coeval.models.keys import Keys
-from coeval.sweeps.leg import Leg, LegResult
-from coeval.sweeps.leg_asking import Came, LegAsking, is_owed
-from coeval.sweeps.leg_count import LegCount
-from coeval.sweeps.leg_files import write_progress, write_result
-from coeval.sweeps.leg_server import LegServer
-from coeval.sweeps.servers.leftovers import end_leftover
-from coeval.sweeps.servers.server_log import ServerLog
+from coeval.sweeps.health import free_port, is_free, served_names, shown_names, until_up
+from coeval.sweeps.leg_files import Leg, LegCount, LegEnd, LegResult, Server, write_progress, write_result
+from coeval.sweeps.server_command import HOST, ServerCommand
+from coeval.sweeps.server_log import ServerLog
+from coeval.sweeps.server_process import ServerProcess, end_leftover
 
-__all__ = ["run_leg"]
+# --- A leg's server, start by start: on a free port, waited for until it is up, ended whatever happens
+
+_QUIET_S = 1.0
+
+
+class Up(NamedTuple):
+    """A server that is up, and where; ``url`` ends in ``/v1``."""
+
+    process: ServerProcess
+    url: str
+
+
+class LegServer:
+    """The server of a leg, whose files lie in its folder."""
+
+    def __init__(self, leg: Leg, server: Server, count: LegCount, log: ServerLog) -> None:
+        self.server = server
+        self._command = ServerCommand(server.template)
+        self._folder = leg.folder
+        self._key = leg.key_of(os.environ)
+        self._count = count
+        self._log = log
+
+    @asynccontextmanager
+    async def up(self, interrupt: asyncio.Event) -> AsyncIterator[Up]:
+        """Start it once; it is ended when this is left, and killed where that is by cancelling.
+
+        Raises
+        ------
+        Draining
+            somebody interrupted it before it was up.
+        ServerDown
+            it does not come up; with the last lines that it wrote.
+        """
+        server, count = self.server, self._count
+        count.starts += 1
+        count.state = "starting"
+        self._log.begin()
+        port = await asyncio.to_thread(self._port)
+        process = await ServerProcess.begin(
+            self._folder,
+            self._command.filled(server, port),
+            self._environment(),
+            port,
+            self._command.inherited(os.environ, server.passed),
+        )
+        try:
+            url = f"http://{HOST}:{port}/v1"
+            await unless_interrupted(self._wait_for(process, url), interrupt, "the server was still starting")
+            yield Up(process, url)
+        except asyncio.CancelledError:
+            process.kill()
+            raise
+        finally:
+            count.state = "stopping"
+            await process.end()
+
+    async def _wait_for(self, process: ServerProcess, url: str) -> None:
+        try:
+            await until_up(process, url, self.server.start_timeout_s, self._tell, self._key)
+        except ServerDown as error:
+            if process.down.is_set():
+                await process.gone.wait()
+            raise ServerDown(f"{error}{process.exit}. {self._log.told()}", again=error.again) from error
+
+    def _tell(self, waited_s: float) -> None:
+        if waited_s >= _QUIET_S:
+            self._count.say(f"waiting for the server for {waited_s:.0f} s: {self._log.last_line()}")
+
+    def _port(self) -> int:
+        server = self.server
+        if not server.port:
+            return free_port(HOST)
+        if not is_free(HOST, server.port):
+            raise ServerDown(
+                f"port {server.port} of {HOST} is taken by another process; "
+                "end that, or let the sweep choose the ports"
+            )
+        return server.port
+
+    def _environment(self) -> dict[str, str]:
+        gpus = ",".join(self.server.gpus)
+        return {**({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}), **self.server.environment}
+
+
+# --- Asking the model of a leg: what is owed, at a server that may go away meanwhile
+
+OF_SERVERS = frozenset({"connection", "timeout", "server"})
+"""Failures that a server is to blame for, and another start may mend."""
+ROUNDS = 3
+"""How often one server is asked for what it has dropped."""
+
+
+class Came(NamedTuple):
+    """How a leg ended, and why it is not done."""
+
+    end: LegEnd
+    problem: str = ""
+
+
+class LegAsking:
+    """Asks for a leg, until it is interrupted."""
+
+    def __init__(
+        self, leg: Leg, keys: Keys, count: LegCount, server_log: ServerLog, interrupt: asyncio.Event
+    ) -> None:
+        self._leg = leg
+        self._keys = keys
+        self._count = count
+        self._log = server_log
+        self._interrupt = interrupt
+
+    async def ask(self, prepared: Prepared, up: Up | None = None) -> Came:
+        """Ask for what is owed, and again for what the server has dropped, as long as that brings answers.
+        ``up`` is the leg's own server, None where the user runs one.
+
+        Raises
+        ------
+        ServerDown
+            the leg's own server has ended, or is no good: another start may mend it.
+        CoevalError
+            it cannot be asked.
+        """
+        if up is not None:
+            prepared = _asked_at(prepared, up.url)
+        if (another := await self._another(prepared)) is not None:
+            return Came("failed", another)
+        for _ in range(ROUNDS):
+            ended = await self._ask_once(prepared, up)
+            if not is_owed(prepared):
+                return Came("done")
+            if self._interrupt.is_set():
+                return Came("interrupted")
+            if up is not None and up.process.down.is_set():
+                await up.process.gone.wait()
+                raise self._down(up, "the server ended while it was asked")
+            if ended.stopped:
+                return Came("failed", f"{'; '.join(ended.stopped.values())}{await self._served(prepared)}")
+            made, failed = self._count.asked_last()
+            dropped = not OF_SERVERS.isdisjoint(failed)
+            if dropped and not made:
+                return self._no_good(prepared, up)
+            if not dropped:
+                break
+        if _is_without_answers(prepared):
+            why = f"none of its requests was answered: {_reason(prepared)}{await self._served(prepared)}"
+            return Came("failed", why)
+        return Came("done")
+
+    async def _ask_once(self, prepared: Prepared, up: Up | None) -> EndOfAsking:
+        stop = asyncio.Event()
+        stopping = asyncio.create_task(self._stop(stop, up))
+        try:
+            return await ask_owed(prepared, self._keys, self._count, stop)
+        except ModelUnavailable as error:
+            raise ModelUnavailable(f"{error}{await self._served(prepared)}") from error
+        finally:
+            stopping.cancel()
+            await asyncio.wait({stopping})
+
+    async def _stop(self, stop: asyncio.Event, up: Up | None) -> None:
+        """Set ``stop`` as soon as the leg is interrupted or its server is down."""
+        events = [self._interrupt] if up is None else [self._interrupt, up.process.down]
+        waiting = [asyncio.create_task(event.wait()) for event in events]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            stop.set()
+        finally:
+            for task in waiting:
+                task.cancel()
+
+    def _no_good(self, prepared: Prepared, up: Up | None) -> Came:
+        what = f"the server gives nothing but failures: {_reason(prepared)}"
+        if up is not None:
+            raise self._down(up, what)
+        return Came("server_failed", what)
+
+    def _down(self, up: Up, what: str) -> ServerDown:
+        return ServerDown(f"{what}{up.process.exit}. {self._log.told()}")
+
+    async def _served(self, prepared: Prepared) -> str:
+        """A sentence on the models that the server names, where it does."""
+        tested = prepared.evaluation.tested
+        if tested is None or not tested.base_url:
+            return ""
+        names = shown_names(await served_names(tested.base_url, self._leg.key_of(os.environ)))
+        way = "; --served-name says how it calls the checkpoint" if self._leg.server is None else ""
+        return f" It serves: {names}{way}." if names else ""
+
+    async def _another(self, prepared: Prepared) -> str | None:
+        """What is wrong where the server lists its models, and the tested one is not among them: many answer
+        whatever they are called, and their answers would be recorded as the checkpoint's."""
+        tested, server = prepared.evaluation.tested, self._leg.server
+        if self._leg.vouched or tested is None or not tested.base_url:
+            return None
+        if server is not None and ServerCommand(server.template).loads_at_will:
+            return None
+        names = await served_names(tested.base_url, self._leg.key_of(os.environ))
+        if not names or {tested.model, f"{tested.model}:latest"}.intersection(names):
+            return None
+        told = "" if server is None else "have --server-command serve it as {name}, or "
+        return (
+            f"the server lists {shown_names(names)}, and not {shown_names([tested.model])}: nothing was "
+            f"asked, since it may be another model. If it is this checkpoint, {told}say how it is called: "
+            "--served-name"
+        )
+
+
+def is_owed(prepared: Prepared) -> bool:
+    """Whether there is a prompt without a good answer, by the records that have been read."""
+    return any(
+        (record := task_run.answers.get(item.id)) is None or not is_good(record)
+        for task_run in prepared.task_runs
+        for item in task_run.items
+    )
+
+
+def _is_without_answers(prepared: Prepared) -> bool:
+    return not any(is_good(answer) for run in prepared.task_runs for answer in run.answers.values())
+
+
+def _reason(prepared: Prepared) -> str:
+    """The last failure, in its own words."""
+    failed = (run.answers.values() for run in prepared.task_runs)
+    messages = [answer.error.message for answers in failed for answer in answers if answer.error is not None]
+    return messages[-1] if messages else "no reason was given"
+
+
+def _asked_at(prepared: Prepared, url: str) -> Prepared:
+    """The same of a server that is up: it needs no probe, and asking says what is wrong with it."""
+    evaluation = prepared.evaluation
+    if evaluation.tested is None:
+        return prepared
+    tested = msgspec.structs.replace(evaluation.tested, base_url=url)
+    changed = msgspec.structs.replace(evaluation, tested=tested, probing=Probing("disable"))
+    return Prepared(changed, prepared.task_runs, prepared.assets)
+
 
 log = logging.getLogger("coeval")
 

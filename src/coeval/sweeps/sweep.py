@@ -12,8 +12,8 @@ import msgspec
 from coeval.benchmarks.run.eval_spec import EvalSpec, Shard
 from coeval.core.model import ModelSpec
 from coeval.sweeps.checkpoints import STEP, Checkpoint
-from coeval.sweeps.engines.engine import LegSlot
-from coeval.sweeps.leg import Leg, Server
+from coeval.sweeps.engine import LegSlot
+from coeval.sweeps.leg_files import Leg, Server
 
 __all__ = ["LEGS", "PATH", "Samples", "Sweep", "SweepPhases", "filled", "folder_of", "shard_name"]
 

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coeval.core.text import numbered
-from coeval.tables.field_path import Misfit
-from coeval.tables.item_map import ColumnsMissing, ItemMaker, ItemMap, MappedItem, unknown_columns
-from coeval.tables.source_bytes import SourceFile
+from coeval.tables.item_map import ColumnsMissing, ItemMaker, ItemMap, MappedItem, Misfit, unknown_columns
+from coeval.tables.source_bytes import SourceFile, Told
 from coeval.tables.table import Table
-from coeval.tables.table_row import Told
 
 _LINE_BITS = 40
 """Of a number that holds a file's place among the files and a line of it."""

@@ -2,19 +2,344 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import operator
 import re
-from collections.abc import Callable, Collection, Iterator
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from coeval.core.errors import UsageError
 from coeval.core.text import listed
-from coeval.tables.choice_list import ChoiceList, choices_of, letter
-from coeval.tables.condition import Condition
-from coeval.tables.field_path import FieldPath, Misfit, Row, RowTemplate, is_template
+
+# --- Where a value stands in a row: ``question``, ``choices[0]``, ``options.A``; and texts with such places
+# in them, ``{question}\nA) {choices[0]}``
+
+_ROOTED = re.compile(r"([^.\[\]]+)((?:\.[^.\[\]]+|\[\d+\])+)")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+_PIECE = re.compile(r"\{\{|\}\}|\\n|\\t|\{([^{}]+)\}")
+_PLAIN = {"{{": "{", "}}": "}", "\\n": "\n", "\\t": "\t"}
+
+Row = Mapping[str, Any]
+
+
+class NamedLabel(int):
+    """A class label as data sets of Hugging Face keep it: its place among the names, and its own ``name``,
+    which is its text."""
+
+    name: str
+
+    def __new__(cls, place: int, name: str) -> NamedLabel:
+        found = super().__new__(cls, place)
+        found.name = name
+        return found
+
+
+class Misfit(ValueError):
+    """A value is not what is wanted there; it says so in words for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPath:
+    """``text`` as somebody wrote it; ``root`` is the column, ``steps`` what follows within its value."""
+
+    text: str
+    root: str
+    steps: tuple[str | int, ...] = ()
+
+    @classmethod
+    def among(cls, text: str, columns: Collection[str]) -> FieldPath:
+        """A column of that very name goes before a place within one. The root need not be among them."""
+        match = _ROOTED.fullmatch(text) if text not in columns else None
+        if match is None:
+            return cls(text, text)
+        steps = tuple(name or int(place) for name, place in _STEP.findall(match[2]))
+        return cls(text, match[1].strip(), steps)
+
+    def value(self, row: Row) -> Any:
+        """None where there is nothing; raises Misfit where the value has no such place."""
+        value = row.get(self.root)
+        for step in self.steps:
+            match value, step:
+                case (None, _):
+                    return None
+                case dict(), str():
+                    value = value.get(step)
+                case list() | tuple(), int():
+                    value = value[step] if step < len(value) else None
+                case _:
+                    raise Misfit(f"there is no `{self.text}`: what is before it is {kind_of_value(value)}")
+        return value
+
+    def words(self, row: Row) -> str | None:
+        """The value as text; None where there is none, or only blanks. Raises Misfit for a list."""
+        value = row.get(self.root) if not self.steps else self.value(row)
+        if not isinstance(value, str):
+            if value is None or value != value:  # a number that is none stands where there is no value
+                return None
+            value = as_text(value, self.text)
+        return value if value and not value.isspace() else None
+
+
+@dataclass(frozen=True, slots=True)
+class RowTemplate:
+    """Text and places in turn, beginning and ending with text."""
+
+    texts: tuple[str, ...]
+    places: tuple[FieldPath, ...]
+
+    @classmethod
+    def among(cls, text: str, columns: Collection[str]) -> RowTemplate:
+        """``{{`` and ``}}`` stand for braces, ``\\n`` and ``\\t`` for what they are in most languages."""
+        texts, places, end = [""], [], 0
+        for piece in _PIECE.finditer(text):
+            texts[-1] += text[end : piece.start()]
+            end = piece.end()
+            if piece[1] is None:
+                texts[-1] += _PLAIN[piece[0]]
+            else:
+                places.append(FieldPath.among(piece[1].strip(), columns))
+                texts.append("")
+        texts[-1] += text[end:]
+        return cls(tuple(texts), tuple(places))
+
+    def words(self, row: Row) -> str | None:
+        """The text, filled. Raises Misfit where a place holds nothing, or no text."""
+        filled = [self.texts[0]]
+        for place, text in zip(self.places, self.texts[1:], strict=True):
+            if (words := place.words(row)) is None:
+                raise Misfit(f"its `{place.text}` is empty")
+            filled += (words, text)
+        return "".join(filled)
+
+
+def is_template(text: str) -> bool:
+    return "{" in text
+
+
+def as_text(value: Any, named: str) -> str:
+    """A value that is no text yet; raises Misfit where it is several."""
+    match value:
+        case str():
+            return value
+        case NamedLabel():
+            return value.name
+        case bool():
+            return "true" if value else "false"
+        case int() | float() | decimal.Decimal() | uuid.UUID():
+            return str(value)
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case dict():
+            part = next(iter(value), "part")
+            raise Misfit(f"its `{named}` is a mapping; name a part of it, such as {named}.{part}")
+        case list() | tuple():
+            raise Misfit(f"its `{named}` is a list; name an entry of it, such as {named}[0]")
+        case _:
+            raise Misfit(f"its `{named}` is {kind_of_value(value)}, and no text")
+
+
+def kind_of_value(value: Any) -> str:
+    match value:
+        case dict():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+        case str():
+            return "text"
+        case bytes() | bytearray():
+            return "bytes"
+        case Sequence():
+            return "a list"
+        case _:
+            return f"a value of the kind {type(value).__name__}" if value is not None else "nothing"
+
+
+# --- Which rows are wanted: ``level = hard``, ``score >= 3``, ``language != 'de'``. Nothing is evaluated
+
+_FORM = re.compile(r"\s*(.+?)\s*(!=|<=|>=|==|=|<|>)\s*(.*?)\s*", re.DOTALL)
+_QUOTES = "'\""
+_equal: Callable[[Any, Any], bool] = operator.eq
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """``path`` held against ``value`` by ``sign``: numbers as numbers where both are, else text. A value that
+    is not there equals the empty text, and is neither less nor more than anything."""
+
+    path: str
+    sign: str
+    value: str
+
+    @classmethod
+    def of(cls, text: str) -> Condition:
+        """
+        Raises
+        ------
+        UsageError
+            it is no comparison of a column with a value, or more than one.
+        """
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise UsageError(f"'{text}' is no condition; write COLUMN = VALUE, or with !=, <, <=, >, >=")
+        path, sign, value = match.groups()
+        if value[:1] in ("<", ">", "=", "!"):
+            meant = f"; is {value[0]}= meant?" if sign == "=" and value[0] != "=" else "."
+            raise UsageError(
+                f"'{text}' has two signs{meant} There are =, !=, <, <=, > and >=; quote a value that begins "
+                "with one"
+            )
+        if value[:1] in _QUOTES and value:
+            if len(value) < 2 or value[-1] != value[0] or value[0] in value[1:-1]:
+                raise UsageError(
+                    f"'{text}' is not one condition; give each one of its own, and quote its value whole"
+                )
+            value = value[1:-1]
+        elif re.search(r"\s(and|or)\s.*[=<>]", value, re.IGNORECASE):
+            raise UsageError(f"'{text}' is more than one condition; give each one of its own (all must hold)")
+        if path[:1] in _QUOTES and path[-1] == path[0] and len(path) > 2:
+            path = path[1:-1]
+        return cls(path, "=" if sign == "==" else sign, value)
+
+    def among(self, columns: Collection[str]) -> Callable[[Row], bool]:
+        """Whether it holds of a row; of one whose value is a list or a mapping it raises Misfit."""
+        path, value, number = FieldPath.among(self.path, columns), self.value, _number(self.value)
+        order = _ORDERS.get(self.sign, _equal)
+
+        def equal(row: Row) -> bool:
+            found = path.value(row)
+            said = "" if found is None else as_text(found, path.text)
+            return said == value or (number is not None and _number(said) == number)
+
+        def different(row: Row) -> bool:
+            return not equal(row)
+
+        def ordered(row: Row) -> bool:
+            found = path.value(row)
+            if found is None:
+                return False
+            said = as_text(found, path.text)
+            if number is None:
+                if _number(said) is not None and not any(map(str.isdecimal, value)):
+                    raise Misfit(
+                        f"its `{path.text}` is {said}, and what it is held against ({value}) is no number"
+                    )
+                return order(said, value)
+            theirs = _number(said)
+            return theirs is not None and order(theirs, number)
+
+        return equal if self.sign == "=" else different if self.sign == "!=" else ordered
+
+
+def is_condition(text: str) -> bool:
+    """Whether `Condition.of` takes it."""
+    try:
+        Condition.of(text)
+    except UsageError:
+        return False
+    return True
+
+
+def _number(text: str) -> float | None:
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if found == found else None
+
+
+# --- Multiple choice: lettered lines below a prompt, and which letter is right
+#
+# Data sets keep the choices in one of three shapes: a list of texts (MMLU, HellaSwag), a mapping from label
+# to text (MedQA), or a mapping of two lists, ``{"text": [...], "label": [...]}`` (ARC). Which one is right
+# they say by its label, by its place from 0 on, by its letter or by its text.
+
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class ChoiceList(NamedTuple):
+    """The texts of the choices; ``labels`` are the data set's own names of them, if it has some."""
+
+    texts: list[str]
+    labels: list[str]
+
+    @property
+    def lines(self) -> str:
+        return "\n".join(f"{letter}. {text}" for letter, text in zip(_LETTERS, self.texts, strict=False))
+
+    def right(self, value: Any, named: str) -> int:
+        """The place of the one that a value of the column ``named`` means.
+
+        Raises
+        ------
+        Misfit
+            it means none of them, or may mean two.
+        """
+        if isinstance(value, int) and not isinstance(value, bool) and not self.labels:
+            if 0 <= value < len(self.texts):
+                return value
+            raise Misfit(f"its `{named}` is {value}, and the choices are 0 to {len(self.texts) - 1}")
+        said = as_text(value, named).strip()
+        found = {place for place in self._places(said) if place < len(self.texts)}
+        if len(found) == 1:
+            return found.pop()
+        wrong = "may mean more than one" if found else "names none"
+        raise Misfit(f"its `{named}` ({said[:40]}) {wrong} of the choices")
+
+    def _places(self, said: str) -> list[int]:
+        if said in self.labels:
+            return [self.labels.index(said)]
+        places = [place for place, text in enumerate(self.texts) if text.strip() == said]
+        if not self.labels and said.isdecimal():
+            places.append(int(said))
+        if not places and len(said) == 1 and said in _LETTERS:
+            places.append(_LETTERS.index(said))
+        return places
+
+
+def letter(place: int) -> str:
+    return _LETTERS[place]
+
+
+def choices_of(path: FieldPath, row: Row) -> ChoiceList:
+    """
+    Raises
+    ------
+    Misfit
+        the value is in none of the shapes, or holds fewer than two choices or more than letters.
+    """
+    value = path.value(row)
+    match value:
+        case {"text": list(texts), "label": list(labels)}:
+            found = ChoiceList(_texts(texts, path), _texts(labels, path))
+        case dict():
+            found = ChoiceList(_texts(list(value.values()), path), [str(key) for key in value])
+        case list() | tuple():
+            found = ChoiceList(_texts(list(value), path), [])
+        case _:
+            raise Misfit(f"its `{path.text}` is {kind_of_value(value)}, and no list of choices")
+    if not 2 <= len(found.texts) <= len(_LETTERS) or len(found.labels) not in (0, len(found.texts)):
+        raise Misfit(
+            f"its `{path.text}` holds {len(found.texts)} choices; 2 to {len(_LETTERS)} can be lettered"
+        )
+    return found
+
+
+def _texts(values: list[Any], path: FieldPath) -> list[str]:
+    return [as_text(value, path.text) for value in values]
+
 
 _MOST_NAMED = 30
 _LIKE_AN_ID = re.compile(r"(?:.*[_. -])?(?i:id|uid|uuid|guid)|qid|.*[a-z]I[Dd]")

@@ -9,11 +9,9 @@ from itertools import chain, islice
 from pathlib import Path
 
 from coeval.core.errors import UsageError
-from coeval.core.plain_file import open_file
-from coeval.tables.binary_rows import ParquetRows, arrow_rows
-from coeval.tables.source_bytes import ARROW, PARQUET, SourceBytes, SourceFile, file_of, unreadable
-from coeval.tables.table_row import TableRow
-from coeval.tables.text_rows import CsvRows, csv_rows, json_rows, listed_rows
+from coeval.core.plain import open_file
+from coeval.tables.source_bytes import ARROW, PARQUET, SourceBytes, SourceFile, TableRow, file_of, unreadable
+from coeval.tables.text_rows import CsvRows, ParquetRows, arrow_rows, csv_rows, json_rows, listed_rows
 
 _LOOKED_AT = 100
 """Rows of JSON whose keys are the columns; in later rows there may be others, which nobody can name here."""

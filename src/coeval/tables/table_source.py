@@ -6,15 +6,41 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 
+import msgspec
+
 from coeval.core.errors import UsageError
+from coeval.core.foreign import convert
 from coeval.core.text import listed
-from coeval.tables.dataset_folder import folder_tables
-from coeval.tables.hub import HubDataset, Progress, fetch_dataset
+from coeval.core.yaml_text import yaml_reader
+from coeval.tables.hub import HubDataset, Progress, fetch_dataset, folder_tables
 from coeval.tables.item_map import ItemMap
-from coeval.tables.named_benchmarks import named_benchmarks
 from coeval.tables.table import Table, open_table
+
+# --- The benchmarks that have a name here: rows of ``benchmarks.yaml``
+
+PACKAGED_BENCHMARKS = Path(__file__).with_name("benchmarks.yaml")
+
+
+class NamedBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A split of a data set of the hub, and what its columns are to an item."""
+
+    about: str
+    repo: str
+    config: str
+    split: str
+    license: str
+    citation: str
+    map: ItemMap
+
+
+@cache
+def named_benchmarks() -> dict[str, NamedBenchmark]:
+    data = yaml_reader().load(PACKAGED_BENCHMARKS.read_text(encoding="utf-8"))
+    return convert(data, dict[str, NamedBenchmark])
+
 
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")

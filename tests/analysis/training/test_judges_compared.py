@@ -17,8 +17,14 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
-from coeval.analysis.training.judges.item_agreement import Grade, icc, item_agreement
-from coeval.analysis.training.judges.rank_agreement import kendall_tau_b, rank_agreement, spearman
+from coeval.analysis.training.judge_agreement import (
+    Grade,
+    icc,
+    item_agreement,
+    kendall_tau_b,
+    rank_agreement,
+    spearman,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 STEPS = (120, 240, 360, 480)

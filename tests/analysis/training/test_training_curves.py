@@ -12,7 +12,7 @@ from cli.written_training import JUDGE, STRICT, drawn, write_run, write_training
 
 from coeval.analysis.training.training_curves import training_curves
 from coeval.core.errors import UsageError
-from coeval.reports.training.training_report import training_report
+from coeval.reports.training_report import training_report
 
 STEPS = (120, 240, 360, 480, 600)
 FALLING = dict(zip(STEPS, (0.7, 0.66, 0.6, 0.55, 0.5), strict=True))

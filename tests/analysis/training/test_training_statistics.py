@@ -17,12 +17,15 @@ from coeval.analysis.training.checkpoint_scores import (
     common_items,
     side_by_side,
 )
-from coeval.analysis.training.curve_conclusions import conclude_curve
-from coeval.analysis.training.drift_alarms import WatchedTask, drift_alarms
-from coeval.analysis.training.first_better import first_better, step_down
-from coeval.analysis.training.simultaneous_bands import pointwise_level, simultaneous_bounds
-from coeval.analysis.training.stop_signal import stop_signal
-from coeval.analysis.training.trends import trend
+from coeval.analysis.training.curve_conclusions import (
+    conclude_curve,
+    first_better,
+    pointwise_level,
+    simultaneous_bounds,
+    step_down,
+    stop_signal,
+)
+from coeval.analysis.training.drift_alarms import WatchedTask, drift_alarms, trend
 
 Array = NDArray[np.float64]
 

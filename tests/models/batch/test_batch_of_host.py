@@ -6,8 +6,7 @@ import pytest
 
 from coeval.core.errors import UsageError
 from coeval.models.batch.batch_of_host import BATCH_APIS, batch_maker
-from coeval.models.catalog import HOSTS
-from coeval.models.hosts.host import Host
+from coeval.models.catalog import HOSTS, Host
 
 
 def test_every_interface_with_batches_has_one() -> None:

@@ -18,7 +18,7 @@ from fakes.batch_jobs import LOST
 from fakes.bedrock import Answer, Fault
 from fakes.bedrock_batches import BedrockBatchHost, fake_bedrock_batches
 
-import coeval.models.batch.aws.s3_bucket as module
+import coeval.models.batch.bedrock_batches as module
 from coeval.core.errors import (
     AccessDenied,
     BadRequest,
@@ -29,10 +29,9 @@ from coeval.core.errors import (
     UsageError,
 )
 from coeval.core.model import ModelSpec
-from coeval.core.secrets.redaction import Redactor
-from coeval.models.batch.aws.bedrock_batches import BedrockBatches
-from coeval.models.batch.aws.s3_bucket import S3Bucket
-from coeval.models.dialects.aws.bedrock import BEDROCK
+from coeval.core.redaction import Redactor
+from coeval.models.batch.bedrock_batches import BedrockBatches, S3Bucket
+from coeval.models.dialects.bedrock import BEDROCK
 
 BUCKET = "results-4711"
 ROLE = "arn:aws:iam::123456789012:role/batches"

@@ -29,11 +29,10 @@ from coeval.core.errors import (
     ServerFault,
 )
 from coeval.core.model import ModelSpec
-from coeval.models.batch.azure_batches import AzureBatches
 from coeval.models.batch.batch_api import BatchApi, BatchReply, BatchState, DamagedResult
 from coeval.models.batch.batch_files import TAG, file_replies
 from coeval.models.batch.mistral_batches import MistralBatches
-from coeval.models.batch.openai_files import OpenAiBatches
+from coeval.models.batch.openai_files import AzureBatches, OpenAiBatches
 
 KEY = "test-key-0123456789abcdef"
 MODEL = "some-model"

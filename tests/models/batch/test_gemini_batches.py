@@ -17,14 +17,14 @@ from fakes.gemini_request import in_camel_case
 from google import genai
 from google.genai import errors, types
 
-import coeval.models.batch.google.gemini_batches as module
+import coeval.models.batch.gemini_batches as module
 from coeval.core.errors import AccessDenied, BadRequest, ConnectionFailed, ContentFiltered, RateLimited
 from coeval.core.model import ModelSpec
-from coeval.core.secrets.redaction import Redactor
-from coeval.models.batch.google.gemini_batches import GeminiBatches
-from coeval.models.connections.reply_parser import HttpReply
+from coeval.core.redaction import Redactor
+from coeval.models.batch.gemini_batches import GeminiBatches
 from coeval.models.dialects.dialect import FieldRejected
-from coeval.models.dialects.google.gemini import GEMINI
+from coeval.models.dialects.gemini import GEMINI
+from coeval.models.transport.connection import HttpReply
 
 KEY = "AIzaSyMadeUp0123456789abcdefghijklmnop"
 ENV = {"GEMINI_API_KEY": KEY}

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from coeval.core.errors import BadRequest, RateLimited, ServerFault
-from coeval.core.secrets.redaction import Redactor
-from coeval.models.batch.google.google_jobs import (
+from coeval.core.redaction import Redactor
+from coeval.models.batch.gemini_batches import (
     GoogleError,
     failed_reply,
     job_error,

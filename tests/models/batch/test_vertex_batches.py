@@ -21,11 +21,10 @@ from google.oauth2 import credentials
 
 from coeval.core.errors import AccessDenied, BadRequest, ConnectionFailed, NotFound, UsageError
 from coeval.core.model import ModelSpec
-from coeval.core.secrets.redaction import Redactor
+from coeval.core.redaction import Redactor
 from coeval.models.batch.batch_api import DamagedResult
-from coeval.models.batch.google.cloud_storage import EMULATOR
-from coeval.models.batch.google.vertex_batches import VertexBatches
-from coeval.models.dialects.google.gemini import GEMINI
+from coeval.models.batch.vertex_batches import EMULATOR, VertexBatches
+from coeval.models.dialects.gemini import GEMINI
 
 BUCKET = "results-4711"
 LOCATION = "us-central1"

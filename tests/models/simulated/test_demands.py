@@ -17,7 +17,7 @@ from coeval.benchmarks.tasks.following import check
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
 from coeval.simulation import SimulatedModel
-from coeval.simulation.marks import read_answer
+from coeval.simulation.prose import read_answer
 
 
 class Asked(NamedTuple):

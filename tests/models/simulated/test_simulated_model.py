@@ -14,8 +14,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import LEVEL_VALUE, LEVELS, Completion, Message, Request, SamplingParameters
 from coeval.pipeline import prompts
 from coeval.simulation import SimulatedModel
-from coeval.simulation.draws import Draws
-from coeval.simulation.marks import REFUSAL, read_answer
+from coeval.simulation.prose import REFUSAL, Draws, read_answer
 
 JUDGE_PROMPT = "Judge the answer by the rubric. [simulated answer of {model}, quality {quality}] Text."
 

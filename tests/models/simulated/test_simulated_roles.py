@@ -12,7 +12,7 @@ from coeval.core.records import LEVELS, Completion, Message, Request, Schema
 from coeval.core.text import fill
 from coeval.pipeline import prompts
 from coeval.simulation import SimulatedModel
-from coeval.simulation.marks import (
+from coeval.simulation.prose import (
     REFUSAL,
     AnswerMark,
     ItemMark,

@@ -16,11 +16,10 @@ from coeval.core.errors import AccessDenied, ModelError, Undecodable
 from coeval.core.foreign import decode
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request, Usage
-from coeval.core.secrets.redaction import Redactor
+from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
-from coeval.models.connections.reply_parser import HttpReply
-from coeval.models.dialects.dialect import Dialect, ListedModel, ModelList, ModelPage
-from coeval.models.discreet import without_secrets
+from coeval.models.dialects.dialect import Dialect, ListedModel, ModelList, ModelPage, without_secrets
+from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt
 
 __all__ = ["PARLEY_DIALECT", "ParleyDialect"]

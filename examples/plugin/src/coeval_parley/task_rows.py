@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coeval.benchmarks.task_row import TaskOption, TaskRow
+from coeval.benchmarks.task_registry import TaskOption, TaskRow
 
 __all__ = ["SAY_THE_WORD", "TIMES"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.intervals import SHARE, Floats, Scale, scale_of
-from coeval.analysis.panel.model_families import model_families
+from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader

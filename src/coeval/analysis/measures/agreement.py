@@ -11,22 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri, stdtrit
 
-from coeval.analysis.intervals import Floats
+from coeval.analysis.intervals import LEVEL, Bounds, Floats, Scatter, unseen_share
 from coeval.analysis.measures.score_grid import Codes
-
-__all__ = [
-    "LEVELS",
-    "LINEAR",
-    "STRICT",
-    "Agreement",
-    "agreement",
-    "kappa",
-    "pair_tables",
-    "spa",
-    "weighted_kappa",
-    "wpa",
-]
 
 LEVELS = 3
 STRICT: Floats = np.eye(LEVELS)
@@ -94,3 +82,230 @@ def pair_tables(first: NDArray[np.int8], second: NDArray[np.int8], block: Codes,
 def _share(part: Floats, tables: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(part / tables.sum(axis=(-2, -1)), np.float64)
+
+
+# --- How reliable a panel of judges is as a whole: Krippendorff's α and the intraclass correlations
+#
+# All are computed from the units, that is (response, factor), that every one of k judges scored, by way of
+# sums over units, so that weights can be drawn for datapoints.
+
+
+class PanelSums(NamedTuple):
+    """Of units by all judges: ``coincidences`` (…, 3, 3); ``units``, ``squares`` Σx² and ``rows`` Σ(Σ_j x)²
+    (…,), ``columns`` Σ_i x by judge (…, k); x are levels."""
+
+    coincidences: Floats
+    units: Floats
+    squares: Floats
+    rows: Floats
+    columns: Floats
+
+
+class Correlations(NamedTuple):
+    """Of one judge, and of the mean of all k."""
+
+    single: Floats
+    average: Floats
+
+
+def panel_sums(levels: NDArray[np.int8]) -> PanelSums:
+    """Of each unit by itself: ``levels`` is (N, k), complete."""
+    judges = levels.shape[1]
+    given = (levels[:, :, None] == np.arange(LEVELS)).sum(axis=1)  # (N, 3)
+    pairs = given[:, :, None] * given[:, None, :] - given[:, :, None] * np.eye(LEVELS, dtype=np.int64)
+    x = levels.astype(np.float64)
+    total = x.sum(axis=1)
+    return PanelSums(pairs / max(judges - 1, 1), np.ones(len(x)), (x**2).sum(axis=1), total**2, x)
+
+
+def krippendorff_alpha(coincidences: Floats) -> Floats:
+    """Krippendorff's α (2011) for ordinal levels, ``1 − Do / De``, from tables of coincidences (…, 3, 3).
+
+    The distance of two levels is ``δ² = (Σ_{g=c…k} n_g − (n_c + n_k)/2)²``, n being the values at each level.
+    Not defined (NaN) where all values are the same.
+    """
+    values = coincidences.sum(axis=-1)
+    total = values.sum(axis=-1)
+    upto = np.cumsum(values, axis=-1)
+    between = np.abs(
+        upto[..., :, None] - upto[..., None, :] - (values[..., :, None] - values[..., None, :]) / 2
+    )
+    squares = between**2
+    observed = (coincidences * squares).sum(axis=(-2, -1))
+    expected = (values[..., :, None] * values[..., None, :] * squares).sum(axis=(-2, -1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = 1 - (total - 1) * observed / expected
+    return np.where(expected > 0, found, np.nan)
+
+
+def correlations(sums: PanelSums) -> Correlations:
+    """ICC(2,1) and ICC(2,k), two-way random effects, absolute agreement (Shrout and Fleiss 1979).
+
+    With the mean squares of units (R), judges (C) and the rest (E): ``(R − E) / (R + (k − 1)E + k(C −
+    E)/n)``, and for the mean of k judges ``(R − E) / (R + (C − E)/n)``.
+    """
+    units, judges = sums.units, sums.columns.shape[-1]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        centre = sums.columns.sum(axis=-1) ** 2 / (units * judges)
+        of_units = sums.rows / judges - centre
+        of_judges = (sums.columns**2).sum(axis=-1) / units - centre
+        rest = sums.squares - centre - of_units - of_judges
+        r, c = of_units / (units - 1), of_judges / (judges - 1)
+        e = rest / ((units - 1) * (judges - 1))
+        single = (r - e) / (r + (judges - 1) * e + judges * (c - e) / units)
+        average = (r - e) / (r + (c - e) / units)
+    return Correlations(single, average)
+
+
+# --- Intervals of measures that are no means: chance-corrected agreement, reliability
+#
+# Each is a function of sums over datapoints (counts of levels, sums of squares), so other weights for the
+# datapoints give its distribution: the Bayesian bootstrap (Rubin 1981), thousands of draws as one product of
+# matrices. As in `coeval.analysis.intervals`, part of an observation stands at either end, so that an
+# interval has a width where all datapoints are alike.
+#
+# The bounds are quantiles of the draws, shifted by twice the bias that the draws without ends have (the bias-
+# corrected percentiles of Efron 1981): chance makes judges look less reliable than they are, in the sample as
+# much as in the draws once more. With few datapoints quantiles lie too close together, so those are taken
+# that lie half way from the normal quantile to t's of ``n − 1`` (after Hesterberg 2015): 1.2 % instead of 2.5
+# % at six datapoints.
+
+DRAWS = 2000
+MOST_BLOCKS = 1000
+_AT_EACH_END = 0.5
+_PARTS = 32
+_MOST_PARTS = 20
+"""What stands at an end is made of so small parts of a datapoint, and of no more than so many."""
+_MOST_BIAS = 0.8
+"""In standard errors: where a handful of datapoints decide, the draws say no more of it."""
+
+
+class Ends(NamedTuple):
+    """The sums that one datapoint at either end would have, (K,): judges who agree in all, and judges who
+    agree by chance alone. Each judge uses the levels half as it does and half alike, since levels that have
+    hardly been seen are what little is known of where nearly all scores are the same."""
+
+    best: Floats
+    worst: Floats
+
+
+class Drawn(NamedTuple):
+    """Draws of one measure, (B,) each: of the datapoints ``alone``, and with what is added to them for the
+    ``low`` bound and for the ``high`` one."""
+
+    alone: Floats
+    low: Floats
+    high: Floats
+
+
+def at_ends(shares: Floats) -> Floats:
+    """The shares of levels, (…, levels), that judges have in a datapoint at either end."""
+    return np.asarray((shares + 1 / shares.shape[-1]) / 2, np.float64)
+
+
+def unseen_agreement(tables: Floats, items: int) -> float:
+    """`unseen_share` of the weighted agreement by datapoint: near 1 where it is all or nothing or has hardly
+    been put to the test, near 0 where each datapoint shows a good deal of it.
+
+    Parameters
+    ----------
+    tables : (blocks, 3, 3) units by the levels of two judges, or coincidences of several
+    items : datapoints in all blocks
+    """
+    sizes, sums = tables.sum(axis=(1, 2)), (tables * LINEAR).sum(axis=(1, 2))
+    share = float(sums.sum() / sizes.sum())
+    distances = (sums - share * sizes) * items / sizes.sum()
+    return unseen_share(share, [Scatter(items, float(distances @ distances))])
+
+
+def weight_at_ends(unseen: float) -> float:
+    """How much of a datapoint is to stand at either end, at most half of one: ``φ₀^⅓ / 2``; the root was
+    found by simulation (``python -m perf.measure_coverage``)."""
+    return float(_AT_EACH_END * unseen ** (1 / 3))
+
+
+class Reweighting:
+    """Draws of weights for (I,) datapoints; those of one ``cluster``, (I,), have one weight. More than
+    `MOST_BLOCKS` of them are put into so many blocks by chance, and a block is drawn as one; the draws are
+    the same in every process.
+
+    ``block`` is that of each datapoint, (I,), of ``blocks``.
+    """
+
+    def __init__(self, items: int, seed: int = 0, cluster: Codes | None = None) -> None:
+        random = np.random.default_rng(seed)
+        self.items = items
+        alone = items if cluster is None else int(cluster.max(initial=-1)) + 1
+        self.blocks = min(alone, MOST_BLOCKS)
+        self.block = np.arange(alone) % max(self.blocks, 1)
+        if alone > MOST_BLOCKS:
+            self.block = random.permutation(self.block)
+        if cluster is not None:
+            self.block = self.block[cluster]
+        self._weights = random.standard_exponential((DRAWS, self.blocks))
+        parts = random.standard_gamma(1 / _PARTS, (2, _MOST_PARTS, DRAWS))
+        self._ends = np.concatenate([np.zeros((2, 1, DRAWS)), parts.cumsum(axis=1)], axis=1)
+
+    def shares(self, sums: Floats, counts: Floats) -> Floats:
+        """(draws, K): means of scores from 0 to 1, of their ``sums`` and ``counts`` (blocks, K) with other
+        weights for the blocks; for each of the K half an observation stands at either end of the scale."""
+        random = np.random.default_rng(1)
+        low, high = random.standard_gamma(_AT_EACH_END, (2, DRAWS, sums.shape[1]))
+        there = counts.sum(axis=0) > 0
+        with np.errstate(invalid="ignore"):
+            means = (self._weights @ sums + high) / (self._weights @ counts + low + high)
+        return np.where(there, means, np.nan)
+
+    def draws(self, sums: Floats) -> Floats:
+        """(draws, K): ``sums`` (blocks, K) with other weights for the blocks."""
+        return self._weights @ sums
+
+    def with_ends(self, drawn: Floats, ends: Ends, best: float, worst: float) -> Floats:
+        """The same and so much of a datapoint at either end, in `_PARTS`: a gamma variable as the weights
+        are. It is the same for all measures, so that means over pairs of judges keep what these share."""
+        for end, weight, chance in zip(ends, (best, worst), self._ends, strict=True):
+            parts = min(round(weight * _PARTS), _MOST_PARTS)
+            if parts:
+                drawn = drawn + chance[parts][:, None] * end
+        return drawn
+
+
+def spread(drawn: Drawn, found: float, items: int, level: float = LEVEL) -> Bounds | None:
+    """The interval of a measure that has been ``found`` over some datapoints; None where too few of its draws
+    have a value."""
+    alone, low, high = (draws[np.isfinite(draws)] for draws in drawn)
+    if items < 2 or min(len(low), len(high)) < len(drawn.low) / 2 or not np.isfinite(found):
+        return None
+    near = np.abs(alone - found) < 1e-9
+    below = ((alone < found) & ~near).sum() + near.sum() / 2
+    bias = float(np.clip(ndtri((below + 0.5) / (len(alone) + 1)), -_MOST_BIAS, _MOST_BIAS))
+    reach = _reach(items, level)
+    at = ndtr(2 * bias - reach), ndtr(2 * bias + reach)
+    return Bounds(min(float(np.quantile(low, at[0])), found), max(float(np.quantile(high, at[1])), found))
+
+
+def percentiles(draws: Floats, found: float, items: int, level: float = LEVEL) -> Bounds | None:
+    """The same of draws, (B,), that have no bias to speak of."""
+    values = draws[np.isfinite(draws)]
+    if items < 2 or len(values) < len(draws) / 2 or not np.isfinite(found):
+        return None
+    tail = float(ndtr(-_reach(items, level)))
+    low, high = np.quantile(values, [tail, 1 - tail]).tolist()
+    return Bounds(min(low, found), max(high, found))
+
+
+def shifted_spread(draws: Floats, found: float, items: int) -> Bounds | None:
+    """The same of a measure of how far things differ, from 0 on, which chance alone makes larger: in the
+    sample by as much as in the draws once more. So what the draws have more than was found is taken off
+    twice, from the lower bound."""
+    bounds = percentiles(draws, found, items)
+    if bounds is None:
+        return None
+    excess = 2 * (float(draws[np.isfinite(draws)].mean()) - found)
+    return Bounds(max(min(bounds.low - excess, found), 0.0), bounds.high)
+
+
+def _reach(items: int, level: float) -> float:
+    """How many standard errors the bounds are off, where the draws are normal."""
+    probability = (1 + level) / 2
+    return float(stdtrit(items - 1, probability) + ndtri(probability)) / 2

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Bounds, Floats, bounds_of_missing
+from coeval.analysis.measures.agreement import DRAWS, at_ends, percentiles
 from coeval.analysis.measures.measured import Branch, Measured, with_bounds
 from coeval.analysis.measures.ranking import Level, Ranking, ranked, ranking_measures
-from coeval.analysis.measures.reweighting import DRAWS, at_ends, percentiles
 from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.scores import share_of_items
@@ -76,7 +76,7 @@ def macro_f1_bounds(table: Floats, found: float) -> Bounds | None:
     """The 95 % interval of the macro-F1 ``found`` of a table, (K, K + 1), by the Bayesian bootstrap (Rubin
     1981): weights for the answers, and so for the cells they fall in.
 
-    As in `coeval.analysis.measures.reweighting`, half an answer stands at either end: one that is right, and
+    As in `coeval.analysis.measures.agreement`, half an answer stands at either end: one that is right, and
     one that is wrong.
     """
     n = round(float(table.sum()))

@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from coeval.analysis.intervals import Bounds, Interval
+import numpy as np
 
-__all__ = ["Branch", "Leaf", "Measured", "Tree", "as_plain", "leaves", "of_interval", "with_bounds"]
+from coeval.analysis.intervals import Bounds, Interval
+from coeval.analysis.measures.score_grid import ScoreGrid
 
 
 class Measured(NamedTuple):
@@ -104,3 +105,31 @@ def _leaves(tree: Tree, take: Callable[[Measured], Any]) -> dict[str, Any]:
 
 def _bounds(found: Measured) -> list[float] | None:
     return None if found.low is None or found.high is None else [found.low, found.high]
+
+
+# --- How often each level is given: to a student, by a judge
+
+LEVEL_NAMES = ("Low", "Medium", "High")
+LevelCounts: TypeAlias = dict[str, int]
+
+
+def levels_by_student(grid: ScoreGrid) -> dict[str, LevelCounts]:
+    """Units at each level, by student."""
+    counts = np.zeros((len(grid.students), len(LEVEL_NAMES)), np.int64)
+    for column in grid.levels.T:
+        valid = column >= 0
+        key = grid.student[valid].astype(np.int64) * len(LEVEL_NAMES) + column[valid]
+        counts += np.bincount(key, minlength=counts.size).reshape(counts.shape)
+    return {name: _named(row.tolist()) for name, row in zip(grid.students, counts, strict=True)}
+
+
+def levels_by_judge(grid: ScoreGrid) -> dict[str, LevelCounts]:
+    """Units at each level, by the judge who gave them."""
+    return {
+        judge: _named(np.bincount(column[column >= 0], minlength=len(LEVEL_NAMES)).tolist())
+        for judge, column in zip(grid.judges, grid.levels.T, strict=True)
+    }
+
+
+def _named(counts: list[int]) -> LevelCounts:
+    return dict(zip(LEVEL_NAMES, counts, strict=True))

@@ -13,8 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from coeval.analysis.comparison.multiplicity import holm
-from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
+from coeval.analysis.comparison.paired_difference import Difference, PairedScores, holm, paired_difference
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.score_grid import ScoreGrid

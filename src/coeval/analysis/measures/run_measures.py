@@ -10,24 +10,20 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from coeval.analysis.measures.benchmark.benchmark_measures import benchmark_measures
-from coeval.analysis.measures.findings.conclusions import Conclusion, conclusions
-from coeval.analysis.measures.findings.task_leaders import task_leaders
-from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures
+from coeval.analysis.measures.agreement import Reweighting
+from coeval.analysis.measures.benchmark_measures import benchmark_measures
+from coeval.analysis.measures.conclusions import Conclusion, conclusions, task_leaders
+from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures, panel_measures
 from coeval.analysis.measures.label_measures import label_measures
-from coeval.analysis.measures.measured import Branch, Measured, as_plain
-from coeval.analysis.measures.panel_measures import panel_measures
+from coeval.analysis.measures.measured import Branch, Measured, as_plain, levels_by_judge
 from coeval.analysis.measures.ranking import Ranking, ranking, ranking_measures
-from coeval.analysis.measures.reweighting import Reweighting
 from coeval.analysis.measures.robust_set import RobustOptions, RobustSet, robust_measures, robust_set
 from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
-from coeval.analysis.panel.kin_judges import kin_judges
-from coeval.analysis.panel.level_use import levels_by_judge
 from coeval.analysis.panel.output_judges import output_judges
 from coeval.analysis.panel.own_judgments import without_own_measures
-from coeval.analysis.panel.panel_findings import panel_findings
+from coeval.analysis.panel.panel_findings import kin_judges, panel_findings
 from coeval.analysis.panel.panel_reading import biases_of, consistency_of, families_of
 from coeval.analysis.panel.panel_worth import panel_worth
 from coeval.analysis.readers.output_reader import OutputReader

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.agreement import Reweighting, shifted_spread
 from coeval.analysis.measures.measured import Branch, with_bounds
-from coeval.analysis.measures.reweighting import Reweighting, shifted_spread
 from coeval.analysis.measures.score_grid import ScoreGrid
 
 __all__ = ["FORMULAS", "Differentiation", "Formula", "differences_of", "differentiation", "teacher_measures"]

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
+from coeval.analysis.intervals import Floats
+from coeval.analysis.pairwise.rates import RESAMPLES, Rate, draws, fit_logistic, rate
 from coeval.core.errors import Unparsable
 
 _BASELINE, _MODEL = "m", "M"
@@ -87,3 +92,208 @@ def alpaca_win_rate(preferences: Iterable[float]) -> WinRate:
         return WinRate(None, None)
     error = 100 * float(wins.std(ddof=1)) / math.sqrt(len(wins)) if len(wins) > 1 else None
     return WinRate(100 * float(wins.mean()), error)
+
+
+# --- AlpacaEval 2's length-controlled win rate: what it would be if both outputs were equally long
+#
+# A logistic regression explains the preference by the difference in length, by how hard the instruction is,
+# and by the model; predicting with no difference in length takes its part out (Dubois, Galambosi, Liang and
+# Hashimoto 2024). Three published variants: with difficulties and regularised by the baseline's own terse and
+# verbose answers (v1, the leaderboard's), with difficulties only (noreg), and with neither (minimal).
+
+LengthFormula: TypeAlias = Literal[
+    "length_controlled_v1", "length_controlled_noreg", "length_controlled_minimal"
+]
+
+LENGTH, DIFFICULTY, MODEL = (
+    "np.tanh(std_delta_len)",
+    "instruction_difficulty",
+    "not_gamed_baseline.astype(float)",
+)
+"""The columns under the names of the published weight tables."""
+
+LENGTH_CONTROLLED = "length_controlled_winrate"
+"""The metric's name in ``summary.json``."""
+
+FEW_PREFERENCES = 100
+"""Of samples of the published annotations, the fit leaves length out (weight 0) in up to a third of 50 and an
+eighth of 100; the rate's error is 5 to 13 points in those of 100 (``docs/benchmarks.md``). With fewer, the
+penalty decides the rate, and a bootstrap under the same penalty does not show how far off it is."""
+
+_FOLDS = 5
+_INVERSE_PENALTIES: Floats = np.logspace(-4, 4, 10)
+_GAMED_WEIGHT = 0.2 / 2
+"""λ = 0.2, shared by the two gamed baselines."""
+_BLOCKS = 8
+"""Resamples are fitted in so many blocks: all at once would hold hundreds of megabytes."""
+
+
+class GamedAnnotations(msgspec.Struct, frozen=True):
+    """The judged terse and verbose answers of the baseline, the published regularisation data.
+
+    Three equally long columns: preference as a win share 0 … 1, difference in length divided by
+    its standard deviation (baseline − gamed), difficulty of the instruction.
+    """
+
+    win_shares: tuple[float, ...]
+    std_delta_lengths: tuple[float, ...]
+    difficulties: tuple[float, ...]
+
+
+class LengthControl(msgspec.Struct, frozen=True):
+    """A fitted length control.
+
+    ``win_rate`` is in percent, its spread from a seeded bootstrap over instructions that refits
+    the weights (the published ``lc_standard_error`` is that of the predictions alone, and smaller);
+    ``inverse_penalty`` is the C that cross-validation chose; ``n`` counts the
+    instructions with a preference. Only ``length_controlled_v1`` is the leaderboard's number.
+    """
+
+    formula: LengthFormula
+    weights: dict[str, float]
+    win_rate: Rate
+    inverse_penalty: float
+    n: int
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether the spread of ``win_rate`` is to be believed: from `FEW_PREFERENCES` on."""
+        return self.n >= FEW_PREFERENCES
+
+    def as_plain(self) -> dict[str, Any]:
+        """Under the names of its fields; of a rate without an interval, the value alone."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        if not self.has_interval:
+            plain["win_rate"] = {**dict.fromkeys(plain["win_rate"]), "value": self.win_rate.value}
+        return plain
+
+
+def alpaca_length_controlled(weights: Mapping[str, float], difficulties: Sequence[float]) -> float:
+    """Length-controlled win rate in percent: ``100 · mean_i σ(w_model + w_difficulty · d_i)``.
+
+    Parameters
+    ----------
+    weights : of one model, under the published names; without a difficulty weight, `minimal`
+    difficulties : of all instructions that were asked, at least one
+    """
+    if MODEL not in weights:
+        raise ValueError(f"weights lack {MODEL!r}; got {', '.join(map(repr, weights)) or 'none'}")
+    if not len(difficulties):
+        raise ValueError("difficulties are empty: a win rate needs at least one instruction")
+    margins = weights[MODEL] + weights.get(DIFFICULTY, 0.0) * np.asarray(difficulties, dtype=np.float64)
+    return 100 * float(expit(margins).mean())
+
+
+def fit_length_control(
+    preferences: Sequence[float | None],
+    lengths: ArrayLike,
+    baseline_lengths: ArrayLike,
+    difficulties: ArrayLike | None = None,
+    *,
+    gamed: GamedAnnotations | None = None,
+    seed: int = 0,
+) -> LengthControl | None:
+    """Fits the regression as published; None with fewer than five preferences, too few to validate.
+
+    The weights are L1-penalised (no intercept); the penalty is chosen of ten by the log loss in
+    five-fold cross-validation. The published solver stops early and its folds depend on the
+    machine, so published weights are met closely, not to the last digit.
+
+    Parameters
+    ----------
+    preferences : (n,) on the scale 1 … 2, 0 a draw, None where there is none (the instruction then
+        counts in the lengths' deviation and in the prediction, not in the fit)
+    lengths, baseline_lengths : (n,) in characters
+    difficulties : (n,); without them the minimal formula is fitted
+    gamed : the regularisation data; they need difficulties
+    """
+    lengths_apart = np.asarray(baseline_lengths, dtype=np.float64) - np.asarray(lengths, dtype=np.float64)
+    count = len(preferences)
+    hard = np.zeros(count) if difficulties is None else np.asarray(difficulties, dtype=np.float64)
+    if not lengths_apart.shape == hard.shape == (count,):
+        raise ValueError(
+            f"preferences, lengths and difficulties must be equally long: "
+            f"{count}, {len(lengths_apart)}, {len(hard)}"
+        )
+    if gamed is not None and difficulties is None:
+        raise ValueError("gamed annotations need the difficulties of the instructions as well")
+    scored = np.array([preference is not None for preference in preferences], dtype=bool)
+    if scored.sum() < _FOLDS:
+        return None
+    wins = np.array([0.5 if p == 0 else p - 1 for p in preferences if p is not None])
+    if not ((wins >= 0) & (wins <= 1)).all():
+        raise ValueError("preferences must lie in 1 … 2 (0 is a draw, None a missing one)")
+    deviation = float(lengths_apart.std(ddof=1))
+    pull = np.tanh(lengths_apart / deviation) if deviation > 0 else np.zeros(count)
+    data = _Data(np.column_stack([pull, hard, np.ones(count)])[scored], wins, gamed)
+    return _fit(data, hard, scored, with_difficulty=difficulties is not None, seed=seed)
+
+
+class _Data:
+    """The rows of the fit: the gamed ones, which never are resampled, then the model's own."""
+
+    def __init__(self, features: Floats, wins: Floats, gamed: GamedAnnotations | None) -> None:
+        self.regularised = gamed is not None
+        self.own = len(wins)
+        if gamed is None:
+            self.features, self.targets, self.weights = features, wins, np.ones(len(wins))
+            return
+        pull, hard = np.tanh(gamed.std_delta_lengths), np.array(gamed.difficulties)
+        self.features = np.vstack([np.column_stack([pull, hard, np.zeros(len(hard))]), features])
+        self.targets = np.concatenate([gamed.win_shares, wins])
+        self.weights = np.repeat([_GAMED_WEIGHT, 1.0], [len(gamed.win_shares), len(wins)])
+
+    def drawn(self, drawn: Floats) -> Floats:
+        """Weights of the rows in (resamples, own) draws of the model's own rows."""
+        kept = np.broadcast_to(self.weights[: -self.own], (len(drawn), len(self.weights) - self.own))
+        return np.hstack([kept, drawn])
+
+
+def _fit(
+    data: _Data, difficulties: Floats, scored: NDArray[np.bool_], *, with_difficulty: bool, seed: int
+) -> LengthControl:
+    inverse_penalty = _cross_validated(data)
+    fitted = fit_logistic(data.features, data.targets, data.weights[None, :], l1=1 / inverse_penalty)[0]
+    value = 100 * float(expit(fitted[2] + fitted[1] * difficulties).mean())
+    generator = np.random.default_rng(seed)
+    replicates: list[Floats] = []
+    for _ in range(_BLOCKS):
+        drawn = draws(len(difficulties), generator, resamples=RESAMPLES // _BLOCKS).astype(np.float64)
+        again = fit_logistic(
+            data.features, data.targets, data.drawn(drawn[:, scored]), l1=1 / inverse_penalty
+        )
+        shares = expit(again[:, [2]] + again[:, [1]] * difficulties)
+        replicates.append(100 * (drawn * shares).sum(axis=1) / len(difficulties))
+    weights = dict(zip((LENGTH, DIFFICULTY, MODEL), fitted.tolist(), strict=True))
+    if not with_difficulty:
+        del weights[DIFFICULTY]
+    return LengthControl(
+        formula=_formula(with_difficulty, data.regularised),
+        weights=weights,
+        win_rate=rate(value, np.concatenate(replicates), data.own),
+        inverse_penalty=inverse_penalty,
+        n=data.own,
+    )
+
+
+def _formula(with_difficulty: bool, regularised: bool) -> LengthFormula:
+    if not with_difficulty:
+        return "length_controlled_minimal"
+    return "length_controlled_v1" if regularised else "length_controlled_noreg"
+
+
+def _cross_validated(data: _Data) -> float:
+    """The C whose fits predict the left-out fifths best, by weighted log loss; the smaller of equals.
+
+    Folds take the rows in turn, from the last one on.
+    """
+    count = len(data.targets)
+    fold = (count - 1 - np.arange(count)) % _FOLDS
+    left_out = fold == np.arange(_FOLDS)[:, None]
+    losses = []
+    for inverse_penalty in _INVERSE_PENALTIES:
+        fitted = fit_logistic(data.features, data.targets, data.weights * ~left_out, l1=1 / inverse_penalty)
+        margins = fitted @ data.features.T
+        loss = data.weights * (np.logaddexp(0.0, margins) - data.targets * margins)
+        losses.append(float(((loss * left_out).sum(axis=1) / left_out.sum(axis=1)).mean()))
+    return float(_INVERSE_PENALTIES[int(np.argmin(losses))])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
-from coeval.analysis.intervals import Scatter, mean_bounds
+from coeval.analysis.intervals import Floats, Scatter, mean_bounds
 
 RESAMPLES = 1000
 
@@ -52,3 +54,97 @@ def rate(value: float, replicates: ArrayLike, items: int) -> Rate:
 def draws(count: int, generator: np.random.Generator, *, resamples: int = RESAMPLES) -> NDArray[Any]:
     """How often each of ``count`` items is drawn, per resample: (resamples, count)."""
     return generator.multinomial(count, np.full(count, 1 / count), size=resamples)
+
+
+# --- Weighted logistic regression, of many resamples at once
+#
+# Bradley–Terry strengths, style control and length control are all this one fit with other columns. Targets
+# may lie anywhere in 0 … 1 (a tie is ½, a judge's preference is a probability). Weights come as one row per
+# fit, so a bootstrap of a thousand refits is a few matrix products.
+
+_RIDGE = 1e-6
+"""Keeps coefficients finite where the data separate perfectly, and unique where columns are
+redundant. Elsewhere it moves them by less than 1e-7."""
+
+_MOST_STEPS = 200
+_MOST_HALVINGS = 40
+_SMALL_STEP = 1e-9
+_ROUNDING = 1e-12
+"""Per unit of weight, what the objective may rise by rounding alone: no reason to shorten a step."""
+
+
+def fit_logistic(features: Floats, targets: Floats, weights: Floats, *, l1: float = 0.0) -> Floats:
+    """Coefficients β, one row per row w of ``weights``, that minimise
+
+    ``Σ_i w_i · (log(1 + exp(x_i·β)) − y_i · x_i·β) + l1 · Σ_j |β_j|``
+
+    by proximal Newton steps with a line search (Lee, Sun and Saunders 2014). There is no intercept
+    but a column of ones among the features. scikit-learn's ``C`` is ``1 / l1``.
+
+    Parameters
+    ----------
+    features : (n, k)
+    targets : (n,), each in 0 … 1
+    weights : (fits, n), none negative
+
+    Returns
+    -------
+    (fits, k)
+    """
+    count, width = features.shape
+    products = (features[:, :, None] * features[:, None, :]).reshape(count, width * width)
+    slack = _ROUNDING * (1 + weights.sum(axis=1))
+    beta = np.zeros((len(weights), width))
+    objective = _objective(beta, features, targets, weights, l1)
+    for _ in range(_MOST_STEPS):
+        chance = expit(beta @ features.T)
+        gradient = (weights * (chance - targets)) @ features + _RIDGE * beta
+        curvature = ((weights * chance * (1 - chance)) @ products).reshape(-1, width, width)
+        curvature += _RIDGE * np.eye(width)
+        step = _newton_step(beta, gradient, curvature, l1)
+        for _ in range(_MOST_HALVINGS):
+            moved = _objective(beta + step, features, targets, weights, l1)
+            worse = moved > objective + slack
+            if not worse.any():
+                break
+            step[worse] /= 2
+        else:
+            step[worse] = 0.0
+        beta = beta + step
+        if np.abs(step).max(initial=0.0) < _SMALL_STEP:
+            break
+        objective = np.where(worse, objective, moved)
+    return beta
+
+
+def _objective(beta: Floats, features: Floats, targets: Floats, weights: Floats, l1: float) -> Floats:
+    margins = beta @ features.T
+    losses: Floats = (weights * (np.logaddexp(0.0, margins) - targets * margins)).sum(axis=1)
+    lasso: Floats = np.abs(beta).sum(axis=1)
+    ridge: Floats = np.einsum("ij,ij->i", beta, beta)
+    return losses + l1 * lasso + _RIDGE / 2 * ridge
+
+
+def _newton_step(beta: Floats, gradient: Floats, curvature: Floats, l1: float) -> Floats:
+    """The step to the minimum of the quadratic model.
+
+    With ``l1``, that of the best way to give each coefficient a sign or leave it at 0: features are
+    few, so all 3^k ways are solved. (Descent by coordinates takes thousands of sweeps where features
+    are nearly collinear, as in a handful of answers that are all shorter than the baseline's.)
+    """
+    if l1 == 0:
+        return np.asarray(-np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0], dtype=np.float64)
+    aim, least = beta, np.full(len(beta), np.inf)
+    bent = (curvature @ beta[:, :, None])[:, :, 0] - gradient
+    for pattern in product((-1.0, 0.0, 1.0), repeat=beta.shape[1]):
+        signs = np.array(pattern)
+        active = np.flatnonzero(signs)
+        found = np.zeros_like(beta)
+        system = curvature[:, active[:, None], active]
+        pull = bent[:, active] - l1 * signs[active]
+        found[:, active] = np.linalg.solve(system, pull[:, :, None])[:, :, 0]
+        height = np.einsum("ij,ijk,ik->i", found, curvature, found) / 2 - (bent * found).sum(axis=1)
+        height += l1 * np.abs(found).sum(axis=1)
+        better = (np.sign(found) == signs).all(axis=1) & (height < least)
+        aim, least = np.where(better[:, None], found, aim), np.where(better, height, least)
+    return aim - beta

@@ -1,22 +1,117 @@
 """What the measures of a panel take from a run, beside its scores: lengths of answers, families of models,
-and what a judge was asked more than once."""
+and what a judge was asked more than once.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.agreement import LEVELS, Reweighting
+from coeval.analysis.measures.judge_measures import judge_pair, measures_of_pair
 from coeval.analysis.measures.measured import Branch
-from coeval.analysis.measures.reweighting import Reweighting
-from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.score_grid import Codes, ScoreGrid
 from coeval.analysis.panel.bias_ledger import bias_ledger, plain_ledger
-from coeval.analysis.panel.consistency import AskedTwice, consistency
-from coeval.analysis.panel.model_families import model_families
 from coeval.analysis.readers.run_reader import RunReader
 
-__all__ = ["biases_of", "consistency_of", "families_of"]
+# --- How far a judge agrees with itself: with what it said when it was asked the very same once more
+#
+# A judgment is a repeat of another one where the same judge was shown the same words. Nobody need ask twice
+# for that: students often give the same answer to an item, samples of one do, judgments of earlier settings
+# are kept, and a model may be listed as a judge under two names.
+
+
+class AskedTwice(NamedTuple):
+    """E levels (0 to 2), each of a ``judge`` (its place), about a datapoint (``item``), in answer to a
+    ``question``: equal numbers are the same words put to the same model."""
+
+    item: Codes
+    judge: Codes
+    question: Codes
+    level: Codes
+
+
+def consistency(
+    judges: Sequence[str], asked: AskedTwice, reweighting: Reweighting
+) -> dict[str, Branch | None]:
+    """By judge: ``spa``, ``wpa`` and ``kappa`` as between two judges, over the ``count`` of pairs of repeats;
+    of a question that was put N times these are N(N − 1)/2. None where nothing was asked twice."""
+    found: dict[str, Branch | None] = {}
+    for place, judge in enumerate(judges):
+        mine = np.isin(asked.question, asked.question[asked.judge == place])
+        of_judge = AskedTwice(*(column[mine] for column in asked))
+        found[judge] = _of_judge(judge, of_judge, reweighting) if len(of_judge.item) else None
+    return found
+
+
+def _of_judge(judge: str, asked: AskedTwice, reweighting: Reweighting) -> Branch | None:
+    _, first, question = np.unique(asked.question, return_index=True, return_inverse=True)
+    counts = np.zeros((len(first), LEVELS))
+    np.add.at(counts, (question, asked.level), 1)
+    of_questions: Floats = (counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(LEVELS)) / 2
+    several = counts.sum(axis=1) > 1
+    if not several.any():
+        return None
+    item = asked.item[first]
+    tables = np.zeros((reweighting.blocks, LEVELS, LEVELS))
+    np.add.at(tables, reweighting.block[item], of_questions)
+    shared = np.zeros(reweighting.items, bool)
+    shared[item[several]] = True
+    return measures_of_pair(judge_pair((judge, judge), tables, shared, 0, reweighting))
+
+
+# --- Which models are of one family, by their names: a judge may be kind to its own
+
+_KNOWN = {
+    "gpt": r"gpt|chatgpt|davinci|(?:^|[/.-])o[134](?:$|[^a-z0-9])",
+    "claude": r"claude",
+    "gemini": r"gemini|gemma",
+    "llama": r"llama",
+    "qwen": r"qwen|qwq",
+    "mistral": r"mistral|mixtral|ministral|magistral|codestral|pixtral",
+    "deepseek": r"deepseek",
+    "command": r"command|(?:^|/)c4ai",
+    "phi": r"(?:^|/)phi[-\d]",
+    "nova": r"amazon\.nova|(?:^|/)nova-",
+    "grok": r"grok",
+    "glm": r"(?:^|/)(?:chat)?glm",
+    "kimi": r"kimi|moonshot",
+}
+"""Of names like ``us.anthropic.claude-sonnet-4``, in which the family does not stand first."""
+
+
+def model_family(name: str) -> str:
+    """
+    >>> model_family("meta-llama/Llama-3.1-8B"), model_family("gpt-4o-mini"), model_family("sim-large")
+    ('llama', 'gpt', 'sim')
+    """
+    folded = name.casefold()
+    for family, pattern in _KNOWN.items():
+        if re.search(pattern, folded):
+            return family
+    last = folded.rstrip("/").rpartition("/")[2]
+    found = re.match(r"[^-:_.\d]+", last)
+    return found[0] if found else last
+
+
+def model_families(names: Iterable[str], told: Mapping[str, str]) -> dict[str, str]:
+    """By name; ``told``: what a configuration says of some of them."""
+    return {name: model_family(told.get(name, name)) for name in names}
+
+
+def kin_of_one(judge: str, first: str, second: str, families: Mapping[str, str]) -> str | None:
+    """The one of two models that is the judge, or alone is of its family: such a judge's scores are left out
+    where the two are compared without kin. None where it is kin to neither, or to both alike."""
+    if first == second:
+        return None
+    if judge in (first, second):
+        return judge
+    kin = [model for model in (first, second) if families.get(model, "") == families[judge]]
+    return kin[0] if len(kin) == 1 else None
 
 
 def biases_of(reader: RunReader, grid: ScoreGrid) -> dict[str, dict[str, Any]]:

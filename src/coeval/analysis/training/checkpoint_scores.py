@@ -2,27 +2,257 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from coeval.analysis.intervals import Floats, Scale, scale_of
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore
-from coeval.analysis.training.run_choice import ChosenRuns
-from coeval.core.text import listed, numbered
+from coeval.core.errors import StoreError
+from coeval.core.text import canonical, digest, listed, numbered
+from coeval.store.jsonl import read_json
+from coeval.store.output_folder import SUMMARY, sample_of, task_folders
 
-__all__ = [
-    "CheckpointScores",
-    "CommonItems",
-    "ItemColumn",
-    "common_items",
-    "first_of_items",
-    "read_items",
-    "side_by_side",
-]
+# --- Which samples of a task at a checkpoint are put together: those made and judged alike, and finished
+#
+# How a sample was made says its ``summary.json``: the sampling that was sent, and the parts of the recipes of
+# answers and judgments. The seed is left out, which differs between samples on purpose, and the name under
+# which the checkpoint was served.
+
+_NOT_SAMPLING = {"seed", "interface", "parameters.model", "checkpoint"}
+_MISSING = "missing"
+"""The reason of a record that was not made yet."""
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    model: str = ""
+    sampling: dict[str, Any] = {}
+    parts: dict[str, str] = {}
+    dropped: dict[str, int] = {}
+
+
+class _Metric(msgspec.Struct, frozen=True):
+    value: float | None = None
+
+
+class RunFacts(msgspec.Struct, frozen=True):
+    """What is read of a sample's ``summary.json``."""
+
+    task: str = ""
+    model: str = ""
+    metrics: dict[str, _Metric] = {}
+    n_expected: int = 0
+    n_failed: dict[str, int] = {}
+    counted: str = "records"
+    missing: dict[str, int] = {}
+    inference: _Asked | None = None
+    judge: _Asked | None = None
+
+    @property
+    def made(self) -> str:
+        """A hash of how its answers were made, but for the seed and the checkpoint."""
+        return _how(self.inference, _NOT_SAMPLING)
+
+    @property
+    def judged(self) -> str:
+        """A hash of who judged them and how, but for the seed; empty where rules score them."""
+        return _how(self.judge, {"seed"}) if self.judge is not None else ""
+
+    @property
+    def not_made(self) -> int:
+        """Answers and judgments that nobody was asked for yet."""
+        return self.missing.get(_MISSING, 0)
+
+    @property
+    def failures(self) -> dict[str, int]:
+        return {reason: count for reason, count in self.missing.items() if reason != _MISSING}
+
+
+class JudgedBy(msgspec.Struct, frozen=True):
+    """``method`` is a hash of all that shapes what the judge says, but for the seed."""
+
+    model: str
+    sampling: dict[str, Any]
+    method: str
+
+
+class LeftOutRun(msgspec.Struct, frozen=True):
+    """A sample that is there and does not count, and why."""
+
+    run: int
+    why: str
+
+
+class ChosenRuns(msgspec.Struct, frozen=True):
+    """The samples of a task that count: ``facts`` by ``runs``; ``notes`` say what is to be known of them."""
+
+    task: str
+    runs: tuple[int, ...]
+    facts: tuple[RunFacts, ...]
+    left_out: tuple[LeftOutRun, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def how(self) -> tuple[str, str]:
+        """How the answers were made, and how they were judged."""
+        return self.facts[0].made, self.facts[0].judged
+
+    @property
+    def judge(self) -> JudgedBy | None:
+        asked = self.facts[0].judge
+        return None if asked is None else JudgedBy(asked.model, asked.sampling, self.facts[0].judged)
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        asked = self.facts[0].inference
+        return {} if asked is None else asked.sampling
+
+    @property
+    def missing(self) -> int:
+        """Answers and judgments without a value, over all samples that count."""
+        return sum(count for fact in self.facts for count in fact.missing.values())
+
+
+def choose_runs(
+    folder: Path, tasks: Sequence[str] | None = None, expected: Mapping[str, int] | None = None
+) -> list[ChosenRuns]:
+    """Of a checkpoint's output folder, by task; a task without any sample that counts has none in ``runs``.
+
+    Those that agree in how they were made and judged count: of several such groups the largest, of equally
+    large ones that of the lowest number. Unfinished ones count only where none is finished.
+
+    Parameters
+    ----------
+    expected : by task, how many samples were asked for; those beyond it are left out
+    """
+    of_task: dict[str, list[Path]] = {}
+    for path in task_folders(folder):
+        if tasks is None or path.name in tasks:
+            of_task.setdefault(path.name, []).append(path)
+    return [
+        _chosen(task, _sampled(paths, folder), (expected or {}).get(task))
+        for task, paths in sorted(of_task.items())
+    ]
+
+
+def _sampled(paths: Sequence[Path], folder: Path) -> list[Path]:
+    """Where there are ``run_<k>/``, what lies beside them is no sample of theirs."""
+    return [path for path in paths if path.parent != folder] or list(paths)
+
+
+def _chosen(task: str, paths: Sequence[Path], expected: int | None) -> ChosenRuns:
+    read: dict[int, RunFacts] = {}
+    out: dict[int, str] = {}
+    for path in paths:
+        run = sample_of(path)
+        found = _facts(path)
+        if isinstance(found, str):
+            out[run] = found
+        elif expected is not None and run >= expected:
+            out[run] = f"{numbered(expected, 'sample')} {'was' if expected == 1 else 'were'} asked for"
+        else:
+            read[run] = found
+    finished = [run for run, facts in read.items() if not facts.not_made]
+    if finished:
+        for run in read.keys() - set(finished):
+            out[run] = f"unfinished: {read[run].not_made:,} answers or judgments are not there yet"
+    kept = _alike({run: facts for run, facts in read.items() if run not in out}, out)
+    notes = [f"run_{run} is left out: {why}" for run, why in sorted(out.items())]
+    notes += _shortcomings(kept)
+    if expected is not None and len(kept) < expected:
+        notes.append(f"{len(kept)} of the {expected} samples that were asked for are there")
+    return ChosenRuns(
+        task=task,
+        runs=tuple(kept),
+        facts=tuple(kept.values()),
+        left_out=tuple(LeftOutRun(run, why) for run, why in sorted(out.items())),
+        notes=tuple(notes),
+    )
+
+
+def _facts(path: Path) -> RunFacts | str:
+    """What a sample came to, or why it cannot count."""
+    try:
+        found = read_json(path / SUMMARY, RunFacts)
+    except FileNotFoundError:
+        return "not scored yet"
+    except StoreError as error:
+        return str(error)
+    if found.task not in ("", path.name):
+        return f"its summary.json is of the task {found.task}"
+    if all(metric.value is None for metric in found.metrics.values()):
+        return "not scored yet"
+    return found
+
+
+def _alike(read: dict[int, RunFacts], out: dict[int, str]) -> dict[int, RunFacts]:
+    """The largest group of samples that were made and judged alike; the others go ``out``."""
+    if not read:
+        return {}
+    groups = Counter(_group(facts) for facts in read.values())  # in order of their first samples
+    [(most, _)] = groups.most_common(1)
+    kept = {run: facts for run, facts in read.items() if _group(facts) == most}
+    first = next(iter(kept.values()))
+    out |= {run: _other(facts, first) for run, facts in read.items() if run not in kept}
+    return kept
+
+
+def _group(facts: RunFacts) -> tuple[str, str, str]:
+    return facts.model, facts.made, facts.judged
+
+
+def _other(facts: RunFacts, first: RunFacts) -> str:
+    if facts.model != first.model:
+        return f"answered by {facts.model}, the others by {first.model}"
+    if facts.made != first.made:
+        names = listed(_differing(facts.inference, first.inference))
+        return f"made with other sampling ({names})"
+    mine, theirs = (one.judge.model if one.judge is not None else "rules" for one in (facts, first))
+    if mine != theirs:
+        return f"judged by {mine}, the others by {theirs}"
+    return f"judged by {mine} with other settings ({listed(_differing(facts.judge, first.judge))})"
+
+
+def _differing(one: _Asked | None, other: _Asked | None) -> Iterator[str]:
+    mine, theirs = (_what(asked, _NOT_SAMPLING) for asked in (one, other))
+    for name in sorted(mine.keys() | theirs.keys()):
+        if mine.get(name) != theirs.get(name):
+            yield name
+
+
+def _shortcomings(kept: dict[int, RunFacts]) -> Iterator[str]:
+    for run, facts in kept.items():
+        if facts.not_made:
+            yield f"run_{run} is unfinished: {facts.not_made:,} answers or judgments are not there yet"
+        if failures := facts.failures or facts.n_failed:
+            reasons = listed(f"{count:,} {reason}" for reason, count in failures.items())
+            yield f"run_{run}: without a value, of {facts.n_expected:,} {facts.counted}: {reasons}"
+
+
+def _how(asked: _Asked | None, without: set[str]) -> str:
+    return digest(canonical(_what(asked, without)))
+
+
+def _what(asked: _Asked | None, without: set[str]) -> dict[str, str]:
+    """The parts of the recipe by their names, and the sampling as it was sent."""
+    if asked is None:
+        return {}
+    parts = {_plain(name): value for name, value in asked.parts.items() if name not in without}
+    sent = {name: str(value) for name, value in asked.sampling.items() if name != "seed"}
+    model = {} if "parameters.model" in without else {"model": asked.model}
+    return {**parts, **sent, **dict.fromkeys(asked.dropped, "refused"), **model}
+
+
+def _plain(name: str) -> str:
+    """``temperature`` of ``parameters.temperature (student)``"""
+    return name.removeprefix("parameters.").partition(" (")[0]
+
 
 _MOST_LACKING = 0.1
 """Of the items that other checkpoints have; one that lacks more is left out rather than their items."""

@@ -12,14 +12,50 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
+from scipy.special import stdtr
 
-from coeval.analysis.comparison.comparison_sentence import ALPHA
-from coeval.analysis.comparison.multiplicity import holm
+from coeval.analysis.comparison.comparison_report import ALPHA
+from coeval.analysis.comparison.paired_difference import holm
+from coeval.analysis.intervals import Floats
+from coeval.analysis.training.best_checkpoint import p_text, points_text
 from coeval.analysis.training.checkpoint_scores import CommonItems
-from coeval.analysis.training.figure_text import p_text, points_text
-from coeval.analysis.training.trends import Trend, trend
 
-__all__ = ["DriftAlarm", "WatchedTask", "drift_alarms"]
+# --- Whether scores, or the lengths of answers, rise or fall over training; items are the independent units
+
+
+class Trend(msgspec.Struct, frozen=True):
+    """``change`` from the first to the last of ``steps`` along the line that fits best, in the unit of the
+    values, over ``n_items``; one-sided p-values of its rising and of its falling."""
+
+    change: float
+    p_rising: float
+    p_falling: float
+    n_items: int
+    steps: tuple[int, ...]
+
+
+def trend(values: Floats, steps: Sequence[int]) -> Trend | None:
+    """Each item has a slope of its own, and a t test asks whether they are 0 on average (a summary-measure
+    analysis of repeated measures; Matthews, Altman, Campbell and Royston 1990): what the checkpoints have in
+    common, their items, makes nothing more certain. None where there are no two steps or items.
+
+    Parameters
+    ----------
+    values : (n, K) of n items at K steps
+    """
+    items, count = values.shape
+    if items < 2 or count < 2:
+        return None
+    place = np.asarray(steps, np.float64) - np.mean(steps)
+    slopes = values @ place / (place @ place)
+    change = float(slopes.mean()) * (steps[-1] - steps[0])
+    error = float(slopes.std(ddof=1)) / np.sqrt(items)
+    if error == 0:
+        falling = 0.5 if change == 0 else float(change > 0)
+    else:
+        falling = float(stdtr(items - 1, float(slopes.mean()) / error))
+    return Trend(change, 1 - falling, falling, items, tuple(steps))
+
 
 Kind: TypeAlias = Literal["rules fall", "answers grow"]
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from coeval.benchmarks.assets.cache import AssetMissing
 from coeval.benchmarks.assets.fetch import Progress
 from coeval.benchmarks.assets.library import Check, Library, Presence, read_records
-from coeval.benchmarks.assets.manifest import AssetMissing
 
 __all__ = [
     "AssetMissing",

@@ -18,12 +18,12 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 import msgspec
 
-from coeval.benchmarks.assets.manifest import Parcel
+from coeval.benchmarks.assets.cache import Parcel
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decode
-from coeval.core.secrets.redaction import Redactor
-from coeval.core.secrets.shown_url import shown_url, url_secrets
-from coeval.models.transport.download import SourceFailed, download, read_page
+from coeval.core.redaction import Redactor
+from coeval.core.shown_url import shown_url, url_secrets
+from coeval.models.transport.network import SourceFailed, download, read_page
 
 __all__ = ["download_wheel", "index_urls", "pip_command"]
 

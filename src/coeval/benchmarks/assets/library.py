@@ -4,31 +4,82 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from coeval.benchmarks.assets.cache import (
     NLTK_DATA,
+    Asset,
+    AssetMissing,
     Cache,
+    Manifest,
     Stamp,
     cache_folder,
     is_whole,
     nltk_folders,
+    read_manifest,
     sha256_of,
     stamp_of,
 )
-from coeval.benchmarks.assets.fetch import Fetcher, Progress
-from coeval.benchmarks.assets.manifest import Asset, AssetMissing, Manifest, read_manifest
-from coeval.benchmarks.assets.unreachable import Unreachable
+from coeval.benchmarks.assets.fetch import HUBS, Fetcher, Progress
 from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decode
-from coeval.core.plain_file import open_file
-from coeval.models.transport.download import SourceFailed
+from coeval.core.plain import open_file
+from coeval.models.transport.network import SourceFailed, download
+from coeval.store.jsonl import read_json, write_json_atomic
+from coeval.store.output_folder import file_name_of
 
-__all__ = ["AssetOrigin", "Check", "Library", "Presence", "read_records"]
+# --- Which parcels could not be fetched lately: what can be done without is not asked for at every start
+
+AGAIN_AFTER_S = 3600.0
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    """When a parcel could not be fetched (seconds since 1970), and why."""
+
+    at: float
+    reason: str
+
+
+class Unreachable:
+    """``unreachable.json`` in the cache: parcel → its last failure. A lost file costs one more try."""
+
+    def __init__(self, cache: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._path = cache / "unreachable.json"
+        self._clock = clock
+
+    def lately(self) -> dict[str, str]:
+        """The parcels that are not to be asked for now, each with the reason of its last failure."""
+        now = self._clock()
+        return {
+            parcel: failure.reason
+            for parcel, failure in self._read().items()
+            if 0 <= now - failure.at < AGAIN_AFTER_S
+        }
+
+    def remember(self, failed: Mapping[str, str]) -> None:
+        """Take in failures of just now; where the cache cannot be written, they are tried again next time."""
+        if failed:
+            now = self._clock()
+            known = self._read() | {parcel: _Failure(now, reason) for parcel, reason in failed.items()}
+            with suppress(StoreError, OSError):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                write_json_atomic(self._path, known)
+
+    def _read(self) -> dict[str, _Failure]:
+        try:
+            return read_json(self._path, dict[str, _Failure])
+        except (OSError, StoreError):
+            return {}
+
 
 SOON_S = 3.0
 """How long a source of what can be done without may be silent."""
@@ -296,3 +347,34 @@ def _record(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UsageError(f"{where} is no JSON object")
     return value
+
+
+# --- Assets from elsewhere than the manifest says: a checkout of a benchmark's repository, another dataset
+
+
+def checked_out(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
+    """Of ``files`` (asset → where it lies in the checkout ``folder``), those that the cache lacks and that
+    lie there: what is taken where nobody names a checkout."""
+    library = Library()
+    return {
+        asset: folder / path
+        for asset, path in files.items()
+        if library.presence(asset)[0] is Presence.ABSENT and (folder / path).is_file()
+    }
+
+
+def fetched_from_hub(repository: str, file: str) -> Path:
+    """A file of a dataset on the hub, fetched into the cache at its newest revision.
+
+    Raises
+    ------
+    SourceFailed
+        it cannot be fetched.
+    """
+    hub = HUBS["huggingface"]
+    path = hub.path.format(repo=repository, revision="main", path=file)
+    target = cache_folder() / "given" / file_name_of(repository) / file
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_suffix(".partial")
+    download(f"{os.environ.get(hub.variable) or hub.url}/{path}", partial, None, lambda _: None)
+    return partial.replace(target)

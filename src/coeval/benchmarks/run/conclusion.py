@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 
 import msgspec
 
-from coeval.analysis.costs import ModelCost, model_costs
+from coeval.analysis.run_results import ModelCost, model_costs
 from coeval.benchmarks.benchmark import Unit
 from coeval.benchmarks.run.runner import EndOfAsking, Prepared, error_file, usage_file
 from coeval.benchmarks.run.task_run import RecordCounts, TaskRun

@@ -10,24 +10,39 @@ import msgspec
 import numpy as np
 
 from coeval.benchmarks.benchmark import Answer, Item, Judgment
-from coeval.benchmarks.run.runner import Prepared, specs_of
+from coeval.benchmarks.run.runner import Prepared, specs_of, usage_file
 from coeval.benchmarks.run.task_run import TaskRun
-from coeval.core.good import is_good
-from coeval.core.records import Request, Usage
+from coeval.core.records import Request, Usage, is_good
 from coeval.engine.model_facts import ModelFacts, output_limit
 from coeval.engine.model_work import Asking
-from coeval.pricing.estimate.call_group import CallGroup
-from coeval.pricing.estimate.call_shape import AskedModel, CallShape, call_groups, surely
-from coeval.pricing.estimate.duration import duration_s
-from coeval.pricing.estimate.estimate import Estimate, estimate_of
-from coeval.pricing.estimate.evidence import Evidence, Quantity, ScenarioDraws
-from coeval.pricing.estimate.span import CENTRAL, Scenarios, Span, exact
-from coeval.pricing.estimate.tokens import LATIN_PER_TOKEN, TextSize, size_of
-from coeval.pricing.estimate.told_call import ToldCall, add_told
-from coeval.pricing.estimate.unknowns import Cell, ErrorSpread, Guess
+from coeval.engine.terms import refuse_least
+from coeval.models.metering.account_file import read_accounts
+from coeval.pricing.call_shape import (
+    LATIN_PER_TOKEN,
+    AskedModel,
+    CallGroup,
+    CallShape,
+    TextSize,
+    ToldCall,
+    add_told,
+    call_groups,
+    size_of,
+    surely,
+)
+from coeval.pricing.estimate import Estimate, duration_s, estimate_of
 from coeval.pricing.price_book import PriceBook
-
-__all__ = ["estimate_evaluation"]
+from coeval.pricing.unknowns import (
+    CENTRAL,
+    Cell,
+    ErrorSpread,
+    Evidence,
+    Guess,
+    Quantity,
+    ScenarioDraws,
+    Scenarios,
+    Span,
+    exact,
+)
 
 _ANSWERED = ErrorSpread(shared=0.35, task=0.25, model=0.3, cell=0.1, item=0.6)
 _JUDGED = ErrorSpread(shared=0.2, task=0.2, model=0.3, cell=0.1, item=0.4)
@@ -234,3 +249,26 @@ def _add_records(evidence: Evidence, task_run: TaskRun, facts: ModelFacts) -> No
             seconds=record.latency_s,
         )
         add_told(evidence, told, facts.speed(role_model.name), "record")
+
+
+# --- What the budget of an evaluation is held against before its first request
+
+
+def refuse_too_dear(prepared: Prepared) -> None:
+    """While the folders are `held`. What goes on in a folder is not refused, as of a run: it goes as far as
+    the money carries.
+
+    Raises
+    ------
+    UsageError
+        the low end of the estimate does not fit into what is left of the budget.
+    """
+    evaluation = prepared.evaluation
+    budget = evaluation.budget_usd
+    accounts = read_accounts(usage_file(evaluation)).values()
+    if budget is None or any(account.requests or account.reserved for account in accounts):
+        return
+    estimate = estimate_evaluation(prepared, PriceBook())
+    cost = estimate.total.cost_usd
+    if cost is not None and not estimate.unpriced:
+        refuse_least(cost.low, budget, accounts, "the same command with --estimate-only")

@@ -12,16 +12,12 @@ from coeval.benchmarks.run.benchmark_works import RETRIES, AnswerWork, JudgmentW
 from coeval.benchmarks.run.eval_spec import EvalSpec, judge_model
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import AskError, ModelUnavailable, QuotaExhausted
-from coeval.core.good import is_good
-from coeval.core.records import Kept
-from coeval.engine.model_work import Asking
+from coeval.core.records import Kept, is_good
+from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.probing import probe_models
-from coeval.engine.progress import Board, Calls
-from coeval.engine.role_model import RoleModel
-from coeval.engine.session import Session
-from coeval.engine.waiting import unless_interrupted
+from coeval.engine.progress import Board, Calls, ModelCount, WorkCounts
+from coeval.engine.session import Session, unless_interrupted
 from coeval.engine.work import Work
-from coeval.engine.work_counts import ModelCount, WorkCounts
 
 log = logging.getLogger("coeval")
 

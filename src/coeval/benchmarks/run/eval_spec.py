@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -12,21 +12,21 @@ from coeval.benchmarks.assets import Library, Progress
 from coeval.benchmarks.assets.cache import Stamp
 from coeval.benchmarks.assets.library import AssetOrigin
 from coeval.benchmarks.benchmark import JudgeSettings, TaskSettings
-from coeval.benchmarks.run.given_responses import read_given, source_of
-from coeval.benchmarks.run.task_folder import TaskFolder
+from coeval.benchmarks.run.benchmark_works import read_given, source_of
+from coeval.benchmarks.run.task_folder import TaskFolder, first_answer
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.benchmarks.task_registry import kind_of
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.options import BATCH
-from coeval.core.plain_file import file_bytes
+from coeval.core.plain import file_bytes
 from coeval.core.records import Purpose, Role, SamplingParameters, sample_seed
 from coeval.core.text import digest
+from coeval.engine.model_work import Recipe, RoleModel, own_seed, recipe
 from coeval.engine.probing import Probing
-from coeval.engine.role_model import Recipe, RoleModel, own_seed, recipe
-from coeval.models.batch.waiting.batching import Batching, BatchMode
+from coeval.models.batch.waiting.job_list import Batching, BatchMode
 from coeval.models.catalog import HOSTS
-from coeval.store.output_folder import SHARDS
+from coeval.store.output_folder import SHARDS, task_folders
 
 Mode: TypeAlias = Literal["all", "inference", "judge", "conclude"]
 
@@ -275,3 +275,75 @@ def model_of(evaluation: EvalSpec, request: TaskRequest) -> str:
     if request.responses is not None:
         return source_of(request.responses)
     return evaluation.folder(request.name, request.runs[0]).answered_by()
+
+
+# --- Whose output folder it is: one model's, so that no figures take the place of another's
+#
+# The answers say so themselves, in every task's folder and for every sample: there is no file beside them
+# that could be lost or be out of date. Where answers were lost, the summary made of them does.
+#
+# A model is known by its name as ``--model`` gives it (which is also its ``--served-model-name``, or the path
+# of its folder with ``--local``), or by ``--checkpoint``; where it is served does not matter. Answers from a
+# file that nobody names a model for bear the file's path as their model; they belong to their task's folder
+# alone, since the files of one model's tasks have different names.
+
+
+class _Claim(NamedTuple):
+    """Answers of a model that lie in a task's folder; ``unnamed``: it is known by its file only."""
+
+    place: Path
+    model: str
+    unnamed: bool
+
+
+def refuse_another_model(evaluation: EvalSpec) -> None:
+    """Look through the output folder for answers of another model. Touches nothing.
+
+    Raises
+    ------
+    UsageError
+        there are some; the message names both models and the ways out.
+    """
+    requests = {request.name: request for request in evaluation.tasks}
+    for claim in _claims(evaluation.output):
+        request = requests.get(claim.place.parent.name)
+        if request is not None:
+            wanted = model_of(evaluation, request)
+        elif evaluation.tested is not None and not claim.unnamed:
+            wanted = evaluation.tested_as
+        else:
+            continue
+        if wanted not in ("", claim.model):  # empty: there are no answers to judge, which is said elsewhere
+            raise _refusal(claim, wanted, evaluation)
+
+
+def _refusal(claim: _Claim, wanted: str, evaluation: EvalSpec) -> UsageError:
+    ways = [f"another --output-dir for {wanted}"]
+    if not claim.unnamed:
+        ways.append(f"{'--model' if evaluation.checkpoint is None else '--checkpoint'} {claim.model}")
+    if evaluation.mode == "judge" and evaluation.judge is not None:
+        ways.append("no --model beside --judge-model")
+    return UsageError(
+        f"{claim.place} holds answers of {claim.model}, not of {wanted}, and an output folder belongs to "
+        f"one model; give {', or '.join(ways)}"
+    )
+
+
+def _claims(output: Path) -> Iterator[_Claim]:
+    for folder in task_folders(output):
+        files = sorted(folder.glob("responses*.jsonl"))
+        found = [claim for path in files if (claim := _of_answers(path)) is not None]
+        yield from found or _of_summary(folder)
+
+
+def _of_answers(path: Path) -> _Claim | None:
+    first = first_answer(path)
+    if first is None or not first.model:
+        return None
+    return _Claim(path, first.model, first.model == first.source)
+
+
+def _of_summary(folder: Path) -> Iterator[_Claim]:
+    summary = TaskFolder(folder).summarised()
+    if summary.model:  # which does not say of given responses whether somebody named their model
+        yield _Claim(TaskFolder(folder).summary, summary.model, summary.given is not None)

@@ -20,18 +20,17 @@ from coeval.benchmarks.run.eval_spec import (
     EvalSpec,
     find_assets,
     jobs_of,
+    refuse_another_model,
     stamps_of,
     used_assets,
 )
-from coeval.benchmarks.run.owner import refuse_another_model
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import Draining, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.records import Usage
-from coeval.engine.bounded_cost import AskedUnder, refuse_boundless
 from coeval.engine.progress import Watcher
 from coeval.engine.session import Accounts, SessionContext, opened
-from coeval.engine.terms import Ceiling, batched_at_full_price, terms_of
+from coeval.engine.terms import AskedUnder, Ceiling, batched_at_full_price, refuse_boundless, terms_of
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.keys import Keys
 from coeval.models.transport.http import Http

@@ -16,14 +16,13 @@ from typing import TypeVar
 import msgspec
 
 from coeval.benchmarks.benchmark import Answer, Judgment
-from coeval.benchmarks.run.given_responses import GivenCounts
+from coeval.benchmarks.run.benchmark_works import GivenCounts
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode, decoder
-from coeval.core.good import by_id, is_good
-from coeval.core.plain_file import file_bytes
-from coeval.core.records import Kept
+from coeval.core.plain import file_bytes
+from coeval.core.records import Kept, by_id, is_good
 from coeval.core.text import listed, numbered
-from coeval.engine.role_model import RoleModel, differences
+from coeval.engine.model_work import RoleModel, differences
 from coeval.store.jsonl import Appender, cut_torn_tail, store_error, torn_tail, whole_lines
 from coeval.store.output_folder import RESPONSES, SCORES, SHARDS, SUMMARY
 from coeval.store.rundir import RunDir

@@ -11,8 +11,7 @@ from itertools import chain
 
 import msgspec
 
-from coeval.analysis.cut_off import CutOffAnswers
-from coeval.analysis.empty_answers import EmptyAnswers
+from coeval.analysis.run_results import CutOffAnswers, EmptyAnswers
 from coeval.benchmarks.benchmark import (
     Answer,
     Ask,
@@ -26,15 +25,14 @@ from coeval.benchmarks.benchmark import (
 from coeval.benchmarks.run.benchmark_works import (
     JUDGMENTS_EACH,
     AnswerWork,
+    GivenCounts,
     JudgmentWork,
     asked_hash,
 )
-from coeval.benchmarks.run.given_responses import GivenCounts
 from coeval.benchmarks.run.task_folder import TaskFolder, stands
 from coeval.core.errors import CoevalError, named
-from coeval.core.good import is_good
-from coeval.engine.model_work import Asking
-from coeval.engine.role_model import RoleModel
+from coeval.core.records import is_good
+from coeval.engine.model_work import Asking, RoleModel
 
 log = logging.getLogger("coeval")
 

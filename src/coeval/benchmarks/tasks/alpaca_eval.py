@@ -11,34 +11,118 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from coeval.analysis.pairwise.alpaca import FEW_PREFERENCES
 from coeval.analysis.pairwise.pairwise_models import (
+    GamedAnnotations,
     LengthControl,
     alpaca_preference,
     alpaca_win_rate,
     fit_length_control,
     switched_order,
 )
-from coeval.benchmarks.assets import read_records
-from coeval.benchmarks.assets.checkout import fetched_from_hub
+from coeval.benchmarks.assets.library import Library, fetched_from_hub, read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import mean_metric, settle, with_responses, write_lines
 from coeval.benchmarks.run.task_folder import file_name
 from coeval.benchmarks.task_registry import ALPACA_DATASET, ALPACA_REFERENCE
-from coeval.benchmarks.tasks.alpaca_published import BASELINE, DIFFICULTY, GAMED, published_lengths
-from coeval.benchmarks.tasks.alpaca_remarks import remarks_on
 from coeval.core.errors import BadRequest, NotFound, UsageError
 from coeval.core.foreign import convert
-from coeval.core.ids import judgment_id
 from coeval.core.model import Model
-from coeval.core.records import Completion, Message, Request, SamplingParameters
+from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
 from coeval.core.text import fill
-from coeval.judging.logprobs import answer_logprobs, is_lost_in_reasoning
-from coeval.judging.pairwise import ORDERS, Order, Shown, parse_identifier, shown
-from coeval.models.transport.download import SourceFailed
+from coeval.judging.pairwise import (
+    ORDERS,
+    Order,
+    Shown,
+    answer_logprobs,
+    is_lost_in_reasoning,
+    parse_identifier,
+    shown,
+)
+from coeval.models.transport.network import SourceFailed
+
+# --- What AlpacaEval publishes for its length control: how hard instructions are, and what regularises it
+
+BASELINE, DIFFICULTY, GAMED = "alpaca-eval/baseline", "alpaca-eval/difficulty", "alpaca-eval/gamed"
+
+
+class PublishedLengths(NamedTuple):
+    """``difficulties`` are by the instruction's number in the benchmark, from 0; empty without a table."""
+
+    gamed: GamedAnnotations | None
+    difficulties: dict[int, float]
+
+
+def published_lengths(assets: Mapping[str, Path]) -> PublishedLengths:
+    """What is there of it; nothing with other instructions than the official ones, which it is about.
+
+    The table of gamed baselines holds the difficulties too; the other one has a row per instruction,
+    in the benchmark's order.
+    """
+    if not Library().is_official(BASELINE, assets[BASELINE]):
+        return PublishedLengths(None, {})
+    if GAMED in assets:
+        rows = list(read_records(assets[GAMED]))
+        gamed = GamedAnnotations(
+            tuple(float(row["preference"]) for row in rows),
+            tuple(float(row["std_delta_len"]) for row in rows),
+            tuple(float(row["instruction_difficulty"]) for row in rows),
+        )
+        return PublishedLengths(
+            gamed, {int(row["index"]): float(row["instruction_difficulty"]) for row in rows}
+        )
+    if DIFFICULTY in assets:
+        table = read_records(assets[DIFFICULTY])
+        return PublishedLengths(
+            None, {number: float(row["instruction_difficulty"]) for number, row in enumerate(table)}
+        )
+    return PublishedLengths(None, {})
+
+
+# --- When AlpacaEval's length control is to be read with care, though it is computed as published
+
+EXTREME_ODDS_RATIO = 3.0
+"""Of the 223 models on the leaderboard of alpaca-eval 0.6.6, two have odds further apart than this: one was
+made to write 68 characters, one writes 296, where the baseline writes 2,000."""
+
+
+def remarks_on(control: LengthControl | None, win_rate: float | None) -> tuple[str, ...]:
+    """Sentences without an end; none where there is no length-controlled rate, or nothing to say.
+
+    Parameters
+    ----------
+    control : the fit
+    win_rate : the plain one, in percent
+    """
+    if control is None or win_rate is None:
+        return ()
+    remarks = []
+    if not control.has_interval:
+        remarks.append(
+            f"length_controlled_winrate rests on {control.n} preferences; with fewer than {FEW_PREFERENCES} "
+            "its fit often finds no effect of length, and is off by many points, so it has no interval"
+        )
+    controlled = control.win_rate.value
+    ratio = _odds(controlled, control.n) / _odds(win_rate, control.n)
+    apart = max(ratio, 1 / ratio)
+    if apart > EXTREME_ODDS_RATIO:
+        remarks.append(
+            f"length_controlled_winrate ({controlled:.1f}) and win_rate ({win_rate:.1f}) differ extremely, "
+            f"their odds by a factor of {apart:.1f}; those of 221 of the 223 published models differ by less "
+            f"than {EXTREME_ODDS_RATIO:.0f}"
+        )
+    return tuple(remarks)
+
+
+def _odds(percent: float, n: int) -> float:
+    """Those of a rate that is half a preference away from 0 and 100 at the least."""
+    share = min(max(percent / 100, 0.5 / n), 1 - 0.5 / n)
+    return share / (1 - share)
+
 
 Manner: TypeAlias = Literal["logprobs", "logprobs after reasoning", "words"]
 """How the judge's preference is read."""

@@ -24,7 +24,7 @@ from coeval.analysis.pairwise.pairwise_models import (
 )
 from coeval.analysis.pairwise.rates import Rate
 from coeval.benchmarks.assets import read_records
-from coeval.benchmarks.assets.checkout import checked_out
+from coeval.benchmarks.assets.library import checked_out
 from coeval.benchmarks.benchmark import (
     Answer,
     Ask,
@@ -40,8 +40,7 @@ from coeval.benchmarks.run.judgment_outcomes import Outcomes, settle, with_respo
 from coeval.benchmarks.run.task_folder import file_name
 from coeval.benchmarks.task_registry import ARENA_BENCHMARK, ARENA_FOLDER
 from coeval.core.errors import UsageError
-from coeval.core.ids import judgment_id
-from coeval.core.records import Completion, Message, Request, SamplingParameters
+from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
 from coeval.core.text import fill
 from coeval.judging.pairwise import ORDERS, Order, parse_label, shown
 

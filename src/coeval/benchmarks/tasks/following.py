@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.benchmarks.language.text_analysis import Language
-from coeval.benchmarks.tasks.ifbench.ifbench_instructions import INSTRUCTIONS as IFBENCH_INSTRUCTIONS
-from coeval.benchmarks.tasks.ifeval.ifeval_instructions import INSTRUCTIONS as IFEVAL_INSTRUCTIONS
+from coeval.benchmarks.tasks.ifbench_instructions import INSTRUCTIONS as IFBENCH_INSTRUCTIONS
+from coeval.benchmarks.tasks.ifeval_instructions import INSTRUCTIONS as IFEVAL_INSTRUCTIONS
 from coeval.benchmarks.tasks.instruction import Instruction
 from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert

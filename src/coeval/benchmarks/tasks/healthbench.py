@@ -17,9 +17,8 @@ from coeval.analysis.pairwise.pairwise_models import clipped_mean, healthbench_s
 from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import settle
-from coeval.core.ids import judgment_id
-from coeval.core.records import Completion, Message, Request, SamplingParameters
-from coeval.judging.rubric_items import parse_criteria_met
+from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
+from coeval.judging.verdict import parse_criteria_met
 
 PUBLISHED_EXAMPLES = 5000
 """What the published scores are means of; HealthBench Hard and Consensus are other selections."""

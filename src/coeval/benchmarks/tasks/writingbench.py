@@ -21,10 +21,9 @@ from coeval.benchmarks.assets import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import SCALES, Outcomes, mean_metric, metric_of, settle
 from coeval.benchmarks.task_registry import WRITE_EXCEL
-from coeval.core.ids import judgment_id
-from coeval.core.records import Completion, Message, Request, SamplingParameters
+from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
 from coeval.core.text import fill, head_length
-from coeval.judging.criteria import parse_criterion_score
+from coeval.judging.verdict import parse_criterion_score
 
 REQUIREMENTS = ("style", "format", "length")
 

@@ -88,10 +88,10 @@ def compare(
             "--any belongs to --fail-if-worse: say by how much, for example --fail-if-worse 0 --any"
         )
     delta = _share(fail_if_worse) if fail_if_worse is not None else None
-    from coeval.api.comparing import compare as compare_folders
+    from coeval.api.run_handle import compare as compare_folders
     from coeval.cli import streams
-    from coeval.cli.exit_codes import WORSE
-    from coeval.cli.say import say, warn
+    from coeval.cli.starting import WORSE
+    from coeval.cli.streams import say, warn
 
     files = _ComparisonFiles(html, excel, pdf, figures)
     files.check()
@@ -99,7 +99,7 @@ def compare(
     compared = compare_folders(*folders, students=names)
     # Here, because it loads numpy.
     from coeval.cli.views.comparison_view import markdown, print_comparisons
-    from coeval.cli.views.json_text import json_text
+    from coeval.cli.views.results_view import json_text
 
     gate = compared.gate(delta, sure=not however_unsure) if delta is not None else ()
     if written := _write(compared, files):
@@ -137,7 +137,7 @@ class _ComparisonFiles(NamedTuple):
             if path is not None and not path.parent.is_dir():
                 raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it, or name another")
         if any(self[1:]):
-            from coeval.reports.files.written_report import ReportFiles
+            from coeval.reports.files import ReportFiles
 
             ReportFiles(*self[1:]).check()
 
@@ -147,8 +147,8 @@ def _write(compared: ComparisonReport, files: _ComparisonFiles) -> str:
     if not any(files):
         return ""
     # Here, because they load what draws charts.
-    from coeval.reports.files.written_report import ReportFiles, files_told, write_files
-    from coeval.reports.outcomes.comparison_page import comparison_page
+    from coeval.reports.comparison_page import comparison_page
+    from coeval.reports.files import ReportFiles, files_told, write_files
     from coeval.reports.site.report_file import write_comparison
 
     written = []

@@ -40,7 +40,7 @@ def list_assets(names: Names = None) -> None:
     """
     from coeval.benchmarks.assets import Library
     from coeval.cli import streams
-    from coeval.cli.say import say
+    from coeval.cli.streams import say
     from coeval.cli.views.name_table import Column, NameRow, print_table
 
     library = Library()
@@ -86,7 +86,7 @@ def fetch(
     """
     from coeval.benchmarks.assets import AssetMissing, Library
     from coeval.cli import streams
-    from coeval.cli.say import say
+    from coeval.cli.streams import say
 
     console = streams.results()
     library = Library()
@@ -114,7 +114,7 @@ def verify(names: Names = None) -> None:
     """
     from coeval.benchmarks.assets import Library, Presence
     from coeval.cli import streams
-    from coeval.cli.say import say
+    from coeval.cli.streams import say
 
     console = streams.results()
     library = Library()
@@ -173,7 +173,7 @@ class _FetchLines:
         self._told: set[str] = set()
 
     def __call__(self, what: str, _taken: int, size: int | None) -> None:
-        from coeval.cli.say import say
+        from coeval.cli.streams import say
 
         if what not in self._told:
             self._told.add(what)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coeval.cli.start_options import KeyFile
+from coeval.cli.command_names import KeyFile
 from coeval.cli.starting import nothing_begun
 
 if TYPE_CHECKING:
@@ -115,10 +115,10 @@ def _specs(
 def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
     from coeval.cli import streams
     from coeval.cli.loop import interruptible, run_async
-    from coeval.cli.say import say
+    from coeval.cli.streams import say
     from coeval.core.errors import Draining, UsageError
     from coeval.engine.host_survey import survey
-    from coeval.engine.waiting import unless_interrupted
+    from coeval.engine.session import unless_interrupted
 
     if not specs:
         raise UsageError(
@@ -143,9 +143,9 @@ def _show(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
     import sys
 
     from coeval.cli import streams
-    from coeval.cli.say import warn
-    from coeval.cli.views.hosting.host_view import hosts_as_data, print_hosts, served_by
-    from coeval.cli.views.json_text import json_text
+    from coeval.cli.streams import warn
+    from coeval.cli.views.host_view import hosts_as_data, print_hosts, served_by
+    from coeval.cli.views.results_view import json_text
 
     if as_json:
         sys.stdout.write(json_text({"hosts": hosts_as_data(reports)}, indent=2) + "\n")
@@ -161,8 +161,8 @@ def _show_providers(keys: Keys, config: Path | None, interface: str | None, as_j
     import sys
 
     from coeval.cli import streams
-    from coeval.cli.views.hosting.credential_view import credentials, print_credentials
-    from coeval.cli.views.json_text import json_text
+    from coeval.cli.views.host_view import credentials, print_credentials
+    from coeval.cli.views.results_view import json_text
     from coeval.pipeline.config.load_file import load_config
 
     named = load_config(config).models if config is not None else []

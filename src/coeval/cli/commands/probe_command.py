@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coeval.cli.start_options import OnFail, ProbeMode
+from coeval.cli.command_names import OnFail, ProbeMode
 from coeval.cli.starting import nothing_begun
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ def probe(
     from coeval.api import find_keys
     from coeval.cli import streams
     from coeval.cli.loop import interruptible, run_async
-    from coeval.cli.say import say, warn
-    from coeval.cli.views.progress.progress_view import Terminal
+    from coeval.cli.streams import say, warn
+    from coeval.cli.views.progress_view import Terminal
     from coeval.core.errors import Draining, ModelUnavailable
     from coeval.core.text import numbered
     from coeval.engine.probing import Probing, silent
     from coeval.engine.session import SessionContext
     from coeval.pipeline.config.load_file import load_config
-    from coeval.pipeline.start.probe_only import probe_only
+    from coeval.pipeline.start.only import probe_only
 
     settled = load_config(config)
     experiment = settled.experiment

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coeval.cli.start_options import RunFolder, RunWord, the_folder
+from coeval.cli.command_names import RunFolder, RunWord, the_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -122,7 +122,7 @@ def _show_files(report: RepairReport, console: Console) -> None:
 
 def _show_reasons(report: RepairReport, console: Console) -> None:
     from coeval.cli.views.name_table import Column, NameRow, print_table
-    from coeval.pipeline.upkeep.validity import REASONS
+    from coeval.pipeline.upkeep.repair import REASONS
 
     if not report.reasons:
         return
@@ -137,7 +137,7 @@ def _show_reasons(report: RepairReport, console: Console) -> None:
 def _show_lines(title: str, lines: list[DamagedLine], folder: Path, console: Console) -> None:
     from rich.text import Text
 
-    from coeval.cli.say import say
+    from coeval.cli.streams import say
     from coeval.core.plain import plain
 
     if lines:
@@ -152,10 +152,10 @@ def _show_lines(title: str, lines: list[DamagedLine], folder: Path, console: Con
 
 
 def _show_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: Console) -> None:
-    from coeval.cli.say import say
+    from coeval.cli.streams import say
     from coeval.cli.views.gaps_view import tell_way_on
     from coeval.core.text import numbered
-    from coeval.pipeline.upkeep.way_on import continue_command
+    from coeval.pipeline.upkeep.batch_jobs import continue_command
 
     for file in report.files:
         if file.damaged is not None:

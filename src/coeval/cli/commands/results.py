@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coeval.cli.start_options import RunFolder, RunWord, the_folder
+from coeval.cli.command_names import RunFolder, RunWord, the_folder
 
 
 class ResultsPart(StrEnum):
@@ -54,7 +54,7 @@ def results(
     from coeval.analysis.readers.run_reader import RunReader
     from coeval.analysis.scores import results as scores_of
     from coeval.cli import streams
-    from coeval.cli.say import say
+    from coeval.cli.streams import say
     from coeval.cli.views import results_view
     from coeval.cli.views.gaps_view import tell_missing
     from coeval.pipeline.plan.run_reading import opened

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coeval.cli.log_level import LogLevel
-from coeval.cli.start_options import ExperimentFile, KeyFile, OnFail, OnlyModels, ProbeMode
+from coeval.cli.command_names import ExperimentFile, KeyFile, LogLevel, OnFail, OnlyModels, ProbeMode
 from coeval.cli.starting import nothing_begun
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def run(
     if dry_run:
         raise typer.Exit(count_calls(settled, how))
     if estimate_only:
-        from coeval.cli.commands.planning.estimate_report import estimate_and_report
+        from coeval.cli.commands.estimate_report import estimate_and_report
 
         raise typer.Exit(estimate_and_report(settled, how))
     raise typer.Exit(run_and_report(settled, how, config))

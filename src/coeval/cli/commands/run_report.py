@@ -13,11 +13,10 @@ from rich.console import Console
 from coeval.api import Run, arun, find_keys
 from coeval.cli import streams
 from coeval.cli.loop import interruptible, run_async
-from coeval.cli.say import say, warn
+from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import tell_gaps, tell_way_on
 from coeval.cli.views.name_table import Column, NameRow, print_table
-from coeval.cli.views.progress.batches_view import tell_batches
-from coeval.cli.views.progress.progress_view import Terminal
+from coeval.cli.views.progress_view import Terminal, tell_batches
 from coeval.cli.views.result_table import render
 from coeval.core.errors import KeyMissing
 from coeval.core.process_limits import address_space_left

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coeval.cli.start_options import RunFolder, RunWord, the_folder
+from coeval.cli.command_names import RunFolder, RunWord, the_folder
 
 if TYPE_CHECKING:
     from coeval.analysis.judged_answers import AnswerChoice
@@ -78,7 +78,7 @@ def show(
     # Here, because they load duckdb and numpy.
     from coeval.analysis.judged_answers import AnswerChoice, Order, choose_answers
     from coeval.cli import streams
-    from coeval.cli.say import say, warn
+    from coeval.cli.streams import say, warn
     from coeval.cli.views.answer_view import AnswerView, answer_lines
     from coeval.pipeline.plan.run_reading import reading
 

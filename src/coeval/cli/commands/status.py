@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coeval.cli.start_options import RunFolder, RunWord, the_folder
+from coeval.cli.command_names import RunFolder, RunWord, the_folder
 
 if TYPE_CHECKING:
     from coeval.store.rundir import RunDir
@@ -62,10 +62,10 @@ def status(
     Exit codes: 0 shown, 1 wrong request, or a batch job that could not be looked at or cancelled.
     """
     from coeval.cli import streams
-    from coeval.cli.standing.output_place import OutputPlace
-    from coeval.cli.standing.run_place import RunPlace
-    from coeval.cli.standing.watching import watch
-    from coeval.cli.views.json_text import json_text
+    from coeval.cli.views.output_place import OutputPlace
+    from coeval.cli.views.results_view import json_text
+    from coeval.cli.views.run_place import RunPlace
+    from coeval.cli.views.standing import watch
     from coeval.pipeline.existing_run import existing_results
     from coeval.store.rundir import RunDir
 
@@ -124,11 +124,11 @@ def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | Non
     from getpass import getuser
 
     from coeval.cli import streams
-    from coeval.cli.say import say
+    from coeval.cli.streams import say
     from coeval.core.errors import UsageError
     from coeval.core.text import dollars
     from coeval.models.metering.account_file import settle_accounts
-    from coeval.pipeline.start.budgets import own_usage
+    from coeval.pipeline.start.begin import own_usage
     from coeval.store.record_usage import usage_on_record
     from coeval.store.rundir import RunDir
 
@@ -173,7 +173,7 @@ def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
     from coeval.api import find_keys
     from coeval.cli import streams
     from coeval.cli.loop import run_async
-    from coeval.cli.say import say
+    from coeval.cli.streams import say
     from coeval.core.errors import UsageError
     from coeval.models.batch.job_canceller import cancel_jobs
     from coeval.models.batch.waiting.job_list import read_jobs
@@ -202,8 +202,8 @@ def _fetch(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
     from coeval.api import find_keys
     from coeval.cli import streams
     from coeval.cli.loop import interruptible, run_async
-    from coeval.cli.say import say
-    from coeval.cli.views.progress.progress_view import Terminal
+    from coeval.cli.streams import say
+    from coeval.cli.views.progress_view import Terminal
     from coeval.core.text import numbered
     from coeval.pipeline.upkeep.batch_jobs import fetch_batches
 

@@ -53,10 +53,9 @@ def view(
     # Here, because they load duckdb, numpy and aiohttp.
     from coeval.cli import streams
     from coeval.cli.loop import run_async
-    from coeval.cli.say import say
-    from coeval.reports.view.view_app import make_view_app
-    from coeval.reports.view.view_guard import ViewToken
-    from coeval.reports.view.viewed_places import ViewedPlaces
+    from coeval.cli.streams import say
+    from coeval.reports.view.view_app import ViewToken, make_view_app
+    from coeval.reports.view.viewed_folder import ViewedPlaces
     from coeval.simulation.server import serve
 
     places = ViewedPlaces([*(paths or ()), *(run or ())] or [_usual()], _standing)
@@ -94,8 +93,8 @@ def _usual() -> Path:
 
 def _standing(path: Path) -> Any:
     """What ``coeval status --json`` tells."""
-    from coeval.cli.standing.output_place import OutputPlace
-    from coeval.cli.standing.run_place import RunPlace
+    from coeval.cli.views.output_place import OutputPlace
+    from coeval.cli.views.run_place import RunPlace
     from coeval.store.rundir import RunDir
 
     folder = RunDir(path)

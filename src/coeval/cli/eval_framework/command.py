@@ -9,10 +9,9 @@ import typer
 
 from coeval import __version__
 from coeval.benchmarks.task_registry import TASKS
+from coeval.cli.command_names import KeyFile, LogLevel, OnFail, ProbeMode
 from coeval.cli.ending import run_to_exit
 from coeval.cli.eval_framework.task_flags import GroupedByTask, with_task_options
-from coeval.cli.log_level import LogLevel
-from coeval.cli.start_options import KeyFile, OnFail, ProbeMode
 from coeval.cli.starting import nothing_begun
 from coeval.core.options import Face
 

@@ -6,37 +6,191 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from coeval.analysis.run_results import (
+    CutOffAnswers,
+    EmptyAnswers,
+    cut_off_sentence,
+    empty_answers_sentence,
+    warning_of_cut_off,
+)
 from coeval.benchmarks.assets import Progress
-from coeval.benchmarks.run.conclusion import Outcome, conclude, over_runs
-from coeval.benchmarks.run.eval_budget import refuse_too_dear
-from coeval.benchmarks.run.eval_estimate import estimate_evaluation
+from coeval.benchmarks.run.benchmark_works import GivenCounts
+from coeval.benchmarks.run.conclusion import Outcome, Spread, TaskOutcome, conclude, over_runs
+from coeval.benchmarks.run.eval_estimate import estimate_evaluation, refuse_too_dear
 from coeval.benchmarks.run.runner import EndOfAsking, Prepared, ask_owed, held, prepare, usage_file
+from coeval.benchmarks.run.task_run import RecordCounts
+from coeval.benchmarks.run.task_summary import OF_INFERENCE, TaskSummary
 from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
-from coeval.cli.eval_framework.report import show
-from coeval.cli.eval_framework.spec_of_flags import Flags, evaluation_of, idle_options
+from coeval.cli.eval_framework.task_flags import Flags, evaluation_of, idle_options
 from coeval.cli.loop import interruptible, run_async
-from coeval.cli.say import say
 from coeval.cli.starting import begin
+from coeval.cli.streams import say, warn
 from coeval.cli.views.estimate_view import print_estimate, tell_budget
-from coeval.cli.views.json_text import json_text
-from coeval.cli.views.progress.progress_view import Terminal
+from coeval.cli.views.name_table import (
+    METRIC_COLUMNS,
+    Column,
+    NameRow,
+    print_costs,
+    print_table,
+    shown_interval,
+    shown_value,
+)
+from coeval.cli.views.progress_view import Terminal, tell_batches
+from coeval.cli.views.results_view import json_text
 from coeval.core.options import BUDGET
-from coeval.engine.run_log import logged
+from coeval.engine.session import logged
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import read_accounts
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
 from coeval.models.transport.shared_hosts import SharedHosts
-from coeval.pricing.estimate.budget_fit import budget_fit
+from coeval.pricing.estimate import budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.store.jsonl import write_json_atomic
+
+# --- The table at the end: every figure with its interval, what is missing, and what cannot be compared
+
+
+def show(outcome: Outcome, results: Console, messages: Console) -> None:
+    """Print what came of an evaluation: its figures and what is to be known of them as ``results``, what
+    to do about the rest as ``messages``."""
+    if not outcome.tasks:
+        say(messages, "Stopped before anything was asked. The same command again begins anew.")
+        return
+    if results.file.isatty():
+        results.print()
+    _show_figures(outcome, results)
+    results.print()
+    if spreads := over_runs(outcome.tasks):
+        _show_over_runs(spreads, results)
+        results.print()
+    for task in outcome.tasks:
+        _remark(task, results, messages)
+    _tell_bad_answers(outcome, results)
+    print_costs(outcome.costs, results)
+    for reason in outcome.stopped.values():
+        warn(messages, reason)
+    gaps = [task.summary for task in outcome.tasks if task.summary is not None and task.summary.missing]
+    if outcome.batches:
+        tell_batches(outcome.batches, messages)
+    if outcome.interrupted:
+        say(messages, "Stopped. The same command again goes on from here.")
+    elif any(_to_ask(summary) for summary in gaps):
+        if any(summary.missing.get("cut_off") for summary in gaps):
+            warn(messages, "Judges were cut off: raise --judge-max-tokens, or they will be again.")
+        say(messages, "Fill the gaps with the same command: only what is missing is asked for.")
+        if outcome.errors is not None:
+            say(messages, f"What failed, and why: {outcome.errors}")
+    folders = ", ".join(dict.fromkeys(str(task.folder) for task in outcome.tasks))
+    say(messages, f"Results: {folders}")
+
+
+def _show_figures(outcome: Outcome, console: Console) -> None:
+    rows = []
+    for task in outcome.tasks:
+        summary = task.summary
+        if summary is None:
+            state = "no result" if task.left_at is None else "stopped"
+            rows.append(NameRow(task.label, (state,), "bold red"))
+            continue
+        counts = f"{summary.n_expected:,} {summary.counted}", f"{sum(summary.n_failed.values()):,}"
+        state = "" if summary.metrics else "not judged"
+        rows.append(NameRow(task.label, (state, "", *counts), "bold"))
+        for name, metric in summary.metrics.items():
+            figures = (shown_value(metric.value, metric.unit), shown_interval(metric.ci95, metric.unit))
+            rows.append(NameRow(f"  {name}", (*figures, f"{metric.n:,}")))
+    print_table(console, "", "task and metric", METRIC_COLUMNS, rows)
+    names = [name for task in outcome.tasks if task.summary is not None for name in task.summary.metrics]
+    if names:
+        by_instruction = any(name.startswith("instruction_level_") for name in names)
+        counted = "prompts (instructions in instruction_level rows)" if by_instruction else "prompts"
+        own = "in a task's own line what it is scored by, and how many of these failed"
+        say(console, f"n: {counted}; {own}.", "dim")
+
+
+def _show_over_runs(spreads: Mapping[str, Mapping[str, Spread]], console: Console) -> None:
+    rows = []
+    for task, metrics in spreads.items():
+        rows.append(NameRow(task, style="bold"))
+        for name, spread in metrics.items():
+            figures = (shown_value(value, spread.unit) for value in (spread.mean, spread.std))
+            rows.append(NameRow(f"  {name}", (*figures, f"{spread.n_runs:,}")))
+    columns = [Column(heading) for heading in ("mean", "std", "runs")]
+    print_table(console, "", "task and metric, over runs", columns, rows)
+
+
+def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:
+    if task.problem is not None:
+        say(messages, f"error: {task.label}: {task.problem}", "red")
+    if task.left_at is not None:
+        say(results, f"{task.label} was stopped: {_reached(task.left_at)}", "yellow")
+    if task.summary is None:
+        return
+    if task.summary.missing:
+        warn(messages, f"{task.label}: {_missing(task.summary)}")
+    if task.summary.given is not None and (said := _misfits(task.summary.given)):
+        warn(messages, f"{task.label}: {said}")
+    for remark in task.summary.remarks:
+        say(results, f"{task.label}: {remark}", "yellow")
+    if not task.summary.metrics:
+        say(results, f"{task.label}: {OF_INFERENCE}")
+    elif not task.summary.comparable:
+        reasons = "; ".join(task.summary.reasons)
+        say(results, f"{task.label} is not comparable with {task.summary.compared_with}: {reasons}", "dim")
+
+
+def _tell_bad_answers(outcome: Outcome, results: Console) -> None:
+    """How many answers were cut off, how many are empty, and what to think of it."""
+    found = [(task.label, task.summary) for task in outcome.tasks if task.summary is not None]
+    cut = [CutOffAnswers(label, summary.truncated.n, summary.truncated.answers) for label, summary in found]
+    empty = [
+        EmptyAnswers(label, of.empty.n, of.empty.truncated, of.empty.answers, given=of.given is not None)
+        for label, of in found
+    ]
+    if (said := cut_off_sentence(cut, "to")) is not None:
+        say(results, said, "yellow")
+    for warning in (warning_of_cut_off(cut), empty_answers_sentence(empty, "to")):
+        if warning is not None:
+            warn(results, warning)
+
+
+def _reached(counts: RecordCounts) -> str:
+    answers = f"{counts.answers:,} of {counts.prompts:,} answers"
+    judgments = f" and {counts.judgments:,} of {counts.judgments_needed:,} judgments"
+    return f"{answers}{judgments if counts.judgments_needed else ''} are there"
+
+
+def _missing(summary: TaskSummary) -> str:
+    counts = [f"{count:,} {reason}" for reason, count in _to_ask(summary).items()]
+    if summary.given is not None and summary.given.missing:
+        counts.insert(0, f"{summary.given.missing:,} missing (add the responses to the file)")
+    counted = "counted as not followed" if summary.task in ("ifeval", "ifbench") else "without a value"
+    return f"{counted}: {', '.join(counts)}"
+
+
+def _to_ask(summary: TaskSummary) -> Counter[str]:
+    """Of what is missing, what the same command asks for: all but the responses that a file lacks."""
+    unanswered = summary.given.missing if summary.given is not None else 0
+    return Counter(summary.missing) - Counter(missing=unanswered)
+
+
+def _misfits(given: GivenCounts) -> str:
+    """What of a file of responses was not used, and why."""
+    parts = []
+    if given.doubled:
+        parts.append(f"{given.doubled:,} replaced by a later one of the same prompt")
+    if given.unknown:
+        parts.append(f"{given.unknown:,} about no prompt of the task")
+    return f"not used of the file's {given.records:,} records: {', '.join(parts)}" if parts else ""
+
 
 _LOG = "run.log"
 

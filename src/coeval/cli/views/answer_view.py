@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from coeval.cli.views.json_text import json_text
+from coeval.cli.views.results_view import json_text
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decode
-from coeval.core.good import is_good
 from coeval.core.plain import plain, plain_lines
-from coeval.core.records import Datapoint, Evaluation, Kept, Level, Response
+from coeval.core.records import Datapoint, Evaluation, Kept, Level, Response, is_good
 
 if TYPE_CHECKING:  # the analysis loads numpy and duckdb
     from coeval.analysis.judged_answers import JudgedAnswer

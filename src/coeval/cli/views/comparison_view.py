@@ -10,13 +10,12 @@ from rich.console import Console
 
 from coeval.analysis.comparison.comparison_report import LEGEND, by_pair, shown_comparison
 from coeval.analysis.run_results import SIMULATED
-from coeval.cli.say import say, warn
+from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.plain import plain
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
-    from coeval.analysis.comparison.comparison_report import ComparisonReport
-    from coeval.analysis.comparison.comparison_sentence import Comparison
+    from coeval.analysis.comparison.comparison_report import Comparison, ComparisonReport
 
 _MOST_SENTENCES = 8
 _LONGEST_HEADING = 12

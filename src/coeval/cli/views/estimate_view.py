@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from coeval.cli.say import say, warn
+from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.text import dollars
 from coeval.pipeline.plan.estimate.in_words import calls, ends, share, summed_up, tokens
-from coeval.pricing.estimate.budget_fit import BudgetFit
-from coeval.pricing.estimate.estimate import Estimate, EstimateLine
-from coeval.pricing.estimate.span import Span
+from coeval.pricing.estimate import BudgetFit, Estimate, EstimateLine
 from coeval.pricing.tariff import sources_told
+from coeval.pricing.unknowns import Span
 
 __all__ = ["print_estimate", "tell_budget"]
 

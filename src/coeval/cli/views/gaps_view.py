@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from coeval.cli.say import say, warn
+from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.text import numbered
-from coeval.pipeline.upkeep.way_on import continue_command
+from coeval.pipeline.upkeep.batch_jobs import continue_command
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from coeval.pipeline.phases.supplied import ShortSupply
-    from coeval.pipeline.run_summary import PhaseOutcome, RunSummary
+    from coeval.pipeline.run_session import PhaseOutcome, RunSummary
     from coeval.pipeline.upkeep.quick_look import Missing
     from coeval.store.rundir import RunDir
 

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from coeval.cli.views.folding import folded, folded_name
+from coeval.analysis.run_results import Bill, ModelCost, bill
+from coeval.cli.streams import folded, folded_name, say
 from coeval.core.plain import plain
+from coeval.core.text import dollars
+from coeval.engine.progress import short
+from coeval.pricing.tariff import sources_told
+
+if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from coeval.analysis.run_results import MetricScore
+
 
 _GAP = "  "
 _BELOW = "    "
@@ -99,3 +112,110 @@ def _lines(row: NameRow, columns: Sequence[Column], layout: _Layout) -> Iterator
 def _padded(text: str, width: int, *, words: bool) -> str:
     blanks = " " * (width - cell_len(text))
     return text + blanks if words else blanks + text
+
+
+# --- Metrics of benchmarks as a table, and their figures as text
+
+NONE = "–"
+
+
+def print_metrics(metrics: Sequence[MetricScore], console: Console) -> None:
+    """A row for each metric, below its task; with several samples, below each sample's."""
+    samples = {metric.sample for metric in metrics}
+    rows = []
+    for (sample, task), found in groupby(metrics, key=lambda metric: (metric.sample, metric.task)):
+        of_task = list(found)
+        label = plain(task if len(samples) == 1 else f"run_{sample} {task}")
+        counts = (f"{of_task[0].expected:,} {of_task[0].counted}", f"{of_task[0].failed:,}")
+        rows.append(NameRow(label, ("", "", *counts), "bold"))
+        for metric in of_task:
+            bounds = None if metric.low is None or metric.high is None else (metric.low, metric.high)
+            figures = (shown_value(metric.value, metric.unit), shown_interval(bounds, metric.unit))
+            rows.append(NameRow(f"  {plain(metric.metric)}", (*figures, f"{metric.n:,}")))
+    print_table(console, f"Metrics of {plain(metrics[0].model)}", "task and metric", METRIC_COLUMNS, rows)
+
+
+METRIC_COLUMNS = [Column(heading) for heading in ("value", "95 % interval", "n", "failed")]
+
+
+def shown_value(value: float | None, unit: str) -> str:
+    """Shares with three digits, points with two, percent with one: about what their errors allow."""
+    digits = {"points": 2, "percent": 1}.get(unit, 3)
+    return NONE if value is None else f"{value:.{digits}f}"
+
+
+def shown_interval(bounds: tuple[float, float] | None, unit: str) -> str:
+    return NONE if bounds is None else "[" + ", ".join(shown_value(bound, unit) for bound in bounds) + "]"
+
+
+# --- What a folder's models cost, as a table; nothing where all of them are one's own
+
+UNKNOWN = "unknown"
+_COLUMNS = [Column(heading) for heading in ("requests", "input", "output", "cost")]
+_PERHAPS = Column("perhaps")
+
+
+def print_costs(costs: Sequence[ModelCost], console: Console) -> None:
+    """A row for each model, the sum of them, and whose prices these are."""
+    of_all, perhaps = bill(costs), sum(cost.perhaps_usd for cost in costs)
+    if not of_all and not perhaps:
+        return
+    console.print()
+    rows = [
+        NameRow(cost.model, (*_figures([cost]), _cell(cost), *_perhaps(cost.perhaps_usd, perhaps)))
+        for cost in costs
+    ]
+    if len(costs) > 1:
+        rows.append(NameRow("total", (*_figures(costs), _total(of_all), *_perhaps(perhaps, perhaps)), "bold"))
+    columns = [*_COLUMNS, _PERHAPS] if perhaps else _COLUMNS
+    print_table(console, "Cost, in tokens and US dollars", "model", columns, rows)
+    if perhaps:
+        say(
+            console,
+            f"perhaps: {dollars(perhaps)} was set aside for requests of which nobody knows whether they were "
+            "billed; coeval status RUN --settle MODEL=USD takes the provider's bill for it",
+            "dim",
+        )
+    for sentence in _notes(of_all):
+        say(console, sentence, "dim")
+
+
+def _figures(costs: Sequence[ModelCost]) -> tuple[str, str, str]:
+    return (
+        f"{sum(cost.requests for cost in costs):,}",
+        short(sum(cost.input_tokens for cost in costs)),
+        short(sum(cost.output_tokens for cost in costs)),
+    )
+
+
+def _cell(cost: ModelCost) -> str:
+    if cost.cost_usd is None:
+        return UNKNOWN if cost.unpriced else ""
+    return dollars(cost.cost_usd) + "+" * bool(cost.unpriced)
+
+
+def _perhaps(usd: float, of_all: float) -> tuple[str, ...]:
+    """The cell of what is perhaps spent, where any model has some."""
+    return () if not of_all else (dollars(usd) if usd else "",)
+
+
+def _total(of_all: Bill) -> str:
+    return dollars(of_all.cost_usd) + "+" * of_all.is_partial if of_all.cost_usd else UNKNOWN
+
+
+def _notes(of_all: Bill) -> list[str]:
+    notes = []
+    if of_all.unknown:
+        plus = "; +: and what these took" if of_all.cost_usd else ""
+        notes.append(
+            f"price unknown for {', '.join(of_all.unknown)}{plus}; overrides in Config/provider_pricing.yaml "
+            "can name one (docs/prices.md)"
+        )
+    if of_all.untold:
+        notes.append(
+            f"cost unknown of some answers of {', '.join(of_all.untold)}: the host told no tokens of them, "
+            "or they came before the price was known"
+        )
+    if of_all.sources:
+        notes.append(f"Prices: {sources_told(of_all.sources)}.")
+    return notes

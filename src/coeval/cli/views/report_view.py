@@ -8,12 +8,11 @@ from rich.console import Console
 from rich.text import Text
 
 from coeval.analysis.measures.measured import Measured
-from coeval.cli.say import say, warn
-from coeval.cli.views.folding import folded
+from coeval.cli.streams import folded, say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.plain import plain, plain_lines
 from coeval.core.text import dollars
-from coeval.reports.content.report_content import (
+from coeval.reports.content import (
     Cell,
     ColumnKind,
     Passage,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -13,16 +14,34 @@ from rich.console import Console
 from rich.text import Text
 
 from coeval.analysis.run_results import SIMULATED
-from coeval.cli.say import say
-from coeval.cli.views.json_text import json_text
+from coeval.cli.streams import say
 from coeval.cli.views.name_table import Column, NameRow, print_table
-from coeval.cli.views.result_notes import NO_LABEL
-from coeval.cli.views.result_table import bracketed, render
-from coeval.core.plain import plain
+from coeval.cli.views.result_table import NO_LABEL, bracketed, render
+from coeval.core.plain import is_shown, plain
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.breakdown import By, LabelPart, Parts, PartScore
     from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
+
+
+# --- JSON for a terminal and for programs: what models wrote in it moves no cursor
+
+_OTHER = re.compile(r"[^\x20-\x7e\n]")
+
+
+def json_text(value: Any, *, indent: int = 0) -> str:
+    """``value`` as JSON in one line, or indented; what cannot be shown is escaped as JSON escapes it."""
+    encoded = msgspec.json.encode(value)
+    text = (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
+    return _OTHER.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    if is_shown(character):
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 def print_tables(results: Results, parts: Parts | None, console: Console) -> None:

@@ -15,14 +15,8 @@ from yarl import URL
 from coeval.core import foreign
 from coeval.core.errors import BadRequest, Unreadable
 from coeval.core.model import ModelSpec
-from coeval.models.batch.batch_answers import (
-    CLOCKS_APART_S,
-    epoch_s,
-    read_answer,
-    readable,
-    result_lines,
-)
 from coeval.models.batch.batch_api import (
+    CLOCKS_APART_S,
     ENDED,
     BatchJob,
     BatchLimits,
@@ -31,9 +25,13 @@ from coeval.models.batch.batch_api import (
     BatchState,
     DamagedResult,
     Undecided,
+    epoch_s,
+    read_answer,
+    readable,
+    result_lines,
 )
 from coeval.models.batch.batch_http import BatchHttp
-from coeval.models.dialects.anthropic.anthropic_answer import status_of_error
+from coeval.models.dialects.anthropic_answer import status_of_error
 from coeval.store.jsonl import whole_lines
 
 __all__ = ["MessageBatches"]

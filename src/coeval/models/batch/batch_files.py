@@ -14,8 +14,7 @@ import msgspec
 
 from coeval.core.errors import BadRequest, ServerFault, Undecodable, Unreadable
 from coeval.core.foreign import decode, decoder
-from coeval.models.batch.batch_answers import read_answer, readable, result_lines
-from coeval.models.batch.batch_api import BatchReply, DamagedResult
+from coeval.models.batch.batch_api import BatchReply, DamagedResult, read_answer, readable, result_lines
 from coeval.models.batch.batch_http import BatchHttp, UploadForm
 
 __all__ = ["TAG", "BatchFiles", "BatchPaths", "UploadedFile", "file_replies"]

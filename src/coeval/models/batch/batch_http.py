@@ -21,23 +21,57 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from coeval.core.errors import ModelError, RateLimited, ServerFault
-from coeval.core.secrets.redaction import Redactor
-from coeval.models.batch.download_reply import read_reply
-from coeval.models.connections.connection import LARGE_BODY
-from coeval.models.connections.dial import CONNECT_TIMEOUT_S
-from coeval.models.connections.reply_parser import LONGEST_LINE, HttpReply
-from coeval.models.connections.route import RequestRoute
+from coeval.core.errors import ModelError, RateLimited, ServerFault, StoreError
+from coeval.core.redaction import Redactor
 from coeval.models.hosts.signers import Signer
 from coeval.models.pacing.limits import LONGEST_HOLD_S, Limiter
 from coeval.models.pacing.rate_headers import asked_retry, asked_wait_s
+from coeval.models.transport.body import Body
+from coeval.models.transport.call import Fault, Tries
+from coeval.models.transport.connection import LARGE_BODY, LONGEST_LINE, HttpReply
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.faults import foreign, from_exception, from_status, never_sent, place
 from coeval.models.transport.network import proxy_for, trusted_certificates
-from coeval.models.transport.retries import Fault, Tries
+from coeval.models.transport.pool import CONNECT_TIMEOUT_S, RequestRoute
 from coeval.store.jsonl import store_error
 
-__all__ = ["BatchHttp", "UploadForm"]
+# --- An answer to a batch's request, its body into memory or to disk
+
+_LARGEST_DOWNLOAD: Final = 1 << 34
+"""Bytes. No provider's results are as large; a host does not fill the disk."""
+_CHUNK = 1 << 20
+
+
+async def read_reply(response: aiohttp.ClientResponse, into: Path | None) -> HttpReply:
+    """The answer; of one that goes to disk, without its body."""
+    headers: dict[str, str] = {}
+    for name, value in response.headers.items():
+        headers.setdefault(name.lower(), value)
+    body = Body()
+    if into is None or not 200 <= response.status < 300:
+        async for piece in response.content.iter_any():
+            body.take(piece)
+        return HttpReply.read(response.status, headers, body)
+    await _write(response, into)
+    return HttpReply(response.status, headers, b"")
+
+
+async def _write(response: aiohttp.ClientResponse, into: Path) -> None:
+    received = 0
+    try:
+        file = into.open("wb")
+    except OSError as error:
+        raise store_error("write to", into, error) from error
+    with file:
+        async for piece in response.content.iter_chunked(_CHUNK):
+            received += len(piece)
+            if received > _LARGEST_DOWNLOAD:
+                raise StoreError(f"{into}: the host sends more than {_LARGEST_DOWNLOAD >> 30} GiB of results")
+            try:
+                file.write(piece)
+            except OSError as error:
+                raise store_error("write to", into, error) from error
+
 
 SILENCE_S: Final = 300.0
 """A host that says nothing for so long, once all has been sent, is given up: some read a large file first."""

@@ -21,11 +21,11 @@ BATCH_APIS: Mapping[str, str] = MappingProxyType(
     {
         "openai_files": "coeval.models.batch.openai_files:OpenAiBatches",
         "anthropic": "coeval.models.batch.anthropic_batches:MessageBatches",
-        "azure_openai": "coeval.models.batch.azure_batches:AzureBatches",
+        "azure_openai": "coeval.models.batch.openai_files:AzureBatches",
         "mistral": "coeval.models.batch.mistral_batches:MistralBatches",
-        "gemini": "coeval.models.batch.google.gemini_batches:GeminiBatches",
-        "vertex": "coeval.models.batch.google.vertex_batches:VertexBatches",
-        "bedrock": "coeval.models.batch.aws.bedrock_batches:BedrockBatches",
+        "gemini": "coeval.models.batch.gemini_batches:GeminiBatches",
+        "vertex": "coeval.models.batch.vertex_batches:VertexBatches",
+        "bedrock": "coeval.models.batch.bedrock_batches:BedrockBatches",
     }
 )
 """Where each stands, by the name that rows have for it: loaded where a batch is in use."""

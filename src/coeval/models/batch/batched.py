@@ -14,18 +14,16 @@ from coeval.core.errors import Draining, Gap, ModelError, Pending, Undecodable
 from coeval.core.records import CallId, Completion, Request
 from coeval.models.batch.batch_api import BatchJob
 from coeval.models.batch.batch_of_host import batch_maker
-from coeval.models.batch.waiting.batch_outcome import BatchOutcome, StoredError
+from coeval.models.batch.waiting.batch_desk import BatchOutcome, StoredError
 from coeval.models.batch.waiting.batch_queue import Source
 from coeval.models.batch.waiting.batches import Batches
-from coeval.models.batch.waiting.batching import BATCH_PHASES
-from coeval.models.batch.waiting.job_list import HostRefusals
-from coeval.models.bounded import bounded
-from coeval.models.connections.reply_parser import HttpReply
-from coeval.models.hosted import HostedModel
+from coeval.models.batch.waiting.job_list import BATCH_PHASES, HostRefusals
+from coeval.models.hosted import HostedModel, bounded
 from coeval.models.hosts.address import ModelAddress
 from coeval.models.metering.answer_bound import counted, most_answer_tokens
 from coeval.models.metering.meter import Meter
 from coeval.models.transport.call import Answered, Call
+from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import from_garbage, from_status
 
 if TYPE_CHECKING:

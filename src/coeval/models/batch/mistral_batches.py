@@ -15,8 +15,8 @@ import msgspec
 from coeval.core.errors import BadRequest
 from coeval.core.foreign import decode
 from coeval.core.model import ModelSpec
-from coeval.models.batch.batch_answers import CLOCKS_APART_S, epoch_s, read_answer
 from coeval.models.batch.batch_api import (
+    CLOCKS_APART_S,
     ENDED,
     BatchJob,
     BatchLimits,
@@ -24,6 +24,8 @@ from coeval.models.batch.batch_api import (
     BatchReply,
     BatchState,
     DamagedResult,
+    epoch_s,
+    read_answer,
 )
 from coeval.models.batch.batch_files import TAG, BatchFiles, BatchPaths
 from coeval.models.batch.batch_http import BatchHttp

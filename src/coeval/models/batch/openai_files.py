@@ -16,9 +16,9 @@ import msgspec
 from coeval.core.errors import BadRequest, ModelError, RateLimited, ServerFault, Undecodable
 from coeval.core.foreign import decode
 from coeval.core.model import ModelSpec
-from coeval.core.secrets.redaction import Redactor
-from coeval.models.batch.batch_answers import CLOCKS_APART_S, epoch_s, read_answer
+from coeval.core.redaction import Redactor
 from coeval.models.batch.batch_api import (
+    CLOCKS_APART_S,
     ENDED,
     BatchJob,
     BatchLimits,
@@ -26,12 +26,13 @@ from coeval.models.batch.batch_api import (
     BatchReply,
     BatchState,
     DamagedResult,
+    epoch_s,
+    read_answer,
 )
 from coeval.models.batch.batch_files import TAG, BatchFiles, BatchPaths
 from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.hosts.places import GivenAddress, azure_openai
 from coeval.models.transport.faults import excerpt
-
-__all__ = ["OpenAiBatches"]
 
 _CONFLICT = 409
 _PAGE = 100
@@ -200,3 +201,21 @@ def _is_busy(refusal: bytes) -> bool:
 def _made_before(batch: _Batch, since: float) -> bool:
     made = epoch_s(batch.created_at)
     return made is not None and made < since
+
+
+# --- Azure OpenAI's Batch API: OpenAI's, below the resource's own paths, for deployments of the batch kind
+#
+# Source: Azure's guide and its REST reference, and OpenAI's own client for Azure, November 2026.
+
+
+class AzureBatches(OpenAiBatches):
+    """Batches of one deployment, whose name is the model of each line; it is of a kind for batches alone."""
+
+    limits = BatchLimits(requests=100_000, bytes=200_000_000, batches_only=True)
+    request_url = "/chat/completions"
+
+    def paths(self, spec: ModelSpec, settings: Mapping[str, str]) -> BatchPaths:
+        """Beside the deployments at a dated version of the API, at the base URL itself at the undated one."""
+        url = spec.base_url if spec.base_url is not None else settings["endpoint"]
+        path, _, query = azure_openai(GivenAddress(url, settings, spec.model)).path.partition("?")
+        return BatchPaths("/openai" if path.startswith("/openai/") else "", query)

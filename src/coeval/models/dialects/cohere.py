@@ -15,14 +15,20 @@ from coeval.core import foreign
 from coeval.core.errors import ContentFiltered, ModelError, ServerFault, Undecodable
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request, SamplingParameters, TokenLogprob, Usage
-from coeval.core.secrets.redaction import Redactor
+from coeval.core.redaction import Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.catalog import Host
-from coeval.models.connections.reply_parser import HttpReply
-from coeval.models.dialects.dialect import Dialect, FieldRejected, ListedModel, ModelList, ModelPage
+from coeval.models.dialects.dialect import (
+    Dialect,
+    FieldRejected,
+    ListedModel,
+    ModelList,
+    ModelPage,
+    without_secrets,
+)
+from coeval.models.dialects.openai_answer import UNCOUNTED, Counts
 from coeval.models.dialects.openai_error import explain
-from coeval.models.dialects.token_counts import UNCOUNTED, Counts
-from coeval.models.discreet import without_secrets
+from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import said
 
 __all__ = ["COHERE", "Cohere"]

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Container, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import msgspec
 
 from coeval.core.errors import BadRequest, ModelError
 from coeval.core.model import ModelSpec
-from coeval.core.records import Completion, Request
-from coeval.core.secrets.redaction import Redactor
+from coeval.core.records import Completion, Request, TokenLogprob
+from coeval.core.redaction import PART, Redactor
 from coeval.models.catalog import Host
-from coeval.models.connections.reply_parser import HttpReply
-
-__all__ = [
-    "Dialect",
-    "FieldRejected",
-    "LimitRenamed",
-    "ListedModel",
-    "ModelList",
-    "ModelPage",
-    "SchemaRejected",
-]
+from coeval.models.transport.connection import HttpReply
 
 
 class ListedModel(NamedTuple):
@@ -118,3 +110,50 @@ class Dialect(Protocol):
         """What an answer says that is an error, `FieldRejected` and `SchemaRejected` among it; None leaves it
         to the status alone. ``url`` is the base URL. What it quotes has passed the redactor before it is
         cut."""
+
+
+# --- What users set for a host's body by its own names, laid over what is ours
+
+
+def lay_over(body: dict[str, Any], fields: Mapping[str, Any], groups: Container[str]) -> None:
+    """Put fields in the place of those of a body; of an object that ``groups`` names, those within it."""
+    for name, value in fields.items():
+        there = body.get(name)
+        grouped = name in groups and isinstance(there, dict) and isinstance(value, dict)
+        body[name] = there | value if grouped else value
+
+
+# --- An answer without the credentials that its host was sent: what every dialect hands on
+
+
+def without_secrets(completion: Completion, redactor: Redactor) -> Completion:
+    """The same answer, its every text as `Redactor.answer` leaves it."""
+    if not redactor.knows_any:
+        return completion
+    text, finish = redactor.answer(completion.text), redactor.answer(completion.finish_reason)
+    reasoning, refusal = completion.reasoning, completion.refusal
+    reasoning = redactor.answer(reasoning) if reasoning is not None else None
+    refusal = redactor.answer(refusal) if refusal is not None else None
+    if (text, finish, reasoning, refusal) != (
+        completion.text,
+        completion.finish_reason,
+        completion.reasoning,
+        completion.refusal,
+    ):
+        completion = msgspec.structs.replace(
+            completion, text=text, finish_reason=finish, reasoning=reasoning, refusal=refusal
+        )
+    if completion.logprobs and _may_hold(completion.logprobs):
+        logprobs = tuple(_token(token, redactor) for token in completion.logprobs)
+        completion = msgspec.structs.replace(completion, logprobs=logprobs)
+    return completion
+
+
+def _may_hold(logprobs: tuple[TokenLogprob, ...]) -> bool:
+    """Whether a token is long enough to be a part of a secret; few are."""
+    return any(len(said) >= PART for token in logprobs for said in (token.token, *token.top))
+
+
+def _token(token: TokenLogprob, redactor: Redactor) -> TokenLogprob:
+    top = {redactor.answer(said): logprob for said, logprob in token.top.items()}
+    return TokenLogprob(redactor.answer(token.token), token.logprob, top)

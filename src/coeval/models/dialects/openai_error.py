@@ -21,7 +21,7 @@ from coeval.core.errors import (
     Undecodable,
     Unreadable,
 )
-from coeval.core.secrets.redaction import Redactor
+from coeval.core.redaction import Redactor
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
 from coeval.models.dialects.openai_words import OUR_NAMES
 from coeval.models.transport.faults import excerpt, from_status, said

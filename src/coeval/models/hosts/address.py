@@ -14,17 +14,51 @@ from coeval.core.entry_points import loaded
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.options import ACCESS_KEY, BASE_URL
-from coeval.core.secrets.redaction import Redactor
+from coeval.core.redaction import Redactor
 from coeval.core.text import canonical
 from coeval.models.catalog import Host
+from coeval.models.dialects.anthropic_messages import ANTHROPIC
+from coeval.models.dialects.bedrock import BEDROCK
+from coeval.models.dialects.cohere import COHERE
 from coeval.models.dialects.dialect import Dialect
-from coeval.models.dialects.of_host import dialect_of
-from coeval.models.hosts.api_place import ApiPlace, GivenAddress
-from coeval.models.hosts.places import PLACERS
+from coeval.models.dialects.gemini import GEMINI
+from coeval.models.dialects.openai_chat import OPENAI_CHAT, OPENROUTER_CHAT
+from coeval.models.hosts.places import PLACERS, ApiPlace, GivenAddress
 from coeval.models.hosts.signers import Signer, signer_of
 from coeval.models.keys import Credential, Keys
 
-__all__ = ["EndpointKey", "ModelAddress", "address_of"]
+# --- Which dialect a host speaks, by the name in its row
+
+_DIALECTS: Mapping[str, Dialect] = MappingProxyType(
+    {
+        "anthropic": ANTHROPIC,
+        "bedrock": BEDROCK,
+        "cohere": COHERE,
+        "gemini": GEMINI,
+        "openai_chat": OPENAI_CHAT,
+        "openrouter_chat": OPENROUTER_CHAT,
+    }
+)
+
+
+def dialect_of(host: Host) -> Dialect:
+    """The dialect of a host that is asked over HTTP.
+
+    OpenAI's, where this version does not speak the host's own: then its user has named an OpenAI-shaped
+    address that serves the model.
+
+    Raises
+    ------
+    UsageError
+        a host of another package names a dialect that is not there, or is none.
+    """
+    if ":" in host.dialect:
+        found = loaded(host.dialect, host.name)
+        if not isinstance(found, Dialect) or isinstance(found, type):
+            raise UsageError(f"{host.name}: {host.dialect} is no Dialect; reinstall its package")
+        return found
+    return _DIALECTS.get(host.dialect, OPENAI_CHAT)
+
 
 EndpointKey: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 """Where, and as whom: two accounts at one host are two endpoints."""

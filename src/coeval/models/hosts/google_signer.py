@@ -26,8 +26,8 @@ from coeval.core.errors import (
     Undecodable,
     UsageError,
 )
-from coeval.core.plain_file import file_bytes
-from coeval.core.secrets.redaction import Redactor
+from coeval.core.plain import file_bytes
+from coeval.core.redaction import Redactor
 from coeval.models.hosts.signers import RequestSigner, Signer
 from coeval.models.keys import Credential
 

@@ -7,16 +7,98 @@ or less: Azure's portal shows several for one resource, and `OLLAMA_HOST` may be
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 from urllib.parse import parse_qs, quote
 
 from yarl import URL
 
-from coeval.models.hosts.api_place import ApiPlace, GivenAddress, Placer
-from coeval.models.hosts.google_places import gemini, vertex
+from coeval.core.errors import UsageError
+from coeval.models.dialects.gemini import generate_path
 
-__all__ = ["PLACERS"]
+# --- What is made of a base URL: where on a host a model is asked
+
+
+class GivenAddress(NamedTuple):
+    """What a place is made of: the base URL as the user wrote it, the row's settings, and the model's id.
+
+    ``settings[name]`` raises the UsageError that says where to set it, where it is not set.
+    """
+
+    url: str
+    settings: Mapping[str, str]
+    model: str
+
+
+class ApiPlace(NamedTuple):
+    """A base URL, and the path that is appended to it, quoted."""
+
+    url: str
+    path: str
+
+
+Placer: TypeAlias = Callable[[GivenAddress], ApiPlace]
+"""What it makes of a URL that is none, or holds more than an address, is refused by `address_of`."""
+
+
+# --- Where Google's models are asked: the Gemini API by a key, Vertex AI in a project and a location
+
+_VERSION = re.compile(r"[^/]/v\d")
+_FULL_NAME = re.compile(r"projects/[^/]+/locations/([^/]+)/")
+_GOOGLE_EVERYWHERE = "global"
+_VERTEX = "aiplatform.googleapis.com"
+_MULTI_REGIONS = ("eu", "us")
+
+
+def gemini(given: GivenAddress) -> ApiPlace:
+    """The Gemini API; its version may be left out of the base URL, and `/openai` below it leads to the same
+    models."""
+    address = given.url.rstrip("/").removesuffix("/openai")
+    return ApiPlace(_versioned(address, "v1beta"), generate_path(given.model))
+
+
+def vertex(given: GivenAddress) -> ApiPlace:
+    """Vertex AI. A model is named by its id (Google's own), by ``publisher/id``, as ``endpoints/NUMBER`` (one
+    that was tuned or deployed), or by its full name, which names project and location too."""
+    name = vertex_name(given.settings, given.model)
+    location = name.split("/")[3]
+    url = given.url.rstrip("/")
+    if URL(url).host == _VERTEX and location != _GOOGLE_EVERYWHERE:
+        regional = f"aiplatform.{location}.rep.googleapis.com"
+        url = str(URL(url).with_host(regional if location in _MULTI_REGIONS else f"{location}-{_VERTEX}"))
+    return ApiPlace(_versioned(url, "v1"), generate_path(name))
+
+
+def vertex_name(settings: Mapping[str, str], model: str) -> str:
+    """The full name of a model of Vertex AI: ``projects/…/locations/…/`` and what stands below."""
+    full = _FULL_NAME.match(model)
+    location = _location(full[1] if full else settings["location"])
+    return model if full else f"projects/{settings['project']}/locations/{location}/{_below_google(model)}"
+
+
+def _location(given: str) -> str:
+    if not re.fullmatch(r"[a-z0-9-]+", given):
+        raise UsageError(
+            f"`{given}` is no location of Vertex AI; it reads like `global` or `us-central1` "
+            "(`providers.vertex.location`, GOOGLE_CLOUD_LOCATION or parameters.location)."
+        )
+    return given
+
+
+def _below_google(model: str) -> str:
+    """A model's name below project and location."""
+    name = model.removeprefix("models/")
+    if name.startswith(("publishers/", "endpoints/")):
+        return name
+    publisher, _, name = name.rpartition("/")
+    return f"publishers/{publisher or 'google'}/models/{name}"
+
+
+def _versioned(url: str, version: str) -> str:
+    address = url.rstrip("/")
+    return address if _VERSION.search(address) else f"{address}/{version}"
+
 
 _CHAT = "/chat/completions"
 _DEPLOYMENT = re.compile(r"/openai(/deployments/[^/]*)?$")

@@ -18,11 +18,66 @@ from coeval.core.options import CONTINUE, max_calls
 from coeval.core.records import Usage
 from coeval.core.text import dollars
 from coeval.models.metering.account_file import AccountFile, JobAccount, ModelAccount, Terms
-from coeval.models.metering.job_bill import JobBill, priced
-from coeval.models.metering.purse import Fund
-from coeval.models.metering.till import Till
+from coeval.models.metering.till import Fund, Till
 
-__all__ = ["FRAMING_TOKENS", "Meter"]
+# --- What the replies of one batch job took
+
+
+class JobBill:
+    """Sums up the replies of a job, one after the other; made by `Meter.bill`.
+
+    ``requests`` are those that the host carried out, well or not; ``unpriced`` answers whose cost nobody
+    knows, which may have cost ``uncertain_usd`` at most, together with what could not be read.
+    """
+
+    __slots__ = (
+        "_doubt",
+        "_price",
+        "cost_usd",
+        "input_tokens",
+        "output_tokens",
+        "priced",
+        "requests",
+        "uncertain_usd",
+        "unpriced",
+    )
+
+    def __init__(self, price: Price | None, doubt: Callable[[Usage, float], None]) -> None:
+        self._price = price
+        self._doubt = doubt
+        self.requests = self.input_tokens = self.output_tokens = self.priced = self.unpriced = 0
+        self.cost_usd = self.uncertain_usd = 0.0
+
+    def answered(self, usage: Usage, most_usd: float = 0.0) -> Usage:
+        """Add what an answer took; the same with its price. ``most_usd`` is what was held for it."""
+        usage = priced(usage, self._price)
+        self._doubt(usage, most_usd)
+        self.requests += 1
+        self.input_tokens += usage.input_tokens
+        self.output_tokens += usage.output_tokens
+        if usage.cost_usd is None:
+            self.unpriced += 1
+            self.uncertain_usd += most_usd
+        else:
+            self.priced += 1
+            self.cost_usd += usage.cost_usd
+        return usage
+
+    def failed(self, most_usd: float = 0.0) -> None:
+        """Add a request that the host carried out, and answered with an error; ``most_usd`` is what that may
+        have cost, 0 where the host does not bill it."""
+        self.requests += 1
+        self.uncertain_usd += most_usd
+
+
+def priced(usage: Usage, price: Price | None) -> Usage:
+    """The usage with its cost, where the host reports none and the price is known. A cost of zero is none
+    beside tokens that nobody knows."""
+    if usage.cost_usd or (usage.cost_usd is not None and not usage.uncounted):
+        return usage
+    cost = None if price is None else price(usage)
+    return usage if cost == usage.cost_usd else msgspec.structs.replace(usage, cost_usd=cost)
+
 
 _HOSTS_WORD = "what the host says an answer cost"
 
@@ -294,3 +349,80 @@ class Meter:
             f"allows over the life of the run{wanted}.",
             f"Raise {key} and run again with {CONTINUE}.",
         )
+
+
+# --- The money of one live request, from before it is sent until it is known what it cost
+
+
+class Stake:
+    """At most ``usd``, set aside by `take` before each attempt, which is then `sent`, and settled after it.
+    What nobody has settled of an attempt when the next one begins, or at `close`, may have been spent."""
+
+    __slots__ = ("_held", "_meter", "_rank", "_sent", "usd")
+
+    def __init__(self, meter: Meter, usd: float, rank: int) -> None:
+        self._meter = meter
+        self._rank = rank
+        self._held = self._sent = False
+        self.usd = usd
+
+    def refusal(self) -> QuotaExhausted | None:
+        """What `take` would raise now, of a budget."""
+        if self._held:
+            return None
+        return self._meter.till.refusal(self._meter.fund, self.usd, self._rank)
+
+    def take(self) -> Awaitable[None] | None:
+        """Set the money aside: at once (None), or when what is returned has been awaited.
+
+        Raises
+        ------
+        QuotaExhausted
+            a budget does not reach for it; so does the awaitable.
+        StoreError
+            the reservation could not be written, so nothing may be sent.
+        """
+        if self._sent:
+            self.close()
+        if self._held:
+            return None
+        money = self._meter.till.take(self._meter.fund, self.usd, self._rank)
+        if money is None:
+            self._held = True
+            return None
+        return self._take_when(money)
+
+    async def _take_when(self, money: Future[None]) -> None:
+        try:
+            await money
+        except CancelledError:
+            self._meter.till.leave(self._meter.fund, self.usd, money)
+            raise
+        self._held = True
+
+    def settle(self, usage: Usage) -> Usage:
+        """Book what an answer took; the same with its price. What nobody told the tokens of may have cost all
+        that was set aside."""
+        usage = self._meter.settle(usage, self.usd if self._held else 0.0)
+        if self._held and usage.cost_usd is not None:
+            self._held = self._sent = False
+            self._meter.till.spend(self._meter.fund, self.usd, usage.cost_usd)
+        return usage
+
+    def sent(self) -> None:
+        """The request goes out now."""
+        self._sent = True
+
+    def unspent(self) -> None:
+        """The request was not sent after all, or was answered with an error that is not billed."""
+        if self._held:
+            self._held = self._sent = False
+            self._meter.till.put_back(self._meter.fund, self.usd)
+
+    def close(self) -> None:
+        """It is over: who can say what became of a request that was sent and is not settled?"""
+        if self._held and self._sent:
+            self._held = self._sent = False
+            self._meter.till.lose(self._meter.fund, self.usd)
+        else:
+            self.unspent()

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import socket
 from base64 import b64encode
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import count
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from multidict import CIMultiDict
 from yarl import URL
 
 from coeval import __version__
-from coeval.core.errors import UsageError
-from coeval.core.options import BASE_URL
-from coeval.core.secrets.credential_names import is_credential_name
-from coeval.core.secrets.redaction import Redactor
-from coeval.core.secrets.shown_url import shown_url, url_secrets
+from coeval.core.errors import ModelError, UsageError
+from coeval.core.options import BASE_URL, TIMEOUT
+from coeval.core.redaction import Redactor
+from coeval.core.shown_url import is_credential_name, shown_url, url_secrets
+from coeval.core.text import numbered
 from coeval.models.catalog import HOSTS
-from coeval.models.connections.route import RequestRoute
 from coeval.models.hosts.signers import RequestSigner, Signer
 from coeval.models.pacing.limits import LONGEST_HOLD_S, Lane, Limiter
+from coeval.models.transport.body import ConnectTimeout, NoConnection
 from coeval.models.transport.call import Call
+from coeval.models.transport.faults import from_exception, no_proxy, place
 from coeval.models.transport.network import proxy_for
-
-__all__ = ["OUTAGE_AFTER_S", "Endpoint", "Trouble"]
+from coeval.models.transport.pool import Dialler, Origin, RequestRoute
 
 OUTAGE_AFTER_S = 30.0
 """Only 5xx, connection errors and time-outs for so long: what is left gets one attempt each."""
@@ -327,3 +329,100 @@ def _printable(name: str, value: str) -> str:
     if not value.isprintable():
         raise UsageError(f"the {name} header holds a line break or the like; check the key it is made of")
     return value
+
+
+# --- What is told of an endpoint while requests wait there
+
+TOLD_AFTER_S = 3.0
+"""Nothing but failures for so long is worth a line to whoever waits."""
+
+SILENT_AFTER_S = 30.0
+"""A host that keeps requests for so long and answers none is worth one, too: most answer within it."""
+
+
+def told_of(endpoint: Endpoint, now: float) -> str | None:
+    """A sentence on an endpoint that gives nothing but failures, or nothing at all; None of any other."""
+    trouble, silence = endpoint.trouble, endpoint.silence(now)
+    if trouble is not None and now - trouble.began >= TOLD_AFTER_S:
+        return f"nothing but failures for {now - trouble.began:.0f} s, trying again: {trouble.reason}"
+    if silence is None or silence.seconds < SILENT_AFTER_S:
+        return None
+    return (
+        f"{shown_url(endpoint.url)} has answered nothing for {silence.seconds:.0f} s; "
+        f"{numbered(silence.requests, 'request')} waiting there, each given up after "
+        f"{silence.timeout_s:g} s{'' if silence.probe else f' ({TIMEOUT})'}"
+    )
+
+
+# --- Whether a host takes connections at all, found out soon and without asking it anything
+
+REACH_S = 3.0
+"""How long a host is tried before it is said to be away."""
+_AGAIN_AFTER_S = 0.5
+"""A host may be starting, a name service stumble; each further pause is twice as long."""
+
+
+async def reach(endpoint: Endpoint, path: str, method: str = "POST") -> None:
+    """Connect to the endpoint, or to the proxy on the way there, and hang up; ``path`` and ``method`` are
+    those of the request that is to follow, for the error.
+
+    Raises
+    ------
+    ConnectionFailed
+        that was refused, not replied to or not resolved, again and again for `REACH_S`.
+    """
+    loop = asyncio.get_running_loop()
+    dialler = Dialler()
+    target = endpoint.proxy or URL(endpoint.url)
+    origin = Origin(target.raw_host or "", target.port or 0, tls=False)
+    deadline = loop.time() + REACH_S
+    pause_s = _AGAIN_AFTER_S
+    try:
+        while True:
+            try:
+                caller = await dialler.dial(origin, _Caller, deadline - loop.time())
+            except (NoConnection, ConnectTimeout, socket.gaierror) as error:
+                if loop.time() + pause_s > deadline:
+                    told = _told(endpoint, place(method, URL(endpoint.url + path)), error)
+                    told.args = (endpoint.told(str(told)),)
+                    raise told from None
+            else:
+                await caller.hang_up()
+                return
+            await asyncio.sleep(pause_s)
+            pause_s *= 2
+    finally:
+        await dialler.aclose()
+
+
+class _Caller(asyncio.Protocol):
+    """A connection on which nothing is said."""
+
+    def __init__(self) -> None:
+        self._closed = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    async def hang_up(self) -> None:
+        """Close the socket. Within `connection_made` uvloop does not own it yet, and it is closed twice."""
+        self._transport.abort()
+        await self._closed
+
+
+def _told(
+    endpoint: Endpoint, where: str, error: NoConnection | ConnectTimeout | socket.gaierror
+) -> ModelError:
+    if endpoint.proxy is None:
+        return from_exception(error, where, REACH_S)
+    match error:
+        case NoConnection():
+            return no_proxy(where, error.cause)
+        case ConnectTimeout():
+            return no_proxy(where, TimeoutError(errno.ETIMEDOUT, "no reply"))
+        case _:
+            return no_proxy(where, error)

@@ -29,9 +29,8 @@ from coeval.core.errors import (
 )
 from coeval.core.foreign import decode
 from coeval.core.options import PROBE_OFF, TIMEOUT
-from coeval.core.secrets.redaction import Redactor
-from coeval.models.connections.dial import CONNECT_TIMEOUT_S
-from coeval.models.connections.wire_errors import (
+from coeval.core.redaction import Redactor
+from coeval.models.transport.body import (
     Closed,
     ConnectTimeout,
     Lost,
@@ -42,6 +41,7 @@ from coeval.models.connections.wire_errors import (
 )
 from coeval.models.transport.call import PROBE_TIMEOUT_S
 from coeval.models.transport.network import trust_in_force
+from coeval.models.transport.pool import CONNECT_TIMEOUT_S
 
 __all__ = [
     "excerpt",

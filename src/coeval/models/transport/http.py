@@ -22,13 +22,12 @@ from coeval.core.errors import (
     RequestTimeout,
     Undecodable,
 )
-from coeval.models.connections.reply_parser import HttpReply
-from coeval.models.connections.route import RequestRoute
 from coeval.models.pacing.limits import LONGEST_HOLD_S
 from coeval.models.pacing.rate_headers import asked_hold_s, asked_retry, asked_wait_s
 from coeval.models.pacing.throttle import throttle_of
-from coeval.models.transport.call import Answered, Call
-from coeval.models.transport.endpoint import Endpoint
+from coeval.models.transport.call import Answered, Call, Fault, Tries
+from coeval.models.transport.connection import HttpReply
+from coeval.models.transport.endpoint import Endpoint, told_of
 from coeval.models.transport.faults import (
     foreign,
     from_exception,
@@ -38,9 +37,8 @@ from coeval.models.transport.faults import (
     perhaps_billed,
     place,
 )
-from coeval.models.transport.retries import Fault, Tries
+from coeval.models.transport.pool import RequestRoute
 from coeval.models.transport.shared_hosts import SharedHosts
-from coeval.models.transport.trouble import told_of
 
 __all__ = ["Answered", "Call", "Endpoint", "Http", "draining"]
 

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from yarl import URL
 
-from coeval.models.connections.reply_parser import HttpReply
-from coeval.models.connections.route import RequestRoute
-from coeval.models.connections.wire import Wire
 from coeval.models.hosts.address import EndpointKey, ModelAddress
-from coeval.models.pacing.endpoint_limits import EndpointLimits
-from coeval.models.pacing.limits import Limiter
+from coeval.models.pacing.limits import EndpointLimits, Limiter
 from coeval.models.pacing.throttle import Throttle
+from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.network import raise_open_file_limit
+from coeval.models.transport.pool import RequestRoute
+from coeval.models.transport.wire import Wire
 
 if TYPE_CHECKING:
-    from coeval.models.connections.proxied import ProxiedWire
+    from coeval.models.transport.proxied import ProxiedWire
 
 __all__ = ["Sender", "SharedHosts"]
 
@@ -123,7 +122,7 @@ class SharedHosts:
         return self._straight
 
     def _open_proxied(self) -> ProxiedWire:
-        from coeval.models.connections.proxied import ProxiedWire
+        from coeval.models.transport.proxied import ProxiedWire
 
         raise_open_file_limit()
         self._proxied = ProxiedWire()

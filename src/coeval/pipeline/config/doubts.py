@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Iterator
 
 from coeval.models.metering.answer_bound import NO_LIMIT, answer_limits
+from coeval.pipeline.config.draft import BENCHMARK, Suppliers
 from coeval.pipeline.config.findings import MOST_SHOWN, WayOut
-from coeval.pipeline.config.item_sources import BENCHMARK, Suppliers
 from coeval.pipeline.config.schema import OPTIONS, Config
 from coeval.pipeline.config.values import OUR_KEYS
 from coeval.simulation.traits import SAMPLING

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from coeval.pipeline.config.findings import KeyPath
+from coeval.pipeline.config.schema import Config, TaskConfig
+from coeval.store.rundir import RunDir
 
 
 class Draft:
@@ -61,3 +64,75 @@ def resume_folder(storage_folder: str, resume_from: str) -> Path:
     """The run that ``resume_from`` names: an id in the storage folder, else a path (from the CWD)."""
     by_id = Path(storage_folder) / resume_from
     return by_id if by_id.is_dir() else Path(resume_from)
+
+
+# --- Who supplies a task's items without being asked: benchmark teachers, and where their items lie
+
+BENCHMARK = "benchmark"
+"""An interface whose teachers ask no model, and a category whose tasks no other teachers serve."""
+
+
+OWN_ITEMS = "items"
+"""What stands for a teacher where a task takes its items from a table; no model may be named so then."""
+
+
+class ItemSource(NamedTuple):
+    """A benchmark teacher of a task, or `OWN_ITEMS`."""
+
+    task: TaskConfig
+    teacher: str
+
+
+class Suppliers:
+    """Benchmark teachers, given with their parameters, by the tasks that they serve: the one that
+    ``parameters.task`` names, and no other; where it names none, those of the category ``benchmark``."""
+
+    def __init__(self, teachers: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        self._order: dict[str, int] = {}
+        self._assigned: dict[str, list[str]] = {}
+        self._others: list[str] = []
+        for name, parameters in teachers:
+            self._order[name] = len(self._order)
+            assigned = parameters.get("task")
+            if assigned is None:
+                self._others.append(name)
+            elif isinstance(assigned, str):
+                self._assigned.setdefault(assigned, []).append(name)
+
+    def of(self, task: str | None, category: str | None) -> list[str]:
+        """Who serves a task, in the order of the file."""
+        assigned = self._assigned.get(task, []) if task is not None else []
+        others = self._others if category == BENCHMARK else []
+        return sorted([*assigned, *others], key=self._order.__getitem__)
+
+    @classmethod
+    def among(cls, config: Config) -> Suppliers:
+        teachers = config.with_role("teacher")
+        return cls((model.name, model.parameters) for model in teachers if model.interface == BENCHMARK)
+
+
+def item_sources(config: Config, task: TaskConfig) -> tuple[str, ...]:
+    """Who supplies a task's items: its own table, then the benchmark teachers that serve it."""
+    return _supplying(Suppliers.among(config), task)
+
+
+def _supplying(suppliers: Suppliers, task: TaskConfig) -> tuple[str, ...]:
+    own = (OWN_ITEMS,) if task.items is not None else ()
+    return (*own, *suppliers.of(task.name, task.category))
+
+
+def item_writers(config: Config, task: TaskConfig) -> tuple[str, ...]:
+    """The models that write items for a task."""
+    if task.category == BENCHMARK or task.items is not None:
+        return ()
+    return tuple(model.name for model in config.with_role("teacher") if model.interface != BENCHMARK)
+
+
+def item_files(config: Config, folder: RunDir) -> dict[Path, ItemSource]:
+    """Where the items of the benchmark teachers lie, or are to be put."""
+    suppliers = Suppliers.among(config)
+    return {
+        folder.datapoints(task.name, teacher): ItemSource(task, teacher)
+        for task in config.tasks
+        for teacher in _supplying(suppliers, task)
+    }

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from coeval.core.errors import ConfigError
 from coeval.core.plain import shortened
-from coeval.core.secrets.redaction import Redactor
+from coeval.core.redaction import Redactor
 from coeval.core.text import listed
 
 KeyPath: TypeAlias = tuple[str | int, ...]

@@ -5,21 +5,94 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from coeval.core.secrets.shown_url import HIDDEN
-from coeval.pipeline.config.document import Document, read_document
+from coeval.core.errors import ConfigError
+from coeval.core.shown_url import HIDDEN
+from coeval.pipeline.config.document import MAX_DEPTH, SURROGATE, Document, is_attribute_value, read_document
 from coeval.pipeline.config.draft import Draft, resume_folder
-from coeval.pipeline.config.findings import FindingLines, refused
-from coeval.pipeline.config.item_rules import complete_items, complete_labels
-from coeval.pipeline.config.python_config import given_document
-from coeval.pipeline.config.rules import broken_rules
+from coeval.pipeline.config.findings import Finding, FindingLines, KeyPath, Place, Problem, refused
+from coeval.pipeline.config.rules import broken_rules, complete_items, complete_labels
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.config.structure import check_structure
 from coeval.pipeline.config.values import is_path
 from coeval.pipeline.start.checks import Start, start_findings
 from coeval.store.rundir import RunDir
+
+# --- An experiment given as data, from Python, in place of a YAML file: the same keys, the same rules
+
+GIVEN = "config"
+"""What problems name in place of a file; there are no lines."""
+
+
+def given_document(data: Mapping[str, Any]) -> Document:
+    """Plain data of its own, whatever becomes of what was given.
+
+    Tuples are lists, paths are text, numbers of numpy are numbers, and attribute values are text, as in a
+    file: ``3`` is ``"3"``, ``True`` is ``"true"``.
+
+    Raises
+    ------
+    ConfigError
+        it is nested too deeply to be an experiment.
+    """
+    lines = FindingLines(GIVEN, {(): Place(GIVEN, 0)})
+    problems: list[Problem] = []
+
+    def report(path: KeyPath, message: str) -> None:
+        problems.append(lines.locate(Finding(path, "V-20", message)))
+
+    def mapping(value: Mapping[Any, Any], path: KeyPath) -> dict[str, Any]:
+        found = {}
+        for key, part in value.items():
+            if isinstance(key, int) or (isinstance(key, str) and not SURROGATE.search(key)):
+                found[str(key)] = plain(part, (*path, str(key)))
+            elif isinstance(key, str):
+                report(path, "a key holds half of a character (a lone surrogate); take it out")
+            else:
+                report(path, f"a key is of type {type(key).__name__}; a key is one word")
+        return found
+
+    def plain(value: Any, path: KeyPath) -> Any:
+        if len(path) > MAX_DEPTH:
+            problem = lines.locate(
+                Finding(path[:1], "V-27", f"is nested deeper than {MAX_DEPTH} levels; flatten it")
+            )
+            raise ConfigError([problem.render()])
+        match value:
+            case Mapping():
+                return mapping(value, path)
+            case list() | tuple():
+                return [plain(part, (*path, index)) for index, part in enumerate(value)]
+            case os.PathLike():
+                return os.fspath(value)
+            case None | str():
+                return value
+        number = _number(value)
+        if number is None:
+            report(
+                path,
+                f"is of type {type(value).__name__}; use text, numbers, true or false, lists and mappings",
+            )
+        elif is_attribute_value(path):
+            return str(number).lower() if isinstance(number, bool) else str(number)
+        return number
+
+    return Document(mapping(data, ()), lines, problems)
+
+
+def _number(value: Any) -> bool | int | float | None:
+    match value:
+        case bool() | int() | float():
+            return value
+        case Integral():
+            return int(value)
+        case Real():
+            return float(value)
+    return None
+
 
 Source: TypeAlias = str | Path | Mapping[str, Any]
 """Where an experiment stands: in a file, or in plain data with the same keys."""

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from coeval.pipeline.config.draft import Draft
+from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, Suppliers
 from coeval.pipeline.config.findings import Finding, WayOut
-from coeval.pipeline.config.item_sources import BENCHMARK, OWN_ITEMS, Suppliers
 from coeval.pipeline.config.schema import PHASES
 from coeval.store.rundir import RunDir
 

@@ -50,27 +50,316 @@ V-35  a prompt template shows what changes from request to request: ``test`` the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from coeval.core.errors import UsageError
 from coeval.core.model import is_own_address
 from coeval.core.options import CONTINUE
-from coeval.core.secrets.credential_names import is_credential_name
-from coeval.models.batch.waiting.batching import BATCH_PHASES
+from coeval.core.redaction import Redactor
+from coeval.core.shown_url import HIDDEN, KNOWN_KEY, credential_fields, is_credential_name
+from coeval.core.text import placeholders
+from coeval.models.batch.waiting.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
+from coeval.models.keys import is_account_name
 from coeval.models.metering.answer_bound import NO_LIMIT, answer_limits
-from coeval.pipeline.config.credentials import account_of, credentials_in
-from coeval.pipeline.config.draft import Draft, resume_folder
+from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, resume_folder
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
-from coeval.pipeline.config.item_rules import item_rules
 from coeval.pipeline.config.names import name_rules
-from coeval.pipeline.config.roles import missing_roles
+from coeval.pipeline.config.roles import Teachers, missing_roles
 from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
-from coeval.pipeline.config.task_rules import task_rules
 from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS
+from coeval.pipeline.prompts import NEEDS, VARIABLES
 from coeval.simulation.traits import RANGES, SAMPLING
 from coeval.store.rundir import RunDir
+from coeval.tables.item_map import Condition
+
+# --- Where credentials stand, and where not
+#
+# V-26: parameters are sent with every request and kept with what it makes, so they hold none. V-34: a model
+# is asked with one.
+
+_WAY_OUT = "use access_key of the model, a key file, or the environment"
+_PROSE = frozenset({"system_prompt", "stop", "stop_sequences"})
+"""What may mention a key without being one."""
+
+
+def account_of(model: KeyPath, account: Any, access_key: Any) -> Iterator[Finding]:
+    """What is wrong with the account that a model names: a run keeps its name and messages show it."""
+    if not isinstance(account, str):
+        return
+    if not is_account_name(account):
+        message = (
+            "is no name of an account: letters, digits and - _ . alone, and nothing that looks like a key, "
+            "which belongs into access_key or a key file"
+        )
+        yield Finding((*model, "account"), "V-26", message)
+    elif access_key is not None:
+        message = "access_key is set too, and would be asked with; leave out one of the two"
+        yield Finding((*model, "account"), "V-34", message)
+
+
+def credentials_in(
+    path: KeyPath, parameters: dict[str, Any], access_key: Any, names: Iterable[Any]
+) -> Iterator[Finding]:
+    """What is named like a credential at any depth, looks like one, or is the model's own ``access_key``;
+    ``names`` are those of the model, which may stand anywhere."""
+    named = {(*path, *where) for where in credential_fields(parameters)}
+    for where in sorted(named, key=str):
+        message = f"'{where[-1]}' would be sent with every request, and kept with the results; {_WAY_OUT}"
+        yield Finding(where, "V-26", message)
+    own = Redactor(
+        [access_key] if isinstance(access_key, str) else [],
+        names=[name for name in names if isinstance(name, str)],
+    )
+    for name, value in parameters.items():
+        if name == "base_url":
+            yield from _hidden((*path, name), value)
+        elif name not in _PROSE:
+            for where, text in _texts((*path, name), value):
+                if where not in named and (KNOWN_KEY.search(text) or own.answer(text) != text):
+                    message = f"holds a key, which would be sent and kept with the results; {_WAY_OUT}"
+                    yield Finding(where, "V-26", message)
+
+
+def _hidden(path: KeyPath, value: Any) -> Iterator[Finding]:
+    if isinstance(value, str) and HIDDEN in value:
+        message = f"holds {HIDDEN}, which a run's snapshot shows in place of a key; write the address anew"
+        yield Finding(path, "V-26", message)
+
+
+def _texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
+    match value:
+        case str():
+            yield path, value
+        case dict():
+            for key, item in value.items():
+                yield from _texts((*path, key), item)
+        case list() | tuple():
+            for index, item in enumerate(value):
+                yield from _texts((*path, index), item)
+
+
+# --- V-32, and what a task with ``items`` need not say: its attributes and its size follow from its rows
+
+
+def complete_items(data: dict[str, Any]) -> None:
+    """Fill in what tasks with ``items`` leave out: no attribute declared, all rows used; and with a label, no
+    rubric and the label among ``label_attributes``."""
+    tasks = data.get("tasks")
+    for task in tasks if isinstance(tasks, list) else ():
+        items = task.get("items") if isinstance(task, dict) else None
+        if not isinstance(items, dict):
+            continue
+        task.setdefault("target_attributes", {})
+        sampling = task.setdefault("sampling", {})
+        if isinstance(sampling, dict):
+            sampling.setdefault("total", "all")
+        labels, label = task.get("label_attributes", []), items.get("label")
+        if isinstance(label, str) and isinstance(labels, list) and label not in labels:
+            labels = task["label_attributes"] = [*labels, label]
+        if labels:
+            task.setdefault("rubric", {})
+
+
+def complete_labels(data: dict[str, Any]) -> None:
+    """Fill in the output description of tasks that leave it out and have nothing but labels: the values that
+    are declared of them. Those that only items have are not named: with a row more they might be others, and
+    every answer would have been asked for differently."""
+    tasks = data.get("tasks")
+    for task in tasks if isinstance(tasks, list) else ():
+        if not isinstance(task, dict) or task.get("rubric") or task.get("output_description"):
+            continue
+        labels, declared = task.get("label_attributes"), task.get("target_attributes")
+        if not isinstance(labels, list) or not isinstance(declared, dict):
+            continue
+        values = [declared.get(label) if isinstance(label, str) else None for label in labels]
+        told = [", ".join(map(written, of)) for of in values if isinstance(of, list) and of]
+        if labels and len(told) == len(labels):
+            each = [f"{label}, one of: {of}" for label, of in zip(labels, told, strict=True)]
+            task["output_description"] = f"One of: {told[0]}" if len(told) == 1 else "; ".join(each)
+
+
+def item_rules(draft: Draft) -> Iterator[Finding]:
+    tables = [index for index in draft.entries("tasks") if draft.raw("tasks", index, "items") is not None]
+    for index, name in draft.names("models").items() if tables else ():
+        if name == OWN_ITEMS:
+            message = f"'{name}' stands for the teacher of a task with items; choose another name"
+            yield Finding(("models", index, "name"), "V-32", message)
+    for index in draft.entries("tasks"):
+        if index in tables:
+            yield from _conditions(draft, index)
+        elif draft.get("tasks", index, "sampling", "total") == "all":
+            message = "is all, and only a task with `items` has a table whose rows these are; write a number"
+            yield Finding(("tasks", index, "sampling", "total"), "V-32", message)
+
+
+def _conditions(draft: Draft, index: int) -> Iterator[Finding]:
+    path: KeyPath = ("tasks", index, "items", "where")
+    where = draft.get(*path, default=[])
+    for condition in [where] if isinstance(where, str) else where:
+        try:
+            Condition.of(condition)
+        except UsageError as error:
+            yield Finding(path, "V-32", str(error))
+
+
+# --- The rules of one task: its labels (V-17), sample sizes (V-23), templates (V-22, V-24, V-35), seeds
+# (V-28), and that there is something to score (V-29)
+
+_WITHOUT = {
+    "input": "students would not see what they are asked",
+    "response": "judges would score answers that they do not see",
+    "criterion": "every factor would be judged by the same words",
+    "rubric": "judges would not see the factors, which teachers write",
+    "target_attributes": "teachers would not see what their items are to cover",
+}
+
+
+def task_rules(draft: Draft) -> Iterator[Finding]:
+    teachers = Teachers(draft)
+    models = dict.fromkeys(draft.names("models").values()) if draft.all_named("models") else None
+    for index in draft.entries("tasks"):
+        yield from _labels(draft, index, teachers)
+        if not _is_supplied(draft, index, teachers):
+            yield from _sample_sizes(draft, index)
+        for key, template in _templates(draft, index):
+            misnamed = [*_misnamed(index, key, template, models)]
+            yield from misnamed or _blind(draft, index, key, template, teachers)
+        yield from _seeds(draft, index)
+        yield from _scored(draft, index)
+
+
+def _labels(draft: Draft, index: int, teachers: Teachers) -> Iterator[Finding]:
+    labels = draft.get("tasks", index, "label_attributes", default=[])
+    declared = draft.get("tasks", index, "target_attributes")
+    if declared is None:
+        return
+    if isinstance(declared, str):
+        # What teachers propose is not known yet; what a source run holds neither.
+        if draft.get("experiment", "resume_from") is not None:
+            return
+        declared = draft.get("tasks", index, "target_attributes_seed", default={}) or {}
+        otherwise = "with 'auto' or 'complete', declare it in target_attributes_seed"
+    else:
+        otherwise = "target attributes:"
+        if _is_supplied(draft, index, teachers):
+            if (own := _columns_of_labels(draft, index)) is None:
+                return
+            declared = {**own, **declared}
+    for position, label in enumerate(labels):
+        if label not in declared:
+            path: KeyPath = ("tasks", index, "label_attributes", position)
+            way = WayOut(label, declared, otherwise)
+            yield Finding(path, "V-17", f"'{label}' is not a target attribute", way)
+
+
+def _columns_of_labels(draft: Draft, index: int) -> dict[str, str] | None:
+    """The attributes that a table gives the items; None where others supply them too and none is declared:
+    what attributes they have, only they say."""
+    items = draft.get("tasks", index, "items", default={})
+    if not items and not draft.get("tasks", index, "target_attributes"):
+        return None
+    label = items.get("label")
+    return {**items.get("attributes", {}), **({label: label} if label is not None else {})}
+
+
+def _is_supplied(draft: Draft, index: int, teachers: Teachers) -> bool:
+    """Whether nobody samples attributes for the task: its own table and benchmarks alone serve it."""
+    alone = (
+        draft.get("tasks", index, "category") == BENCHMARK or draft.raw("tasks", index, "items") is not None
+    )
+    return bool(teachers.supplying(index)) and (alone or not teachers.asked)
+
+
+def _sample_sizes(draft: Draft, index: int) -> Iterator[Finding]:
+    for sizes, attributes in (("target", "target_attributes"), ("nuance", "nuanced_attributes")):
+        declared = draft.get("tasks", index, attributes, default={} if sizes == "nuance" else None)
+        default = [1, 1] if sizes == "target" else [0, 0]
+        pair = draft.get("tasks", index, "sampling", sizes, default=default)
+        usable = draft.sound("tasks", index, attributes) and isinstance(declared, dict)
+        if usable and isinstance(pair, list) and pair[0] > len(declared):
+            if declared:
+                wrong = f"asks for {pair[0]} of {len(declared)} declared {attributes}"
+                message = f"{wrong}; use at most {len(declared)}, or declare more"
+            else:
+                wrong = f"asks for {pair[0]} of each item's {attributes}, and none are declared"
+                message = f"{wrong}; declare {attributes}, or set sampling.{sizes} to [0, 0]"
+            yield Finding(("tasks", index, "sampling", sizes), "V-23", message)
+
+
+def _templates(draft: Draft, index: int) -> Iterator[tuple[str, str]]:
+    """The templates of a task by their keys, as far as they are text."""
+    library = draft.raw("tasks", index, "prompt_library")
+    for key, template in library.items() if isinstance(library, dict) else ():
+        yield key, template if isinstance(template, str) else ""
+
+
+def _misnamed(index: int, key: str, template: str, models: Collection[str] | None) -> Iterator[Finding]:
+    """``models``: their names, None where not all are known."""
+    path: KeyPath = ("tasks", index, "prompt_library", key)
+    identifier, dot, model = key.partition(".")
+    if identifier not in VARIABLES:
+        way = WayOut(identifier, VARIABLES, "templates:")
+        yield Finding(path, "V-24", f"there is no template '{identifier}'", way)
+        return
+    if dot and models is not None and model not in models:
+        yield Finding(path, "V-24", f"no model is named '{model}'", WayOut(model, models, "models:"))
+    for name in dict.fromkeys(placeholders(template)):
+        if name not in VARIABLES[identifier]:
+            way = WayOut(name, VARIABLES[identifier], "for literal braces write {{ and }}")
+            yield Finding(path, "V-22", f"{{{name}}} is not a variable of {identifier}", way)
+
+
+def _blind(draft: Draft, index: int, key: str, template: str, teachers: Teachers) -> Iterator[Finding]:
+    """What a template does not show of what changes from request to request."""
+    omitted = ("tasks", index, "prompts_may_omit")
+    if not template.strip() or not draft.sound(*omitted):
+        return  # another finding says so
+    used = {*placeholders(template), *draft.get(*omitted, default=[])}
+    for one_of in NEEDS.get(key.partition(".")[0], ()):
+        if one_of & used or not _changes(draft, index, one_of, teachers):
+            continue
+        *others, name = sorted(one_of, key=lambda name: name in _WITHOUT)
+        lacking = " or ".join(f"{{{name}}}" for name in (*others, name))
+        message = (
+            f"shows no {lacking}: {_WITHOUT[name]}; put it where it belongs, or, if you mean it, set "
+            f"prompts_may_omit: [{name}] in the task"
+        )
+        yield Finding(("tasks", index, "prompt_library", key), "V-35", message)
+
+
+def _changes(draft: Draft, index: int, one_of: Collection[str], teachers: Teachers) -> bool:
+    """Whether a task has such a thing, and its author could not write it into a template."""
+    if "rubric" in one_of:
+        return isinstance(draft.get("tasks", index, "rubric"), str)
+    if "target_attributes" in one_of:
+        return bool(draft.get("tasks", index, "target_attributes")) and not _is_supplied(
+            draft, index, teachers
+        )
+    return True
+
+
+def _seeds(draft: Draft, index: int) -> Iterator[Finding]:
+    for attributes, words in (("target_attributes", "auto or complete"), ("nuanced_attributes", "auto")):
+        seed, declared = f"{attributes}_seed", ("tasks", index, attributes)
+        if draft.raw("tasks", index, seed) is None or not draft.sound(*declared):
+            continue
+        if not isinstance(draft.get(*declared, default={}), str):
+            message = (
+                f"is kept beside what teachers propose, and they propose no {attributes}; "
+                f"set {attributes} to {words}, or move these there"
+            )
+            yield Finding(("tasks", index, seed), "V-28", message)
+
+
+def _scored(draft: Draft, index: int) -> Iterator[Finding]:
+    path, labels = ("tasks", index, "rubric"), ("tasks", index, "label_attributes")
+    if draft.get(*path) == {} and not draft.raw(*labels) and draft.sound(*labels):
+        message = "is empty, and there are no label_attributes: nothing would be scored; add a factor"
+        yield Finding(path, "V-29", message)
+
 
 _BATCHABLE = ", ".join(BATCH_INTERFACES)
 

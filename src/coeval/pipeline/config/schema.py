@@ -8,26 +8,130 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from coeval.core.html_table import html_table
 from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
 from coeval.core.records import Purpose, Role, SamplingParameters
-from coeval.models.batch.waiting.batching import BATCH_PHASES
+from coeval.models.batch.waiting.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
-from coeval.pipeline.config.items_schema import Items, Sampling, Section
 from coeval.pipeline.config.values import (
     ENDPOINT_KEYS,
     NAME_PATTERN,
     Attributes,
+    Conditions,
     FilledText,
     NuancedAttributes,
+    Pair,
+    PairOrAll,
     ParameterMap,
     PathText,
     Rubric,
     TargetAttributes,
+    TotalOrAll,
 )
 from coeval.simulation.traits import RANGES
+
+# --- The shape of what a file says of a task's items: how many there are, and the table they come out of
+
+
+class Section(BaseModel):
+    """A mapping of the file: unknown keys are errors, values do not change after loading."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+
+class Sampling(Section):
+    """How many items, and how many attributes each of them samples."""
+
+    target: Annotated[
+        PairOrAll,
+        Field(description="Target attributes per item: [lo, hi], or `all` to walk the full cross product."),
+    ] = (1, 1)
+    nuance: Annotated[Pair, Field(description="Nuanced attributes per item: [lo, hi].")] = (0, 0)
+    total: Annotated[
+        TotalOrAll,
+        Field(
+            description="Items per task and teacher, at most 10,000,000; `all` uses every row of `items`, "
+            "and is what such a task has where nothing is said."
+        ),
+    ]
+    seed: Annotated[int, Field(description="Seed of the sampling plan.")] = 0
+
+    @property
+    def most(self) -> int | None:
+        """``total``, or None where all items that are there are used."""
+        return None if self.total == "all" else self.total
+
+
+class Items(Section):
+    """A table of one's own whose rows are the task's items. Columns are named as they are called, parts of
+    their values as `choices[0]` or `options.A`, several in a text as `{title}: {body}`."""
+
+    path: Annotated[
+        PathText,
+        Field(
+            description="CSV, JSON lines, Parquet, or a folder of them, relative to the working directory."
+        ),
+    ]
+    prompt: Annotated[str, Field(min_length=1, description="Column of what students are asked.")]
+    reference: Annotated[
+        str | None, Field(min_length=1, description="Column of what judges hold answers against.")
+    ] = None
+    label: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="Column of the right answer, compared without a judge: an attribute and a label "
+            "attribute of that name. Its values need not be declared.",
+        ),
+    ] = None
+    attributes: Annotated[dict[str, str], Field(description="Attribute → column of its value.")] = {}
+    id: Annotated[
+        str | None, Field(min_length=1, description="Column of ids; without one rows are numbered.")
+    ] = None
+    choices: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="Column of choices, put below the prompt as A, B, C …; `reference` then names the "
+            "right one, and an attribute or label of the same column is its letter.",
+        ),
+    ] = None
+    where: Annotated[
+        Conditions,
+        Field(
+            description="Rows that are wanted: `column = value`, or with !=, <, <=, >, >=; several in a list."
+        ),
+    ] = ()
+    limit: Annotated[int | None, Field(ge=1, description="The first so many items only.")] = None
+    sample: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            description="So many items, drawn at random among all rows; with `limit`, no more than that.",
+        ),
+    ] = None
+    seed: Annotated[int, Field(description="Seed of `sample`.")] = 0
+    split: Annotated[str | None, Field(description="Of a folder with several splits: which one.")] = None
+    encoding: Annotated[str | None, Field(description="Of text that is not UTF-8, such as cp1252.")] = None
+    delimiter: Annotated[
+        str | None, Field(min_length=1, max_length=1, description="Of CSV, where it is an unusual one.")
+    ] = None
+    skip_bad: Annotated[
+        bool, Field(description="Leave out rows that make no item; else they are told, and nothing starts.")
+    ] = False
+    license: Annotated[str | None, Field(description="Licence of the table, kept with where it is from.")] = (
+        None
+    )
+
+    @property
+    def all_attributes(self) -> dict[str, str]:
+        """With the label."""
+        return {**self.attributes, **({self.label: self.label} if self.label is not None else {})}
+
 
 Phase: TypeAlias = Literal[
     "attribute_mapping", "rubric_mapping", "data_generation", "response_collection", "evaluation"

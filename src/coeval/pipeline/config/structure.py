@@ -10,13 +10,14 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, closest, shown
-from coeval.pipeline.config.items_schema import Items, Sampling
 from coeval.pipeline.config.schema import (
     OPTIONS,
     Config,
     Experiment,
+    Items,
     ModelConfig,
     Quota,
+    Sampling,
     TaskConfig,
 )
 from coeval.pipeline.config.values import LIST, MAPPING, OUR_KEYS, WORD

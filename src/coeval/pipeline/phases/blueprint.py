@@ -14,11 +14,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from coeval.core.errors import StoreError
-from coeval.core.good import is_good
-from coeval.core.ids import proposal_id
-from coeval.core.records import Completion, Kept, Purpose, Request, Schema
-from coeval.engine.model_work import Asking, ModelWork, spoken
-from coeval.engine.role_model import RoleModel
+from coeval.core.records import Completion, Kept, Purpose, Request, Schema, is_good, proposal_id
+from coeval.engine.model_work import Asking, ModelWork, RoleModel, spoken
 from coeval.engine.work import Tally
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, parse_attributes, parse_rubric

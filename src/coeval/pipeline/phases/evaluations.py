@@ -8,28 +8,105 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coeval.core.errors import Gap, Pending, Unparsable
-from coeval.core.ids import evaluation_id, judgment_id
 from coeval.core.model import MAX_ANSWER_BYTES
 from coeval.core.records import (
     EXACT_MATCH,
     Completion,
+    Datapoint,
     Evaluation,
     Level,
     Request,
     Response,
     Schema,
+    evaluation_id,
+    judgment_id,
 )
 from coeval.core.text import cut_to_bytes
-from coeval.engine.model_work import Asking, ModelWork, reason, spoken
-from coeval.engine.role_model import RoleModel
+from coeval.engine.model_work import Asking, ModelWork, RoleModel, reason, spoken
 from coeval.engine.work import Tally
 from coeval.judging.labels import score_labels
 from coeval.judging.verdict import parse_level, parse_levels
-from coeval.pipeline.phases.prepared_item import PreparedItem
-from coeval.pipeline.plan.recipes import judged_input, label_recipe
+from coeval.pipeline.phases.proposals import parse_item
+from coeval.pipeline.plan.recipes import answer_input, item_content, item_recipe, judged_input, label_recipe
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.prompts import FACTOR_SCORE
+from coeval.pipeline.prompts import BENCHMARK_ITEM, FACTOR_SCORE, render_attributes
+from coeval.pipeline.samples import Sample
 from coeval.store.rundir import now
+
+# --- An item as it is put to students and judges, worked out once for all of them
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedItem:
+    """A datapoint, the template variables it fills, and what its answers and judgments are made from.
+
+    ``asked`` is the ``input_hash`` of its responses; ``content`` goes into that of its evaluations.
+    """
+
+    item: Datapoint
+    values: Mapping[str, str]
+    asked: str
+    content: str
+
+
+def prepared_item(item: Datapoint, nuance: Mapping[str, str]) -> PreparedItem:
+    """``nuance`` is what the teacher was given, whether the item stores it or not."""
+    prompt, reference = item.prompt or "", item.reference_response or ""
+    return PreparedItem(
+        item,
+        {
+            "input": prompt,
+            "reference": reference,
+            "target_attributes": render_attributes(item.sampled_target_attributes),
+            "nuanced_attributes": render_attributes(nuance),
+        },
+        answer_input(prompt),
+        item_content(prompt, reference, item.sampled_target_attributes),
+    )
+
+
+# --- Phase 4: a student answers an item
+
+
+@dataclass(slots=True)
+class ResponseWork(ModelWork[Response]):
+    """Make one student's response to a datapoint. An empty answer is an answer."""
+
+    asking: Asking
+    setup: TaskSetup
+    role_model: RoleModel
+    key: str
+    prepared: PreparedItem
+    tried: int
+    tally: Tally = field(default_factory=Tally)
+
+    phase = "response_collection"
+    record = Response
+
+    @property
+    def weight(self) -> int:
+        return self.setup.response_weight
+
+    def question(self, _: int) -> Request:
+        return self.role_model.prompt(self.prepared.values)
+
+    def read(self, completion: Completion) -> dict[str, Any]:
+        """What the judge will see: a student that declines has answered so."""
+        return {"response": completion.text or completion.refusal or ""}
+
+    def identity(self) -> dict[str, Any]:
+        item = self.prepared.item
+        return {
+            "id": self.key,
+            "datapoint_id": item.id,
+            "task_id": item.task_id,
+            "teacher_model_id": item.teacher_model_id,
+            "student_model_id": self.role_model.name,
+            "input": item.prompt,
+            "recipe": self.role_model.recipe.hash,
+            "input_hash": self.prepared.asked,
+            "generated_at": now(),
+        }
 
 
 @dataclass(slots=True)
@@ -202,3 +279,54 @@ class LabelWork:
 
     def _identity(self) -> dict[str, Any]:
         return self.judged.identity(EXACT_MATCH, label_recipe(self.judged.setup.labels))
+
+
+# --- Phase 3: a teacher writes an item with sampled attributes
+
+
+@dataclass(slots=True)
+class ItemWork(ModelWork[Datapoint]):
+    """Make the datapoint of one slot: ask its teacher."""
+
+    asking: Asking
+    setup: TaskSetup
+    role_model: RoleModel
+    key: str
+    sample: Sample
+    tried: int
+    tally: Tally = field(default_factory=Tally)
+
+    phase = "data_generation"
+    record = Datapoint
+
+    @property
+    def weight(self) -> int:
+        return self.setup.item_weight
+
+    def question(self, _: int) -> Request:
+        values = {
+            "target_attributes": render_attributes(self.sample.target),
+            "nuanced_attributes": render_attributes(self.sample.nuance),
+        }
+        return self.role_model.prompt(values, BENCHMARK_ITEM)
+
+    def read(self, completion: Completion) -> dict[str, Any]:
+        """What one that was cut off holds is not mended into half an item."""
+        text = spoken(completion, "the teacher")
+        item = parse_item(text)
+        if item.repaired and completion.truncated:
+            raise Unparsable("it holds half an item", raw=text)
+        return {"prompt": item.prompt, "reference_response": item.response, "repaired": item.repaired}
+
+    def identity(self) -> dict[str, Any]:
+        task = self.setup.task
+        stored = {"sampled_nuanced_attributes": self.sample.nuance} if task.store_nuanced else {}
+        return {
+            "id": self.key,
+            "task_id": task.name,
+            "teacher_model_id": self.role_model.name,
+            "sampled_target_attributes": self.sample.target,
+            "recipe": item_recipe(self.role_model.recipe.hash, self.sample.target, self.sample.nuance),
+            "generated_at": now(),
+            **stored,
+        }

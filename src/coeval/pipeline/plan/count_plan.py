@@ -7,13 +7,19 @@ another configuration stand, and which items the run has to look at again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coeval.engine.work_counts import WorkCounts
-from coeval.pipeline.plan.record_status import Changed
-from coeval.pipeline.plan.run_plan import Node, Plan, Spared
+from coeval.core.errors import UsageError
+from coeval.core.options import KEEP_CHANGED, REDO_CHANGED
+from coeval.engine.model_work import differences
+from coeval.engine.progress import WorkCounts
+from coeval.pipeline.plan.recorded import Stance
+from coeval.pipeline.plan.run_plan import Changed, Node, Plan, Spared
+from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.plan.walk import Walk
+from coeval.store.jsonl import read_json, write_json_atomic
+from coeval.store.rundir import RunDir
 
 
 @dataclass(slots=True)
@@ -62,3 +68,100 @@ def count_plan(plan: Plan) -> PlanCount:
         found.spare(task, walk.spared)
         found.unsupplied += sum(plan.unsupplied(setup).values())
     return found
+
+
+# --- Records that the present configuration would make otherwise: named, and refused until told what to do
+
+NOUN = {
+    "data_generation": "datapoints",
+    "response_collection": "responses",
+    "evaluation": "evaluations",
+}
+_SHOWN = 20
+
+
+def mixed_sentence(changed: Mapping[Changed, int]) -> str:
+    """How many good records of another configuration stand in a run, and so in its scores; empty: none."""
+    counts = {phase: sum(n for of, n in changed.items() if of.phase == phase) for phase in NOUN}
+    shown = ", ".join(f"{count:,} {NOUN[phase]}" for phase, count in counts.items() if count)
+    if not shown:
+        return ""
+    return f"of another configuration, and counted all the same: {shown}; {REDO_CHANGED} makes them again"
+
+
+def refuse_changed(
+    plan_count: PlanCount,
+    setups: Sequence[TaskSetup],
+    folder: RunDir,
+    stance: Stance,
+    tables: Mapping[str, str] | None = None,
+) -> None:
+    """``tables`` says of tasks how the table of their items has changed.
+
+    Raises
+    ------
+    UsageError
+        good records stand in ``folder`` that would be made otherwise now. The message counts them
+        by what differs, and names the ways on. Not where ``stance`` says what to do with them.
+    """
+    if not plan_count.changed or stance is not Stance.REFUSE:
+        return
+    old, new = known_recipes(folder), _recipes(setups)
+    reasons: dict[str, tuple[int, str]] = {}
+    for changed, count in plan_count.changed.items():
+        for reason in _reasons(changed, old, new, tables or {}):
+            before, example = reasons.get(reason, (0, plan_count.examples[changed]))
+            reasons[reason] = (before + count, example)
+    total = sum(plan_count.changed.values())
+    lines = [f"  {reason}: {count} (first: {example})" for reason, (count, example) in reasons.items()]
+    if len(lines) > _SHOWN:
+        lines = [*lines[:_SHOWN], f"  … and {len(lines) - _SHOWN} more differences"]
+    raise UsageError(
+        f"{folder.path} holds {total} records of another configuration. They differ in:\n"
+        + "\n".join(lines)
+        + f"\nUse {REDO_CHANGED} (make these and all that follow from them again), {KEEP_CHANGED} "
+        "(leave them as they are), or another experiment id."
+    )
+
+
+def _reasons(
+    changed: Changed,
+    old: Mapping[str, Mapping[str, str]],
+    new: Mapping[str, Mapping[str, str]],
+    tables: Mapping[str, str],
+) -> Iterator[str]:
+    noun = NOUN[changed.phase]
+    if changed.factor:
+        yield f"tasks.{changed.task}.rubric.{changed.factor} ({noun})"
+    elif changed.change == "input" and (table := tables.get(changed.task)) is not None:
+        yield f"{table} (task {changed.task}, {noun})"
+    elif changed.change == "input":
+        source = "datapoint" if changed.phase == "response_collection" else "datapoint or response"
+        yield f"the content of the {source} they were made from (task {changed.task}, {noun})"
+    elif (before := old.get(changed.old_recipe)) is None:
+        yield f"made by a configuration that recipes.json does not know ({noun})"
+    elif parts := differences(before, new[changed.new_recipe]):
+        for part in parts:
+            yield f"{part if part.startswith('tasks.') else f'models.{changed.model}.{part}'} ({noun})"
+    else:
+        yield f"how this version of coeval puts a recipe together ({noun})"
+
+
+def known_recipes(folder: RunDir) -> dict[str, dict[str, str]]:
+    """The parts of every recipe that made something here, by hash."""
+    try:
+        return read_json(folder.recipes, dict[str, dict[str, str]])
+    except FileNotFoundError:
+        return {}
+
+
+def remember_recipes(folder: RunDir, setups: Sequence[TaskSetup]) -> None:
+    """Add the recipes of this start to ``recipes.json``."""
+    known = known_recipes(folder)
+    wanted = known | _recipes(setups)
+    if wanted != known:
+        write_json_atomic(folder.recipes, wanted)
+
+
+def _recipes(setups: Sequence[TaskSetup]) -> dict[str, dict[str, str]]:
+    return dict(recipe for setup in setups for recipe in setup.recipes)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from coeval.analysis.empty_answers import empty_answers_sentence
+from coeval.analysis.run_results import empty_answers_sentence
 from coeval.engine.progress import Calls
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF

@@ -8,21 +8,19 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from coeval.core.ids import task_prefix
+from coeval.core.records import task_prefix
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, TaskBlueprint
 from coeval.pipeline.phases.proposals import MOST_NAMES
 from coeval.pipeline.phases.supplied import Supply, read_supply, with_found_labels
-from coeval.pipeline.plan.changes import refuse_changed
-from coeval.pipeline.plan.count_plan import PlanCount, count_plan
+from coeval.pipeline.plan.count_plan import PlanCount, count_plan, refuse_changed
 from coeval.pipeline.plan.recorded import Recorded, Stance
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
 from coeval.pipeline.plan.setup_tasks import build_setup
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_session import RunOptions
 from coeval.pipeline.start.checks import run_folder
-from coeval.pipeline.start.inherit import inherited_phases, phase_3_source, source_folder
-from coeval.pipeline.start.overwrite import cleared
+from coeval.pipeline.start.inherit import cleared, inherited_phases, phase_3_source, source_folder
 from coeval.store.rundir import RunDir
 
 

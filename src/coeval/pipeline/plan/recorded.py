@@ -9,21 +9,285 @@ content and by the order of lines, never by times.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from coeval.analysis.empty_answers import EmptyAnswers
-from coeval.core.ids import item_id, maker
+import msgspec
+
+from coeval.analysis.run_results import EmptyAnswers
+from coeval.core.errors import Misshapen, Undecodable
+from coeval.core.foreign import decoder
+from coeval.core.records import SEPARATOR, is_good, item_id, item_of, item_prefix, maker, valid_levels
 from coeval.pipeline.config.schema import PHASES, Phase
-from coeval.pipeline.plan.reading.record_indexes import RecordIndexes
-from coeval.pipeline.plan.reading.record_notes import RecordNotes
-from coeval.pipeline.plan.record_entry import Entry, EvaluationEntry
-from coeval.store.record_files import NO_LINES, NOTHING
-from coeval.store.record_index import PhaseIndex
-from coeval.store.record_parts import EvaluationPart, ItemPart, ResponsePart
+from coeval.pipeline.plan.recipes import answer_input, base_recipe, item_content, judged_input
+from coeval.store.record_index import (
+    NO_LINES,
+    NONE,
+    NOTHING,
+    EvaluationPart,
+    ItemPart,
+    ItemRows,
+    PhaseIndex,
+    RecordColumn,
+    RecordFiles,
+    RecordPart,
+    ResponsePart,
+)
 from coeval.store.rundir import RunDir
+
+# --- What is remembered of a record of phases 3–5
+
+Change = Literal["", "recipe", "input"]
+"""How a good record differs from what would be made now: not at all, by recipe, by what it was made from."""
+
+Emptiness = Literal["", "ended", "truncated"]
+"""How an answer without text came about: the model ended it, or the limit on tokens did; "" for others."""
+
+
+class Entry(msgspec.Struct, frozen=True, eq=False):
+    """A recorded item or response; one object for all that are alike, so it is known by its identity.
+
+    ``fresh``: made from the content that is there now. ``empty``: how an answer came to have no text.
+    """
+
+    good: bool
+    recipe: str
+    attempts: int
+    fresh: bool = True
+    empty: Emptiness = ""
+
+    def change(self, recipe: str) -> Change:
+        if self.recipe and self.recipe != recipe:
+            return "recipe"
+        return "" if self.fresh else "input"
+
+
+class EvaluationEntry(Entry, frozen=True, eq=False):
+    """A recorded evaluation; ``scored`` pairs each factor with the hash of its criterion, if known."""
+
+    scored: tuple[tuple[str, str], ...] = ()
+
+
+# --- What is remembered of the records of phases 3–5, found by their ids
+
+
+class RecordIndexes:
+    """Indexes of the three phases."""
+
+    def __init__(self) -> None:
+        self.rows = ItemRows()
+        """Item id → its row in the columns of all phases."""
+        self.items: PhaseIndex[Entry] = PhaseIndex(self.rows, 0)
+        self.responses: PhaseIndex[Entry] = PhaseIndex(self.rows, 1)
+        self.evaluations: PhaseIndex[EvaluationEntry] = PhaseIndex(self.rows, 2)
+        self.by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
+        """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
+        self.scored: set[tuple[str, str]] = set()
+        """(task, factor) of all scores on record."""
+        self.doubtful = False
+        """Whether a line may be no valid record, by what is read of it here, or follow from none."""
+
+    @property
+    def files(self) -> tuple[RecordFiles, RecordFiles, RecordFiles]:
+        """What has been read of each phase."""
+        return self.items.files, self.responses.files, self.evaluations.files
+
+    @property
+    def damaged(self) -> list[tuple[Path, int]]:
+        """Lines that are no records, by file and offset."""
+        return [line for files in self.files for line in files.damaged]
+
+
+# --- What answers and judgments on record are held against: hashes of what they are made from
+
+
+class ItemContents(NamedTuple):
+    """What an item's answers and judgments are made from. Older layouts recorded no ``input_hash``:
+    their records, and those of items that are not there, are taken as they are."""
+
+    asked: str
+    content: str
+
+
+class Contents:
+    """Those of items by their row; ``judged``, what judgments are made from, of answers by the end of their
+    ids too. ``older…`` is what stood there before it was made anew: few, whatever the size of a run."""
+
+    def __init__(self) -> None:
+        self.items: dict[int, ItemContents] = {}
+        self.older_items: dict[int, list[ItemContents]] = {}
+        self.judged: defaultdict[str, dict[int, str]] = defaultdict(dict)
+        self.older_judged: defaultdict[str, dict[int, set[str]]] = defaultdict(dict)
+
+
+# --- Taking in the lines of phases 3–5: what is remembered of each, and whether it is made from what is
+# there
+#
+# There may be millions of them, so the loops here call nothing needless.
+
+EntryT = TypeVar("EntryT", Entry, EvaluationEntry)
+
+_mapping = decoder(dict[str, Any])
+
+
+class _JudgedBy(NamedTuple):
+    """One judge's evaluations of one student's answers; ``inputs`` are what these are made from now."""
+
+    column: RecordColumn[int, EvaluationEntry]
+    inputs: dict[int, str]
+    older: dict[int, set[str]]
+    answers: Mapping[int, Entry]
+
+
+class RecordNotes:
+    """Notes lines in ``indexes``, in the order of the phases."""
+
+    def __init__(self, indexes: RecordIndexes) -> None:
+        self.contents = Contents()
+        self._indexes = indexes
+        self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        self._entries: dict[tuple[bool, str, int, bool, Emptiness], Entry] = {}
+        self._evaluation_entries: dict[tuple[object, ...], EvaluationEntry] = {}
+
+    def items(self, lines: Iterable[tuple[int, ItemPart]]) -> None:
+        indexes, contents = self._indexes, self.contents
+        column, rows, by_teacher = indexes.items.columns[""], indexes.rows, indexes.by_teacher
+        for position, part in lines:
+            try:
+                if not part.id.startswith(item_prefix(part.task_id, part.teacher_model_id)):
+                    raise _misnamed(part)
+                row = rows[part.id]
+                if row in column.entries and column.stays(row, part):
+                    continue
+                good, attributes, prompt = (
+                    self._judge(part),
+                    part.sampled_target_attributes,
+                    part.prompt or "",
+                )
+                shared = self._attributes.setdefault(tuple(attributes.items()), attributes)
+                fellows = by_teacher.setdefault((part.task_id, part.teacher_model_id), {})
+                fellows[part.id] = shared
+                content = item_content(prompt, part.reference_response or "", attributes)
+                if (older := contents.items.get(row)) is not None:
+                    contents.older_items.setdefault(row, []).append(older)
+                contents.items[row] = ItemContents(answer_input(prompt), content)
+                entry = self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
+                column.put(row, entry, position)
+            except Undecodable:
+                indexes.items.files.damage(position)
+
+    def responses(self, lines: Iterable[tuple[int, ResponsePart]]) -> None:
+        indexes, items, older_items = self._indexes, self.contents.items, self.contents.older_items
+        rows, student = indexes.rows, None
+        for position, part in lines:
+            if part.student_model_id != student:
+                student = part.student_model_id
+                end = SEPARATOR + student
+                column, inputs = indexes.responses.columns[end], self.contents.judged[end]
+            try:
+                if part.id != part.datapoint_id + end:
+                    raise _misnamed(part)
+                row = rows[part.datapoint_id]
+                if row in column.entries and column.stays(row, part):
+                    continue
+                good, fresh, answer = self._judge(part), True, part.response
+                if (item := items.get(row)) is None:
+                    indexes.doubtful = True
+                else:
+                    older = older_items.get(row, ()) if older_items else ()
+                    fresh = part.input_hash in ("", item.asked)
+                    good = good and (fresh or all(part.input_hash != one.asked for one in older))
+                    if answer is not None:
+                        if older or row in inputs:
+                            self._note_older_judged(end, row, answer, older)
+                        inputs[row] = judged_input(item.content, answer)
+                empty = answer is not None and (not answer or answer.isspace())
+                how: Emptiness = ("truncated" if part.truncated else "ended") if empty else ""
+                column.put(row, self._entry(good, part.recipe, part.attempts, fresh, how), position)
+            except Undecodable:
+                indexes.responses.files.damage(position)
+
+    def evaluations(self, lines: Iterable[tuple[int, EvaluationPart]]) -> None:
+        indexes, rows, alike_before = self._indexes, self._indexes.rows, self._evaluation_entries
+        judged_by: dict[tuple[str, str], _JudgedBy] = {}
+        for position, part in lines:
+            try:
+                response, judge, made_from = part.response_id, part.judge_model_id, part.input_hash
+                if part.id != f"{response}{SEPARATOR}{judge}":
+                    raise _misnamed(part)
+                item = item_of(response, 1)
+                answered, row = response[len(item) :], rows[item]
+                if (found := judged_by.get((answered, judge))) is None:
+                    found = judged_by[answered, judge] = self._judged_by(answered, judge)
+                column, inputs, older, answers = found
+                if row in column.entries and column.stays(row, part):
+                    continue
+                judged, outdated = inputs.get(row), False
+                if judged is None and row not in answers:
+                    indexes.doubtful = True
+                fresh = not made_from or judged is None or judged == made_from
+                if not fresh and made_from in older.get(row, ()):
+                    outdated = True
+                status = "outdated" if outdated else part.status
+                said, labelled = b"".join((part.scores, part.criteria)), part.label_scores is not NONE
+                alike = (said, part.recipe, part.task_id, status, part.attempts, fresh, labelled)
+                if (entry := alike_before.get(alike)) is None:  # one for all records that are alike
+                    entry = alike_before[alike] = self._evaluation_entry(part, outdated=outdated, fresh=fresh)
+                column.put(row, entry, position)
+            except Undecodable:
+                indexes.evaluations.files.damage(position)
+
+    def _note_older_judged(self, end: str, row: int, answer: str, older: Iterable[ItemContents]) -> None:
+        """Note what judgments of an answer were made from before."""
+        inputs = self.contents.judged[end]
+        before = self.contents.older_judged[end].setdefault(row, set())
+        before.update(judged_input(one.content, answer) for one in older)
+        if row in inputs:
+            before.add(inputs[row])
+
+    def _judged_by(self, answered: str, judge: str) -> _JudgedBy:
+        indexes, contents = self._indexes, self.contents
+        return _JudgedBy(
+            indexes.evaluations.columns[f"{answered}{SEPARATOR}{judge}"],
+            contents.judged[answered],
+            contents.older_judged[answered],
+            indexes.responses.columns[answered].entries,
+        )
+
+    def _evaluation_entry(self, part: EvaluationPart, *, outdated: bool, fresh: bool) -> EvaluationEntry:
+        """Where a level is none of ours, all factors are scored anew: what repair takes out cannot be
+        completed."""
+        good = self._judge(part) and not outdated
+        criteria, scores = _mapping(part.criteria), _mapping(part.scores)
+        self._indexes.scored.update((part.task_id, factor) for factor in scores)
+        levels = valid_levels(scores)
+        if levels != scores:
+            levels, self._indexes.doubtful = {}, True
+        scored = tuple((factor, criteria.get(factor, "")) for factor in levels)
+        return EvaluationEntry(good, part.recipe, part.attempts, fresh, scored=scored)
+
+    def _judge(self, part: RecordPart) -> bool:
+        """Whether a record is good; one that is neither that nor failed is in doubt."""
+        good = is_good(part)
+        if not good and part.status != "failed":
+            self._indexes.doubtful = True
+        return good
+
+    def _entry(self, good: bool, recipe: str, attempts: int, fresh: bool, empty: Emptiness = "") -> Entry:
+        """One entry for all records that are alike."""
+        alike = (good, recipe, attempts, fresh, empty)
+        entry = self._entries.get(alike)
+        if entry is None:
+            entry = self._entries[alike] = Entry(*alike)
+        return entry
+
+
+def _misnamed(part: RecordPart) -> Misshapen:
+    """Of a line whose id is not what it is about: one of them is damaged, and it cannot be told which."""
+    return Misshapen(f"{part.id} does not name what the record is about")
 
 
 class Stance(Enum):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coeval.core.records import Role
-from coeval.engine.role_model import RoleModel
-from coeval.judging.rubric import criterion_hash
-from coeval.pipeline.config.item_sources import item_sources, item_writers
+from coeval.engine.model_work import RoleModel
+from coeval.judging.verdict import criterion_hash
+from coeval.pipeline.config.draft import item_sources, item_writers
 from coeval.pipeline.config.schema import Config, ModelConfig, TaskConfig
 from coeval.pipeline.phases.blueprint import TaskBlueprint
 from coeval.pipeline.plan.task_setup import TaskSetup, role_model
-from coeval.pipeline.sampling.samples import ItemSpace
+from coeval.pipeline.samples import ItemSpace
 
 UNKNOWN = TaskBlueprint(target={}, nuanced={}, rubric={"(to be proposed)": ""})
 """Stands for what phases 1–2 have yet to propose, where records are only counted."""

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from coeval.core.records import Role, Schema
 from coeval.core.text import placeholders
-from coeval.engine.role_model import Recipe, RoleModel, own_seed, recipe
+from coeval.engine.model_work import Recipe, RoleModel, own_seed, recipe
 from coeval.pipeline.config.schema import ModelConfig, TaskConfig
 from coeval.pipeline.plan.recipes import task_fields, template_parts
 from coeval.pipeline.prompts import evaluation_schema, find_template, render_rubric
-from coeval.pipeline.sampling.samples import ItemSpace, clipping, coverage_shortfall
+from coeval.pipeline.samples import ItemSpace, clipping, coverage_shortfall
 
 
 def role_model(

@@ -11,14 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from coeval.core.ids import SEPARATOR, evaluation_id, item_of
-from coeval.core.records import EXACT_MATCH
-from coeval.engine.role_model import RoleModel
+from coeval.core.records import EXACT_MATCH, SEPARATOR, evaluation_id, item_of
+from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.plan.recipes import label_recipe
-from coeval.pipeline.plan.record_entry import Entry, EvaluationEntry
-from coeval.pipeline.plan.record_status import SETTLED, RecordStatus, RecordStatuses, rows_that_stand
-from coeval.pipeline.plan.run_plan import Node, Plan, Slot, Spared
+from coeval.pipeline.plan.recorded import Entry, EvaluationEntry
+from coeval.pipeline.plan.run_plan import (
+    SETTLED,
+    Node,
+    Plan,
+    RecordStatus,
+    RecordStatuses,
+    Slot,
+    Spared,
+    rows_that_stand,
+)
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.store.record_index import NO_ROW
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,12 +12,20 @@ from coeval import __version__
 from coeval.analysis.planned_names import Planned
 from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
-from coeval.engine.bounded_cost import refuse_boundless
+from coeval.core.records import Purpose, Usage
 from coeval.engine.probing import Probing, probe_models
 from coeval.engine.progress import Board, Watcher
-from coeval.engine.run_log import logged
-from coeval.engine.session import Accounts, Session, SessionContext, opened
-from coeval.engine.terms import Ceiling, batched_at_full_price, terms_of
+from coeval.engine.session import Accounts, Session, SessionContext, logged, opened
+from coeval.engine.terms import (
+    AskedUnder,
+    Ceiling,
+    batched_at_full_price,
+    refuse_boundless,
+    refuse_least,
+    terms_of,
+)
+from coeval.models.batch.waiting.job_list import Batching, BatchMode, PollPace
+from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
 from coeval.models.open import check_askable, obstacle
@@ -28,21 +36,133 @@ from coeval.pipeline.config.resolve import Resolved, resolve_models, routes_of, 
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.supplied import Supply, read_supply, with_found_labels
-from coeval.pipeline.plan.changes import known_recipes
+from coeval.pipeline.plan.count_plan import known_recipes
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.plan.run_plan import FED_BY
-from coeval.pipeline.plan.what_counts import planned_names
+from coeval.pipeline.plan.run_reading import planned_names
 from coeval.pipeline.run_session import RunOptions, RunSession
-from coeval.pipeline.start.batched_models import batching_of, live_after_all
-from coeval.pipeline.start.budgets import asked_under, inherited_usage, own_usage, refuse_too_dear
 from coeval.pipeline.start.checks import Start, run_folder, start_findings
-from coeval.pipeline.start.inherit import inherited_phases, phase_3_source, source_folder, take_over
-from coeval.pipeline.start.overwrite import give_way
-from coeval.pipeline.start.taken_over import remember_inherited
+from coeval.pipeline.start.inherit import (
+    give_way,
+    inherited_phases,
+    phase_3_source,
+    remember_inherited,
+    source_folder,
+    take_over,
+)
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.pricing_file import Route
-from coeval.store.replacing import finish_replacing
-from coeval.store.rundir import FOLDERS, Meta, RunDir, now
+from coeval.store.record_usage import less, usage_on_record
+from coeval.store.rundir import FOLDERS, Meta, RunDir, finish_replacing, now
+
+# --- Which models of an experiment go by batch jobs, in which phases
+
+
+def batching_of(config: Config, mode: BatchMode) -> Batching:
+    """What goes by batch jobs; every `auto` is resolved by now.
+
+    Raises
+    ------
+    UsageError
+        a model is to go by batch jobs whose interface has none.
+    """
+    phases: dict[str, frozenset[Purpose]] = {}
+    for model in config.models:
+        wanted = config.batched_phases(model)
+        if wanted and HOSTS[model.interface].batch:
+            phases[model.name] = wanted
+        elif wanted and not model.batch_enabled:
+            raise UsageError(
+                f"experiment.batch.{model.interface}: batch jobs of this interface cannot be submitted by "
+                "this version; leave the setting out to ask live, at live prices"
+            )
+    return Batching(phases, PollPace(*config.experiment.batch_poll_s), mode)
+
+
+def live_after_all(config: Config) -> Iterator[str]:
+    """A sentence on each model that was to go by batch jobs, and whose host has none."""
+    for model in config.models:
+        if model.batch_enabled and not HOSTS[model.interface].batch:
+            yield (
+                f"models.{model.name}.batch_enabled: the interface {model.interface} has no Batch API here; "
+                "it is asked live, at live prices"
+            )
+
+
+# --- What a run's budget is held against before its first request
+
+
+def asked_under(config: Config) -> Iterator[AskedUnder]:
+    """The models of an experiment in each of their roles; benchmark teachers are not asked."""
+    for model in config.models:
+        if model.interface != "benchmark":
+            for role in model.roles:
+                yield AskedUnder(model.spec(), model.sampling(role))
+
+
+def own_usage(folder: RunDir) -> dict[str, Usage]:
+    """What the records of a run took, by model, less those that it took over; nothing where nobody noted what
+    those took.
+
+    Raises
+    ------
+    StoreError
+        they cannot be read.
+    """
+    meta = folder.read_meta() if folder.meta.exists() else None
+    if meta is not None and meta.resume_from is not None and meta.inherited is None:
+        return {}
+    whole = usage_on_record(_record_files(folder))
+    return less(whole, meta.inherited) if meta is not None and meta.inherited else whole
+
+
+def inherited_usage(config: Config, folder: RunDir, *, taking: bool) -> dict[str, Usage] | None:
+    """What the records took that a run has taken over before it starts, and takes over now where it is
+    ``taking``; see `Meta.inherited`."""
+    meta = folder.read_meta() if folder.meta.exists() else None
+    source = source_folder(config) if taking else None
+    if source is None:
+        return meta.inherited if meta is not None else None
+    files = []
+    for phase in inherited_phases(config):
+        if phase in PHASES[2:]:
+            to_come = source.files(phase)
+            new = [path for path in to_come if not (folder.folder(phase) / path.name).exists()]
+            # A start that ended before it wrote meta.json has asked for nothing: what lies there was copied.
+            files += [*new, *(folder.files(phase) if meta is None else ())]
+    before = meta.inherited if meta is not None and meta.inherited else {}
+    found = usage_on_record(files)
+    return {
+        name: before.get(name, Usage(cost_usd=0.0)) + found.get(name, Usage(cost_usd=0.0))
+        for name in before | found
+    }
+
+
+def _record_files(folder: RunDir) -> list[Path]:
+    return [path for phase in PHASES[2:] for path in folder.files(phase)]
+
+
+def refuse_too_dear(
+    config: Config, preview: Preview, prices: PriceBook, session: Session, options: RunOptions
+) -> None:
+    """A run that goes on is not refused: it goes as far as the money carries. Nor is one while batch jobs are
+    not done with: what they bring is paid for, or held, already, and stands among what is to be done.
+
+    Raises
+    ------
+    UsageError
+        what it is expected to cost at the least does not fit into what is left of the budget.
+    """
+    budget = config.experiment.budget_usd
+    if budget is None or options.continue_run or session.accounts.jobs.exists():
+        return
+    from coeval.pipeline.plan.estimate.run_estimate import least_cost_usd
+
+    least = least_cost_usd(config, preview, prices)
+    if least is not None:
+        as_started = f" {OVERWRITE.flag}" if options.overwrite else ""
+        refuse_least(least, budget, session.ledger.accounts, f"`coeval plan{as_started}`")
+
 
 log = logging.getLogger("coeval")
 

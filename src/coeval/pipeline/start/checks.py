@@ -1,5 +1,6 @@
 """Whether a run may start as asked: V-11 in a new folder, V-14 in one that goes on, V-30 with some models,
-V-31 over a run that is there, V-33 with tables of one's own."""
+V-31 over a run that is there, V-33 with tables of one's own.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +9,58 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from coeval.core.errors import StoreError
+from coeval.core.errors import StoreError, UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.core.text import listed
-from coeval.pipeline.config.draft import Draft
-from coeval.pipeline.config.findings import Finding, WayOut
+from coeval.pipeline.config.draft import OWN_ITEMS, Draft
+from coeval.pipeline.config.findings import Finding, KeyPath, WayOut
 from coeval.pipeline.config.names import is_name
 from coeval.pipeline.config.roles import Teachers
-from coeval.pipeline.config.schema import PHASES, Config, Phase
-from coeval.pipeline.start.item_tables import table_findings
+from coeval.pipeline.config.schema import PHASES, Config, Items, Phase
+from coeval.pipeline.phases.supplied import item_map, source_of
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
+from coeval.tables.item_map import is_condition, unknown_columns
+
+# --- V-33: the tables that a file names for items are there, and have the columns that it names
+
+
+def table_findings(draft: Draft, run: RunDir) -> Iterator[Finding]:
+    """A table that is gone is told where nothing was taken out of it yet: see `table_items`."""
+    for index, name in draft.names("tasks").items():
+        path: KeyPath = ("tasks", index, "items")
+        section = draft.get(*path)
+        if section is None:
+            continue
+        items = _with_sound_conditions(Items.model_validate(section))
+        try:
+            yield from _columns(items, path)
+        except UsageError as error:
+            if not run.datapoints(name, OWN_ITEMS).exists():
+                yield Finding((*path, "path"), "V-33", str(error))
+
+
+def _with_sound_conditions(items: Items) -> Items:
+    """Without those that V-32 refuses: of what stands in them no column can be told."""
+    return items.model_copy(update={"where": tuple(filter(is_condition, items.where))})
+
+
+def _columns(items: Items, path: KeyPath) -> Iterator[Finding]:
+    """Columns that the first of the files lacks; of the others they are asked when they are read."""
+    tables = source_of(items).tables()
+    table = next(tables)
+    table.close()
+    for key, column, known in unknown_columns(item_map(items), table.columns):
+        way = WayOut(column, known, "columns:")
+        yield Finding(_place(items, path, key), "V-33", f"{table.path} has no column '{column}'", way)
+
+
+def _place(items: Items, path: KeyPath, key: tuple[str, ...]) -> KeyPath:
+    """Where the file names it: an attribute that it does not is the label's."""
+    if key[0] == "attributes" and key[1] not in items.attributes:
+        return (*path, "label")
+    return (*path, *key)
+
 
 _RESCUE = (
     "put meta.json back from a copy, or take the records over: another id, resume_from: {}, and the modes "

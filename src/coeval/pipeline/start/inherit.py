@@ -3,19 +3,134 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from coeval.core.errors import UsageError
+import msgspec
+
+from coeval.analysis.planned_names import NameKind, Planned
+from coeval.core.errors import Undecodable, UsageError
+from coeval.core.foreign import decode, decoder
 from coeval.core.options import CONTINUE
-from coeval.pipeline.config.draft import resume_folder
+from coeval.pipeline.config.draft import item_files, resume_folder
 from coeval.pipeline.config.schema import PHASES, Config, Phase
-from coeval.store.counting_lines import Dropped
-from coeval.store.jsonl import store_error, write_bytes_atomic
+from coeval.store.journal import Dropped
+from coeval.store.jsonl import read_json, store_error, whole_lines, write_bytes_atomic, write_json_atomic
 from coeval.store.legacy import convert, is_legacy
-from coeval.store.rundir import RunDir
+from coeval.store.rundir import RunDir, move_to_replaced
 from coeval.tables.origin import inherit_origins
+
+# --- What a run took over by ``resume_from``, by name: it counts in tables and measures like what the file
+# names
+#
+# ``inherited.json`` is written as artifacts are taken over: what counts follows from the folder, and not from
+# a source that goes on, or is gone.
+
+
+class Name(NamedTuple):
+    """Somebody or something on record, and the phase whose artifacts name it."""
+
+    phase: Phase
+    task: str
+    kind: NameKind
+    name: str
+
+
+class _Named(msgspec.Struct):
+    """The names in a line of phases 3–5. Factors and labels are keys; what they hold does not matter."""
+
+    task_id: str
+    teacher_model_id: str = ""
+    student_model_id: str = ""
+    judge_model_id: str = ""
+    scores: msgspec.Raw = msgspec.Raw(b"null")
+    label_scores: msgspec.Raw = msgspec.Raw(b"null")
+    missing: tuple[str | None, ...] = ()
+
+
+def inherited_by(folder: RunDir) -> frozenset[Name]:
+    """The names that a run has taken over; none where it did not resume from another.
+
+    Raises
+    ------
+    StoreError
+        ``inherited.json`` is damaged.
+    """
+    try:
+        tree = read_json(folder.inherited, dict[Phase, dict[str, dict[NameKind, list[str]]]])
+    except FileNotFoundError:
+        return frozenset()
+    return frozenset(
+        Name(phase, task, kind, name)
+        for phase, tasks in tree.items()
+        for task, kinds in tasks.items()
+        for kind, names in kinds.items()
+        for name in names
+    )
+
+
+def write_inherited(folder: RunDir, names: Collection[Name]) -> None:
+    tree: dict[str, dict[str, dict[str, list[str]]]] = {}
+    for phase, task, kind, name in sorted(names, key=lambda n: (PHASES.index(n.phase), *n[1:])):
+        tree.setdefault(phase, {}).setdefault(task, {}).setdefault(kind, []).append(name)
+    write_json_atomic(folder.inherited, tree)
+
+
+def remember_inherited(
+    config: Config, source: RunDir, folder: RunDir, phases: Collection[Phase], counted: Planned | None
+) -> None:
+    """Add what stands in these phases of ``source`` to what the run has inherited.
+
+    ``counted`` is what counts in the source itself (None: all of it): what it removed is not brought back.
+    """
+    names = {*_rubric_names(config, source)} if "rubric_mapping" in phases else set()
+    for phase in PHASES[2:]:
+        if phase in phases:
+            names |= _names_on_record(source, phase)
+    if counted is not None:
+        names = {name for name in names if counted.counts(name.task, name.kind, name.name)}
+    write_inherited(folder, inherited_by(folder) | names)
+
+
+def _rubric_names(config: Config, source: RunDir) -> Iterator[Name]:
+    """The factors of the source's rubrics that the file does not name: those it does name follow the file."""
+    for task in config.tasks:
+        declared = task.rubric if isinstance(task.rubric, dict) else {}
+        with suppress(FileNotFoundError):
+            for factor in read_json(source.rubric(task.name), dict[str, Any]).keys() - declared.keys():
+                yield Name("rubric_mapping", task.name, "factor", factor)
+
+
+def _names_on_record(source: RunDir, phase: Phase) -> set[Name]:
+    read = decoder(_Named)
+    names: set[Name] = set()
+    for path in source.files(phase):
+        for _, line in whole_lines(path):
+            with suppress(Undecodable):
+                record = read(line)
+                names.update(Name(phase, record.task_id, kind, name) for kind, name in _named(record, phase))
+    return names
+
+
+def _named(record: _Named, phase: Phase) -> Iterator[tuple[NameKind, str]]:
+    if phase == "data_generation":
+        yield "teacher", record.teacher_model_id
+    elif phase == "response_collection":
+        yield "student", record.student_model_id
+    else:
+        yield "judge", record.judge_model_id
+        for factor in (*_keys(bytes(record.scores)), *filter(None, record.missing)):
+            yield "factor", factor
+        for label in _keys(bytes(record.label_scores)):
+            yield "label", label
+
+
+@lru_cache(maxsize=4096)  # most of a million judgments are alike
+def _keys(mapping: bytes) -> tuple[str, ...]:
+    return () if mapping == b"null" else tuple(decode(mapping, dict[str, msgspec.Raw]))
 
 
 def source_folder(config: Config) -> RunDir | None:
@@ -105,3 +220,66 @@ def copy_once(path: Path, target: Path) -> bool:
     except OSError as error:
         raise store_error("copy to", target, error) from error
     return True
+
+
+# --- ``--overwrite``: what the phases in mode New hold gives way, with what follows from it. All else stays:
+# artifacts of the other phases, items that were put in place by hand, and ``usage.json``
+
+
+class Cleared(RunDir):
+    """A run folder as it will be when the phases ``gone`` have given way; ``staying`` are files that stay."""
+
+    def __init__(self, path: Path, gone: Collection[Phase], staying: Collection[Path]) -> None:
+        super().__init__(path)
+        self._gone = gone
+        self._staying = staying
+
+    def folder(self, phase: str) -> Path:
+        """Artifacts of phases 1–2 are asked for by name, records of 3–5 by `files`."""
+        gone = phase in self._gone and phase in PHASES[:2]
+        return self.path / "replaced" / "nothing" if gone else super().folder(phase)
+
+    def files(self, phase: str) -> list[Path]:
+        found = super().files(phase)
+        return [path for path in found if path in self._staying] if phase in self._gone else found
+
+
+def cleared(config: Config, folder: RunDir) -> Cleared:
+    return Cleared(folder.path, _new_phases(config), item_files(config, folder))
+
+
+def give_way(config: Config, folder: RunDir) -> Path | None:
+    """Move what New phases hold to ``replaced/<UTC time>/``; where it is then, or None if they hold nothing.
+
+    The account of the run (``meta.json``, its errors and configurations) goes along. Where other phases
+    hold anything, what is known of them stays: their recipes, and what they took over.
+    """
+    gone = _new_phases(config)
+    move = [path for phase in gone for path in _artifacts(config, folder, phase)]
+    if not move:
+        return None
+    move += [folder.meta, folder.errors]
+    account = [folder.recipes, folder.inherited]
+    if any(folder.holds(phase) for phase in PHASES if phase not in gone):
+        moved = move_to_replaced(folder, move, [folder.config, *account])
+        if folder.inherited.exists():
+            left = [name for name in inherited_by(folder) if name.phase not in gone]
+            write_inherited(folder, left)
+        return moved
+    return move_to_replaced(
+        folder, [*move, *account, *sorted(folder.path.glob("config*.yaml")), folder.repaired]
+    )
+
+
+def _new_phases(config: Config) -> list[Phase]:
+    return [phase for phase in PHASES if config.experiment.mode(phase) == "New"]
+
+
+def _artifacts(config: Config, folder: RunDir, phase: Phase) -> Iterator[Path]:
+    """The phase's folder; where it holds items of one's own, all that it holds beside them."""
+    held = sorted(folder.folder(phase).iterdir()) if folder.holds(phase) else []
+    staying = item_files(config, folder).keys() & set(held)
+    if held and not staying:
+        yield folder.folder(phase)
+    else:
+        yield from (path for path in held if path not in staying)

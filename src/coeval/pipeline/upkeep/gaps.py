@@ -12,11 +12,10 @@ from coeval.core.text import listed, numbered
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
 from coeval.pipeline.phases.supplied import ShortSupply, short_supplies
-from coeval.pipeline.plan.changes import mixed_sentence
+from coeval.pipeline.plan.count_plan import mixed_sentence
 from coeval.pipeline.plan.preview import make_plan
-from coeval.pipeline.plan.record_status import Changed
 from coeval.pipeline.plan.recorded import Recorded, Stance
-from coeval.pipeline.plan.run_plan import Node, Spared
+from coeval.pipeline.plan.run_plan import Changed, Node, Spared
 from coeval.pipeline.plan.setup_tasks import build_setup
 from coeval.pipeline.plan.walk import Walk
 from coeval.pipeline.run_session import RunOptions

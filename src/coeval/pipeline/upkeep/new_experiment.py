@@ -12,8 +12,8 @@ from typing import Any
 from coeval.judging.label_values import LabelValues
 from coeval.tables.harvest import Selection
 from coeval.tables.item_map import ItemMap, usual_ids
+from coeval.tables.source_bytes import TableRow
 from coeval.tables.table import Table
-from coeval.tables.table_row import TableRow
 from coeval.tables.table_source import SourceChoice, TableSource
 
 _PLAIN = re.compile(r"[A-Za-z_./][\w ./-]*")

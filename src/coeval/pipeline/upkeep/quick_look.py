@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, StoreError
-from coeval.pipeline.config.item_sources import item_files
+from coeval.pipeline.config.draft import item_files
 from coeval.pipeline.config.schema import PHASES
 from coeval.pipeline.phases.supplied import stored_supply
 from coeval.pipeline.plan.recorded import Recorded

@@ -11,9 +11,7 @@ from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.panel_findings import is_named
 from coeval.core.text import listed, numbered
-from coeval.reports.charts.heat_map import HeatMap, heat_map
-from coeval.reports.charts.item_dots import item_dots
-from coeval.reports.content.report_content import (
+from coeval.reports.content import (
     Cell,
     Picture,
     ReportColumn,
@@ -23,6 +21,7 @@ from coeval.reports.content.report_content import (
     section_of,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
+from coeval.reports.plots import HeatMap, heat_map, item_dots
 
 __all__ = ["benchmark_section"]
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from coeval.analysis.costs import bill
 from coeval.analysis.measures.measured import Branch
 from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.run_results import bill
 from coeval.core.text import dollars, numbered
-from coeval.pipeline.upkeep.way_on import continue_command
-from coeval.reports.charts.purchase_plot import purchase_plot
-from coeval.reports.charts.share_bars import share_bars
-from coeval.reports.content.report_content import (
+from coeval.pipeline.upkeep.batch_jobs import continue_command
+from coeval.reports.content import (
     Cell,
     Picture,
     ReportColumn,
@@ -23,11 +22,94 @@ from coeval.reports.content.report_content import (
     Sentence,
     section_of,
 )
-from coeval.reports.experiment.failures import failure_table
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.experiment.spending import spending_table
+from coeval.reports.plots import purchase_plot, share_bars
 
-__all__ = ["as_sentence", "cost_section"]
+# --- What failed in a run, by phase, model and reason
+
+_FAILURE_PHASES = (
+    ("data_generation", "datapoint", "teacher_model_id", "items"),
+    ("response_collection", "response", "student_model_id", "answers"),
+    ("evaluation", "evaluation", "judge_model_id", "judgments"),
+)
+
+
+def failure_table(reader: RunReader) -> ReportTable:
+    """Records that failed and did not come good later; files are looked through only where there are any."""
+    rows: list[tuple[Cell, ...]] = []
+    for phase, table, model, what in _FAILURE_PHASES:
+        [(failed,)] = reader.rows(f"SELECT count(*) FROM {table} WHERE failed")  # noqa: S608
+        if failed:
+            files = [str(path.absolute()) for path in reader.run.files(phase)]
+            sql = _REASONS.format(table=table, model=model)
+            rows += [(what, *found) for found in reader.rows(sql, [files])]
+    return ReportTable(
+        "failures",
+        "What failed",
+        (
+            ReportColumn("what", "What"),
+            ReportColumn("model", "Model"),
+            ReportColumn("reason", "Reason"),
+            ReportColumn("count", "Failed", "count"),
+        ),
+        tuple(rows),
+    )
+
+
+_REASONS = """
+SELECT model, reason, count(*) FROM (
+    SELECT md5_number(id) AS key, any_value({model}) AS model,
+           coalesce(last(error.kind), 'nothing usable') AS reason
+    FROM read_json(?::VARCHAR[], format = 'newline_delimited', ignore_errors = true, columns = {{
+        id: 'VARCHAR', {model}: 'VARCHAR', status: 'VARCHAR', error: 'STRUCT(kind VARCHAR)'}})
+    WHERE id IS NOT NULL GROUP BY ALL
+) SEMI JOIN (SELECT key FROM {table} WHERE failed) USING (key)
+GROUP BY ALL ORDER BY count(*) DESC, model, reason
+"""
+
+
+# --- What the records of a run took, by phase and model
+
+_PHASES = (
+    ("data_generation", "teacher_model_id", "items"),
+    ("response_collection", "student_model_id", "answers"),
+    ("evaluation", "judge_model_id", "judgments"),
+)
+
+
+def spending_table(reader: RunReader) -> ReportTable:
+    """Of the records that tell their usage, every line counted: what was made anew was paid for too."""
+    rows: list[tuple[Cell, ...]] = []
+    for phase, model, what in _PHASES:
+        files = [str(path.absolute()) for path in reader.run.files(phase)]
+        if files:
+            rows += [(what, *found) for found in reader.rows(_SPENT.format(model=model), [files])]
+    return ReportTable(
+        "phases",
+        "By phase and model",
+        (
+            ReportColumn("what", "What"),
+            ReportColumn("model", "Model"),
+            ReportColumn("records", "Records", "count"),
+            ReportColumn("input", "Tokens in", "count"),
+            ReportColumn("output", "Tokens out", "count"),
+            ReportColumn("cost", "Cost", "usd"),
+            ReportColumn("latency", "Seconds each", "seconds", "Mean time from request to answer"),
+        ),
+        tuple(rows),
+        note="Of the records on disk; probes, samples and retries stand in the table by model alone.",
+    )
+
+
+_SPENT = """
+SELECT {model}, count(*), sum(usage.input_tokens)::BIGINT, sum(usage.output_tokens)::BIGINT,
+       sum(usage.cost_usd), avg(latency_s)
+FROM read_json(?::VARCHAR[], format = 'newline_delimited', ignore_errors = true, columns = {{
+    {model}: 'VARCHAR', latency_s: 'DOUBLE',
+    usage: 'STRUCT(input_tokens BIGINT, output_tokens BIGINT, cost_usd DOUBLE)'}})
+WHERE usage IS NOT NULL AND {model} IS NOT NULL GROUP BY ALL ORDER BY ALL
+"""
+
 
 _PARTS = {
     "items": "items differ",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coeval.analysis.costs import bill
-from coeval.analysis.run_results import SIMULATED
+from coeval.analysis.run_results import SIMULATED, bill
 from coeval.core.errors import StoreError
 from coeval.core.plain import plain
 from coeval.core.text import numbered
-from coeval.reports.content.report_content import Report, Sentence
+from coeval.reports.content import Report, Sentence
 from coeval.reports.experiment.benchmark_section import benchmark_section
 from coeval.reports.experiment.cost_section import as_sentence, cost_section
 from coeval.reports.experiment.judges_section import judges_section

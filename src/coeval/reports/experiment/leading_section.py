@@ -2,36 +2,256 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 from urllib.parse import urlencode
 
+from coeval.analysis.intervals import wilson
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.ranking import ALPHA
 from coeval.analysis.run_results import LabelAccuracy, label_columns
 from coeval.core.plain import plain
 from coeval.core.text import listed, numbered
-from coeval.reports.charts.forest_plot import forest_plot
-from coeval.reports.charts.heat_map import NOTEWORTHY, HeatMap, heat_map
-from coeval.reports.content.report_content import (
+from coeval.reports.content import (
     Cell,
     Picture,
+    PictureToggle,
     ReportColumn,
     ReportSection,
     ReportTable,
     Sentence,
     section_of,
 )
-from coeval.reports.experiment.label_tables import label_picture, label_table
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.experiment.standings import (
-    ALL,
-    order_sentences,
-    rank_text,
-    standing_toggles,
-    standings,
-)
+from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map, label_plot
 
-__all__ = ["leading_section"]
+# --- How often students state the right label: of all answers, and of those that one label is right for
+
+
+def label_table(evidence: RunEvidence) -> ReportTable:
+    """Accuracies, the best first within each label."""
+    failed = {(one.task, one.attribute, one.student): one.failed for one in evidence.results.labels}
+    rows: list[tuple[Cell, ...]] = []
+    links: dict[int, str] = {}
+    for task, attributes in evidence.measured.tree["labels"].items():
+        for attribute, found in attributes.items():
+            order = found["ranking"]["order"]
+            for name in [*order, *(each for each in found["students"] if each not in order)]:
+                one = found["students"][name]
+                links[len(rows)] = urlencode({"student": name, "task": task})
+                accuracy: Measured = one["accuracy"]
+                counts = (one["correct"], one["none_of_the_labels"], accuracy.n)
+                lost = (failed.get((task, attribute, name), 0), accuracy.missing)
+                least, most = one["bounds"]["accuracy"] or (None, None)
+                bounds = (None, None) if least == most else (least, most)
+                rows.append((name, task, attribute, accuracy, one["macro_f1"], *counts, *lost, *bounds))
+    return ReportTable(
+        "labels",
+        "Labels: how often they are right",
+        (
+            ReportColumn("student", "Student"),
+            ReportColumn("task", "Task"),
+            ReportColumn("label", "Label"),
+            ReportColumn("accuracy", "Accuracy", "share", "Share of right labels, with Wilson's interval"),
+            ReportColumn("macro_f1", "Macro-F1", "score", "Mean over the labels of F1"),
+            ReportColumn("correct", "Right", "count"),
+            ReportColumn("none", "None of them", "count", "Answers that state no label, or several"),
+            ReportColumn("n", "Answers", "count"),
+            ReportColumn("failed", "Failed", "count", "Answers that came to nothing"),
+            ReportColumn(
+                "missing", "Missing", "count", "Items with a label and no answer, failed or not there"
+            ),
+            ReportColumn("least", "Missing wrong", "share", "Accuracy if all that is missing were wrong"),
+            ReportColumn("most", "Missing right", "share", "Accuracy if all that is missing were right"),
+        ),
+        tuple(rows),
+        note="Labels are compared without a judge, and stand in no score.",
+        links=links,
+    )
+
+
+def label_picture(labels: ReportTable, models: Sequence[str]) -> Picture:
+    rows = [(str(row[0]), str(row[1]), str(row[2])) for row in labels.rows]
+    title = (
+        "Label accuracy with its 95 % interval. The share of a student's answers that state the right label."
+    )
+    return Picture(
+        "accuracies",
+        title,
+        labels.name,
+        label_plot(labels.name, rows, models),
+    )
+
+
+def recall_table(labels: Branch, students: Sequence[str]) -> ReportTable:
+    """By student and right label; ``part`` names the task and the attribute where there are several."""
+    several = sum(map(len, labels.values())) > 1
+    rows: list[tuple[Cell, ...]] = []
+    links: dict[int, str] = {}
+    for task, attributes in labels.items():
+        for attribute, found in attributes.items():
+            for name in students:
+                one = found["students"][name]
+                for value, n in one["expected"].items():
+                    if not n:
+                        continue
+                    share = wilson(one["confusion"][value][value], n)
+                    part = f"{task} · {attribute} · {value}" if several else value
+                    query = {"student": name, "task": task, "attribute": f"{attribute}={value}"}
+                    links[len(rows)] = urlencode(query)
+                    rows.append((name, part, Measured(share.mean, share.low, share.high, n, None), n))
+    return ReportTable(
+        "by-label",
+        "Answers by their right label",
+        (
+            ReportColumn("student", "Student"),
+            ReportColumn("part", "Right label"),
+            ReportColumn("recall", "Found", "share", "Share of the answers due this label that state it"),
+            ReportColumn("n", "Answers", "count"),
+        ),
+        tuple(rows),
+        links=links,
+    )
+
+
+def recall_picture(recalls: ReportTable, students: Sequence[str]) -> Picture:
+    parts = list(dict.fromkeys(str(row[1]) for row in recalls.rows))
+    grid = HeatMap(
+        table=recalls.name,
+        row="part",
+        column="student",
+        value="recall",
+        shade="recall",
+        rows=parts,
+        columns=students,
+        most=recalls.largest("recall"),
+        tooltip=("recall_low", "recall_high", "n"),
+    )
+    title = "Which labels are found. Of the answers due a label, the share that states it."
+    return Picture("recalls", title, recalls.name, heat_map(grid))
+
+
+# --- Who stands where: by all scores, without those that students gave themselves, and over the robust set
+
+_FEWEST = 5
+"""Items: over fewer, an order is chance."""
+ALL, WITHOUT_OWN, ROBUST = "all scores", "without own", "robust set"
+
+
+class _Standing(NamedTuple):
+    """Students by some of the scores, as they are ranked; ``words`` say which in a sentence."""
+
+    name: str
+    words: str
+    students: Branch
+    ranking: Branch
+    query: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def order(self) -> list[str]:
+        """Best first; those without a score stand last, by name."""
+        found: list[str] = self.ranking["order"]
+        return [*found, *(name for name in self.students if name not in found)]
+
+
+def _standings(tree: Branch) -> Iterator[_Standing]:
+    """Those that there are; that of all scores first."""
+    yield _Standing(ALL, "", tree["students"] | tree["ranking"]["scores"], tree["ranking"])
+    others, robust = tree["without_own"], tree["robust"]
+    if others["applicable"]:
+        words = "Without the scores that students gave themselves"
+        yield _Standing(WITHOUT_OWN, words, others["students"], others["ranking"])
+    if robust["applicable"]:
+        items = numbered(robust["datapoints"], "item")
+        words = f"On the {items} selected because the best-agreeing judges agree on them,"
+        query = tuple(("judge", judge) for judge in robust["judges"])
+        query += tuple(("teacher", teacher) for teacher in robust["teachers"])
+        students = robust["students"] | robust["ranking"]["scores"]
+        yield _Standing(ROBUST, words, students, robust["ranking"], query)
+
+
+def order_sentences(tree: Branch) -> Iterator[str]:
+    """Whether the order stays where some scores are left out; nothing where pairs contradict each other, so
+    that the first is surely not the best."""
+    first, *others = _standings(tree)
+    if len(first.ranking["order"]) < 2:
+        return
+    for other in others:
+        if other.name == ROBUST and tree["robust"]["datapoints"] < _FEWEST:
+            yield f"{other.words} there is too little to order students by."
+        elif not (order := other.ranking["order"]):
+            yield f"{other.words} nobody has a score."
+        elif other.ranking["ranges"].get(order[0], [1])[0] > 1:
+            continue
+        elif order == first.ranking["order"]:
+            yield f"{other.words} the order is the same."
+        else:
+            yield f"{other.words} the order is {listed(order)}."
+
+
+def standing_toggles(tree: Branch) -> tuple[PictureToggle, ...]:
+    """What can be chosen of `standings`."""
+    scores = tuple(standing.name for standing in _standings(tree))
+    several = any(len(found["headline_by_task"]) > 1 for found in tree["students"].values())
+    found = (PictureToggle("by", (OVERALL, EACH_TASK) if several else ()), PictureToggle("scores", scores))
+    return tuple(toggle for toggle in found if len(toggle.choices) > 1)
+
+
+def standings(tree: Branch, judges: list[str]) -> ReportTable:
+    """For each choice of scores the students over all tasks, and then task by task; best first."""
+    rows: list[tuple[Cell, ...]] = []
+    links: dict[int, str] = {}
+
+    def add(standing: _Standing, task: str | None, student: str, *cells: Cell) -> None:
+        query = [("student", student), *([("task", task)] if task is not None else []), *standing.query]
+        if standing.name == WITHOUT_OWN and student in judges:
+            query += [("judge", judge) for judge in judges if judge != student]
+        links[len(rows)] = urlencode(query)
+        rows.append((standing.name, task, student, *cells))
+
+    for standing in _standings(tree):
+        students, ranges = standing.students, standing.ranking["ranges"]
+        for name in standing.order:
+            headline = students[name]["headline"]
+            add(standing, None, name, rank_text(ranges.get(name)), headline, headline.n)
+        tasks = sorted({task for found in students.values() for task in found["headline_by_task"]})
+        for task in tasks if len(tasks) > 1 else ():
+            scored = [
+                (students[name]["headline_by_task"][task], name)
+                for name in standing.order
+                if task in students[name]["headline_by_task"]
+            ]
+            scored.sort(key=lambda one: (one[0].value is None, -(one[0].value or 0.0), one[1]))
+            for score, name in scored:
+                add(standing, task, name, None, score, score.n)
+    return ReportTable(
+        "standings",
+        "Students by task, and by some of the scores",
+        (
+            ReportColumn(
+                "scores", "Scores", "text", "All, those of others alone, or those of the robust set"
+            ),
+            ReportColumn("task", "Task"),
+            ReportColumn("student", "Student"),
+            ReportColumn("ranks", "Ranks", "text", "After who is surely better, before who is surely worse"),
+            ReportColumn("score", "Score", "score", "Mean over items of the mean over judges and factors"),
+            ReportColumn("n", "Items", "count"),
+        ),
+        tuple(rows),
+        note="A row without a task is the mean over tasks. Without own: scores follow from the differences "
+        "between any two by judges who are neither. Robust set: its items were selected by these scores, so "
+        "it has no ranks.",
+        links=links,
+    )
+
+
+def rank_text(ranks: list[int] | None) -> str | None:
+    """``2`` or ``2–4``."""
+    if ranks is None:
+        return None
+    low, high = ranks
+    return f"{low}" if low == high else f"{low}–{high}"
+
 
 _SCORE = (
     "Mean over tasks, of the mean over items, of the mean over judges and factors; with its 95 % interval. "

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.core.text import listed
-from coeval.reports.charts.heat_map import NOTEWORTHY, HeatMap, heat_map
-from coeval.reports.charts.share_bars import share_bars
-from coeval.reports.content.report_content import (
+from coeval.reports.content import (
     Cell,
     Picture,
     ReportColumn,
@@ -19,12 +18,34 @@ from coeval.reports.content.report_content import (
     Sentence,
     section_of,
 )
-from coeval.reports.experiment.additive import column_means, residuals
-from coeval.reports.experiment.label_tables import recall_picture, recall_table
-from coeval.reports.experiment.level_table import LEVELS_BEST_FIRST, level_table
+from coeval.reports.experiment.judges_section import LEVELS_BEST_FIRST, level_table
+from coeval.reports.experiment.leading_section import recall_picture, recall_table
 from coeval.reports.experiment.run_evidence import RunEvidence
+from coeval.reports.plots import NOTEWORTHY, HeatMap, heat_map, share_bars
 
-__all__ = ["where_section"]
+# --- What the cells of a grid have beyond their row and their column
+
+Cells = Mapping[tuple[str, str], float]
+"""By (row, column)."""
+
+
+def column_means(cells: Cells) -> dict[str, float]:
+    """By column, over the rows that have it."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for (_, column), value in cells.items():
+        found[column].append(value)
+    return {column: sum(values) / len(values) for column, values in found.items()}
+
+
+def residuals(cells: Cells) -> dict[tuple[str, str], float]:
+    """``value − row − column + grand`` with the means of the rows and columns that are there."""
+    columns = column_means(cells)
+    rows = column_means({(column, row): value for (row, column), value in cells.items()})
+    grand = sum(cells.values()) / len(cells) if cells else 0.0
+    return {
+        (row, column): value - rows[row] - columns[column] + grand for (row, column), value in cells.items()
+    }
+
 
 _MOST_VALUES = 40
 """Of attributes in a picture: those whose scores differ most among students."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 
 import duckdb
@@ -10,18 +12,114 @@ import msgspec
 
 from coeval.analysis.measures.run_measures import MeasuredRun
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.readers.reader import Reader
+from coeval.analysis.readers.reader import Reader, Stage, literally, source, without_long_lines
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError
-from coeval.reports.items.item_choice import FLAGS, ItemChoice
-from coeval.reports.items.item_detail import ItemDetail
-from coeval.reports.items.item_rows import ItemFacets, RowPage, find_rows, item_facets
-from coeval.reports.items.item_table import make_item_tables
+from coeval.core.records import PROMPT_SQL, RESPONSE_SQL, counting_sql, good_sql
+from coeval.reports.items.item_rows import (
+    FLAGS,
+    ItemChoice,
+    ItemFacets,
+    RowPage,
+    find_rows,
+    item_facets,
+    make_item_tables,
+)
 from coeval.reports.items.output_items import OutputItems
-from coeval.reports.items.run_items import RunItems
-from coeval.reports.items.search_texts import make_text_table
+from coeval.reports.items.run_items import ItemDetail, RunItems
+from coeval.store.output_folder import RESPONSES
 
-__all__ = ["ItemBrowser", "flagged_items"]
+# --- What a reader keeps no texts of, read once more from a folder's files: records that count, as a table
+
+
+def make_record_table(reader: Reader, stage: Stage, paths: Sequence[Path], wanted: str = "true") -> None:
+    """Make the table of a stage, whose select has ``key`` and ``failed``, of the lines that are ``wanted``,
+    an expression over its columns. Of an id's lines the one that counts is kept. Raises as DuckDB does."""
+    with TemporaryDirectory(prefix="coeval-") as copies:
+        try:
+            _read(reader, stage, paths, wanted)
+        except duckdb.InvalidInputException:  # a line is too long
+            shortened = [
+                without_long_lines(path, stage.columns, Path(copies) / str(place))
+                for place, path in enumerate(paths)
+            ]
+            _read(reader, stage, shortened, wanted)
+
+
+def _read(reader: Reader, stage: Stage, paths: Sequence[Path], wanted: str) -> None:
+    files = [literally(path) for path in paths]
+    reader.rows(
+        f"CREATE OR REPLACE TABLE {stage.table} AS SELECT {stage.select} FROM {source(stage, files)} "  # noqa: S608
+        f"WHERE {stage.required} AND {wanted}",
+        [files] if files else [],
+    )
+    reader.rows(f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})")  # noqa: S608
+
+
+# --- The words of items, for searching: ids, prompts, references and answers in lower case, in one table
+#
+# At a million judgments it takes seconds and some 200 MB, so it is made when somebody first searches.
+
+_ITEMS = Stage(
+    "data_generation",
+    "item_words",
+    {"id": "VARCHAR", "prompt": "VARCHAR", "reference_response": "VARCHAR", "status": "VARCHAR"},
+    "id IS NOT NULL",
+    f"md5_number(id) AS key, id AS item, NOT {good_sql(PROMPT_SQL)} AS failed, "
+    "lower(concat_ws(chr(10), id, prompt, reference_response)) AS text",
+    {},
+)
+_ANSWERS = Stage(
+    "response_collection",
+    "answer_words",
+    {"id": "VARCHAR", "datapoint_id": "VARCHAR", "response": "VARCHAR", "status": "VARCHAR"},
+    "id IS NOT NULL",
+    f"md5_number(id) AS key, datapoint_id AS item, "
+    f"NOT {good_sql(RESPONSE_SQL)} AS failed, lower(response) AS text",
+    {},
+)
+_OUTPUT = Stage(
+    RESPONSES,
+    "answer_words",
+    {"id": "VARCHAR", "prompt": "VARCHAR", "response": "VARCHAR", "status": "VARCHAR"},
+    "id IS NOT NULL",
+    f"md5_number(filename || chr(10) || id) AS key, id AS item, "
+    f"NOT {good_sql(RESPONSE_SQL)} AS failed, lower(concat_ws(chr(10), id, prompt, response)) AS text",
+    {},
+)
+
+
+def make_text_table(reader: Reader) -> None:
+    """Make ``item_text`` (number of an item, a text of it) beside what `make_item_tables` made.
+
+    Raises
+    ------
+    StoreError
+        a file cannot be read.
+    """
+    try:
+        reader.rows("CREATE OR REPLACE TABLE item_text (no INTEGER, text VARCHAR)")
+        match reader:
+            case RunReader():
+                for stage in (_ITEMS, _ANSWERS):
+                    _take(reader, stage, reader.run.files(stage.files))
+            case OutputReader():
+                for folder, task in reader.rows("SELECT DISTINCT folder, task FROM place"):
+                    files = [path for path in [Path(folder) / RESPONSES] if path.is_file()]
+                    _take(reader, _OUTPUT, files, task)
+    except duckdb.Error as error:
+        raise StoreError(f"cannot search the records of {reader.folder}: {error}") from error
+
+
+def _take(reader: Reader, stage: Stage, paths: Sequence[Path], task: str = "") -> None:
+    """Add the texts of some files; ``task``: what all of them are of."""
+    make_record_table(reader, stage, paths)
+    reader.rows(
+        f"INSERT INTO item_text SELECT v.no, w.text FROM {stage.table} w JOIN viewed v USING (item) "  # noqa: S608
+        "WHERE w.text IS NOT NULL AND (? = '' OR v.task = ?)",
+        [task, task],
+    )
+    reader.rows(f"DROP TABLE {stage.table}")
 
 
 class ItemBrowser:

@@ -9,9 +9,8 @@ from itertools import permutations, zip_longest
 import msgspec
 
 from coeval.reports.items.item_browser import ItemBrowser
-from coeval.reports.items.item_choice import FLAGS, ItemChoice, LostTo
-from coeval.reports.items.item_detail import ItemDetail, ShownAnswer, ShownJudgment
-from coeval.reports.items.item_rows import ItemFacets, ItemRow
+from coeval.reports.items.item_rows import FLAGS, ItemChoice, ItemFacets, ItemRow, LostTo
+from coeval.reports.items.run_items import ItemDetail, ShownAnswer, ShownJudgment
 
 __all__ = ["ItemSelection", "select_items", "shortened"]
 

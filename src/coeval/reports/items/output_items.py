@@ -12,16 +12,15 @@ import msgspec
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decoder
-from coeval.core.good import is_good
-from coeval.core.records import Kept
-from coeval.reports.items.item_detail import (
+from coeval.core.records import Kept, is_good
+from coeval.reports.items.run_items import (
     FollowedInstruction,
     ItemDetail,
+    ItemLines,
     ShownAnswer,
     ShownJudgment,
+    failure,
 )
-from coeval.reports.items.item_lines import ItemLines
-from coeval.reports.items.run_items import failure
 from coeval.store.jsonl import whole_lines
 from coeval.store.output_folder import JUDGMENTS, RESPONSES
 

@@ -2,23 +2,149 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
 
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.good import is_good
-from coeval.core.records import Datapoint, Evaluation, Kept, Response
-from coeval.reports.items.item_detail import (
-    ItemDetail,
-    ItemFailure,
-    ShownAnswer,
-    ShownJudgment,
-    ShownLabel,
-)
-from coeval.reports.items.item_lines import ItemLines
+from coeval.core.errors import Undecodable
+from coeval.core.foreign import decoder
+from coeval.core.records import Datapoint, Evaluation, Kept, Response, by_id, is_good
 from coeval.store.legacy import is_legacy, read_legacy
+from coeval.store.record_index import RecordFiles, RecordPart
 
-__all__ = ["RunItems"]
+# --- One item as it was made, answered and judged, whole: for whoever doubts a number
+
+
+class ItemFailure(msgspec.Struct, frozen=True):
+    """Why there is no value."""
+
+    kind: str
+    message: str
+
+
+class ShownJudgment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a judge said to an answer. ``scores``: by factor, None where it was asked for and did not come.
+
+    Of ``eval-framework``, ``what`` is judged (a criterion, or the order in which a pair was shown), and
+    ``verdict`` holds what was read of the reply, by name.
+    """
+
+    judge: str
+    scores: dict[str, str | None] = {}
+    words: str | None = None
+    failed: bool = False
+    error: ItemFailure | None = None
+    what: str = ""
+    verdict: dict[str, Any] = {}
+
+
+class ShownLabel(msgspec.Struct, frozen=True):
+    """A label held against the answer; ``predicted`` None: none of the labels."""
+
+    expected: str
+    predicted: str | None
+    match: bool
+
+
+class FollowedInstruction(msgspec.Struct, frozen=True):
+    """Whether an answer followed an instruction, read strictly and loosely."""
+
+    instruction: str
+    strict: bool | None
+    loose: bool | None
+
+
+class ShownAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A student's answer. ``score`` is the mean of its judges' scores (0 to 1), or the benchmark's headline
+    metric of it; ``metrics`` are all of them. Tokens are the provider's, money is in dollars."""
+
+    answer: str
+    student: str
+    sample: int
+    text: str | None = None
+    reasoning: str | None = None
+    truncated: bool = False
+    failed: bool = False
+    error: ItemFailure | None = None
+    score: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    latency_s: float | None = None
+    judgments: list[ShownJudgment] = []
+    labels: dict[str, ShownLabel] = {}
+    metrics: dict[str, float | None] = {}
+    instructions: list[FollowedInstruction] = []
+
+
+class ItemDetail(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``nuance`` is what else was sampled, ``origin`` where one's own item was taken from."""
+
+    item: str
+    task: str
+    answers: list[ShownAnswer]
+    teacher: str | None = None
+    attributes: dict[str, str] = {}
+    nuance: dict[str, str] = {}
+    prompt: str | None = None
+    reference: str | None = None
+    failed: bool = False
+    error: ItemFailure | None = None
+
+
+# --- Where the lines of each item's records lie: sixteen bytes a line, so that one item of a million
+# judgments is read whole in a millisecond
+
+KeptT = TypeVar("KeptT", bound=Kept)
+
+
+class _OfItem(RecordPart, frozen=True):
+    """A line of a run or of ``eval-framework``; an item's own has its id alone."""
+
+    datapoint_id: str = ""
+    item: str = ""
+
+
+class ItemLines:
+    """The lines of some files, by the item that they are of.
+
+    Raises
+    ------
+    StoreError
+        a file cannot be read.
+    """
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        self._files = RecordFiles()
+        keys, positions = array("q"), array("Q")
+        for position, part in self._files.lines(files, _OfItem):
+            keys.append(hash(part.datapoint_id or part.item or part.id))
+            positions.append(position)
+        of_lines = np.frombuffer(keys, np.int64)
+        order = np.argsort(of_lines, kind="stable")
+        self._keys, self._positions = of_lines[order], np.frombuffer(positions, np.uint64)[order]
+
+    def records(self, item: str, kind: type[KeptT], wanted: Callable[[KeptT], bool]) -> list[KeptT]:
+        """Of the records of a kind that are ``wanted`` those that count, in the order of the files.
+
+        Lines that are none are left out; files that were replaced meanwhile may hold another item's."""
+        return list(by_id(filter(wanted, self._records(item, kind))).values())
+
+    def _records(self, item: str, kind: type[KeptT]) -> Iterator[KeptT]:
+        read = decoder(kind)
+        begin, end = (np.searchsorted(self._keys, hash(item), side) for side in ("left", "right"))
+        for position in self._positions[begin:end].tolist():
+            try:
+                yield read(self._files.line(position))
+            except Undecodable:
+                continue
 
 
 _SCORES = (

@@ -4,18 +4,116 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
+import shutil
+import subprocess
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import jinja2
 from markupsafe import Markup
 
 from coeval import __version__
-from coeval.reports.charts.drawn_pictures import picture_svg
-from coeval.reports.content.cell_text import row_texts
-from coeval.reports.content.report_content import Picture, Report, ReportTable
+from coeval.core.errors import StoreError, UsageError
+from coeval.core.plain import plain, shortened
+from coeval.reports.content import Picture, Report, ReportTable, row_texts
+from coeval.reports.drawn_pictures import picture_svg
+from coeval.store.jsonl import write_bytes_atomic
 
-__all__ = ["MOST_ROWS", "paper_page"]
+# --- Printing a page to PDF by a browser of this machine: Chromium, Chrome or Edge
+
+BROWSER = "COEVAL_BROWSER"
+"""The environment variable that names the program."""
+_NAMES = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+    "microsoft-edge",
+    "msedge",
+)
+_PLACES = (
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "C:/Program Files/Google/Chrome/Application/chrome.exe",
+    "C:/Program Files (x86)/Microsoft/Edge/Application/msedge.exe",
+)
+_LONGEST_S = 180.0
+_TOLD = 400
+
+
+def browser() -> str:
+    """The program that prints.
+
+    Raises
+    ------
+    UsageError
+        there is none.
+    """
+    named = os.environ.get(BROWSER)
+    if named is not None:
+        if (found := shutil.which(named)) is None:
+            raise UsageError(f"{BROWSER} names {named}, which is no program here; correct it, or unset it")
+        return found
+    for name in (*_NAMES, *_PLACES):
+        if (found := shutil.which(name)) is not None:
+            return found
+    raise UsageError(
+        f"a PDF is printed by Chromium, Chrome or Edge, and none is found here: install one, or name it in "
+        f"{BROWSER}; a page (html) prints from any browser"
+    )
+
+
+def print_page(page: bytes, path: Path, program: str) -> None:
+    """Print a page that asks for nothing beyond itself.
+
+    Raises
+    ------
+    StoreError
+        the program prints nothing, or the file cannot be written.
+    """
+    with TemporaryDirectory(prefix="coeval-", ignore_cleanup_errors=True) as folder:
+        source, printed = Path(folder) / "report.html", Path(folder) / "report.pdf"
+        source.write_bytes(page)
+        said = _run(program, source, printed, Path(folder) / "profile")
+        if not printed.is_file():
+            raise StoreError(f"{program} printed nothing: {shortened(plain(said.strip()), _TOLD)}")
+        write_bytes_atomic(path, printed.read_bytes())
+
+
+def _run(program: str, source: Path, printed: Path, profile: Path) -> str:
+    """What it said; a profile of its own keeps it apart from a browser that is open."""
+    words = [
+        program,
+        "--headless",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-extensions",
+        "--disable-dev-shm-usage",
+        "--no-pdf-header-footer",
+        f"--user-data-dir={profile}",
+        f"--print-to-pdf={printed}",
+    ]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        words.append("--no-sandbox")  # its sandbox refuses to be started by root
+    try:
+        ended = subprocess.run(  # noqa: S603  the program that the user has, and words of ours
+            [*words, source.as_uri()],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LONGEST_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise StoreError(f"{program} did not print within {_LONGEST_S:.0f} seconds") from None
+    except OSError as error:
+        raise StoreError(f"cannot start {program}: {error.strerror or error}") from error
+    return ended.stderr
+
 
 MOST_ROWS = 60
 """Of a table; who wants the others takes the page or the workbook."""

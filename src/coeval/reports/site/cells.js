@@ -1,4 +1,4 @@
-// Cells as people read them: the same texts as coeval.reports.content.cell_text.
+// Cells as people read them: the same texts as coeval.reports.content.
 
 const MISSING = "–";
 

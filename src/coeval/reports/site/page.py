@@ -10,27 +10,80 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import logging
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jinja2
+import msgspec
+import vl_convert
 from markupsafe import Markup
 
 from coeval import __version__
 from coeval.core.plain import plain
-from coeval.reports.charts.chart_spec import with_labels
-from coeval.reports.charts.theme import DARK, LIGHT, theme_config
-from coeval.reports.content.cell_text import row_texts
-from coeval.reports.content.report_content import Report, ReportTable, Sentence
-from coeval.reports.experiment.score_blocks import ScoreBlocks
+from coeval.reports.chart_spec import with_labels
+from coeval.reports.content import Report, ReportTable, Sentence, row_texts
+from coeval.reports.drawn_pictures import DARK, LIGHT, theme_config
+from coeval.reports.experiment.run_evidence import ScoreBlocks
 from coeval.reports.items.item_selection import ItemSelection
-from coeval.reports.site.data_blocks import DataBlock, bytes_block, json_block, packed_block
-from coeval.reports.site.vega_bundle import vega_script
+from coeval.store.jsonl import write_bytes_atomic
+from coeval.store.output_folder import cache_folder
 
-__all__ = ["write_page"]
+# --- Data within a page: gzip, then base64, in script elements of a type that no browser runs
+
+_LEVEL = 6
+
+
+class DataBlock(NamedTuple):
+    """``text`` is base64 of gzip, so that no data can end its element."""
+
+    name: str
+    text: str
+
+
+def json_block(name: str, value: Any) -> DataBlock:
+    return bytes_block(name, msgspec.json.encode(value))
+
+
+def bytes_block(name: str, data: bytes) -> DataBlock:
+    return packed_block(name, gzip.compress(data, _LEVEL, mtime=0))
+
+
+def packed_block(name: str, packed: bytes) -> DataBlock:
+    """Of data that is gzipped already."""
+    return DataBlock(name, base64.b64encode(packed).decode())
+
+
+# --- Vega, Vega-Lite and Vega-Embed as one script, as vl-convert brings them
+#
+# Putting them together takes seconds, so what came of it is kept in the user's cache folder, by vl-convert's
+# version; a folder that cannot be written costs nothing but that time.
+
+log = logging.getLogger("coeval")
+
+VEGA_SCRIPT = "window.vegaEmbed = vegaEmbed;"
+
+
+@cache
+def vega_script() -> bytes:
+    """The script, gzipped; it gives the page ``vegaEmbed``."""
+    place = cache_folder() / "pages" / f"vega-{version('vl-convert-python')}.js.gz"
+    try:
+        kept = place.read_bytes()
+        gzip.decompress(kept)
+    except (OSError, EOFError, gzip.BadGzipFile):
+        kept = gzip.compress(vl_convert.javascript_bundle(VEGA_SCRIPT).encode(), 9, mtime=0)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes_atomic(place, kept)
+        except OSError as error:
+            log.debug("the script of charts is not kept: %s", error)
+    return kept
+
 
 _SITE, _FILTERING, _ITEMS = "coeval.reports.site", "coeval.reports.site.filtering", "coeval.reports.items"
 _SCRIPTS = (

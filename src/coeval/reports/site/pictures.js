@@ -66,7 +66,7 @@ function inView(spec, rows) {
   return rows.filter((row) => row.scores === scores && (by === "overall") === (row.task === null) && row.score !== null);
 }
 
-// As coeval.reports.charts.chart_spec has names in specifications.
+// As coeval.reports.chart_spec has names in specifications.
 const chartText = (text) => (text in {} ? `${text}\u200d` : plain(text));
 
 function plainRow(row) {

@@ -14,13 +14,12 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.pipeline.plan.run_reading import opened
+from coeval.reports.comparison_page import comparison_page
+from coeval.reports.evaluation_report import evaluation_report
 from coeval.reports.experiment.experiment_report import experiment_report
-from coeval.reports.experiment.run_evidence import evidence_of
-from coeval.reports.experiment.score_blocks import score_blocks
+from coeval.reports.experiment.run_evidence import evidence_of, score_blocks
 from coeval.reports.items.item_browser import ItemBrowser, flagged_items
 from coeval.reports.items.item_selection import select_items
-from coeval.reports.outcomes.comparison_page import comparison_page
-from coeval.reports.outcomes.evaluation_report import evaluation_report
 from coeval.reports.site.page import write_page
 from coeval.store.jsonl import store_error, write_bytes_atomic
 

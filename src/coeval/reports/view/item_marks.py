@@ -13,8 +13,7 @@ import msgspec
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decoder
 from coeval.store.jsonl import Appender, whole_lines
-from coeval.store.own import refuse_foreign
-from coeval.store.rundir import now
+from coeval.store.rundir import now, refuse_foreign
 
 __all__ = ["LONGEST_NOTE", "MARKS", "MarkedItem", "add_mark", "read_marks"]
 

@@ -10,19 +10,57 @@ import duckdb
 import msgspec
 
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.readers.reader import Stage
+from coeval.analysis.readers.reader import Reader, Stage
 from coeval.core.errors import StoreError, Undecodable
 from coeval.core.foreign import decoder
-from coeval.core.good import RESPONSE_SQL, VALUE_SQL, good_sql
-from coeval.reports.content.report_content import Cell, ColumnKind, ReportColumn
+from coeval.core.records import RESPONSE_SQL, VALUE_SQL, good_sql
+from coeval.reports.content import Cell, ColumnKind, ReportColumn
+from coeval.reports.items.item_browser import make_record_table
 from coeval.reports.items.output_items import followed_instructions
-from coeval.reports.items.record_tables import make_record_table
-from coeval.reports.workbook.cell_texts import cut_sql
-from coeval.reports.workbook.record_rows import ERROR, ERROR_TYPE, FAILED, failed_sheet, record_pages
-from coeval.reports.workbook.workbook_file import SheetTable
+from coeval.reports.workbook.workbook_file import SheetTable, cut_sql
 from coeval.store.output_folder import JUDGMENTS, RESPONSES
 
-__all__ = ["output_sheets"]
+# --- Records as rows of a sheet, a page at a time, and no more of them than a program opens
+
+PAGE = 2_000
+MOST_RECORDS = 100_000
+"""Rows of a sheet of records; a program that opens texts of more would stall."""
+
+ERROR = "error.kind AS kind, error.message AS message"
+ERROR_TYPE = "STRUCT(kind VARCHAR, message VARCHAR)"
+FAILED = "what VARCHAR, task VARCHAR, id VARCHAR, model VARCHAR, kind VARCHAR, message VARCHAR"
+"""The columns of ``sheet_failures``, which `failed_sheet` shows."""
+
+
+def record_pages(
+    reader: Reader, sql: str, parameters: Sequence[object] = ()
+) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows of a query, which is asked once: so long as they are read, ``sheet_rows`` holds them."""
+    reader.rows(f"CREATE OR REPLACE TEMP TABLE sheet_rows AS {sql} LIMIT {MOST_RECORDS:d}", parameters)
+    [(count,)] = reader.rows("SELECT count(*) FROM sheet_rows")
+    for first in range(0, count, PAGE):
+        page = "SELECT * FROM sheet_rows WHERE rowid >= ? AND rowid < ? ORDER BY rowid"
+        yield reader.rows(page, [first, first + PAGE])
+
+
+def failed_sheet(reader: Reader, whole: str) -> SheetTable:
+    """A record that failed and did not come good later a row, in the order in which they were found."""
+    columns = (
+        ReportColumn("what", "What"),
+        ReportColumn("task", "Task"),
+        ReportColumn("id", "Record"),
+        ReportColumn("model", "Model"),
+        ReportColumn("reason", "Reason"),
+        ReportColumn("message", "Message"),
+    )
+    [(total,)] = reader.rows("SELECT count(*) FROM sheet_failures")
+    found = record_pages(
+        reader,
+        "SELECT * REPLACE (coalesce(kind, 'nothing usable') AS kind) FROM sheet_failures ORDER BY rowid",
+    )
+    rows = (row for page in found for row in page)
+    return SheetTable("Failures", columns, rows, total=total, whole=whole)
+
 
 _WHOLE = "coeval view FOLDER shows all"
 _MOST_NAMES = 200

@@ -11,13 +11,11 @@ from coeval.analysis.measures.measured import Branch
 from coeval.analysis.readers.reader import Stage
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError
-from coeval.core.good import PROMPT_SQL, RESPONSE_SQL, good_sql
-from coeval.reports.content.report_content import Cell, ReportColumn
-from coeval.reports.items.item_browser import ItemBrowser
-from coeval.reports.items.item_choice import ItemChoice
-from coeval.reports.items.record_tables import make_record_table
-from coeval.reports.workbook.cell_texts import cut_sql
-from coeval.reports.workbook.record_rows import (
+from coeval.core.records import PROMPT_SQL, RESPONSE_SQL, good_sql
+from coeval.reports.content import Cell, ReportColumn
+from coeval.reports.items.item_browser import ItemBrowser, make_record_table
+from coeval.reports.items.item_rows import ItemChoice
+from coeval.reports.workbook.output_sheets import (
     ERROR,
     ERROR_TYPE,
     FAILED,
@@ -26,7 +24,7 @@ from coeval.reports.workbook.record_rows import (
     failed_sheet,
     record_pages,
 )
-from coeval.reports.workbook.workbook_file import SheetTable
+from coeval.reports.workbook.workbook_file import SheetTable, cut_sql
 
 __all__ = ["run_sheets"]
 

@@ -1,34 +1,150 @@
 """A workbook, sheet by sheet, written as it is filled: rows go to disk in their order, so a large run takes
-no more memory than a small one. Neither its sheets nor its texts grow beyond what a program can open."""
+no more memory than a small one. Neither its sheets nor its texts grow beyond what a program can open.
+"""
 
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 import xlsxwriter
 from xlsxwriter.format import Format
 from xlsxwriter.worksheet import Worksheet
 
 from coeval import __version__
-from coeval.reports.charts.theme import LIGHT
-from coeval.reports.content.report_content import Cell, ReportColumn
-from coeval.reports.workbook.cell_texts import CUT, LONGEST, cut_mark, looks_like_formula, sheet_text
-from coeval.reports.workbook.sheet_columns import (
-    SheetColumn,
-    Simple,
-    number_format,
-    sheet_columns,
-    simple_cell,
-)
+from coeval.analysis.measures.measured import Measured
+from coeval.reports.content import Cell, ColumnKind, ReportColumn
+from coeval.reports.drawn_pictures import LIGHT
 from coeval.store.jsonl import replaced_whole
 
-__all__ = ["MOST_ROWS", "SheetTable", "WorkbookFile", "workbook_file"]
+# --- Foreign text as a cell of a workbook holds it: text, whatever it begins with, and no more than fits
+
+LONGEST = 32_767
+"""UTF-16 units of a cell, beyond which Excel calls a file damaged."""
+_TURNING = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\ufffe\uffff"
+)
+
+
+def sheet_text(text: str) -> str:
+    """Without control characters and what turns lines around, and cut, with a mark that says so; line breaks
+    and tabs stay."""
+    shown = text if text.isprintable() else "".join(filter(_kept, text.replace("\r\n", "\n")))
+    if len(shown) * 2 <= LONGEST:  # whatever the characters are
+        return shown
+    units = shown.encode("utf-16-le", "replace")
+    if len(units) // 2 <= LONGEST:
+        return shown
+    mark = cut_mark(len(text))
+    kept = units[: 2 * (LONGEST - len(mark))].decode("utf-16-le", "ignore")
+    return kept + mark
+
+
+def cut_mark(length: int) -> str:
+    """Behind the beginning of a text of so many characters."""
+    return f" … [cut: {length:,} characters in all]"
+
+
+CUT = re.compile(r" … \[cut: [\d,]+ characters in all\]\Z")
+_MARK = 60
+"""Characters that the mark takes at most."""
+
+
+def cut_sql(column: str) -> str:
+    """A text as an expression of DuckDB: of one that fits into no cell the beginning, with the mark; so that
+    no page of rows is larger than it need be. Characters beyond U+FFFF count twice in a cell."""
+    kept = f"left({column}, {LONGEST - _MARK})"
+    wide = f"regexp_matches({kept}, '[\\x{{10000}}-\\x{{10FFFF}}]')"
+    cut = f"left({column}, CASE WHEN {wide} THEN {LONGEST // 2 - _MARK} ELSE {LONGEST - _MARK} END)"
+    mark = f"' … [cut: ' || format('{{:,}}', length({column})) || ' characters in all]'"
+    return f"CASE WHEN length({column}) > {LONGEST} THEN {cut} || {mark} ELSE {column} END"
+
+
+def looks_like_formula(text: str) -> bool:
+    """Whether a program might take it for one when a person edits it."""
+    return text.lstrip()[:1] in ("=", "+", "-", "@") and bool(text.strip())
+
+
+def _kept(character: str) -> bool:
+    if character in "\n\t":
+        return True
+    return character not in _TURNING and unicodedata.category(character) not in ("Cc", "Cs")
+
+
+# --- How the columns of a report's table lie in a sheet: a measure takes one for its value, and others for
+# the ends of its interval and for what it rests on
+
+Part: TypeAlias = Literal["value", "low", "high", "n"]
+Simple: TypeAlias = str | int | float | bool | None
+
+_FORMATS: dict[ColumnKind, str] = {
+    "text": "General",
+    "count": "#,##0",
+    "score": "0.000",
+    "share": "0.000",
+    "number": "0.000",
+    "probability": '[<0.001]"<0.001";0.000',
+    "usd": '[=0]"$"0.00;[<0.1]"$"0.0000;"$"#,##0.00',
+    "seconds": '0.0" s"',
+}
+_WORDS: dict[Part, str] = {"value": "", "low": ", from", "high": ", to", "n": ", n"}
+
+
+class SheetColumn(NamedTuple):
+    """``place`` is that of the table's column, ``kind`` how its numbers are written."""
+
+    place: int
+    part: Part
+    name: str
+    title: str
+    kind: ColumnKind
+    meaning: str
+
+
+def sheet_columns(columns: Sequence[ReportColumn], rows: Sequence[Sequence[Cell]]) -> list[SheetColumn]:
+    """``rows`` tell which columns hold measures."""
+    return [
+        SheetColumn(
+            place,
+            part,
+            column.name if part == "value" else f"{column.name}_{part}",
+            column.title + _WORDS[part],
+            "count" if part == "n" else column.kind,
+            column.meaning if part == "value" else "",
+        )
+        for place, column in enumerate(columns)
+        for part in _parts([row[place] for row in rows])
+    ]
+
+
+def _parts(cells: Sequence[Cell]) -> Iterator[Part]:
+    measured = [cell for cell in cells if isinstance(cell, Measured)]
+    yield "value"
+    if any(cell.low is not None for cell in measured):
+        yield "low"
+        yield "high"
+    if any(cell.n is not None for cell in measured):
+        yield "n"
+
+
+def simple_cell(cell: Cell, part: Part) -> Simple:
+    """What of a cell stands in a column."""
+    if isinstance(cell, Measured):
+        found: float | None = getattr(cell, part)
+        return found
+    return cell if part == "value" else None
+
+
+def number_format(kind: ColumnKind) -> str:
+    return _FORMATS[kind]
+
 
 MOST_ROWS = 1_048_573
 """Of a sheet, below its headings; two more hold its note."""

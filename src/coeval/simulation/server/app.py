@@ -17,15 +17,13 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from coeval.core.errors import ModelError, ServerFault, Undecodable
 from coeval.core.records import Completion, Request
-from coeval.simulation.server.asked_for import seeded
-from coeval.simulation.server.chat import chat_body, chat_events, read_chat
+from coeval.simulation.server.chat import chat_body, chat_events, read_chat, seeded
 from coeval.simulation.server.completions import (
     completions_body,
     completions_events,
     read_completions,
 )
-from coeval.simulation.server.events import stream
-from coeval.simulation.server.openai_errors import Refusal, json_response
+from coeval.simulation.server.events import Refusal, json_response, stream
 from coeval.simulation.simulated_model import SimulatedModel
 
 STATUS_HEADER = "x-simulate-status"

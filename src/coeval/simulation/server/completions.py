@@ -11,10 +11,9 @@ import msgspec
 
 from coeval.core.foreign import decoder
 from coeval.core.records import Completion, Message, Request, SamplingParameters, TokenLogprob
-from coeval.simulation.draws import Draws
-from coeval.simulation.server.asked_for import Count, Stops, usage_body
-from coeval.simulation.server.events import Timed, tokens
-from coeval.simulation.server.openai_errors import Refusal
+from coeval.simulation.prose import Draws
+from coeval.simulation.server.chat import Count, Stops, usage_body
+from coeval.simulation.server.events import Refusal, Timed, tokens
 from coeval.simulation.simulated_model import CHARACTERS_PER_TOKEN, token_logprobs
 
 DEFAULT_LIMIT = 16

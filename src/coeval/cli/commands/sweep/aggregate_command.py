@@ -61,18 +61,17 @@ def aggregate(
     """
     from coeval.cli import streams
     from coeval.cli.commands.sweep import sweep_flags
-    from coeval.cli.exit_codes import GAPS
-    from coeval.cli.say import say, warn
+    from coeval.cli.starting import GAPS
+    from coeval.cli.streams import say, warn
     from coeval.core.text import numbered
 
     asked, wanted = sweep_flags.names(tasks), sweep_flags.steps(steps)
     expected = sweep_flags.counts(n_samples, "--n-samples")
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.aggregate import aggregate as put_together
-    from coeval.analysis.training.aggregate import write_aggregates
-    from coeval.analysis.training.checkpoint_folders import evaluated_steps, require_base
+    from coeval.analysis.training.aggregate import evaluated_steps, require_base, write_aggregates
     from coeval.analysis.training.training_curves import training_curves
-    from coeval.cli.commands.sweep.tables.aggregate_view import print_aggregates, print_conclusions, told_of
+    from coeval.cli.commands.sweep.sweep_tables import print_aggregates, print_conclusions, told_of
 
     checkpoints = evaluated_steps(out, name_pattern, wanted)
     require_base(base, checkpoints, out)

@@ -43,7 +43,7 @@ def judges(
     """
     from coeval.cli import streams
     from coeval.cli.commands.sweep import sweep_flags
-    from coeval.cli.say import say
+    from coeval.cli.streams import say
     from coeval.core.errors import UsageError
 
     folders = sweep_flags.folders(judges, "--judges")
@@ -51,8 +51,8 @@ def judges(
         raise UsageError(f"--out {out} is a folder; name a file")
     asked, wanted = sweep_flags.names(tasks), sweep_flags.steps(steps)
     # Here, because they load duckdb and numpy.
-    from coeval.analysis.training.judges.judge_comparison import compare_judges
-    from coeval.cli.commands.sweep.tables.judges_view import print_judges
+    from coeval.analysis.training.judge_comparison import compare_judges
+    from coeval.cli.commands.sweep.sweep_tables import print_judges
     from coeval.store.jsonl import write_json_atomic
 
     compared = compare_judges(folders, asked, wanted, name_pattern)

@@ -69,14 +69,14 @@ def plot(
     """
     from coeval.cli import streams
     from coeval.cli.commands.sweep import sweep_flags
-    from coeval.cli.say import say, warn
+    from coeval.cli.streams import say, warn
 
     folders = sweep_flags.folders(runs, "--runs")
     patterns = sweep_flags.patterns(name_pattern or [], folders)
     wanted, asked = sweep_flags.steps(steps), sweep_flags.names(tasks)
     # Here, because they load duckdb and vl-convert.
     from coeval.analysis.training.training_curves import training_curves
-    from coeval.reports.training.training_files import write_curves
+    from coeval.reports.training_files import write_curves
 
     messages = streams.messages()
     found = training_curves(folders, asked, wanted, patterns)

@@ -7,10 +7,10 @@ import typer
 from coeval.analysis.training.training_curves import training_curves
 from coeval.cli import streams
 from coeval.cli.commands.sweep.aggregate_command import aggregate
-from coeval.cli.say import say, warn
+from coeval.cli.streams import say, warn
 from coeval.core.errors import UsageError
-from coeval.reports.training.training_files import write_curves
-from coeval.sweeps.jobs.job_plan import JobPlan
+from coeval.reports.training_files import write_curves
+from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.sweep import Sweep
 
 __all__ = ["put_together_and_drawn"]

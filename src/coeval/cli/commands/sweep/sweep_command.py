@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coeval.cli.log_level import LogLevel
-from coeval.cli.start_options import KeyFile
+from coeval.cli.command_names import KeyFile, LogLevel
 from coeval.cli.starting import nothing_begun
 
 

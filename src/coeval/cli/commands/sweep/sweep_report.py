@@ -11,34 +11,39 @@ from pathlib import Path
 from typing import Any
 
 from coeval.cli import streams
-from coeval.cli.commands.sweep.asked_sweep import KEY_VARIABLE, AskedFor, asked_for
-from coeval.cli.commands.sweep.checkpoint_choice import refuse_ambiguous
-from coeval.cli.commands.sweep.engine_choice import absent_program, engine_of, refuse_absent_program
-from coeval.cli.commands.sweep.sweep_end import tell_end
-from coeval.cli.commands.sweep.sweep_plan import tell_done_otherwise, tell_plan
-from coeval.cli.commands.sweep.sweep_standing import tell_standing
-from coeval.cli.commands.sweep.sweep_view import SweepView
+from coeval.cli.commands.sweep.sweep_choice import (
+    KEY_VARIABLE,
+    AskedFor,
+    absent_program,
+    asked_for,
+    engine_of,
+    refuse_absent_program,
+    refuse_ambiguous,
+)
+from coeval.cli.commands.sweep.sweep_view import (
+    SweepView,
+    tell_done_otherwise,
+    tell_end,
+    tell_plan,
+    tell_standing,
+)
 from coeval.cli.loop import interruptible, run_async
-from coeval.cli.say import say, warn
 from coeval.cli.starting import begin
+from coeval.cli.streams import say, warn
 from coeval.core.errors import UsageError
 from coeval.core.text import numbered
 from coeval.models.keys import Keys
 from coeval.models.pacing.throttle import throttle_of
 from coeval.store.rundir import RunDir
-from coeval.sweeps.checkpoint_places import CheckpointWatch
-from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.engines.engine import SweepEngine
-from coeval.sweeps.jobs.folder_owner import refuse_others
-from coeval.sweeps.jobs.job_plan import job_plan
-from coeval.sweeps.jobs.job_table import JobTable
-from coeval.sweeps.judging.concluder import JudgingProcess, judging_command
-from coeval.sweeps.schedule.scheduler import Scheduler, problems_of
-from coeval.sweeps.schedule.sweep_board import SweepBoard
-from coeval.sweeps.servers.leftovers import end_leftovers
+from coeval.sweeps.checkpoints import Checkpoint, CheckpointWatch
+from coeval.sweeps.concluder import JudgingProcess, judging_command
+from coeval.sweeps.engine import SweepEngine
+from coeval.sweeps.job_plan import job_plan
+from coeval.sweeps.job_table import JobTable, refuse_others
+from coeval.sweeps.scheduler import Scheduler, SweepBoard, problems_of
+from coeval.sweeps.server_process import end_leftovers
 from coeval.sweeps.sweep import LEGS
-from coeval.sweeps.sweep_file import read_sweep_file
-from coeval.sweeps.sweep_settings import SweepSettings
+from coeval.sweeps.sweep_settings import SweepSettings, read_sweep_file
 
 Flags = Mapping[str, Any]
 _AT_ONCE = "Stopped at once; what was finished is on disk, and the same command goes on from there."

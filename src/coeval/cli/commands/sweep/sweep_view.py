@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -13,14 +14,27 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from coeval.cli.say import say, warn_at_length
+from coeval.cli import streams
+from coeval.cli.starting import GAPS, INTERRUPTED, UNAVAILABLE
+from coeval.cli.streams import say, warn, warn_at_length
+from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.cli.views.progress_view import Terminal
+from coeval.core.errors import UsageError
 from coeval.core.plain import plain
-from coeval.core.text import numbered
-from coeval.engine.figures import clock, short
-from coeval.sweeps.leg import LegProgress
-from coeval.sweeps.schedule.sweep_board import LegShown, SweepBoard
-
-__all__ = ["SweepView", "board_table", "doing", "done"]
+from coeval.core.text import dollars, listed, numbered
+from coeval.engine.progress import clock, short
+from coeval.pipeline.plan.estimate.in_words import calls, ends, tokens
+from coeval.pricing.tariff import sources_told
+from coeval.pricing.unknowns import Span
+from coeval.store.rundir import RunDir
+from coeval.sweeps.checkpoints import Checkpoint
+from coeval.sweeps.job_plan import JobPlan, job_plan
+from coeval.sweeps.job_table import JobTable, TaskStanding
+from coeval.sweeps.leg_files import LegProgress, read_progress
+from coeval.sweeps.scheduler import LegShown, SweepBoard
+from coeval.sweeps.sweep import LEGS, Sweep, SweepPhases, folder_of
+from coeval.sweeps.sweep_estimate import SweepEstimate, estimate_sweep
+from coeval.sweeps.sweep_settings import SweepSettings
 
 FRAMES_PER_S = 2
 LOOK_S = 0.5
@@ -190,3 +204,202 @@ def _counts(board: SweepBoard) -> str:
     if board.waiting:
         parts.append(f"{board.waiting:,} waiting for a slot")
     return ", ".join(parts)
+
+
+# --- `coeval sweep --status`: how far a sweep is, from its files alone
+
+_MOST_ROWS = 60
+_RECENT_S = 15.0
+
+
+def tell_standing(settings: SweepSettings, console: Console) -> int:
+    """Show a table of checkpoints and tasks, and what runs now; 0.
+
+    Raises
+    ------
+    UsageError
+        there is no sweep in the folder.
+    """
+    if settings.out is None:
+        raise UsageError("--out is missing: the folder whose sweep is to be shown")
+    own = folder_of(settings.out)
+    try:
+        plan = JobPlan.read(own)
+    except FileNotFoundError:
+        raise UsageError(f"{settings.out} holds no sweep; begin one with coeval sweep") from None
+    table = JobTable(settings.out, plan)
+    table.read()
+    whole = _tell_table(table, console)
+    say(console, f"{whole:,} of {numbered(len(plan.checkpoints), 'checkpoint')} complete")
+    writer = RunDir(own).writer()
+    say(
+        console,
+        f"process {writer} is at work on it" if writer is not None else "no sweep runs here now",
+        "dim",
+    )
+    for line in _legs(own / LEGS):
+        say(console, line)
+    return 0
+
+
+def _tell_table(table: JobTable, console: Console) -> int:
+    """Checkpoints and tasks, and what is wrong with them; how many checkpoints are complete."""
+    plan = table.plan
+    rows: list[NameRow] = []
+    problems: dict[str, str] = {}
+    whole = missing = 0
+    for checkpoint in plan.checkpoints:
+        standing = [table.standing(checkpoint, task) for task in plan.tasks]
+        complete = all(each.concluded == each.samples for each in standing)
+        whole += complete
+        missing += sum(each.missing for each in standing)
+        for task, each in zip(plan.tasks, standing, strict=True):
+            if each.problem:
+                problems[f"{checkpoint.name} {task.label}"] = each.problem
+        if not complete or len(plan.checkpoints) <= _MOST_ROWS:
+            rows.append(NameRow(str(checkpoint.step), [_cell(each) for each in standing]))
+    title = "Scored samples of each checkpoint and task (+ answered, not scored yet; ! failed)"
+    print_table(console, title, "step", [Column(task.label) for task in plan.tasks], rows[:_MOST_ROWS])
+    if len(rows) > _MOST_ROWS:
+        say(console, f"… {len(rows) - _MOST_ROWS:,} more that are not complete", "dim")
+    if missing:
+        say(console, f"scored samples lack {numbered(missing, 'record')}")
+    for what, why in problems.items():
+        warn_at_length(console, f"{what} failed: {why}")
+    return whole
+
+
+def _cell(standing: TaskStanding) -> str:
+    """``1 of 2 +1``: one sample is scored, another one answered."""
+    waiting = standing.answered - standing.concluded
+    more = f" +{waiting}" if waiting > 0 else ""
+    return f"{standing.concluded} of {standing.samples}{more}" + (
+        f" !{standing.failed}" if standing.failed else ""
+    )
+
+
+def _legs(legs: Path) -> Iterator[str]:
+    """The legs that are under way, and those that were left before their end, with what they have on disk."""
+    for folder in sorted(legs.glob("*/")):
+        progress = read_progress(folder)
+        if progress is None or (progress.planned and progress.done >= progress.planned):
+            continue
+        if progress.state != "ended" and time.time() - progress.at < _RECENT_S:
+            yield " ".join(filter(None, (folder.name, doing(progress), done(progress))))
+        elif progress.done:
+            yield f"{folder.name} was left at {done(progress)} answers"
+
+
+# --- What a sweep came to: what is done, what failed and why, and the command that goes on
+
+
+def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Console) -> int:
+    """Say it; the exit code: 0 all there, 2 where no server came up, 3 with gaps or failed jobs, 130
+    interrupted."""
+    whole = board.concluded - board.incomplete
+    done = f"{whole:,} of {numbered(board.jobs, 'job')} done" if board.jobs else "nothing was owed"
+    if board.incomplete:
+        done += f", {board.incomplete:,} with gaps"
+    say(results, f"{sweep.out}: {done}")
+    if board.unjudged:
+        say(results, f"{numbered(board.unjudged, 'job')} answered and not judged; --judge does that")
+    given_up = {problem.what: problem.why for problem in board.problems if problem.given_up}
+    alike: dict[str, list[str]] = {}
+    for what, why in given_up.items():
+        alike.setdefault(why, []).append(what)
+    for why, names in alike.items():  # told once, of whatever number
+        warn_at_length(messages, f"{listed(names, 4)}: {why}")
+    if board.unanswered or board.unscored:
+        warn(
+            messages,
+            f"missing: {numbered(board.unanswered, 'answer')}, {numbered(board.unscored, 'judgment')}; "
+            "the same command again asks for them",
+        )
+    if board.failed:
+        warn(messages, f"{numbered(board.failed, 'job')} failed; the same command again tries them anew")
+    if board.cost_usd:
+        say(messages, f"judging: {dollars(board.cost_usd)}")
+    if board.interrupted:
+        say(messages, "Interrupted; what was finished is on disk, and the same command goes on from there.")
+        return INTERRUPTED
+    if board.unavailable and not board.concluded:
+        return UNAVAILABLE
+    return GAPS if board.failed or board.left or board.unanswered or board.unscored else 0
+
+
+# --- `coeval sweep --dry-run`: jobs that are owed, the requests they take, what the judging will cost
+
+_PLAN_COLUMNS = [Column(name) for name in ("jobs", "answers", "judgments", "judging", "from – to")]
+
+
+def tell_plan(
+    sweep: Sweep, phases: SweepPhases, checkpoints: Sequence[Checkpoint], console: Console, absent: str = ""
+) -> int:
+    """Show what a start of the sweep would do; 0. ``absent`` is told where servers would be started.
+
+    Raises
+    ------
+    UsageError
+        a task cannot be prepared.
+    """
+    table = JobTable(sweep.out, job_plan(sweep))
+    table.read()
+    tell_done_otherwise(table, checkpoints)
+    with Terminal(streams.messages()) as terminal:
+        estimate = estimate_sweep(sweep, table, checkpoints, phases, terminal)
+    if absent and estimate.legs:
+        warn(streams.messages(), absent)
+    steps = listed([str(checkpoint.step) for checkpoint in checkpoints], 12)
+    say(console, f"{numbered(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
+    rows = [
+        NameRow(task, (f"{one.jobs:,}", f"{one.answers:,}", calls(one.judgments), *_money(one.cost_usd)))
+        for task, one in estimate.tasks.items()
+    ]
+    if rows:
+        print_table(console, "", "task", _PLAN_COLUMNS, rows)
+    _tell_judging(sweep, estimate, console)
+    return 0
+
+
+def tell_done_otherwise(table: JobTable, checkpoints: Sequence[Checkpoint]) -> None:
+    """Say what becomes of earlier answers where settings, or files of checkpoints, have changed since."""
+    for checkpoint in table.written_since(checkpoints):
+        said = (
+            f"{checkpoint.path} has files that are newer than the answers of step {checkpoint.step}, which "
+            "count as its own; if it is another checkpoint now, give another --out, or remove "
+            f"step_{checkpoint.step} there"
+        )
+        warn(streams.messages(), said)
+    if count := table.done_otherwise(checkpoints):
+        jobs = f"{numbered(count, 'job')} {'was' if count == 1 else 'were'}"
+        said = (
+            f"{jobs} done before with other settings. Answers that do not fit these are set aside in their "
+            "folders, and taken up again when the earlier settings return; to have both, give another --out"
+        )
+        warn(streams.messages(), said)
+
+
+def _owed(estimate: SweepEstimate) -> str:
+    if not estimate.checkpoints:
+        return "nothing owed"
+    servers = f", {numbered(estimate.legs, 'server start')}" if estimate.legs else ""
+    return f"{estimate.checkpoints:,} with something owed{servers}"
+
+
+def _tell_judging(sweep: Sweep, estimate: SweepEstimate, console: Console) -> None:
+    judge = sweep.evaluation.judge
+    line = estimate.judge
+    if judge is None or line is None:
+        return
+    taken = f"{tokens(line.input_tokens)} tokens in, {tokens(line.output_tokens)} out"
+    if line.cost_usd is None:
+        say(console, f"Judging by {judge.model}: {taken}; its price is not known.")
+        return
+    cost = f"{dollars(line.cost_usd.central)} ({ends(line.cost_usd)})"
+    say(console, f"Judging by {judge.model}: {taken}, {cost}.")
+    if estimate.prices:
+        say(console, f"Prices: {sources_told(estimate.prices)}.", "dim")
+
+
+def _money(cost: Span | None) -> tuple[str, str]:
+    return ("", "") if cost is None else (dollars(cost.central), ends(cost))

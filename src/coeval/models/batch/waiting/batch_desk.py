@@ -3,18 +3,217 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from array import array
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
-from coeval.core.errors import BatchLost, Pending, StoreError, Undecodable
+import msgspec
+
+from coeval.core.errors import BatchLost, ModelError, Pending, StoreError, Undecodable
 from coeval.core.foreign import decode, decoder
-from coeval.models.batch.waiting.batch_outcome import BatchOutcome
-from coeval.models.batch.waiting.id_table import IdTable
+from coeval.core.records import Completion, Usage
 from coeval.models.batch.waiting.job_list import JobList
-from coeval.models.batch.waiting.parked_file import ID_BYTES, ids_file, lines_file, results_file
+from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
 from coeval.store.jsonl import Appender, cut_torn_tail, line_at, store_error, torn_tail, whole_lines
 
-__all__ = ["BatchDesk"]
+# --- What came of one batched request, as it is kept until a record is made of it
+
+
+class StoredError(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A ModelError by the name of its class; ``field`` is that of a `FieldRejected`."""
+
+    kind: str
+    message: str
+    status: int | None = None
+    retry_advised: bool = True
+    field: str = ""
+    usage: Usage | None = None
+
+    @classmethod
+    def of(cls, error: ModelError) -> StoredError:
+        field = error.field if isinstance(error, FieldRejected) else ""
+        return cls(type(error).__name__, str(error), error.status, error.retry_advised, field, error.usage)
+
+    def error(self) -> ModelError:
+        """The error itself, to be raised as if it came now."""
+        kind = _KINDS.get(self.kind, ModelError)
+        if issubclass(kind, FieldRejected):
+            return kind(self.message, field=self.field, status=self.status)
+        made = kind(self.message, status=self.status, retry_advised=self.retry_advised, usage=self.usage)
+        made.status = self.status
+        return made
+
+
+class BatchOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to a request, priced and freed of credentials, or the error that it ended in."""
+
+    id: str
+    completion: Completion | None = None
+    error: StoredError | None = None
+
+
+def _all(kind: type[ModelError]) -> Iterator[type[ModelError]]:
+    yield kind
+    for more in kind.__subclasses__():
+        yield from _all(more)
+
+
+_KINDS: dict[str, type[ModelError]] = {
+    kind.__name__: kind for kind in (*_all(ModelError), FieldRejected, LimitRenamed, SchemaRejected)
+}
+
+
+# --- Numbers by 128-bit ids, in memory that a million of them do not strain
+
+_ID_BYTES = 16
+_FULLEST = 0.75
+
+
+class IdTable:
+    """Id (16 bytes, evenly spread, as hashes are) → a number under 2**64 - 1, in 32 to 64 bytes each.
+
+    A dict of bytes takes some 200. Open addressing with linear probing; nothing is ever taken out.
+    """
+
+    __slots__ = ("_count", "_ids", "_numbers")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._reserve(1024)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, key: bytes) -> bool:
+        return self.get(key) is not None
+
+    def get(self, key: bytes) -> int | None:
+        number = self._numbers[self._place(key)]
+        return number - 1 if number else None
+
+    def set(self, key: bytes, number: int) -> None:
+        place = self._place(key)
+        if not self._numbers[place]:
+            if self._count >= len(self._numbers) * _FULLEST:
+                self._grow()
+                place = self._place(key)
+            self._count += 1
+            self._ids[place * _ID_BYTES : (place + 1) * _ID_BYTES] = key
+        self._numbers[place] = number + 1
+
+    def _place(self, key: bytes) -> int:
+        """Where an id is, or would be put."""
+        ids, numbers = self._ids, self._numbers
+        place = int.from_bytes(key[:8], "little") % len(numbers)
+        while numbers[place]:
+            at = place * _ID_BYTES
+            if ids[at : at + _ID_BYTES] == key:
+                return place
+            place = (place + 1) % len(numbers)
+        return place
+
+    def _reserve(self, places: int) -> None:
+        self._ids = bytearray(places * _ID_BYTES)
+        self._numbers = array("Q", bytes(places * 8))
+
+    def _grow(self) -> None:
+        ids, numbers = self._ids, self._numbers
+        self._reserve(len(numbers) * 2)
+        for place, number in enumerate(numbers):
+            if number:
+                key = bytes(ids[place * _ID_BYTES : (place + 1) * _ID_BYTES])
+                at = self._place(key)
+                self._ids[at * _ID_BYTES : (at + 1) * _ID_BYTES] = key
+                self._numbers[at] = number
+
+
+# --- The file of a batch job while it is being filled
+
+ID_BYTES = 16
+
+
+def lines_file(folder: Path, tag: str) -> Path:
+    """The requests of a job, as its provider takes them."""
+    return folder / f"{tag}.jsonl"
+
+
+def ids_file(folder: Path, tag: str) -> Path:
+    """Their ids, 16 bytes each, in the order of the lines."""
+    return folder / f"{tag}.ids"
+
+
+def results_file(folder: Path, tag: str) -> Path:
+    """What came of them, an `BatchOutcome` a line, in any order."""
+    return folder / f"{tag}.results.jsonl"
+
+
+class ParkedFile:
+    """Requests that wait to be submitted as one job: their lines, and beside them their ids.
+
+    ``usd`` is the money held for them, ``dearest_usd`` the most for one. Nothing of it counts
+    before a job is written down for it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.tag = uuid4().hex
+        self.folder = folder
+        self.requests = self.bytes = 0
+        self.usd = self.dearest_usd = 0.0
+        self.phases: Counter[str] = Counter()
+        self.first_id = ""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lines = lines_file(folder, self.tag).open("xb", buffering=1 << 18)
+            self._ids = ids_file(folder, self.tag).open("xb", buffering=1 << 16)
+        except OSError as error:
+            raise store_error("write to", folder, error) from error
+
+    def add(self, key: bytes, line: bytes, phase: str, usd: float) -> None:
+        """Take one more request.
+
+        Raises
+        ------
+        StoreError
+            the disk refuses.
+        """
+        try:
+            self._lines.write(line)
+            self._ids.write(key)
+        except OSError as error:
+            raise store_error("write to", self.folder, error) from error
+        self.first_id = self.first_id or key.hex()
+        self.requests += 1
+        self.bytes += len(line)
+        self.usd += usd
+        self.dearest_usd = max(self.dearest_usd, usd)
+        self.phases[phase] += 1
+
+    def close(self) -> None:
+        """Nothing more comes; all of it is on disk when this returns.
+
+        Raises
+        ------
+        StoreError
+            the disk refuses.
+        """
+        try:
+            for file in (self._lines, self._ids):
+                file.flush()
+                os.fsync(file.fileno())
+                file.close()
+        except OSError as error:
+            raise store_error("write to", self.folder, error) from error
+
+    def drop(self) -> None:
+        """It was not to be."""
+        self._lines.close()
+        self._ids.close()
+        lines_file(self.folder, self.tag).unlink(missing_ok=True)
+        ids_file(self.folder, self.tag).unlink(missing_ok=True)
+
 
 _FREE, _WAITING, _LOST, _ANSWERED = range(4)
 _KIND_BITS = 2

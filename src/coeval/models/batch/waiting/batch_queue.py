@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 from coeval.core.errors import BatchLost, Gap
 from coeval.core.records import Purpose
 from coeval.models.batch.batch_api import BatchApi, BatchLimits
-from coeval.models.batch.waiting.batch_desk import BatchDesk
-from coeval.models.batch.waiting.batch_outcome import BatchOutcome
+from coeval.models.batch.waiting.batch_desk import BatchDesk, BatchOutcome, ParkedFile
 from coeval.models.batch.waiting.job_list import HostRefusals
-from coeval.models.batch.waiting.parked_file import ParkedFile
 
 if TYPE_CHECKING:
     from coeval.models.metering.meter import Meter

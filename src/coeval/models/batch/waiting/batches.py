@@ -11,14 +11,11 @@ from pathlib import Path
 from coeval.core.errors import StoreError
 from coeval.core.records import Purpose
 from coeval.core.text import numbered
-from coeval.models.batch.waiting.batch_desk import BatchDesk
+from coeval.models.batch.waiting.batch_desk import BatchDesk, ParkedFile
 from coeval.models.batch.waiting.batch_queue import BatchQueue, Source
-from coeval.models.batch.waiting.batching import Batching, BatchMode
 from coeval.models.batch.waiting.job_carrier import Carried, JobCarrier
-from coeval.models.batch.waiting.job_list import PendingJob
-from coeval.models.batch.waiting.parked_file import ParkedFile
-from coeval.models.metering.purse import WORTH_A_JOB
-from coeval.models.metering.till import Held
+from coeval.models.batch.waiting.job_list import Batching, BatchMode, PendingJob
+from coeval.models.metering.till import WORTH_A_JOB, Held
 
 __all__ = ["Batches"]
 

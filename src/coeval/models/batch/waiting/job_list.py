@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from coeval.core.records import Purpose
 from coeval.models.batch.batch_api import BatchJob
 from coeval.store.jsonl import read_json, write_json_atomic
-
-__all__ = ["HostRefusals", "JobList", "JobState", "PendingJob", "read_jobs"]
 
 JobState: TypeAlias = Literal["written", "submitted", "collected"]
 """``written``: its provider may have been told, and its id is not known. ``collected``: its results are on
@@ -135,3 +136,51 @@ def read_jobs(path: Path) -> list[PendingJob]:
         return read_json(path, _Content).jobs
     except FileNotFoundError:
         return []
+
+
+# --- How often a batch job is looked at
+
+
+class PollPace(NamedTuple):
+    """How long to wait between two looks at a job: at first, and at most (seconds)."""
+
+    first_s: float = 5.0
+    longest_s: float = 60.0
+
+    def pauses(self) -> Iterator[float]:
+        pause = self.first_s
+        while True:
+            yield pause
+            pause = min(self.longest_s, pause * 1.5)
+
+
+# --- Which models a session asks by batch jobs, and whether it waits for them
+
+BATCH_PHASES: tuple[Purpose, ...] = ("data_generation", "response_collection", "evaluation")
+"""The phases whose requests may go by batch jobs."""
+
+
+class BatchMode(Enum):
+    """How far a session goes with batch jobs."""
+
+    WAIT = "wait"
+    """it submits them, and waits for what they bring"""
+    SUBMIT = "submit"
+    """it ends when they are submitted; they go on at their providers"""
+    FETCH = "fetch"
+    """it makes records of what they have brought, submits nothing and asks no model"""
+    CANCEL = "cancel"
+    """it has them cancelled first, and then does as `FETCH`"""
+
+    @property
+    def asks(self) -> bool:
+        return self in (BatchMode.WAIT, BatchMode.SUBMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """``phases`` by the names of models that are batched in them."""
+
+    phases: Mapping[str, frozenset[Purpose]] = field(default_factory=dict)
+    pace: PollPace = field(default_factory=PollPace)
+    mode: BatchMode = BatchMode.WAIT

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from coeval.core.text import dollars
 from coeval.engine.model_work import Asking
-from coeval.engine.session import Session
-from coeval.engine.waiting import unless_interrupted
+from coeval.engine.session import Session, unless_interrupted
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.in_words import calls, ends, summed_up
 from coeval.pipeline.plan.estimate.live_samples import LiveSamples, short_ceilings

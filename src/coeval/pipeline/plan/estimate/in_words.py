@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from coeval.core.text import dollars
-from coeval.engine.figures import short
-from coeval.pricing.estimate.estimate import Estimate, EstimateLine
-from coeval.pricing.estimate.span import Span
+from coeval.engine.progress import short
+from coeval.pricing.estimate import Estimate, EstimateLine
+from coeval.pricing.unknowns import Span
 
 __all__ = ["calls", "ends", "hours", "share", "summed_up", "tokens"]
 

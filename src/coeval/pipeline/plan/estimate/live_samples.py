@@ -19,31 +19,31 @@ import msgspec
 
 from coeval.core.errors import AskError, Gap, QuotaExhausted
 from coeval.core.foreign import convert
-from coeval.core.good import is_good
-from coeval.core.ids import evaluation_id, item_id, response_id
 from coeval.core.options import max_calls
-from coeval.core.records import Datapoint, Kept, Response, Usage
+from coeval.core.records import Datapoint, Kept, Response, Usage, evaluation_id, is_good, item_id, response_id
 from coeval.core.text import dollars, numbered
-from coeval.engine.model_work import Asking
+from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.progress import Unwatched, Watcher
-from coeval.engine.role_model import RoleModel
-from coeval.judging.rubric import criterion_hash
+from coeval.judging.verdict import criterion_hash
 from coeval.models.metering.ledger import Ledger
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import PHASE_OF, Proposal, ProposalWork
-from coeval.pipeline.phases.evaluations import EvaluationWork, Judged
-from coeval.pipeline.phases.items import ItemWork
-from coeval.pipeline.phases.prepared_item import PreparedItem, prepared_item
+from coeval.pipeline.phases.evaluations import (
+    EvaluationWork,
+    ItemWork,
+    Judged,
+    PreparedItem,
+    ResponseWork,
+    prepared_item,
+)
 from coeval.pipeline.phases.proposals import merge_rubrics
-from coeval.pipeline.phases.responses import ResponseWork
 from coeval.pipeline.plan.estimate.on_record import RecordReading, RecordTold, cast_of
 from coeval.pipeline.plan.estimate.run_shapes import with_other_teachers
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.sampling.samples import Samples
-from coeval.pricing.estimate.evidence import Evidence, Quantity
-from coeval.pricing.estimate.unknowns import Cell
+from coeval.pipeline.samples import Samples
+from coeval.pricing.unknowns import Cell, Evidence, Quantity
 
 __all__ = ["LiveSamples", "sampled_models", "short_ceilings"]
 

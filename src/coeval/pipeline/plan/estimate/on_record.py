@@ -1,42 +1,56 @@
 """What records that are there tell of lengths, tokens and times: those of a run, and of the one it
-resumes."""
+resumes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.core.errors import Undecodable
+from coeval.core.errors import StoreError, Undecodable
 from coeval.core.foreign import decoder
 from coeval.core.records import Role, Usage
 from coeval.engine.model_facts import speed_of
-from coeval.engine.role_model import RoleModel
+from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Config, Phase
-from coeval.pipeline.plan.estimate.guessed_lengths import verdict_characters
-from coeval.pipeline.plan.estimate.known_prompts import (
+from coeval.pipeline.plan.estimate.run_shapes import (
+    JSON_OF_ITEM,
     KnownPrompt,
     item_prompt,
     judge_prompt,
     student_prompt,
+    verdict_characters,
 )
-from coeval.pipeline.plan.estimate.local_tokenizer import local_tokenizer
-from coeval.pipeline.plan.estimate.run_shapes import JSON_OF_ITEM
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.start.checks import run_folder
 from coeval.pipeline.start.inherit import source_folder
-from coeval.pricing.estimate.evidence import TOKENIZER, Evidence, Quantity
-from coeval.pricing.estimate.told_call import Source, ToldCall, add_told
-from coeval.pricing.estimate.unknowns import Cell
-from coeval.store.jsonl import whole_lines
+from coeval.pricing.call_shape import Source, ToldCall, add_told
+from coeval.pricing.unknowns import TOKENIZER, Cell, Evidence, Quantity
+from coeval.store.jsonl import read_json, whole_lines
 
-__all__ = ["RecordReading", "RecordTold", "cast_of", "evidence_of"]
+# --- The tokenizer of a local model, where its folder has one: how many tokens its prompts really take
+
+
+def local_tokenizer(model: str) -> Callable[[str], int] | None:
+    """Counts the tokens of a text as ``tokenizer.json`` in the folder ``model`` has it; None where
+    there is none, or the library `tokenizers`, which comes with transformers, is not installed."""
+    file = Path(model) / "tokenizer.json"
+    try:
+        if "model" not in read_json(file, dict[str, Any]):
+            return None
+        import tokenizers
+    except (FileNotFoundError, NotADirectoryError, StoreError, ImportError):
+        return None
+    tokenizer = tokenizers.Tokenizer.from_file(str(file))
+    return lambda text: len(tokenizer.encode(text).ids)
+
 
 _READ_WHOLE = 1 << 21
 """Bytes. Of a longer file every second record is read, or every tenth: as many as there are in so many

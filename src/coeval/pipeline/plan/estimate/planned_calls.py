@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from coeval.core.records import EXACT_MATCH, Purpose
-from coeval.engine.progress import Calls
-from coeval.engine.role_model import RoleModel
-from coeval.engine.work_counts import WorkCounts
+from coeval.engine.model_work import RoleModel
+from coeval.engine.progress import Calls, WorkCounts
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
 from coeval.pipeline.plan.preview import Preview

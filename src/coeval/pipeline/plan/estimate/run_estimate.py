@@ -12,19 +12,14 @@ import msgspec
 from coeval.engine.model_facts import ModelFacts
 from coeval.pipeline.config.resolve import sent_in_roles
 from coeval.pipeline.config.schema import PHASES, Config, ModelConfig
+from coeval.pipeline.plan.estimate.on_record import evidence_of
 from coeval.pipeline.plan.estimate.planned_calls import TaskCalls, task_calls
-from coeval.pipeline.plan.estimate.run_shapes import run_shapes
-from coeval.pipeline.plan.estimate.text_lengths import text_lengths
+from coeval.pipeline.plan.estimate.run_shapes import run_shapes, text_lengths
 from coeval.pipeline.plan.preview import Preview
-from coeval.pricing.estimate.call_group import CallGroup
-from coeval.pricing.estimate.call_shape import call_groups
-from coeval.pricing.estimate.duration import duration_s
-from coeval.pricing.estimate.estimate import Estimate, estimate_of
-from coeval.pricing.estimate.evidence import Evidence, ScenarioDraws
-from coeval.pricing.estimate.span import CENTRAL, Span
+from coeval.pricing.call_shape import CallGroup, call_groups
+from coeval.pricing.estimate import Estimate, duration_s, estimate_of
 from coeval.pricing.price_book import PriceBook
-
-__all__ = ["Assumed", "estimate_run", "is_batched"]
+from coeval.pricing.unknowns import CENTRAL, Evidence, ScenarioDraws, Span
 
 _FLOWING = (PHASES[:2], PHASES[2:])
 _ONE_BY_ONE = (PHASES[:2], *((phase,) for phase in PHASES[2:]))
@@ -86,3 +81,14 @@ def _calls(tasks: Iterable[TaskCalls], groups: Sequence[CallGroup]) -> dict[tupl
         place: Span(min(max(expected[place], low[place]), most), low[place], most)
         for place, most in high.items()
     }
+
+
+# --- The least that a run is expected to cost: what a budget is held against before anything is asked
+
+
+def least_cost_usd(config: Config, preview: Preview, prices: PriceBook) -> float | None:
+    """The low end of the estimate of all that ``preview`` says is owed, in US dollars; None where some model
+    that is to be asked has no known price. In ``config`` the interface `auto` stands for none any more."""
+    estimate = estimate_run(config, preview, Assumed(prices, evidence_of(config, preview)))
+    cost = estimate.total.cost_usd
+    return None if estimate.unpriced or cost is None else cost.low

@@ -1,4 +1,4 @@
-// Who leads, in the sentences of coeval.analysis.measures.findings.conclusions.
+// Who leads, in the sentences of coeval.analysis.measures.conclusions.
 
 const many = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
 const listed = (texts) => texts.slice(0, 8).join(", ") + (texts.length > 8 ? ` and ${texts.length - 8} more` : "");

@@ -1,0 +1,235 @@
+"""The quality of the benchmark itself: of each task, and of each of its datapoints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.measured import Branch, Measured
+from coeval.analysis.measures.near_duplicates import item_texts, surface_bias
+from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.student_measures import item_scores
+from coeval.analysis.measures.teacher_leak import teacher_leak
+from coeval.analysis.panel.panel_reading import model_families
+from coeval.analysis.readers.run_reader import RunReader, Twin
+
+# --- How much of the declared space of attributes a task's datapoints cover
+
+Space: TypeAlias = Mapping[str, Sequence[str]]
+"""Attribute → its declared values."""
+
+Stratum: TypeAlias = tuple[str, ...]
+"""``attribute=value``, or two of them in order."""
+
+
+class Coverage(NamedTuple):
+    """Over strata, that is ``attribute=value``: ``acr`` = those declared that occur / all declared; ``rar`` =
+    those declared that occur once or twice / those that occur at most twice (None where there are none). The
+    same over pairs of values of two attributes. None where nothing is declared. ``absent``: the strata that
+    do not occur."""
+
+    acr: float | None
+    rar: float | None
+    pairwise_acr: float | None
+    pairwise_rar: float | None
+    absent: tuple[str, ...]
+
+
+_RARE = 2
+
+
+def attribute_coverage(declared: Space, sampled: Iterable[Sequence[str]]) -> Coverage:
+    """``sampled``: the strata of each datapoint, ``attribute=value``; what is not declared does not count.
+    Either may hold a ``=`` of its own: strata are compared as they stand, and never taken apart."""
+    single: Counter[Stratum] = Counter()
+    double: Counter[Stratum] = Counter()
+    for strata_of in sampled:
+        single.update((stratum,) for stratum in strata_of)
+        double.update(combinations(sorted(strata_of), 2))
+    strata: list[Stratum] = [
+        (f"{name}={value}",) for name, values in declared.items() for value in dict.fromkeys(values)
+    ]
+    pairs: list[Stratum] = [
+        (min(a, b), max(a, b))
+        for one, other in combinations(sorted(declared), 2)
+        for a in (f"{one}={value}" for value in dict.fromkeys(declared[one]))
+        for b in (f"{other}={value}" for value in dict.fromkeys(declared[other]))
+    ]
+    absent = tuple(stratum[0] for stratum in strata if not single[stratum])
+    return Coverage(*_ratios(strata, single), *_ratios(pairs, double), absent)
+
+
+def _ratios(declared: Sequence[Stratum], found: Counter[Stratum]) -> tuple[float | None, float | None]:
+    counts = [found[stratum] for stratum in declared]
+    if not counts:
+        return None, None
+    scarce = [count for count in counts if count <= _RARE]
+    rare = sum(1 for count in scarce if count)
+    return sum(1 for count in counts if count) / len(counts), rare / len(scarce) if scarce else None
+
+
+# --- How much each datapoint tells of students: difficulty, discrimination, and whether all pass or fail it
+
+FEWEST_STUDENTS = 3
+"""A correlation over fewer is no more than the sign of one difference."""
+
+
+class ItemQuality(NamedTuple):
+    """Of each datapoint of a task, (I,): ``difficulty`` = 1 − the mean over students; ``discrimination``, the
+    item–rest correlation; ``students`` who have a score; whether all of them have full marks, or none. NaN
+    where a measure is not defined."""
+
+    difficulty: Floats
+    discrimination: Floats
+    students: NDArray[np.int64]
+    all_pass: NDArray[np.bool_]
+    all_fail: NDArray[np.bool_]
+
+
+def item_quality(scores: Floats) -> ItemQuality:
+    """``scores``: (S, I) of one task, 0 to 1, NaN where a student has none.
+
+    The discrimination of an item is Pearson's correlation, over students, of their score on it with their
+    mean over the task's other items (the corrected item–total correlation; Henrysson 1963). It is not
+    defined with fewer than `FEWEST_STUDENTS`, or where all scores are the same.
+    """
+    known = np.isfinite(scores)
+    filled = np.where(known, scores, 0.0)
+    students = known.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = filled.sum(axis=0) / students
+        others = known.sum(axis=1, keepdims=True) - known
+        rest = (filled.sum(axis=1, keepdims=True) - filled) / others
+        found = _correlation(filled, np.where(others > 0, rest, 0.0), known & (others > 0))
+    return ItemQuality(
+        difficulty=1 - mean,
+        discrimination=found,
+        students=students,
+        all_pass=(students > 0) & (np.where(known, scores, 1.0) >= 1).all(axis=0),
+        all_fail=(students > 0) & (np.where(known, scores, 0.0) <= 0).all(axis=0),
+    )
+
+
+def _correlation(x: Floats, y: Floats, known: NDArray[np.bool_]) -> Floats:
+    """Pearson's, down each column."""
+    n = known.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        dx = np.where(known, x - np.where(known, x, 0.0).sum(axis=0) / n, 0.0)
+        dy = np.where(known, y - np.where(known, y, 0.0).sum(axis=0) / n, 0.0)
+        spread = np.sqrt((dx**2).sum(axis=0) * (dy**2).sum(axis=0))
+        found = (dx * dy).sum(axis=0) / spread
+    return np.where((n >= FEWEST_STUDENTS) & (spread > 1e-12), found, np.nan)
+
+
+def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> Branch:
+    """``coverage`` by task, ``items`` by datapoint, and ``leak``: see docs/measures.md for the keys."""
+    texts = item_texts(reader.run, grid.items.ids)
+    prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
+    judged = item_scores(grid).mean
+    scores = _with_labels(reader, grid, judged)
+    coverage: Branch = {}
+    items: Branch = {}
+    for place, task in enumerate(grid.tasks):
+        mine = np.flatnonzero(grid.items.task == place)
+        of_task = [prompts[item] for item in mine]
+        twins = [reader.twins.get(grid.items.ids[item]) for item in mine.tolist()]
+        quality = item_quality(scores[:, mine])
+        coverage[task] = {
+            **_coverage(reader, grid, task, mine),
+            **_resemblance(of_task),
+            **_summary(quality, twins),
+        }
+        items |= _items(grid, mine, quality, twins)
+    told = reader.planned.families if reader.planned is not None else {}
+    families = model_families((*grid.students, *grid.teachers), told)
+    return {"coverage": coverage, "leak": teacher_leak(grid, judged, families), "items": items}
+
+
+def _with_labels(reader: RunReader, grid: ScoreGrid, judged: Floats) -> Floats:
+    """The scores, (S, I), and in their place the share of right labels in tasks that have labels alone."""
+    known = np.isfinite(judged)
+    alone = [name for task, name in enumerate(grid.tasks) if not known[:, grid.items.task == task].any()]
+    if not (found := reader.rows(_RIGHT, [alone, list(grid.students)])):
+        return judged
+    number = {item: at for at, item in enumerate(grid.items.ids)}
+    place = {name: at for at, name in enumerate(grid.students)}
+    filled = judged.copy()
+    for item, student, right in found:
+        filled[place[student], number[item]] = right
+    return filled
+
+
+_RIGHT = """
+SELECT item, model, avg(match::INTEGER) FROM labels
+WHERE list_contains(?::VARCHAR[], task) AND list_contains(?::VARCHAR[], model) GROUP BY ALL
+"""
+
+
+def _coverage(reader: RunReader, grid: ScoreGrid, task: str, mine: NDArray[np.int64]) -> Branch:
+    number = {int(item): at for at, item in enumerate(mine)}
+    sampled: list[list[str]] = [[] for _ in mine]
+    for stratum, items in grid.items.attributes.items():
+        for item in items.tolist():
+            if (at := number.get(item)) is not None:
+                sampled[at].append(stratum)
+    found = attribute_coverage(reader.target_attributes(task), sampled)
+    n = len(mine)
+    ratios = {"acr": found.acr, "rar": found.rar, "pairwise_acr": found.pairwise_acr}
+    ratios["pairwise_rar"] = found.pairwise_rar
+    return {
+        **{name: Measured(value, None, None, n, 0) for name, value in ratios.items()},
+        "absent": list(found.absent),
+    }
+
+
+def _resemblance(prompts: Sequence[str]) -> Branch:
+    found = surface_bias(prompts)
+    return {"surface_bias": Measured(found.mean, None, None, len(prompts), 0), "pairs": found.pairs}
+
+
+def _summary(quality: ItemQuality, twins: Sequence[Twin | None]) -> Branch:
+    scored = quality.students > 0
+
+    def mean(values: Floats) -> Measured:
+        known = values[np.isfinite(values)]
+        value = float(known.mean()) if len(known) else None
+        return Measured(value, None, None, len(known), len(values) - len(known))
+
+    return {
+        "difficulty": mean(quality.difficulty),
+        "discrimination": mean(quality.discrimination),
+        "all_pass": int(quality.all_pass.sum()),
+        "all_fail": int(quality.all_fail.sum()),
+        "reversed": int((quality.discrimination < 0).sum()),
+        "near_duplicates": sum(twin is not None for twin in twins),
+        "scored": int(scored.sum()),
+    }
+
+
+def _items(
+    grid: ScoreGrid, mine: NDArray[np.int64], quality: ItemQuality, twins: Sequence[Twin | None]
+) -> Branch:
+    found: Branch = {}
+    for at, item in enumerate(mine.tolist()):
+        twin = twins[at]
+        found[grid.items.ids[item]] = {
+            "task": grid.tasks[grid.items.task[item]],
+            "teacher": grid.teachers[grid.items.teacher[item]],
+            "difficulty": _number(quality.difficulty[at]),
+            "discrimination": _number(quality.discrimination[at]),
+            "students": int(quality.students[at]),
+            "all_pass": bool(quality.all_pass[at]),
+            "all_fail": bool(quality.all_fail[at]),
+            "near_duplicate_of": twin.of if twin is not None else None,
+        }
+    return found
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,288 @@
+"""In which tasks somebody else than the leader has the highest score, and whether that is sure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from coeval.analysis.comparison.comparison_report import difference_text
+from coeval.analysis.comparison.paired_difference import paired_difference
+from coeval.analysis.measures.judge_measures import FEWEST_COMMON
+from coeval.analysis.measures.measured import Branch, Measured
+from coeval.analysis.measures.ranking import ALPHA, Ranking, SharedScores, StudentGap
+from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.panel.panel_findings import is_named, next_purchases, panel_findings, sized
+from coeval.analysis.run_results import Bounded, missing_label_sentences
+from coeval.core.text import listed, numbered
+
+# --- What a run's measures come to, in a few sentences: who leads, whether that is sure, where students
+# differ, whether the judges are to be trusted, what is missing
+
+Topic: TypeAlias = Literal["leads", "where", "judges", "cost"]
+"""The question that a conclusion answers: who leads, where, whether judges are to be trusted, what is
+missing and what to buy next."""
+
+
+class Conclusion(NamedTuple):
+    topic: Topic
+    text: str
+
+
+_KAPPA = ((0.2, "hardly beyond chance"), (0.4, "a little"), (0.6, "moderately"), (0.8, "well"))
+"""What κ up to a bound is called (after Landis and Koch 1977)."""
+_VERY_WELL = "very well"
+_MOST_LABELS = 3
+
+
+def conclusions(
+    tree: Branch, ranks: Ranking, beside: Iterable[str], kin: Iterable[str], elsewhere: Iterable[str]
+) -> tuple[Conclusion, ...]:
+    """Sentences for people, the most important first; ``tree`` is that of a run, ``beside`` is what no score
+    is of (`coeval.analysis.scores.label_task_notes`), ``kin`` are the sentences of `kin_judges`,
+    ``elsewhere`` those of `task_leaders`."""
+    students = tree["students"]
+    said: tuple[tuple[Topic, Iterable[str]], ...] = (
+        ("leads", leader_sentences(students, ranks) if ranks.order or not tree["labels"] else iter(())),
+        ("leads", beside),
+        ("leads", _labels(tree["labels"])),
+        ("leads", kin),
+        ("leads", place_sentences(ranks)),
+        ("where", elsewhere),
+        ("where", _leaks(tree["leak"]["families"])),
+        ("judges", _judges(tree) if ranks.order else iter(())),
+        ("judges", panel_findings(tree["judges"])),
+        ("cost", next_purchases(tree["next"])),
+        ("cost", _missing(students)),
+    )
+    return tuple(Conclusion(topic, text) for topic, texts in said for text in texts)
+
+
+def leader_sentences(students: Mapping[str, Branch], ranks: Ranking) -> Iterator[str]:
+    """Who leads, and how far ahead of the next; ``leader.js`` says the same of filtered scores."""
+    if not ranks.order:
+        yield "Nobody has a score yet."
+        return
+    first, *others = ranks.order
+    score = _bracketed(ranks.scores[first]["headline"])
+    if not others:
+        unscored = sorted(students.keys() - {first})
+        if unscored:
+            yield f"{first} is the only student with a score, {score}; none yet: {listed(unscored)}."
+        else:
+            yield f"{first} is the only student, with {score}."
+        return
+    if ranks.range_of(first)[0] > 1:
+        yield "No student leads: pairs of students, on the scores that both have, contradict each other."
+        return
+    second = others[0]
+    told = ranks.between(first, second)
+    if told is None:
+        yield f"{first} has the highest score, {score}; {second}, the next, has none of the same datapoints."
+        return
+    gap = _apart(told.found.difference, told.found.low, told.found.high)
+    paired = numbered(told.found.n, "paired datapoint")
+    if told.sure and told.p_adjusted is not None:
+        chance = "p < 0.001" if told.p_adjusted < 0.001 else f"p = {told.p_adjusted:.3f}"
+        by = f"{gap} ({paired}, {chance})"
+        yield f"{first} leads with {score}: better than {second}, the next, by {by}."
+    else:
+        chance = _though_apart(told, len(ranks.differences))
+        yield (
+            f"{first} has the highest score, {score}, but is not surely better than {second}: by {gap} "
+            f"({paired}{chance})."
+        )
+        if (least := told.found.minimum_detectable) is not None:
+            gap = f"a true gap of {100 * least:.1f} points"
+            yield f"With {numbered(told.found.n, 'item')}, {gap} would be detected four times in five."
+
+
+def _though_apart(told: StudentGap, pairs: int) -> str:
+    """Why an interval that leaves zero out may not do: it knows nothing of the other pairs."""
+    if told.p_adjusted is None or told.found.low <= 0 <= told.found.high:
+        return ""
+    among = f"among {numbered(pairs, 'pair')} " if pairs > 1 else ""
+    p = f"p = {told.p_adjusted:.3f}"
+    return f"; the interval leaves zero out, but {among}chance may well do that, {p}"
+
+
+def place_sentences(ranks: Ranking) -> Iterator[str]:
+    """How many pairs are surely apart, and who may lead as well; ``leader.js`` says the same."""
+    pairs, order = len(ranks.differences), ranks.order
+    if len(order) < 3 or not pairs:
+        return
+    sure = sum(told.sure for told in ranks.differences.values())
+    if sure in (0, pairs):
+        yield f"{'No' if not sure else 'Each'} two of {len(order)} students are surely apart."
+        return
+    yield f"Of {pairs:,} pairs of students, {sure:,} are surely apart."
+    near = [place for place, name in enumerate(order[1:], start=2) if not _is_ahead(ranks, order[0], name)]
+    if len(near) > 1:
+        yield f"Not surely behind {order[0]}: {_places(near)}."
+
+
+def _is_ahead(ranks: Ranking, leader: str, other: str) -> bool:
+    told = ranks.between(leader, other)
+    return told is not None and told.sure
+
+
+def _places(places: Sequence[int]) -> str:
+    """``places 2 to 4, 6``"""
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and runs[-1][-1] == place - 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return f"places {listed(f'{run[0]} to {run[-1]}' if len(run) > 1 else f'{run[0]}' for run in runs)}"
+
+
+def _labels(labels: Mapping[str, Branch]) -> Iterator[str]:
+    """Of the first few labels, who is right most often."""
+    places = [(task, name, found) for task, names in labels.items() for name, found in names.items()]
+    for task, name, found in places[:_MOST_LABELS]:
+        where = f"{task} ({name})"
+        if not (order := found["ranking"]["order"]):
+            yield f"No answer has been compared with the labels of {where} yet."
+            continue
+        accuracy = _bracketed(found["students"][order[0]]["accuracy"])
+        if len(order) == 1:
+            yield f"{order[0]} states the right label in {where} with an accuracy of {accuracy}."
+            continue
+        told = found["ranking"]["differences"].get("|".join(sorted(order[:2])))
+        said = f"{order[0]} has the highest label accuracy in {where}, {accuracy}"
+        if told is None:
+            yield f"{said}; {order[1]}, the next, has none of the same datapoints."
+            continue
+        sure = told["p_adjusted"] is not None and told["p_adjusted"] < ALPHA
+        gap = told["difference"]
+        paired = numbered(gap.n, "paired datapoint")
+        by = f"by {_apart(gap.value, gap.low, gap.high)} ({paired})"
+        yield f"{said}: {'' if sure else 'not surely '}better than {order[1]}, the next, {by}."
+    for task, name, found in places:
+        students = found["students"]
+        yield from missing_label_sentences(
+            f"{task} ({name})",
+            (Bounded(one, *students[one]["bounds"]["accuracy"]) for one in found["ranking"]["order"]),
+        )
+    if (more := len(places) - _MOST_LABELS) > 0:
+        yield f"Of {numbered(more, 'more label')} tells coeval analyze labels."
+
+
+def _leaks(families: Mapping[str, Branch]) -> Iterator[str]:
+    for family, found in families.items():
+        if is_named(found):
+            verb = "gain" if found["value"] > 0 else "lose"
+            yield f"Students of family {family} {verb} {sized(found)} on items that its own teachers wrote."
+
+
+def _judges(tree: Branch) -> Iterator[str]:
+    judges = {name: found for name, found in tree["judges"].items() if not found["degenerate"]}
+    if len(tree["judges"]) < 2:
+        yield "A single judge scored the answers, so nothing is known of how far judges would agree."
+        return
+    kappas = {name: found["kappa_mean"] for name, found in judges.items()}
+    known = {name: found for name, found in kappas.items() if found.value is not None}
+    if not known:
+        yield f"Whether the judges agree cannot be told: {_why_unknown(tree['judges'])}."
+        return
+    mean = sum(found.value for found in known.values()) / len(known)
+    said = next((word for bound, word in _KAPPA if mean <= bound), _VERY_WELL)
+    worst = min(known, key=lambda name: (known[name].value, name))
+    sentence = f"The judges agree {said} (mean κ {mean:.2f}"
+    if len(known) > 2:
+        sentence += f"; least {worst}, κ {_bracketed(known[worst])}"
+    yield f"{sentence})."
+
+
+def _why_unknown(judges: Mapping[str, Branch]) -> str:
+    if any(not found["degenerate"] for found in judges.values()):
+        return "those with enough scores in common gave a single level"
+    most = max(found["count"] for found in judges.values())
+    return f"they have at most {numbered(most, 'score')} in common, fewer than {FEWEST_COMMON}"
+
+
+def _missing(students: Mapping[str, Branch]) -> Iterator[str]:
+    lacking = {name: found["overall"].missing or 0 for name, found in students.items()}
+    total = sum(lacking.values())
+    if not total:
+        return
+    possible = total + sum(found["valid_evals"] for found in students.values())
+    named = [f"{name} {count:,}" for name, count in sorted(lacking.items(), key=lambda one: -one[1]) if count]
+    yield f"Missing: {total:,} of {numbered(possible, 'score')} ({listed(named)})."
+    common = [
+        (found["headline_common"].value, name)
+        for name, found in students.items()
+        if "headline_common" in found and found["headline_common"].value is not None
+    ]
+    if common:
+        shown = listed(f"{name} {value:.2f}" for value, name in sorted(common, reverse=True))
+        yield (
+            "Students are not covered alike, so their scores are adjusted for the judges and items that they "
+            f"lack; over the scores that all of them have: {shown}."
+        )
+
+
+def _apart(difference: float, low: float, high: float) -> str:
+    """How much better the better one is: the sign of the difference is left to the order of the names."""
+    if difference < 0:
+        difference, low, high = -difference, -high, -low
+    return difference_text(difference, low, high, 3)
+
+
+def _bracketed(found: Measured) -> str:
+    if found.value is None or found.low is None or found.high is None:
+        return "no score"
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+class _TaskLeader(NamedTuple):
+    """Who has the highest score in a task, and that of the leader over all."""
+
+    task: str
+    name: str
+    score: float
+    leaders: float
+
+
+def task_leaders(grid: ScoreGrid, ranks: Ranking) -> Iterator[str]:
+    """A sentence. Scores are those of each task alone, as the ranking adjusts them; p-values are multiplied
+    by the number of tasks and of others, of whom the highest was picked (Bonferroni)."""
+    if len(ranks.order) < 2:
+        return
+    leader, *others = ranks.order
+    found = list(_leaders(ranks))
+    elsewhere = [one for one in found if one.name != leader]
+    if not elsewhere:
+        if len(found) > 1:
+            yield f"{leader} has the highest score in all {len(found)} tasks."
+        return
+    picked = len(found) * len(others)
+    told = [
+        f"{one.name} in {one.task} ({one.score:.2f}, {leader} {one.leaders:.2f}: "
+        f"{_sureness(grid, leader, one, picked)})"
+        for one in elsewhere
+    ]
+    yield f"Elsewhere others have the highest score: {listed(told)}."
+
+
+def _leaders(ranks: Ranking) -> Iterator[_TaskLeader]:
+    """Of each task that the leader has a score in; of equals, the leader first."""
+    leader = ranks.order[0]
+    for task, own in ranks.scores[leader]["headline_by_task"].items():
+        if own.value is None:
+            continue
+        scored = [
+            (ranks.scores[name]["headline_by_task"][task].value, name == leader, name)
+            for name in ranks.order
+            if task in ranks.scores[name]["headline_by_task"]
+        ]
+        score, _, name = max(one for one in scored if one[0] is not None)
+        yield _TaskLeader(task, name, score, own.value)
+
+
+def _sureness(grid: ScoreGrid, leader: str, one: _TaskLeader, picked: int) -> str:
+    shared = SharedScores(grid).paired(leader, one.name).get(one.task)
+    p = paired_difference([shared]).p if shared is not None else None
+    if p is None:
+        return "whether surely cannot be told"
+    return "surely" if p * picked < ALPHA else "not surely"

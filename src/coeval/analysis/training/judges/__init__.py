@@ -1,1 +1,0 @@
-"""The same answers judged by different judges: how far the judges agree."""

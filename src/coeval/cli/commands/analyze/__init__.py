@@ -1,1 +1,0 @@
-"""`coeval analyze`, and what it writes."""

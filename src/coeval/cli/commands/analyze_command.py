@@ -1,0 +1,237 @@
+"""`coeval analyze`: what a run's scores mean; nobody is asked."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coeval.cli.command_names import RunFolder, RunWord, the_folder
+from coeval.cli.commands.analysis_names import (
+    OF_OUTPUTS,
+    PARTS,
+    AnalysisName,
+    ReportFormat,
+    usual_format,
+)
+from coeval.cli.starting import GAPS
+from coeval.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from coeval.analysis.measures.measured import Branch
+    from coeval.analysis.measures.robust_set import RobustOptions
+    from coeval.cli.views.measures_view import MeasuresText
+
+
+class JudgeChoice(StrEnum):
+    TOP_HALF = "top_half"
+    ALL = "all"
+
+
+class AgreementChoice(StrEnum):
+    WPA = "wpa"
+    SPA = "spa"
+    KAPPA = "kappa"
+
+
+class FormulaChoice(StrEnum):
+    V1 = "v1"
+    S2 = "s2"
+    R3 = "r3"
+
+
+def analyze(
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help=f"What to show: {', '.join(AnalysisName)}.", show_default="all"),
+    ] = None,
+    word: RunWord = None,
+    run: RunFolder = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Write NAME.json, .csv, .md, .xlsx or .pdf, or report.html, into this folder, and "
+            "measures.json.",
+        ),
+    ] = None,
+    report_format: Annotated[
+        ReportFormat | None,
+        typer.Option(
+            "--format",
+            help="In place of the table of the terminal; html is a page for a browser, excel a workbook.",
+            show_default="with --out, excel of complete-report, html of another …-report, else json",
+        ),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option("--figures", help="Write every picture of the report into this folder: PNG and SVG."),
+    ] = None,
+    partial_ok: Annotated[
+        bool, typer.Option("--partial-ok", help="End with 0 where records are missing, instead of with 3.")
+    ] = False,
+    judge_selection: Annotated[
+        JudgeChoice, typer.Option("--judge-selection", help="Robust filter: which of the ranked judges.")
+    ] = JudgeChoice.TOP_HALF,
+    agreement_metric: Annotated[
+        AgreementChoice, typer.Option("--agreement-metric", help="Robust filter: what judges are ranked by.")
+    ] = AgreementChoice.WPA,
+    agreement_threshold: Annotated[
+        float,
+        typer.Option("--agreement-threshold", min=0, max=1, help="Share of its judges that must agree."),
+    ] = 0.5,
+    teacher_score_formula: Annotated[
+        FormulaChoice, typer.Option("--teacher-score-formula", help="What teachers are ranked by.")
+    ] = FormulaChoice.V1,
+    score_tolerance: Annotated[
+        float, typer.Option("--score-tolerance", min=0, max=1, help="How far from their mean they may be.")
+    ] = 0.25,
+) -> None:
+    """Say what a run's scores mean: who leads, whether that is sure, whether the judges are to be trusted.
+
+    Nobody is asked. Every measure has its 95 % interval, the datapoints that it rests on (n), and the scores
+    that it lacks (missing); docs/measures.md has the formulas. Without --out the run is only read.
+
+    \b
+    Examples:
+      coeval analyze --run ./runs/quickstart
+      coeval analyze agreement --run ./runs/quickstart
+      coeval analyze all --run ./runs/quickstart --format json > measures.json
+      coeval analyze students --run ./runs/quickstart --format markdown --out ./report
+      coeval analyze --run ./runs/quickstart --format html --out ./report
+      coeval analyze judge-report --run ./runs/quickstart --out ./report
+      coeval analyze complete-report --run ./runs/quickstart --out ./report
+      coeval analyze --run ./runs/quickstart --figures ./figures
+      coeval analyze export-benchmark --run ./runs/quickstart --out ./my-benchmark
+    """
+    from coeval.core.errors import UsageError
+    from coeval.core.process_limits import need_address_space
+    from coeval.core.text import listed
+    from coeval.pipeline.existing_run import existing_results
+    from coeval.store.rundir import RunDir
+
+    name, word = _named(what, word)
+    folder = existing_results(the_folder(word, run, "analyze"))
+    if name is AnalysisName.EXPORT_BENCHMARK:
+        from coeval.cli.commands.analyze_files import export_items
+
+        export_items(folder, out, report_format)
+        return
+    if name not in OF_OUTPUTS and not RunDir(folder).is_run():
+        raise UsageError(
+            f"{folder} holds results of eval-framework, which have no {name}; ask for {listed(OF_OUTPUTS)}"
+        )
+    need_address_space()
+    # Here, because they load duckdb and numpy.
+    from coeval.analysis.measures.robust_set import RobustOptions
+    from coeval.cli import streams
+    from coeval.cli.streams import warn
+    from coeval.cli.views.gaps_view import tell_missing
+    from coeval.pipeline.upkeep.quick_look import Missing, look_for_gaps
+
+    options = RobustOptions(
+        judge_selection.value,
+        agreement_metric.value,
+        agreement_threshold,
+        teacher_score_formula.value,
+        score_tolerance,
+    )
+    _show(folder, name, report_format, (out, figures), options)
+    missing = look_for_gaps(RunDir(folder)) if RunDir(folder).is_run() else Missing(None, ())
+    for note in missing.notes:
+        warn(streams.messages(), note)
+    tell_missing(missing, RunDir(folder), streams.messages())
+    if missing.sentences and not partial_ok:
+        raise typer.Exit(GAPS)
+
+
+def _named(what: str | None, word: Path | None) -> tuple[AnalysisName, Path | None]:
+    """What is to be shown, and of which folder: a word alone may be either."""
+    if what is None:
+        return AnalysisName.ALL, word
+    if what in {*AnalysisName}:
+        return AnalysisName(what), word
+    if word is None and ("/" in what or Path(what).exists()):
+        return AnalysisName.ALL, Path(what)
+    near = get_close_matches(what, AnalysisName, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(AnalysisName)}"
+    raise UsageError(f"there is nothing to analyze that is called {what}; {hint}")
+
+
+def _show(
+    folder: Path,
+    name: AnalysisName,
+    given: ReportFormat | None,
+    places: tuple[Path | None, Path | None],
+    options: RobustOptions,
+) -> None:
+    """Show an analysis, or write it; ``places`` are those of reports and of pictures."""
+    from coeval.analysis.measures.run_measures import measure_tree, selected
+    from coeval.cli import streams
+    from coeval.cli.commands.analyze_files import tell_files, tell_page
+    from coeval.cli.streams import warn
+    from coeval.pipeline.plan.run_reading import opened
+
+    out, figures = places
+    wanted = given or usual_format(name)
+    if wanted in (ReportFormat.EXCEL, ReportFormat.PDF) or figures is not None:
+        tell_files(folder, name, wanted, out, figures, options)
+    if wanted is ReportFormat.HTML:
+        tell_page(folder, name, out, options)
+    elif wanted not in (ReportFormat.EXCEL, ReportFormat.PDF) and (wanted or out or figures is None):
+        with opened(folder) as (reader, notes):
+            tree = measure_tree(reader, options)
+            for note in (*reader.notes(), *notes):
+                warn(streams.messages(), note)
+        _report(selected(tree, PARTS.get(name.value, name.value)), tree, name, given, out)
+
+
+def _report(
+    shown: Branch, tree: Branch, name: AnalysisName, wanted: ReportFormat | None, out: Path | None
+) -> None:
+    from coeval.cli import streams
+    from coeval.cli.views.measures_view import print_measures
+
+    if out is not None:
+        _write(shown, tree, out, f"{name.value}", wanted or ReportFormat.JSON)
+    elif wanted is None:
+        print_measures(shown, streams.results())
+    else:
+        typer.echo(_text_of(wanted)(shown), nl=False)
+
+
+def _write(shown: Branch, tree: Branch, out: Path, name: str, wanted: ReportFormat) -> None:
+    from coeval.analysis.measures.run_measures import plain_measures, selected
+    from coeval.cli import streams
+    from coeval.cli.commands.analyze_files import refuse_file
+    from coeval.cli.streams import say
+    from coeval.cli.views.measures_view import json_of
+    from coeval.store.jsonl import store_error, write_bytes_atomic
+
+    refuse_file(out)
+    suffix = "md" if wanted is ReportFormat.MARKDOWN else wanted.value
+    report, measures = out / f"{name}.{suffix}", out / "measures.json"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        write_bytes_atomic(measures, json_of(plain_measures(selected(tree, "all"))).encode())
+        write_bytes_atomic(report, _text_of(wanted)(shown).encode())
+    except OSError as error:
+        raise store_error("write", out, error) from error
+    say(streams.messages(), f"written: {report}, {measures}")
+
+
+def _text_of(wanted: ReportFormat) -> MeasuresText:
+    from coeval.cli.views import measures_view
+
+    match wanted:
+        case ReportFormat.JSON:
+            return measures_view.as_json
+        case ReportFormat.CSV:
+            return measures_view.as_csv
+        case ReportFormat.MARKDOWN:
+            return measures_view.as_markdown
+        case ReportFormat.HTML | ReportFormat.EXCEL | ReportFormat.PDF:
+            raise AssertionError(f"{wanted} is no text")

@@ -1,0 +1,60 @@
+"""`coeval describe`: an experiment before it is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coeval.cli.command_names import ExperimentFile, KeyFile
+
+PAGE_ONLY = ("values",)
+"""Tables that are too long for a terminal; the page has them."""
+
+
+def describe(
+    config: ExperimentFile,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write a page, or a PDF by its name. Example: --out experiment.html"),
+    ] = None,
+    prompts: Annotated[
+        bool, typer.Option("--prompts", help="Print the prompts in full, as they will be sent.")
+    ] = False,
+    keys: KeyFile = None,
+) -> None:
+    """Show an experiment before it runs: design, prompts, what its items cover, calls and cost.
+
+    Nobody is asked and the run's folder stays as it is. Prompts are shown with the attributes of an item of
+    the plan; what a model is yet to write is marked. Where the run has begun, calls and cost are of what is
+    left. The page of --out holds all of it in one file.
+
+    \b
+    Examples:
+      coeval describe --config examples/quickstart.yaml
+      coeval describe --config my.yaml --prompts
+      coeval describe --config my.yaml --out my.html
+
+    \b
+    Exit codes: 0 described, 1 wrong request.
+    """
+    from coeval.api import find_keys
+    from coeval.cli import streams
+    from coeval.cli.commands.description_file import described_experiment, refuse_place, write_description
+    from coeval.cli.streams import say
+    from coeval.cli.views.report_view import print_report
+    from coeval.pipeline.config.load_file import read_config
+    from coeval.reports.description_report import description_report
+
+    if out is not None:
+        refuse_place(out, config)
+    described = described_experiment(read_config(config).config, find_keys(keys))
+    report = description_report(described)
+    print_report(report, streams.results(), without=PAGE_ONLY, passages=prompts)
+    messages = streams.messages()
+    if not prompts:
+        say(messages, "--prompts prints the prompts in full.", "dim")
+    if out is not None:
+        write_description(report, out)
+        say(messages, f"written: {out}")

@@ -1,0 +1,83 @@
+"""The description of an experiment as a file: a page, or what a browser prints of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from coeval.core.errors import UsageError
+from coeval.models.catalog import HOSTS
+from coeval.models.keys import Keys
+from coeval.pipeline.config.doubts import doubts
+from coeval.pipeline.config.schema import Config
+from coeval.pipeline.plan.estimate.on_record import evidence_of
+from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
+from coeval.pipeline.plan.estimate.savings import EstimatedStart, described_start, with_savings
+from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.start.checks import run_folder
+from coeval.pricing.price_book import PriceBook
+from coeval.reports.content import Report
+from coeval.reports.description_report import DescribedExperiment
+from coeval.reports.paper.paper_page import browser, paper_page, print_page
+from coeval.reports.site.page import write_page
+from coeval.store.jsonl import write_bytes_atomic
+
+# --- What `coeval describe` shows of an experiment: worked out of its file and folder
+
+
+def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:
+    """What is left of its run where it has begun, else all of it; nothing is asked, created or changed.
+
+    Raises
+    ------
+    UsageError
+        a model has no host, or items of one's own cannot be used.
+    """
+    prices = PriceBook()
+    prices.refuse_strangers(HOSTS, HOSTS.own)
+    options = RunOptions(continue_run=run_folder(config).meta.exists())
+    start = described_start(config, options, keys, prices)
+    assumed = Assumed(prices, evidence_of(start.config, start.preview))
+    estimate = estimate_run(start.config, start.preview, assumed)
+    estimate = with_savings(estimate, start.config, start.preview, options, assumed)
+    warnings = (*doubts(config), *start.warnings, *_changed(start, options), *start.choices)
+    return DescribedExperiment(start.config, start.preview, options, estimate, warnings)
+
+
+def _changed(start: EstimatedStart, options: RunOptions) -> Iterator[str]:
+    """Why the run could not go on as it is, where records of another configuration stand."""
+    try:
+        start.preview.refuse_changed(options.stance)
+    except UsageError as changed:
+        yield str(changed)
+
+
+def refuse_place(place: Path, config: Path) -> None:
+    """
+    Raises
+    ------
+    UsageError
+        a page cannot, or should not, take that place; or it is to be printed and nothing prints.
+    """
+    if place.suffix.lower() not in (".html", ".htm", ".pdf"):
+        raise UsageError(f"{place} is to be a page; end its name in .html, or in .pdf to have it printed")
+    if place.is_dir() or (place.exists() and place.samefile(config)):
+        raise UsageError(f"{place} cannot be replaced by a page; name a new file")
+    if not place.parent.is_dir():
+        raise UsageError(f"{place}: there is no folder {place.parent}; make it, or name another")
+    if place.suffix.lower() == ".pdf":
+        browser()
+
+
+def write_description(report: Report, place: Path) -> None:
+    """Write it, in place of an older one.
+
+    Raises
+    ------
+    StoreError
+        it cannot be written, or not be printed.
+    """
+    if place.suffix.lower() == ".pdf":
+        print_page(paper_page(report), place, browser())
+    else:
+        write_bytes_atomic(place, write_page(report))

@@ -1,0 +1,140 @@
+"""What ``coeval plan`` and ``coeval run --estimate-only`` show: what a run costs, before it is asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from shlex import quote
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from coeval.api import find_keys
+from coeval.cli import streams
+from coeval.cli.loop import interruptible, run_async
+from coeval.cli.starting import INTERRUPTED
+from coeval.cli.streams import say, warn
+from coeval.cli.views.estimate_view import print_estimate, tell_budget
+from coeval.cli.views.progress_view import Terminal
+from coeval.cli.views.results_view import json_text
+from coeval.core.errors import Draining
+from coeval.core.options import BUDGET, max_cost
+from coeval.core.text import listed, numbered
+from coeval.engine.session import SessionContext
+from coeval.models.batch.waiting.job_list import read_jobs
+from coeval.models.catalog import HOSTS
+from coeval.models.keys import Keys
+from coeval.models.metering.account_file import read_accounts
+from coeval.pipeline.config.doubts import doubts
+from coeval.pipeline.config.schema import Config
+from coeval.pipeline.plan.estimate.on_record import evidence_of
+from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
+from coeval.pipeline.plan.estimate.savings import EstimatedStart, estimated_start, with_savings
+from coeval.pipeline.plan.recorded import Stance
+from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.start.checks import run_folder
+from coeval.pipeline.start.only import sample_only
+from coeval.pricing.estimate import BudgetFit, Estimate, budget_fit
+from coeval.pricing.price_book import PriceBook
+from coeval.pricing.unknowns import Evidence
+from coeval.store.jsonl import write_json_atomic
+
+
+def estimate_and_report(config: Config, how: dict[str, Any], *, as_json: bool = False) -> int:
+    """Estimate what a run that starts so costs, write it beside where the run will be, and show it; the exit
+    code."""
+    results, messages = streams.results(), streams.messages()
+    options = RunOptions(
+        continue_run=how["continue_run"],
+        overwrite=how["overwrite"],
+        only_models=how["only_models"],
+        stance=Stance(how["changed"]),
+        phase_barriers=how["phase_barriers"],
+    )
+    prices = PriceBook()
+    prices.refuse_strangers(HOSTS, HOSTS.own)
+    for sentence in doubts(config):
+        warn(messages, sentence)
+    keys = find_keys(how["keys"])
+    start = estimated_start(config, options, keys, prices)
+    for sentence in start.warnings:
+        warn(messages, sentence)
+    evidence = evidence_of(start.config, start.preview)
+    if not _sampled(start, evidence, prices, keys, messages):
+        return INTERRUPTED
+    assumed = Assumed(prices, evidence, options.phase_barriers)
+    estimate = estimate_run(start.config, start.preview, assumed)
+    estimate = with_savings(estimate, start.config, start.preview, options, assumed)
+    estimate = msgspec.structs.replace(estimate, notes=tuple(_shortfalls(start)))
+    written = run_folder(config).cost_estimate
+    write_json_atomic(written, estimate.as_json())
+    if as_json:
+        sys.stdout.write(json_text(estimate.as_json(), indent=2) + "\n")
+    else:
+        for choice in start.choices:
+            say(results, choice)
+        print_estimate(estimate, results)
+    for fit in _budget_fits(start.config, estimate):
+        tell_budget(fit, messages)
+    if options.continue_run and (said := _in_jobs(config)):
+        say(messages, said)
+    say(messages, f"Written: {written}", "dim")
+    return 0
+
+
+def _shortfalls(start: EstimatedStart) -> Iterator[str]:
+    """What the items of each task cannot cover, though it is declared."""
+    for setup in start.preview.plan.setups:
+        yield from (f"{setup.task.name}: {sentence}" for sentence in setup.shortfalls())
+
+
+def _in_jobs(config: Config) -> str:
+    """A sentence on what of the estimate is in batch jobs already; empty where nothing is."""
+    folder = run_folder(config)
+    jobs = [job for job in read_jobs(folder.pending_batches) if job.state != "collected"]
+    if not jobs:
+        return ""
+    shown = listed([job.id or f"{job.tag[:8]}…" for job in jobs])
+    requests = numbered(sum(job.requests for job in jobs), "request")
+    return (
+        f"Of these, {requests} are in batch jobs already ({shown}): they are asked and paid once, and "
+        f"coeval status --run {quote(str(folder.path))} --fetch-batches collects them."
+    )
+
+
+def _budget_fits(config: Config, estimate: Estimate) -> Iterator[BudgetFit]:
+    """Each budget of the file beside what the estimate says, and what is spent of it already."""
+    experiment = config.experiment
+    accounts = read_accounts(run_folder(config).usage)
+    gone = {name: account.spent_usd + account.reserved_usd for name, account in accounts.items()}
+    if (budget := experiment.budget_usd) is not None:
+        yield budget_fit(
+            str(BUDGET), budget, sum(gone.values()), estimate.total, priced=not estimate.unpriced
+        )
+    for name, quota in experiment.quota.items():
+        if quota.max_cost_usd is not None and (line := estimate.by_model.get(name)) is not None:
+            spent, priced = gone.get(name, 0.0), name not in estimate.unpriced
+            yield budget_fit(str(max_cost(name)), quota.max_cost_usd, spent, line, priced=priced)
+
+
+def _sampled(
+    start: EstimatedStart, evidence: Evidence, prices: PriceBook, keys: Keys, messages: Console
+) -> bool:
+    """Ask for samples, where some are wanted; whether nobody stopped it."""
+    if not start.config.experiment.estimate_samples:
+        return True
+    try:
+        with Terminal(messages) as terminal:
+            run_async(
+                interruptible(
+                    lambda event: sample_only(
+                        start.config, start.preview, evidence, prices, SessionContext(keys, terminal, event)
+                    ),
+                    terminal.note,
+                )
+            )
+    except Draining as stopped:
+        say(messages, str(stopped))
+        return False
+    return True

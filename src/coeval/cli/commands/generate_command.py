@@ -1,0 +1,170 @@
+"""`coeval generate`: let teachers propose a design, and write it as a file to edit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coeval.cli.command_names import ExperimentFile, KeyFile, OnFail, ProbeMode
+from coeval.cli.starting import GAPS, INTERRUPTED, nothing_begun
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from coeval.models.keys import Keys
+    from coeval.pipeline.config.schema import Config
+    from coeval.pipeline.start.propose_only import Proposed
+    from coeval.pipeline.start.settled_file import SettledFile
+
+
+NOT_PROPOSED = ("models", "tasks", "phases", "prompts", "values")
+"""Tables that are left out of what is shown: they say nothing of what was proposed."""
+
+
+@nothing_begun()
+def generate(
+    config: ExperimentFile,
+    out: Annotated[Path, typer.Option("--out", help="The file to write. Example: --out designed.yaml")],
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Also write a page of what comes of it. Example: --report my.html"),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out.")] = False,
+    ask_again: Annotated[
+        bool, typer.Option("--ask-again", help="Ask for what teachers have proposed already, too.")
+    ] = False,
+    keys: KeyFile = None,
+    probe: Annotated[ProbeMode | None, typer.Option(help="Which models to probe first.")] = None,
+    probe_on_fail: Annotated[OnFail | None, typer.Option(help="When a probed model does not answer.")] = None,
+) -> None:
+    """Let teachers propose attributes and rubrics, and write them into a file to edit.
+
+    Phases 1 and 2 alone: what the experiment file leaves to its teachers (auto, complete, extend) becomes
+    what they propose, under a comment that names them; its other lines and comments stay. Keys of models are
+    left out. What is asked counts against the quotas and budgets of the run; proposals are kept in its
+    folder, so that nothing is asked for twice.
+
+    \b
+    Examples:
+      coeval generate --config draft.yaml --out designed.yaml
+      coeval generate --config draft.yaml --out designed.yaml --report designed.html
+      coeval generate --config draft.yaml --out designed.yaml --overwrite --ask-again
+      coeval run --config designed.yaml
+
+    \b
+    Exit codes: 0 written, 1 wrong request, 2 a model is unavailable,
+    3 not every teacher was heard, 130 interrupted (what was proposed is kept).
+    """
+    from coeval.api import find_keys
+    from coeval.cli import streams
+    from coeval.cli.commands.description_file import refuse_place
+    from coeval.cli.commands.run_command import overridden
+    from coeval.core.errors import Draining, UsageError
+    from coeval.pipeline.config.load_file import read_config
+    from coeval.pipeline.start.settled_file import refuse_credentials, settled_file
+    from coeval.store.jsonl import write_bytes_atomic
+
+    if report is not None:
+        refuse_place(report, config)
+    if out.is_dir():
+        raise UsageError(f"--out {out} is a folder; name a file in it")
+    if out.exists() and (not overwrite or out.samefile(config)):
+        ways = "name another file" if overwrite else "--overwrite replaces it, or name another file"
+        raise UsageError(f"--out {out} is there already; {ways}")
+    values: dict[str, Any] = {
+        name: given.value
+        for name, given in (("probe_mode", probe), ("probe_on_fail", probe_on_fail))
+        if given is not None
+    }
+    loaded, found, messages = read_config(config), find_keys(keys), streams.messages()
+    refuse_credentials(loaded)
+    try:
+        proposed = _ask(overridden(loaded.config, values), found, anew=ask_again)
+    except Draining as stopped:
+        from coeval.cli.streams import say
+
+        say(messages, str(stopped))
+        raise typer.Exit(INTERRUPTED) from None
+    _tell(proposed, config, out, messages)
+    if proposed.lacking or proposed.summary.interrupted:
+        raise typer.Exit(INTERRUPTED if proposed.summary.interrupted else GAPS)
+    settled = settled_file(config, loaded, proposed.parts)
+    write_bytes_atomic(out, settled.text.encode())
+    _show(settled, proposed, out, report, found)
+    raise typer.Exit(GAPS if proposed.summary.notes else 0)
+
+
+def _ask(config: Config, keys: Keys, *, anew: bool) -> Proposed:
+    from coeval.cli import streams
+    from coeval.cli.loop import interruptible, run_async
+    from coeval.cli.views.progress_view import Terminal
+    from coeval.engine.probing import Probing
+    from coeval.engine.session import SessionContext
+    from coeval.pipeline.start.propose_only import propose_only
+
+    probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
+    with Terminal(streams.messages()) as terminal:
+        return run_async(
+            interruptible(
+                lambda event: propose_only(config, probing, SessionContext(keys, terminal, event), anew=anew),
+                terminal.note,
+            )
+        )
+
+
+def _tell(proposed: Proposed, config: Path, out: Path, messages: Console) -> None:
+    """What is missing, why, and the way on."""
+    from shlex import quote
+
+    from coeval.cli.streams import say, warn
+    from coeval.cli.views.gaps_view import tell_gaps
+
+    summary = proposed.summary
+    for sentence in (*summary.notes, *summary.stopped.values()):
+        warn(messages, sentence)
+    if summary.missing:
+        tell_gaps(summary, messages)
+    for part in proposed.lacking:
+        warn(messages, f"nothing is proposed for {part}")
+    if proposed.lacking or summary.interrupted:
+        say(messages, f"{out} is not written; what was proposed is kept. Go on with:")
+    elif summary.notes:
+        say(messages, "The teachers that were not heard are asked again by:")
+    if proposed.lacking or summary.interrupted or summary.notes:
+        replaced = "" if proposed.lacking or summary.interrupted else " --overwrite"
+        say(messages, f"  coeval generate --config {quote(str(config))} --out {quote(str(out))}{replaced}")
+
+
+def _show(settled: SettledFile, proposed: Proposed, out: Path, page: Path | None, keys: Keys) -> None:
+    """What was proposed as ``results``; where it stands and what comes next as ``messages``."""
+    from shlex import quote
+
+    from coeval.cli import streams
+    from coeval.cli.commands.description_file import described_experiment, write_description
+    from coeval.cli.streams import say, warn
+    from coeval.cli.views.report_view import print_report
+    from coeval.reports.description_report import description_report
+
+    messages = streams.messages()
+    report = description_report(described_experiment(settled.config, keys))
+    print_report(report, streams.results(), without=NOT_PROPOSED)
+    if not proposed.parts:
+        say(messages, "The file leaves nothing to its teachers: it is copied as it is.")
+    if settled.rewritten:
+        warn(messages, f"the comments of the file could not be kept: it is written so that {out} is anew")
+    for name in settled.hidden:
+        warn(messages, f"a key of the model {name} was left out; put it into a key file")
+    if settled.config.experiment.resume_from is not None:
+        warn(
+            messages,
+            "the file has resume_from: what that run has of phases 1 and 2 is taken over in place of what "
+            "you edit, unless phases has attribute_mapping: New and rubric_mapping: New",
+        )
+    if page is not None:
+        write_description(report, page)
+        say(messages, f"Written: {page}.")
+    say(messages, f"Written: {out}. Edit it, look at it and run it:")
+    for command in ("describe", "run"):
+        say(messages, f"  coeval {command} --config {quote(str(out))}")

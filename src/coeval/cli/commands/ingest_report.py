@@ -1,0 +1,296 @@
+"""What `coeval ingest` asks for, shows and says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from shlex import quote
+from typing import Any, NamedTuple
+
+import typer
+from msgspec import structs
+from rich.console import Console
+from rich.text import Text
+
+from coeval.cli import streams
+from coeval.cli.commands.datasets import fetch_bar
+from coeval.cli.streams import say, warn
+from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.core.errors import UsageError
+from coeval.core.plain import plain, shortened
+from coeval.core.text import listed, numbered
+from coeval.pipeline.upkeep.ingest import (
+    FirstItems,
+    Ingested,
+    Ingestion,
+    ItemPlace,
+    Standing,
+    ingest,
+    place_in_config,
+    place_in_run,
+)
+from coeval.pipeline.upkeep.new_experiment import (
+    MOST_NAMED,
+    IdColumns,
+    NewItems,
+    experiment_text,
+    told_apart,
+    usable_name,
+)
+from coeval.store.jsonl import write_bytes_atomic
+from coeval.tables.harvest import Selection
+from coeval.tables.item_map import USUAL, ColumnsMissing, ItemMap, usual_map
+from coeval.tables.table import Table
+from coeval.tables.table_source import SourceChoice, TableSource, find_source, named_benchmarks
+
+_LONGEST = 300
+
+
+class Columns(NamedTuple):
+    """The flags that say what columns are."""
+
+    prompt: str | None
+    reference: str | None
+    label: str | None
+    attributes: tuple[str, ...]
+    id: str | None
+    choices: str | None
+    where: tuple[str, ...]
+
+
+class Into(NamedTuple):
+    """The flags that say where the items go."""
+
+    config: Path | None
+    run: Path | None
+    new: Path | None
+    task: str | None
+    teacher: str | None
+
+    def place(self) -> ItemPlace | None:
+        """None for a new experiment file, which takes them from the source itself."""
+        flags = {"--config": self.config, "--run": self.run, "--new": self.new}
+        given = [flag for flag, value in flags.items() if value is not None]
+        if len(given) != 1:
+            wrong = f"{listed(given)} exclude each other" if given else "where to put the items is not said"
+            raise UsageError(
+                f"{wrong}; give --config FILE (an experiment), --run DIR (its folder), or --new FILE (to be "
+                "written)"
+            )
+        if self.config is not None:
+            return place_in_config(self.config, self.task, self.teacher)
+        if self.run is not None:
+            return place_in_run(self.run, self.task, self.teacher)
+        if self.teacher is not None:
+            raise UsageError(
+                "--teacher chooses among the benchmark teachers of an experiment, and a file that --new "
+                "writes has none; leave it out"
+            )
+        if self.task is not None and usable_name(self.task) != self.task:
+            usable = usable_name(self.task) or "items"
+            raise UsageError(f"--task {quote(self.task)} cannot be the name of a task; {usable} can")
+        if self.new is not None and self.new.exists():
+            raise UsageError(f"{self.new} is there already; name another file, or move this one away")
+        return None
+
+
+def list_benchmarks() -> None:
+    """The benchmarks that have a name here."""
+    rows = [NameRow(name, (row.license, row.about)) for name, row in named_benchmarks().items()]
+    columns = (Column("licence", words=True), Column("about", words=True, free=True))
+    print_table(streams.results(), "", "benchmark", columns, rows)
+
+
+def take_in(
+    choice: SourceChoice, columns: Columns, into: Into, wanted: Selection, how: Mapping[str, Any]
+) -> None:
+    """Find the source and the place, show the first items, ask, and put all of them there."""
+    console = streams.results()
+    place = into.place()
+    before = _stamp(place.path) if place is not None else None
+    with fetch_bar(streams.messages()) as progress:
+        source = find_source(choice, progress)
+    if how["license"] is not None:
+        source = replace(source, license=how["license"])
+    tables = source.tables()
+    first = next(tables)
+    try:
+        item_map = _map(columns, source, first, place)
+    except UsageError:
+        first.close()
+        raise
+    ids = IdColumns(first.columns if into.new is not None and item_map.id is None else ())
+    wanted_items = Ingestion(
+        source=source,
+        tables=ids.watched(chain([first], tables)),
+        map=item_map,
+        wanted=wanted,
+        standing=_standing(how),
+        skip_bad=how["skip_bad"],
+        dry_run=how["dry_run"],
+    )
+
+    def go_on(items: FirstItems) -> bool:
+        _show(console, items, item_map, source)
+        asks = not (how["yes"] or how["dry_run"]) and sys.stdin.isatty() and sys.stderr.isatty()
+        return not asks or typer.confirm(f"Write to {place.path if place else into.new}?", True, err=True)
+
+    try:
+        found = ingest(wanted_items, place, go_on)
+    except ColumnsMissing as error:
+        raise _in_flags(error, columns) from None
+    except KeyboardInterrupt:
+        if place is None or _stamp(place.path) == before:
+            raise KeyboardInterrupt("Interrupted; nothing was written.") from None
+        raise
+    if found is None:
+        say(console, "Nothing was written.")
+        raise typer.Exit(1)
+    _tell(console, found, place, how["dry_run"], into)
+    if into.new is not None and not how["dry_run"]:
+        if (column := ids.found) is not None:
+            item_map = structs.replace(item_map, id=column)
+            say(console, f"Each row has another {column}: ids are taken from it.")
+        table = NewItems(
+            choice=choice,
+            source=source,
+            map=item_map,
+            chosen=wanted,
+            labels={columns.label: found.values[columns.label]} if columns.label is not None else {},
+            skip_bad=how["skip_bad"],
+            license=how["license"] or "",
+        )
+        _write_new(console, into.new, into.task, table)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What tells a file from the one that takes its place; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _in_flags(error: ColumnsMissing, columns: Columns) -> ColumnsMissing:
+    """With a label told as its flag: to a map it is an attribute, or of choices the right one."""
+    told = dict.fromkeys(
+        unknown._replace(key=("label",))
+        if unknown.column == columns.label and unknown.key[0] in ("attributes", "reference")
+        else unknown
+        for unknown in error.missing
+    )
+    return ColumnsMissing(error.path, [*told])
+
+
+def _write_new(console: Console, file: Path, task: str | None, table: NewItems) -> None:
+    write_bytes_atomic(file, experiment_text(file.stem, task, table).encode())
+    for name, values in table.labels.items():
+        if table.map.choices is None and (many := len(told_apart(values))) > MOST_NAMED:
+            warn(
+                streams.messages(),
+                f"{name} has {many:,} values, more than a prompt is to name: write into "
+                f"output_description of {file} how students are to know them",
+            )
+    start = f"coeval run --config {quote(str(file))}"
+    say(console, f"{file} takes them from {table.choice.name}. Next: {start}")
+
+
+def _standing(how: Mapping[str, Any]) -> Standing:
+    if how["append"]:
+        return Standing.APPEND
+    return Standing.REPLACE if how["replace"] else Standing.REFUSE
+
+
+def _map(columns: Columns, source: TableSource, first: Table, place: ItemPlace | None) -> ItemMap:
+    """What the flags say, over what is known of a named benchmark; else by the usual names."""
+    known = source.map or ItemMap(prompt="")
+    usual = usual_map(first.columns) if source.map is None and columns.prompt is None else {}
+    prompt = columns.prompt or known.prompt or usual.get("prompt")
+    if not prompt:
+        raise UsageError(
+            f"which column holds the prompts? --prompt COLUMN says it; {first.path} has "
+            f"{listed(first.columns, 30)}, and none is called {listed(USUAL['prompt'], 10)}"
+        )
+    attributes = dict(known.attributes) | dict(_pairs(columns.attributes))
+    if columns.label is not None:
+        attributes[_label_name(columns.label, place)] = columns.label
+    guessed = usual.get("reference") if columns.choices is None else None
+    reference = columns.reference or known.reference or (guessed if guessed != columns.label else None)
+    if columns.choices is not None and reference is None:
+        reference = columns.label
+    return ItemMap(
+        prompt=prompt,
+        reference=reference,
+        attributes=attributes,
+        id=columns.id or known.id,
+        choices=columns.choices or known.choices,
+        where=columns.where,
+    )
+
+
+def _pairs(attributes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for text in attributes:
+        name, sign, column = text.partition("=")
+        if not name.strip() or (sign and not column.strip()):
+            raise UsageError(f"--attribute {text}: write NAME=COLUMN, or one word where both are the same")
+        yield name.strip(), column.strip() or name.strip()
+
+
+def _label_name(column: str, place: ItemPlace | None) -> str:
+    """The task's label, where it has just one; else the column's own name."""
+    labels = place.task.label_attributes if place is not None else []
+    return labels[0] if len(labels) == 1 else column
+
+
+def _show(console: Console, first: FirstItems, item_map: ItemMap, source: TableSource) -> None:
+    told = [f"prompt: {item_map.prompt}"]
+    told += [f"reference: {item_map.reference}"] if item_map.reference else []
+    told += [f"{name}: {column}" for name, column in item_map.attributes.items()]
+    files = f" ({numbered(len(source.files), 'file')})" if len(source.files) > 1 else ""
+    say(console, f"{source.name}{files}: {', '.join(told)}", "bold")
+    for number, item in enumerate(first.items, 1):
+        _show_one(console, f"{number} prompt", item.prompt)
+        if item.reference is not None:
+            _show_one(console, "  reference", item.reference)
+        for name, value in item.attributes.items():
+            _show_one(console, f"  {name}", value)
+
+
+def _show_one(console: Console, name: str, text: str) -> None:
+    shown = shortened(plain(" ⏎ ".join(text.splitlines())), _LONGEST)
+    console.print(Text(f"  {name}: ", style="dim") + Text(shown), soft_wrap=True)
+
+
+def _tell(console: Console, found: Ingested, place: ItemPlace | None, dry_run: bool, into: Into) -> None:
+    for remark in found.remarks:
+        warn(streams.messages(), remark)
+    if found.skipped:
+        warn(streams.messages(), f"{numbered(found.skipped, 'row')} left out that make no item")
+    rows = f"the first {numbered(found.rows, 'row')}" if found.cut else numbered(found.rows, "row")
+    counted = f"{numbered(found.items, 'item')} of {rows}"
+    if place is None or dry_run:
+        say(console, counted + (". Nothing was written." if dry_run else "."))
+        return
+    if found.same:
+        these = numbered(found.items, "item")
+        say(console, f"{place.path} holds these {these} already; nothing was written.")
+    else:
+        say(console, f"{counted} are in {place.path}")
+    if found.replaced is not None:
+        say(console, f"What stood there is in {found.replaced}")
+    total = place.task.sampling.most
+    if total is not None and total < found.items:
+        say(console, f"sampling.total of {place.task.name} is {total:,}: the first {total:,} are used.")
+    elif total is not None and total > found.items and not found.same:
+        say(
+            console,
+            f"sampling.total of {place.task.name} is {total:,}; a run ends with exit code 3 for the rest.",
+        )
+    if into.config is not None:
+        go_on = " --continue" if place.folder.meta.exists() else ""
+        go_on += " --redo-changed" if go_on and found.replaced is not None else ""
+        say(console, f"Next: coeval run --config {quote(str(into.config))}{go_on}")

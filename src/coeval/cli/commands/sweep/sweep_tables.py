@@ -1,0 +1,167 @@
+"""Judges compared, on a terminal of 80 columns: sentences, a table for each task, the items they dispute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.console import Console
+
+from coeval.cli.streams import say, warn
+from coeval.cli.views.name_table import NONE, Column, NameRow, print_table, shown_interval, shown_value
+from coeval.core.text import listed
+
+if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
+    from coeval.analysis.training.aggregate import Aggregated
+    from coeval.analysis.training.training_curves import TrainingRun
+if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
+    from coeval.analysis.training.judge_comparison import JudgeComparison, StepDifference, TaskJudges
+
+
+# --- Aggregates of checkpoints as tables: one for each task, a row for each step
+
+_COLUMNS = [Column(name) for name in ("mean", "95 % interval", "sem", "runs", "items", "missing")]
+
+
+def print_aggregates(found: Sequence[Aggregated], console: Console) -> None:
+    """Every task's headline over the checkpoints."""
+    for task in sorted({task for one in found for task in one.tasks}):
+        rows, metrics = [], []
+        for one in found:
+            if (of := one.tasks.get(task)) is None:
+                continue
+            metrics.append(of.metric)
+            figures = (shown_value(of.mean, of.unit), shown_interval(of.ci95, of.unit))
+            counts = (f"{of.n_runs:,}", f"{of.n_items:,}", f"{of.missing:,}")
+            rows.append(NameRow(str(of.step), (*figures, shown_value(of.sem, of.unit), *counts)))
+        console.print()
+        print_table(console, f"{task}: {listed(dict.fromkeys(metrics))}", "step", _COLUMNS, rows)
+
+
+def print_conclusions(run: TrainingRun, found: Sequence[Aggregated], console: Console) -> None:
+    """What follows from the checkpoints, by task, and what to know of it beside what is told of the samples;
+    then what speaks against it."""
+    told = {
+        f"step {one.checkpoint.step}: {note}"
+        for one in found
+        for of in one.tasks.values()
+        for note in of.notes
+    }
+    for task, curve in run.curves.items():
+        notes = [note for note in curve.notes if note not in told]
+        if curve.conclusions or notes:
+            console.print()
+        for sentence in curve.conclusions:
+            say(console, f"{task}: {sentence}")
+        for note in notes:
+            say(console, f"{task}: {note}", "dim")
+    for sentence in run.alarms:
+        console.print()
+        warn(console, sentence)
+
+
+class AggregateNotes(NamedTuple):
+    """Sentences; ``gaps``: something that was asked for is not there."""
+
+    notes: list[str]
+    gaps: bool
+
+
+def told_of(
+    found: Sequence[Aggregated], out: Path, tasks: Sequence[str] | None, steps: Sequence[int] | None
+) -> AggregateNotes:
+    """What is to be known of the figures, what is the same at several steps once."""
+    absent = sorted(set(steps or ()) - {one.checkpoint.step for one in found})
+    everywhere = tasks or sorted({task for one in found for task in (*one.tasks, *one.without)})
+    same: dict[tuple[str, str], list[str]] = {}
+    gaps = bool(absent)
+    for one in found:
+        for task in everywhere:
+            of = one.tasks.get(task)
+            notes = one.without.get(task, ("there are no results",)) if of is None else of.notes
+            gaps = gaps or of is None or not of.complete
+            for note in notes:
+                same.setdefault((task, note), []).append(str(one.checkpoint.step))
+    said = [f"{out} holds no results of step {listed(map(str, absent))}"] if absent else []
+    said += [f"{task}, step {listed(at)}: {note}" for (task, note), at in same.items()]
+    return AggregateNotes(said, gaps)
+
+
+_LONGEST_HEADING = 10
+_MOST_DISPUTED = 5
+_LEGEND = (
+    "b − a with its 95 % interval, in points; p is Holm's over all rows of the two judges; κ is of levels "
+    "that both gave to the very same words, wκ weighs how far they are apart, ICC is of the answers' scores"
+)
+
+
+def print_judges(compared: JudgeComparison, console: Console) -> None:
+    """All of it, but for the disputed items beyond the first five, which the JSON document has."""
+    for one in compared.tasks:
+        for sentence in one.sentences:
+            say(console, f"{one.task}: {sentence}")
+    for one in compared.tasks:
+        console.print()
+        _print_task(one, console)
+    console.print()
+    say(console, _LEGEND, "dim")
+    for note in compared.notes:
+        warn(console, note)
+
+
+def _print_task(one: TaskJudges, console: Console) -> None:
+    models = [f" ({model})" if model and model != label else "" for label, model in _labels(one)]
+    title = f"{one.task} {one.metric}, a: {one.a}{models[0]}, b: {one.b}{models[1]}"
+    names = [_heading(one.a, "a"), _heading(one.b, "b")]
+    columns = [Column(name) for name in (*names, "b − a", "p", "κ", "wκ", "ICC", "items")]
+    rows = [NameRow(_step(step.step, "all"), _cells(step, one.unit)) for step in one.steps]
+    print_table(console, title, "step", columns, rows)
+    for step in one.steps:
+        if step.same_answers is not None and step.same_answers < 1:
+            where = "" if step.step is None else f" at step {step.step}"
+            same = f"only {100 * step.same_answers:.0f} % of the answers{where} are the same in both folders"
+            warn(console, f"{same}: part of the difference may be theirs")
+    if one.disputed:
+        disputed = []
+        for each in one.disputed[:_MOST_DISPUTED]:
+            scores = (shown_value(score, one.unit) for score in (each.a, each.b))
+            disputed.append(NameRow(each.item, (_step(each.step), *scores)))
+        print_table(console, "", "disputed most", [Column(name) for name in ("step", *names)], disputed)
+
+
+def _labels(one: TaskJudges) -> list[tuple[str, str | None]]:
+    return list(zip((one.a, one.b), one.judges, strict=True))
+
+
+def _cells(step: StepDifference, unit: str) -> list[str]:
+    from coeval.analysis.training.best_checkpoint import signed_points
+
+    by = signed_points(step.difference, *step.ci95, unit)
+    agreement = step.agreement
+    return [
+        shown_value(step.mean_a, unit),
+        shown_value(step.mean_b, unit),
+        by,
+        _p(step.p_adjusted),
+        *map(_share, (agreement.kappa, agreement.weighted_kappa, agreement.icc)),
+        f"{step.n_items:,}",
+    ]
+
+
+def _p(p: float | None) -> str:
+    if p is None:
+        return NONE
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _share(value: float | None) -> str:
+    return NONE if value is None else f"{value:.2f}"
+
+
+def _step(step: int | None, otherwise: str = "") -> str:
+    return otherwise if step is None else str(step)
+
+
+def _heading(label: str, short: str) -> str:
+    return label if len(label) <= _LONGEST_HEADING else short

@@ -1,1 +1,0 @@
-"""A run's measures, on a terminal and as files."""

@@ -1,0 +1,203 @@
+"""Batch jobs that are not done with: which they are, how old, and what their providers say of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from coeval.cli.streams import say, warn
+from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.core.plain import plain
+from coeval.engine.progress import HEADINGS, Board, Figures, PhaseCount, clock, figures, sentence
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from coeval.models.batch.waiting.job_list import PendingJob
+
+
+# --- The run as it goes: bars on a terminal, a plain line now and then elsewhere. Drawn at a fixed rate, off
+# the hot path
+
+FRAMES_PER_S = 5
+FIRST_LINE_S, LAST_LINE_S = 5.0, 60.0
+"""Seconds between plain lines: few at first, then more, so that the log of a long run stays readable."""
+
+WIDEST_BAR, NARROWEST_BAR = 24, 4
+_CTRL_C = 2
+"""Cells that are left free at the end of the last line: a terminal writes ``^C`` there, and were it folded,
+the next drawing would begin a line too low and leave the headings of this one behind."""
+_GAP = 2
+_SPARED = ("calls_per_s", "tokens", "not_asked", "in_batches", "cost")
+"""Figures that go where there is no room, in this order; the bar goes before any of them, and names are
+cut before others go."""
+_SPARED_LAST = ("failed", "calls")
+_SHORTEST_NAME = 8
+
+
+class Terminal:
+    """A `Watcher` that shows the board on a console while it is entered."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._board: Board | None = None
+        self._live: Live | None = None
+        self._ended = threading.Event()
+        self._lines: threading.Thread | None = None
+        self._printed: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._live is not None:
+            self._live.stop()
+        if self._lines is not None:
+            self._lines.join()
+            self._print_lines()
+
+    def note(self, message: str) -> None:
+        say(self._console, message, "dim")
+
+    def warn(self, message: str) -> None:
+        warn(self._console, message)
+
+    def begin(self, board: Board) -> None:
+        self._board = board
+        if self._console.file.isatty() and not self._console.is_dumb_terminal:
+            self._live = Live(
+                console=self._console,
+                refresh_per_second=FRAMES_PER_S,
+                get_renderable=self._bars,
+                redirect_stdout=False,  # results are none of the progress
+            )
+            self._live.start()
+        else:
+            self._lines = threading.Thread(target=self._keep_printing, name="progress", daemon=True)
+            self._lines.start()
+
+    def _counts(self) -> list[PhaseCount]:
+        return [count for count in self._board.phases.values() if count.planned] if self._board else []
+
+    def _bars(self) -> Table:
+        board, counts = self._board, self._counts()
+        shown = [figures(board, count) for count in counts] if board is not None else []
+        size = self._console.size
+        return bars(counts, shown, max(1, size.width - _CTRL_C), size.height)
+
+    def _keep_printing(self) -> None:
+        wait = FIRST_LINE_S
+        while not self._ended.wait(wait):
+            self._print_lines()
+            wait = min(LAST_LINE_S, wait * 1.5)
+
+    def _print_lines(self) -> None:
+        """A line for each phase of which there is something new to say."""
+        board = self._board
+        if board is None:
+            return
+        elapsed = clock(board.clock() - board.started)
+        for count in self._counts():
+            line = sentence(board, count)
+            if self._printed.get(count.name) != line:
+                self._printed[count.name] = line
+                say(self._console, f"{elapsed}  {line}")
+
+
+def bars(counts: Sequence[PhaseCount], shown: Sequence[Figures], width: int, height: int) -> Table:
+    """A heading, and a row for each phase, within ``width`` cells and ``height`` lines.
+
+    No figure is ever cut: the bar shrinks first, then figures go that can be spared, then names are cut.
+    """
+    rows = list(zip(counts, shown, strict=True))
+    if len(rows) >= height:
+        rows = [row for row in rows if row[0].ended < row[0].owed][: height - 2]
+    more = f"… {len(counts) - len(rows)} more" if len(rows) < len(counts) else ""
+    longest = max(map(cell_len, [more, *(plain(count.name) for count, _ in rows)]))
+    columns = _columns([row for _, row in rows])
+    wanted = len(columns)
+    for needed, spared in ((longest, _SPARED), (min(longest, _SHORTEST_NAME), _SPARED_LAST)):
+        for field in spared:
+            if _taken(columns) + needed > width:
+                columns.pop(field, None)
+    left = width - _taken(columns)
+    bar = min(WIDEST_BAR, left - longest - _GAP)
+    drawn = bar >= NARROWEST_BAR and len(columns) == wanted
+    table = Table.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
+    table.add_column(width=max(1, min(longest, left)), no_wrap=True)
+    if drawn:
+        table.add_column(width=bar)
+    for wide in columns.values():
+        table.add_column(width=wide, justify="right", no_wrap=True)
+    table.add_row("", *[""] * drawn, *(Text(getattr(HEADINGS, field), style="dim") for field in columns))
+    for count, row in rows:
+        done = count.recorded + count.ended
+        drawing = [ProgressBar(total=max(count.planned, 1), completed=done, width=bar)] * drawn
+        table.add_row(Text(plain(count.name)), *drawing, *(Text(getattr(row, field)) for field in columns))
+    if more:
+        table.add_row(Text(more, style="dim"))
+    return table
+
+
+def _columns(rows: Sequence[Figures]) -> dict[str, int]:
+    """The figures to be shown, with the cells that each takes."""
+    columns = {}
+    for position, field in enumerate(Figures._fields):
+        cells = [row[position] for row in rows]
+        if any(cells):
+            columns[field] = max(map(cell_len, [HEADINGS[position], *cells]))
+    return columns
+
+
+def _taken(columns: Mapping[str, int]) -> int:
+    return sum(wide + _GAP for wide in columns.values())
+
+
+_TAG = 8
+"""Digits of the tag of a job that has no id yet: enough to tell it from others."""
+
+
+def tell_batches(jobs: Sequence[PendingJob], console: Console) -> None:
+    """Say that jobs go on without us."""
+    show_batches(jobs, console)
+    say(console, "They go on at their providers; the command below collects what they bring.")
+
+
+def show_batches(jobs: Sequence[PendingJob], console: Console) -> None:
+    """A row for each job."""
+    rows = [NameRow(job.id or f"{job.tag[:_TAG]}…", _cells(job)) for job in jobs]
+    columns = (
+        Column("model", words=True),
+        Column("phase", words=True),
+        Column("requests"),
+        Column("done"),
+        Column("age"),
+        Column("looked at"),
+        Column("state", words=True, free=True),
+    )
+    print_table(console, "Batch jobs", "batch", columns, rows)
+
+
+def _cells(job: PendingJob) -> tuple[str, ...]:
+    done = "" if job.done is None else f"{job.done + (job.failed or 0):,}"
+    age = clock(max(0.0, time.time() - job.written_at))
+    looked = "never" if job.checked_at is None else f"{clock(max(0.0, time.time() - job.checked_at))} ago"
+    return job.name, ", ".join(job.phases), f"{job.requests:,}", done, age, looked, _state(job)
+
+
+def _state(job: PendingJob) -> str:
+    state = job.shown or ("being submitted" if job.state == "written" else job.state)
+    return f"{state}; {job.note}" if job.note else state

@@ -1,0 +1,434 @@
+"""Keeping credentials out of what hosts say: the one place that knows how.
+
+Answers are what is measured, so only what is known to be secret is taken out of them. Messages are for
+people, so whatever looks like a secret goes too. Both happen to a text before anything is cut off it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import html
+import json
+import re
+import unicodedata
+from base64 import b32encode, b64encode
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+from urllib.parse import quote
+
+from coeval.core.shown_url import KEY_SHAPED, is_key_like, without_url_secrets
+
+# --- The forms that a secret takes: as it is, encoded, escaped, spaced out
+#
+# A host may repeat a credential in any of them, and so may a model that was shown one. `spellings` are
+# literal texts; `VIEWS` undo what is done to a text character by character.
+
+PART = 8
+"""Characters. Fewer of a secret are no secret; so many in a row are one, where it was cut."""
+
+_LONGEST_WORDS = 20
+_LONGEST_NUMBER = 16
+_FEWEST_DISTINCT = 6
+_WORDS = re.compile(r"[A-Za-z]?(?:[a-z]+|[A-Z]+)(?:[-_. ][A-Za-z]?(?:[a-z]+|[A-Z]+))*")
+
+_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
+def ascii_lower(text: str) -> str:
+    """In lower case, of the same length as before."""
+    return text.translate(_LOWER)
+
+
+def is_common(text: str) -> bool:
+    """Whether honest text may well hold it: words of fewer than 20 letters (``ollama``, ``EMPTY``,
+    ``not-needed``), a number of fewer than 16 digits, fewer than 6 different signs."""
+    return (
+        (len(text) < _LONGEST_WORDS and _WORDS.fullmatch(text) is not None)
+        or (len(text) < _LONGEST_NUMBER and text.isdecimal())
+        or (len(text) >= PART and len(set(text.lower())) < _FEWEST_DISTINCT)
+    )
+
+
+def is_weak(secret: str) -> bool:
+    """Whether it is no credential worth the name, and so is not looked for in answers: it `is_common`, or has
+    fewer than 8 characters."""
+    return len(secret) < PART or is_common(secret)
+
+
+def spellings(secret: str) -> list[str]:
+    """The texts that stand for a secret, in lower case; the first is the secret itself."""
+    data = secret.encode()
+    texts = [
+        secret,
+        quote(secret, safe=""),
+        json.dumps(secret)[1:-1],
+        secret.replace("/", "\\/"),
+        html.escape(secret),
+        secret[::-1],
+        codecs.encode(secret, "rot13"),
+        data.hex(),
+        b32encode(data).decode().rstrip("="),
+    ]
+    for standard in _base64(data):
+        texts += [standard, standard.replace("+", "-").replace("/", "_")]
+    return list(dict.fromkeys(map(ascii_lower, texts)))
+
+
+def _base64(data: bytes) -> Iterator[str]:
+    """What of the base64 of a text depends on ``data`` alone, for each place that it may begin at."""
+    for before in range(3):
+        coded = b64encode(bytes(before) + data).decode().rstrip("=")
+        after = (before + len(data)) % 3
+        yield coded[(0, 2, 3)[before] : len(coded) - (1 if after else 0)]
+
+
+class TextView(NamedTuple):
+    """A text in lower case, with what stands for a character replaced by that character.
+
+    ``starts`` and ``places`` say of each piece where it begins in ``text``, and where it stood before.
+    """
+
+    text: str
+    starts: list[int]
+    places: list[tuple[int, int]]
+
+    @classmethod
+    def of(cls, text: str, folded: re.Pattern[str]) -> TextView:
+        """``text`` with each match of ``folded``, one of `VIEWS`, replaced by what it means."""
+        said: list[str] = []
+        starts: list[int] = []
+        places: list[tuple[int, int]] = []
+        length = at = 0
+        for match in (*folded.finditer(text), None):
+            start, end = match.span() if match else (len(text), len(text))
+            meaning = _meaning(match) if match else ""
+            for piece, place in ((text[at:start], (at, start)), (meaning, (start, end))):
+                if piece:
+                    said.append(piece)
+                    starts.append(length)
+                    places.append(place)
+                    length += len(piece)
+            at = end
+        return cls(ascii_lower("".join(said)), starts, places)
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Where ``text[start:end]`` stood before."""
+        return self._place(start)[0], self._place(end - 1)[1]
+
+    def _place(self, at: int) -> tuple[int, int]:
+        """Where one character stood."""
+        index = bisect_right(self.starts, at) - 1
+        start, end = self.places[index]
+        following = self.starts[index + 1] if index + 1 < len(self.starts) else len(self.text)
+        if following - self.starts[index] == end - start:  # character for character
+            start += at - self.starts[index]
+            end = start + 1
+        return start, end
+
+
+def _meaning(match: re.Match[str]) -> str:
+    """The character that a match of one of `VIEWS` stands for, by its group; "" for what means nothing."""
+    found = match.group(match.lastgroup) if match.lastgroup else ""
+    match match.lastgroup:
+        case "hex":
+            return _character(int(found, 16))
+        case "decimal":
+            return _character(int(found))
+        case "named":
+            return html.unescape(f"&{found};")
+        case "wide":
+            return unicodedata.normalize("NFKC", found)
+        case _:
+            return ""
+
+
+def _character(code: int) -> str:
+    return chr(code) if 0x20 < code < 0x7F else ""
+
+
+_NOTHING = r"[\s\u00ad\u200b-\u200f\u2060\ufeff]+"
+_ESCAPED = (
+    r"(?:%(?:25)*|\\+x|\\+u00|&(?:amp;)*\#x0*)(?P<hex>[0-9a-f]{2})[};]?"
+    r"|&(?:amp;)*\#0*(?P<decimal>\d{2,3});?"
+    r"|&(?:amp;)*(?P<named>[a-z]{2,8});"
+    r"|\\+[nrt]?"
+)
+VIEWS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"{_NOTHING}|(?P<wide>[\uff01-\uff5e\U0001d400-\U0001d7ff])",
+        rf"{_NOTHING}|{_ESCAPED}",
+        r"[\W_]+",
+    )
+)
+"""What is undone: blanks within, and wide letters; the escapes of URLs, JSON, Python and HTML; whatever is
+no letter or digit. They are apart because each may also eat what is meant as it stands."""
+
+
+# --- Whether a text can hold a secret at all: asked of every answer, so it costs what searching it once does
+
+_FREQUENT = " etaoinsrhldcumfpgwybvk\xe2\x80,.-_/'\":;()xjqz0123456789"
+"""What honest text consists of, as `_as_bytes` has it, the more frequent first."""
+_LEAST = 4
+"""Bytes of a trace."""
+
+
+class Traces:
+    """Short texts of which at least one stands in every text that holds one of ``secrets``.
+
+    That is: whole, in any of the forms that `secret_forms` knows and in any case; or, as it is, at least
+    its first or its last 8 characters. Each trace begins with a sign that is rare, and is only looked for
+    where that is found.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        marked: defaultdict[str, list[str]] = defaultdict(list)
+        for trace in dict.fromkeys(trace for secret in secrets for trace in _traces(secret)):
+            marked[trace[0]].append(trace)
+        self._marked = [(mark, _any_of(mark, traces)) for mark, traces in marked.items()]
+
+    def may_be_in(self, text: str) -> bool:
+        if len(text) < PART:
+            return False
+        said = text.lower() if text.isascii() else _as_bytes(text)
+        for mark, search in self._marked:  # noqa: SIM110  a generator costs as much as the search
+            if mark in said and search(said):
+                return True
+        return False
+
+
+def _traces(secret: str) -> Iterator[str]:
+    plain, *coded = spellings(secret)
+    yield _rarest(plain[:PART], _LEAST)
+    yield _rarest(plain[-PART:], _LEAST)
+    yield _rarest(plain, PART)
+    for spelling in coded:  # they may be broken into lines
+        yield from (_rarest(third, PART) for third in _thirds(spelling))
+    for first in {secret[0].lower(), secret[0].upper()}:
+        code = ord(first)
+        yield from (f"%{code:02x}", f"%25{code:02x}", f"\\u{code:04x}", f"\\x{code:02x}")
+        yield from (f"#{code};", f"#x{code:x};", _as_bytes(_wide(first)))
+    yield _rarest(" ".join(f"{byte:02x}" for byte in secret.encode()[:3]), _LEAST)
+    for between in (" ", "\n", "\u200b"):
+        yield _rarest(between.join(plain[:7]), PART)
+
+
+def _thirds(text: str) -> list[str]:
+    size = max(PART, -(-len(text) // 3))
+    return [text[max(0, min(start, len(text) - size)) :][:size] for start in range(0, len(text), size)]
+
+
+def _any_of(mark: str, traces: list[str]) -> Callable[[str], object]:
+    """Search for traces that begin with ``mark``; patterns that begin with one sign are searched for fast."""
+    rest = "|".join(re.escape(trace[1:]) for trace in traces)
+    return re.compile(f"{re.escape(mark)}(?:{rest})").search
+
+
+def _as_bytes(text: str) -> str:
+    """The bytes of a text as characters, its Latin letters in lower case; `str.lower` would be slow here."""
+    return text.encode("utf-8", "surrogatepass").lower().decode("latin-1")
+
+
+def _rarest(text: str, length: int) -> str:
+    """``length`` characters of a text or a few more, from one on that honest text seldom has."""
+    said = _as_bytes(text)
+    starts = range(max(1, len(said) - length + 1))
+    start = max(starts, key=lambda at: (_rarity(said[at]), -at))
+    return said[start : start + PART]
+
+
+def _rarity(sign: str) -> int:
+    found = _FREQUENT.find(sign)
+    return found if found >= 0 else len(_FREQUENT)
+
+
+def _wide(sign: str) -> str:
+    return chr(ord(sign) + 0xFEE0) if "!" <= sign <= "~" else sign
+
+
+REDACTED = "[redacted]"
+
+_LONG_PART = 12
+"""Characters in a row that are a part of a secret wherever they stand, if they might be one by themselves."""
+_MOST = 1 << 22
+"""Characters of a text that holds a secret. What follows goes too: no answer is so long, and to read all that
+a host may send would take half a minute."""
+_SHORT = 4
+"""Characters. A secret of no more than these, up to `PART`, is taken out of messages as a word of its own."""
+
+_LONGEST_NAME = 256
+"""Characters of a model's id; longer ones are looked for in vain."""
+_CUT = ("…", "...", "**", "•")
+_QUOTES = " \t\r\n\"'`"
+_OPENING, _CLOSING = f"{_QUOTES}([{{<", f"{_QUOTES})]}}>,;:.!?"
+_REACH = 16
+
+
+class _Place(NamedTuple):
+    """Where a spelling has a part: the spelling's number, and how far into it."""
+
+    spelling: int
+    offset: int
+
+
+class Redactor:
+    """Takes ``secrets`` out of text. What is no credential worth the name (see `is_weak`) stays in answers.
+
+    ``found`` is called whenever an answer held one. ``names`` are those that models bear openly: a local
+    server's key is often its model's name. Such a key is no secret, and a name that is a part of a key stays
+    where it stands by itself; a name that looks like a key is no name.
+    """
+
+    def __init__(
+        self,
+        secrets: Iterable[str] = (),
+        found: Callable[[], None] = lambda: None,
+        names: Iterable[str] = (),
+    ) -> None:
+        self._found = found
+        self._names = _open_names(names)
+        known = [s for s in dict.fromkeys(each.strip() for each in secrets) if not self._names.fullmatch(s)]
+        self._strong = [secret for secret in known if not is_weak(secret)]
+        # Several words, such as `sk-test-key`, may be honest in an answer; a message can do without them.
+        short = [s for s in known if len(s) >= _SHORT and is_weak(s) and not (is_common(s) and s.isalnum())]
+        self._short = re.compile(
+            "|".join(rf"(?<!\w){re.escape(secret)}(?!\w)" for secret in short) or r"(?!)"
+        )
+        self._traces = Traces(self._strong)
+
+    @property
+    def knows_any(self) -> bool:
+        """Whether there is anything that an answer may not hold."""
+        return bool(self._strong)
+
+    def answer(self, text: str) -> str:
+        """An answer without the secrets, in any spelling, and without parts of them at a cut.
+
+        Text that holds none costs about as much as searching it once.
+        """
+        if not self._traces.may_be_in(text):
+            return text
+        redacted = self._without(text, VIEWS, strict=False)
+        if redacted != text:
+            self._found()
+        return redacted
+
+    def message(self, text: str) -> str:
+        """What somebody else says in a message, without the secrets and without what looks like one: keys of
+        known hosts, and passwords and keys in URLs."""
+        return without_url_secrets(KEY_SHAPED.sub(REDACTED, self.known(text)))
+
+    def known(self, text: str) -> str:
+        """A message of our own without the secrets, nor 8 characters in a row of one."""
+        if self._strong:
+            views = VIEWS if self._traces.may_be_in(text) else VIEWS[:1]
+            text = self._without(text, views, strict=True)
+        return self._short.sub(REDACTED, text)
+
+    @cached_property
+    def _spellings(self) -> list[str]:
+        """Every spelling of every secret, and each without what is neither letter nor digit."""
+        spelled = (spelling for secret in self._strong for spelling in spellings(secret))
+        found = ["".join(spelling.split()) for spelling in spelled]  # as the views have no blanks
+        return list(dict.fromkeys((*found, *(text for text in map(_bare, found) if len(text) >= PART))))
+
+    @cached_property
+    def _heads(self) -> tuple[str, ...]:
+        """How tokens of three parts begin: the first says how they are signed, and is no secret."""
+        tokens = (secret.partition(".")[0].lower() for secret in self._strong if secret.startswith("eyJ"))
+        return tuple(spelling for token in tokens for spelling in (token, _bare(token)))
+
+    @cached_property
+    def _parts(self) -> dict[str, list[_Place]]:
+        """`PART` characters in a row → where they stand."""
+        parts: defaultdict[str, list[_Place]] = defaultdict(list)
+        for number, spelling in enumerate(self._spellings):
+            for offset in range(len(spelling) - PART + 1):
+                parts[spelling[offset : offset + PART]].append(_Place(number, offset))
+        return dict(parts)
+
+    def _without(self, text: str, views: Sequence[re.Pattern[str]], *, strict: bool) -> str:
+        if len(text) > _MOST:
+            return self._without(text[:_MOST], views, strict=strict) + REDACTED
+        spans = sorted(
+            span for folded in views for span in self._spans(text, TextView.of(text, folded), strict)
+        )
+        kept: list[str] = []
+        at = 0
+        for start, end in spans:
+            if start >= at:
+                kept += (text[at:start], REDACTED)
+            at = max(at, end)
+        return "".join((*kept, text[at:]))
+
+    def _spans(self, text: str, view: TextView, strict: bool) -> Iterator[tuple[int, int]]:
+        said, parts, at = view.text, self._parts, 0
+        while at <= len(said) - PART:
+            places = parts.get(said[at : at + PART])
+            if places is None:
+                at += 1
+                continue
+            end, place = max((self._end(said, at, place), place) for place in places)
+            span = view.span(at, end)
+            secret = (
+                strict or self._is_secret(place, end - at) or self._is_left_over(place, end - at, text, span)
+            )
+            if secret and not self._is_name(text, span):
+                yield span
+            at = end
+
+    def _end(self, said: str, at: int, place: _Place) -> int:
+        """How far ``said`` goes on as the spelling does."""
+        spelling = self._spellings[place.spelling]
+        most = min(len(spelling) - place.offset, len(said) - at)
+        for length in range(PART, most):
+            if said[at + length] != spelling[place.offset + length]:
+                return at + length
+        return at + most
+
+    def _is_name(self, text: str, span: tuple[int, int]) -> bool:
+        """Whether a run is a part of a name that stands there."""
+        start, end = span
+        near = self._names.finditer(text, max(0, start - _LONGEST_NAME), end + _LONGEST_NAME)
+        return any(name.start() <= start and end <= name.end() for name in near)
+
+    def _is_secret(self, place: _Place, length: int) -> bool:
+        """Whether a run gives something away wherever it stands: the whole secret, or a long part of it."""
+        spelling = self._spellings[place.spelling]
+        if length == len(spelling):
+            return True
+        public = max((len(head) for head in self._heads if spelling.startswith(head)), default=0)
+        part = spelling[max(place.offset, public) : place.offset + length]
+        return len(part) >= _LONG_PART and not is_weak(part)
+
+    def _is_left_over(self, place: _Place, length: int, text: str, span: tuple[int, int]) -> bool:
+        """Whether a run is what a cut left of the secret: where it lacks something, the text is cut."""
+        start, end = span
+        begins = place.offset == 0 or _begins_at_cut(text, start)
+        whole_end = len(self._spellings[place.spelling]) == place.offset + length
+        return begins and (whole_end or _ends_at_cut(text, end))
+
+
+def _open_names(names: Iterable[str]) -> re.Pattern[str]:
+    """What matches a model's name, or what stands behind the last slash of its id; longer ones first."""
+    found = {part for name in names for part in (name, name.rpartition("/")[2]) if part}
+    usable = sorted((name for name in found if not is_key_like(name)), key=lambda name: (-len(name), name))
+    return re.compile("|".join(map(re.escape, usable)) or r"(?!)", re.IGNORECASE)
+
+
+def _bare(text: str) -> str:
+    return "".join(filter(str.isalnum, text))
+
+
+def _begins_at_cut(text: str, start: int) -> bool:
+    """Whether the text begins there, or says that something is left out before."""
+    before = text[max(0, start - _REACH) : start].rstrip(_OPENING)
+    return before.endswith(_CUT) or (not before and start <= _REACH)
+
+
+def _ends_at_cut(text: str, end: int) -> bool:
+    after = text[end : end + _REACH].lstrip(_QUOTES)
+    return after.startswith(_CUT) or (not after.strip(_CLOSING) and len(text) - end <= _REACH)

@@ -1,0 +1,202 @@
+"""URLs as they may be shown: a key may stand in each part of one but its scheme and its host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+# --- Which fields are named like credentials: of a request's body, a header, a URL's query
+
+Path: TypeAlias = tuple[str | int, ...]
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_ALWAYS = frozenset(
+    {
+        "accesskey", "apikey", "apitoken", "auth", "authentication", "authorization", "authtoken", "bearer",
+        "cookie", "cookies", "credential", "credentials", "jwt", "passphrase", "passwd", "password",
+        "passwords", "pwd", "secret", "secretkey", "secrets",
+    }
+)  # fmt: skip
+_HARMLESS_KEYS = frozenset(
+    {
+        "answer", "cache", "column", "dedup", "dict", "foreign", "group", "idempotency", "image", "input",
+        "json", "label", "lookup", "map", "message", "output", "partition", "primary", "prompt", "public",
+        "question", "response", "routing", "sort", "text",
+    }
+)  # fmt: skip
+"""What has a key that opens nothing: ``prompt_cache_key``."""
+_HARMLESS_TOKENS = frozenset(
+    {
+        "audio", "begin", "bos", "cls", "decoder", "end", "eos", "forced", "image", "mask", "newline", "pad",
+        "sep", "special", "start", "stop", "think", "thinking", "tool", "unk", "video",
+    }
+)  # fmt: skip
+"""What tokens of a text are called: ``eos_token``."""
+_NAMES_BELOW = frozenset({"$defs", "definitions", "patternProperties", "properties"})
+"""Below these, keys are names of what a JSON schema describes."""
+
+
+def is_credential_name(name: str) -> bool:
+    """Whether a field so named holds a credential: ``api_key``, ``x-auth``, ``pwd``, ``extra_headers``."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    if not words:
+        return False
+    if _ALWAYS.intersection((*words, "".join(words))) or ("access", "key") in pairwise(words):
+        return True
+    before = words[-2] if len(words) > 1 else ""
+    match words[-1]:
+        case "header" | "headers":
+            return True
+        case "pass":
+            return before in ("", "user", "db", "proxy")
+        case "key" | "keys":
+            return before not in _HARMLESS_KEYS
+        case "token":
+            return before not in _HARMLESS_TOKENS
+        case _:
+            return False
+
+
+def credential_fields(value: Any, path: Path = ()) -> Iterator[Path]:
+    """Where plain data has a field that is named like a credential and holds something, at any depth.
+
+    A pair of a ``name`` and a ``value``, as headers are written, is such a field too; what a JSON schema
+    describes is none.
+    """
+    match value:
+        case list() | tuple():
+            for index, item in enumerate(value):
+                yield from credential_fields(item, (*path, index))
+        case {"name": str(name), "value": item} | {"key": str(name), "value": item}:
+            if is_credential_name(name) and _holds(name, item):
+                yield (*path, "value")
+        case dict():
+            described = path[-1:] != () and path[-1] in _NAMES_BELOW
+            for key, item in value.items():
+                if not described and is_credential_name(key) and _holds(key, item):
+                    yield (*path, key)
+                else:
+                    yield from credential_fields(item, (*path, key))
+
+
+def _holds(name: str, value: Any) -> bool:
+    """Whether there is something in a field: a number is none where it may count or stand for a token."""
+    if isinstance(value, bool | int | float):
+        return not isinstance(value, bool) and not name.lower().endswith(("key", "token"))
+    return bool(value)
+
+
+# --- What looks like a key, for whoever does not know which keys there are
+
+KNOWN_KEY = re.compile(
+    r"\b(?:sk|gsk|hf|csk|di|xai|nvapi|pplx)[-_](?=[\w*-]*[\d*])[\w*-]{8,}"
+    r"|\b(?:AIza[\w-]{16,}|A[KS]IA[0-9A-Z]{12,}|eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?)"
+)
+"""A key of a known host, or what is left of one that is masked."""
+KEY_SHAPED = re.compile(rf"{KNOWN_KEY.pattern}|(?i:(?<=bearer )|(?<=basic ))[\w.~+/=*-]{{8,}}")
+"""Also what follows the name of a scheme of authentication."""
+
+_NAMED = re.compile(r"(?:key|token|secret|passw\w*|auth|bearer)[-_.~=:].*\d", re.IGNORECASE)
+_LONG = re.compile(r"\b(?![0-9a-f]{40}\b)(?=(?:[a-z]*\d){2})(?=(?:\d*[a-z]){4})[a-z0-9]{16,}", re.IGNORECASE)
+_MIXED = re.compile(r"(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])(?=[A-Za-z]*\d)[A-Za-z0-9]{12,}")
+
+_SIGNED = re.compile(r"(?=.*\d)(?=.*[a-z])(?=.*[A-Z])(?=.*[!$&*+,;~])[\x21-\x7e]{8,}")
+
+
+def is_key_like(text: str) -> bool:
+    """Whether a part of a URL looks like a key: by its shape, its name, or for letters and digits at random.
+
+    A UUID does not, for hosts call accounts so; nor does a revision of git.
+    """
+    return any(shape.search(text) for shape in (KEY_SHAPED, _NAMED, _LONG, _MIXED))
+
+
+def is_password_like(text: str) -> bool:
+    """Whether it holds what is as passwords are asked to be: 8 signs or more, of all four kinds."""
+    return any(map(_SIGNED.fullmatch, text.split()))
+
+
+HIDDEN = "***"
+"""What is shown in place of a credential that stands in a setting."""
+
+_SCHEME = r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)"
+_REST = r"(?P<host>[^/?#@\s]*)(?P<path>[^?#\s]*)(?:\?(?P<query>[^#\s]*))?(?:#(?P<fragment>\S*))?"
+_SET = re.compile(rf"\s*{_SCHEME}(?:(?P<user>.*[^/]|)@)?{_REST}\s*", re.DOTALL)
+"""An address that a user wrote: what stands before its last @ may be a password, whatever is in it; only a
+part of a path may begin with one."""
+_MENTIONED = re.compile(rf"(?<![A-Za-z0-9+.-]){_SCHEME}(?:(?P<user>[^/?#\s@]*)@)?{_REST}")
+_HOST = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d*)?")
+"""What names a host and a port; what stands there in another form may be a key that was put in its place."""
+_QUERY_SECRETS = frozenset({"code", "pw", "sig", "signature"})
+
+
+def shown_url(url: str) -> str:
+    """An address from the configuration or the environment, without what may be secret in it.
+
+    That is the user and password, the query, the fragment, and what looks like a key in the path. All of
+    what is no URL is hidden.
+    """
+    parts = _SET.fullmatch(url)
+    if parts is None or not _is_host(parts["host"]):
+        return HIDDEN
+    user = f"{HIDDEN}@" if parts["user"] is not None else ""
+    query = f"?{HIDDEN}" if parts["query"] else ""
+    fragment = f"#{HIDDEN}" if parts["fragment"] else ""
+    return f"{parts['scheme']}{user}{parts['host']}{_shown_path(parts['path'])}{query}{fragment}"
+
+
+def url_secrets(url: str) -> Iterator[str]:
+    """What of an address that we ask is, or may be, a credential."""
+    parts = _SET.fullmatch(url)
+    if parts is None:
+        return
+    name, colon, password = (parts["user"] or "").partition(":")
+    yield from _spelled(password if colon else name)
+    for setting in (parts["query"] or "").split("&"):
+        yield from _spelled(setting.partition("=")[2])
+    yield from _spelled(parts["fragment"] or "")
+    for segment in filter(_is_key, parts["path"].split("/")):
+        yield from _spelled(segment)
+    if not _is_host(parts["host"]):
+        yield from _spelled(parts["host"].partition(":")[0])
+
+
+def without_url_secrets(text: str) -> str:
+    """A message without passwords in the URLs that it mentions, nor keys in their paths and queries."""
+    return _MENTIONED.sub(_mentioned, text) if "://" in text else text
+
+
+def _mentioned(parts: re.Match[str]) -> str:
+    user = f"{HIDDEN}@" if parts["user"] is not None else ""
+    query = "&".join(map(_shown_setting, parts["query"].split("&"))) if parts["query"] else ""
+    fragment = _shown_setting(parts["fragment"]) if parts["fragment"] else ""
+    return (
+        f"{parts['scheme']}{user}{parts['host']}{_shown_path(parts['path'])}"
+        f"{'?' if query else ''}{query}{'#' if fragment else ''}{fragment}"
+    )
+
+
+def _is_host(text: str) -> bool:
+    return _HOST.fullmatch(text) is not None and not is_key_like(text)
+
+
+def _is_key(segment: str) -> bool:
+    segment = unquote(segment)
+    return is_key_like(segment) or is_password_like(segment)
+
+
+def _spelled(value: str) -> Iterator[str]:
+    yield from {value, unquote(value)}
+
+
+def _shown_path(path: str) -> str:
+    return "/".join(HIDDEN if _is_key(segment) else segment for segment in path.split("/"))
+
+
+def _shown_setting(setting: str) -> str:
+    name, equals, _ = setting.partition("=")
+    secret = is_credential_name(name) or name.lower() in _QUERY_SECRETS or is_key_like(unquote(setting))
+    return f"{name}={HIDDEN}" if equals and secret else HIDDEN if secret else setting

@@ -1,1 +1,0 @@
-"""Amazon's batch interface, and the storage that it works on."""

@@ -1,1 +1,0 @@
-"""Google's batch interfaces, and the storage that one of them works on."""

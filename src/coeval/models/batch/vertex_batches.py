@@ -1,0 +1,300 @@
+"""Vertex AI's batch prediction with Gemini's models: requests and answers are objects in Cloud Storage.
+
+Source: Google's reference of `projects.locations.batchPredictionJobs` and its guide to batch inference from
+Cloud Storage, November 2026, and what `google-genai` sends. A line has no place for an id of ours; its
+request comes back with its answer, so the id travels as a label of the request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from coeval.core.errors import BadRequest, Unreadable, UsageError
+from coeval.core.foreign import decode, decoder
+from coeval.core.model import ModelSpec
+from coeval.models.batch.batch_api import (
+    ENDED,
+    BatchJob,
+    BatchLimits,
+    BatchProgress,
+    BatchReply,
+    DamagedResult,
+    answered_reply,
+    read_answer,
+    readable,
+    result_lines,
+)
+from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.batch.gemini_batches import (
+    GoogleError,
+    failed_reply,
+    int64,
+    job_error,
+    job_name,
+    line_status,
+    state_of,
+)
+from coeval.models.hosts.places import vertex_name
+from coeval.models.transport.network import redirected_by
+
+# --- Objects in Google's Cloud Storage, by its JSON API: what Vertex AI's batches read and write
+
+EMULATOR: Final = "STORAGE_EMULATOR_HOST"
+"""The variable by which Google's own clients are led to another address."""
+_URL = "https://storage.googleapis.com"
+_BUCKET = re.compile(r"(?:gs://)?([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])((?:/[\w.-]+)*)/?", re.ASCII)
+_MOST_OBJECT_PAGES = 10_000
+
+
+class _StoredObject(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _ObjectPage(msgspec.Struct, rename="camel", frozen=True):
+    items: list[_StoredObject] = []
+    next_page_token: str | None = None
+
+
+class CloudStorage:
+    """One bucket, or a folder in it: ``place`` is ``bucket``, ``bucket/folder`` or ``gs://bucket/folder``.
+
+    It is asked as whoever asks at ``http``. Names of objects are those below the folder.
+
+    Raises
+    ------
+    UsageError
+        that is no bucket, or the address in the environment is none.
+    """
+
+    def __init__(self, http: BatchHttp, place: str) -> None:
+        found = _BUCKET.fullmatch(place.strip())
+        if found is None:
+            raise UsageError(
+                f"batch_gcs_bucket: `{place}` is no bucket of Cloud Storage; it reads like my-bucket, or "
+                "my-bucket/folder."
+            )
+        self._bucket = found[1]
+        self._above = found[2].removeprefix("/") + "/" if found[2] else ""
+        self._http = http.at(redirected_by(EMULATOR, scheme="http") or _URL, http.signer)
+
+    def uri(self, name: str) -> str:
+        return f"gs://{self._bucket}/{self._above}{name}"
+
+    async def put(self, name: str, file: Path, size: int) -> None:
+        """Store a file of ``size`` bytes: an address for it is asked for, and the file sent there. What has
+        arrived there is passed over if it is sent again."""
+        path = f"/upload/storage/v1/b/{self._bucket}/o?uploadType=resumable&name={self._quoted(name)}"
+        headers = {"X-Upload-Content-Length": str(size), "X-Upload-Content-Type": "application/jsonl"}
+        started = await self._http.exchange("POST", path, b"{}", headers=headers, repeatable=True)
+        session = started.headers.get("location")
+        if not session:
+            raise Unreadable("Cloud Storage takes an object, and names no address for it")
+        await self._http.upload("PUT", session, file)
+
+    async def uris(self, uri: str) -> list[str]:
+        """The objects whose URI begins so."""
+        prefix, token, found = self._name(uri), "", list[str]()
+        for _ in range(_MOST_OBJECT_PAGES):
+            query = f"?prefix={quote(prefix, safe='')}{token}"
+            body = await self._http.call("GET", f"/storage/v1/b/{self._bucket}/o{query}")
+            page = read_answer(body, _ObjectPage, "a list of objects")
+            found += [f"gs://{self._bucket}/{each.name}" for each in page.items]
+            if not page.next_page_token:
+                break
+            token = f"&pageToken={quote(page.next_page_token, safe='')}"
+        return found
+
+    async def get(self, uri: str, into: Path) -> None:
+        path = f"/storage/v1/b/{self._bucket}/o/{quote(self._name(uri), safe='')}?alt=media"
+        await self._http.download(path, into)
+
+    def _name(self, uri: str) -> str:
+        """The name of an object of this bucket."""
+        before = f"gs://{self._bucket}/"
+        if not uri.startswith(before):
+            raise Unreadable(f"the results are said to be at {uri[:200]}, which is not in {self._bucket}")
+        return uri.removeprefix(before)
+
+    def _quoted(self, name: str) -> str:
+        return quote(self._above + name, safe="")
+
+
+LABEL: Final = "coeval_id"
+"""The label of a request that holds its custom id."""
+_OF_GOOGLE = "publishers/google/models/"
+_PAGE = 100
+_MOST_PAGES = 1_000
+
+
+class _CompletionStats(msgspec.Struct, rename="camel", frozen=True):
+    """JSON has texts for 64-bit numbers; -1 is not known."""
+
+    successful_count: str | int = 0
+    failed_count: str | int = 0
+    incomplete_count: str | int = 0
+
+
+class _OutputInfo(msgspec.Struct, rename="camel", frozen=True):
+    gcs_output_directory: str = ""
+
+
+class _GcsDestination(msgspec.Struct, rename="camel", frozen=True):
+    output_uri_prefix: str = ""
+
+
+class _OutputConfig(msgspec.Struct, rename="camel", frozen=True):
+    gcs_destination: _GcsDestination = _GcsDestination()
+
+
+class _PredictionJob(msgspec.Struct, rename="camel", frozen=True):
+    name: str
+    display_name: str = ""
+    state: str = "JOB_STATE_UNSPECIFIED"
+    error: GoogleError | None = None
+    completion_stats: _CompletionStats | None = None
+    output_config: _OutputConfig = _OutputConfig()
+    output_info: _OutputInfo | None = None
+
+    @property
+    def output_folder(self) -> str:
+        """Where its answers are; nobody else writes there."""
+        found = self.output_info.gcs_output_directory if self.output_info is not None else ""
+        return (found or self.output_config.gcs_destination.output_uri_prefix).rstrip("/")
+
+
+class _PredictionJobPage(msgspec.Struct, rename="camel", frozen=True):
+    batch_prediction_jobs: list[_PredictionJob] = []
+    next_page_token: str | None = None
+
+
+class _LabelledRequest(msgspec.Struct, frozen=True):
+    labels: dict[str, str] | None = None
+
+
+class _PredictionLine(msgspec.Struct, frozen=True):
+    request: _LabelledRequest
+    response: msgspec.Raw = msgspec.Raw()
+    status: str | None = None
+
+
+_read_line = decoder(_PredictionLine)
+
+
+class VertexBatches:
+    """Batches of one of Gemini's models in a project and a location."""
+
+    limits = BatchLimits(requests=200_000, bytes=1_000_000_000)
+
+    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:
+        name = vertex_name(settings, spec.model)
+        project, location, below = name.split("/")[1], name.split("/")[3], "/".join(name.split("/")[4:])
+        if below.startswith("models/"):
+            self._model = name
+        elif below.startswith(_OF_GOOGLE):
+            self._model = below
+        else:
+            raise UsageError(
+                f"model {spec.name}: Vertex AI does no batches of {below} that are asked as Gemini is; leave "
+                "its batch out (batch_enabled: false), or name Google's model, or the tuned one as "
+                "projects/…/locations/…/models/…"
+            )
+        self._http = http
+        self._jobs = f"/projects/{project}/locations/{location}/batchPredictionJobs"
+        self._storage = CloudStorage(http, settings["batch_gcs_bucket"])
+
+    def line(self, custom_id: str, body: bytes) -> bytes:
+        request: dict[str, Any] = decode(body, dict[str, msgspec.Raw])
+        labels = decode(request["labels"], dict[str, str]) if "labels" in request else {}
+        request["labels"] = labels | {LABEL: custom_id}
+        return msgspec.json.encode({"request": request}) + b"\n"
+
+    async def create(self, job: BatchJob) -> str:
+        folder = f"coeval/{job.tag}"
+        requests = f"{folder}/requests.jsonl"
+        await self._storage.put(requests, job.lines, job.bytes)
+        wanted = {
+            "displayName": job_name(job.tag),
+            "model": self._model,
+            "inputConfig": {
+                "instancesFormat": "jsonl",
+                "gcsSource": {"uris": [self._storage.uri(requests)]},
+            },
+            "outputConfig": {
+                "predictionsFormat": "jsonl",
+                "gcsDestination": {"outputUriPrefix": self._storage.uri(f"{folder}/results")},
+            },
+        }
+        body = await self._http.call("POST", self._jobs, msgspec.json.encode(wanted))
+        return read_answer(body, _PredictionJob, "a batch prediction job").name
+
+    async def find(self, job: BatchJob) -> str | None:
+        """By the name, which is made of the tag."""
+        wanted, after = job_name(job.tag), ""
+        only = quote(f'display_name="{wanted}"', safe="")
+        for _ in range(_MOST_PAGES):
+            body = await self._http.call("GET", f"{self._jobs}?pageSize={_PAGE}&filter={only}{after}")
+            page = read_answer(body, _PredictionJobPage, "a list of batch prediction jobs")
+            for found in page.batch_prediction_jobs:
+                if found.display_name == wanted and found.name not in job.others:
+                    return found.name
+            if not page.next_page_token:
+                return None
+            after = f"&pageToken={quote(page.next_page_token, safe='')}"
+        return None
+
+    async def check(self, job_id: str) -> BatchProgress:
+        job = await self._job(job_id)
+        state, stats = state_of(job.state), job.completion_stats
+        error = job_error(job.error or GoogleError(), self._http.redactor) if state == "failed" else None
+        if stats is None:
+            return BatchProgress(state, job.state, error=error)
+        done, failed = int64(stats.successful_count), int64(stats.failed_count)
+        counts = (done, failed, int64(stats.incomplete_count))
+        total = sum(known) if len(known := [each for each in counts if each is not None]) == 3 else None
+        return BatchProgress(state, job.state, total, done, failed, error)
+
+    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+        job, seen = await self._job(job_id), set[str]()
+        for uri in _of_results(await self._storage.uris(f"{job.output_folder}/")):
+            results = into / "results.jsonl"
+            await self._storage.get(uri, results)
+            for reply in readable(result_lines(results), _reply):
+                if isinstance(reply, DamagedResult):
+                    yield reply
+                elif reply.custom_id not in seen:
+                    seen.add(reply.custom_id)
+                    yield reply
+
+    async def cancel(self, job_id: str) -> None:
+        try:
+            await self._http.call("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
+        except BadRequest:
+            if (await self.check(job_id)).state not in ENDED:
+                raise
+
+    async def _job(self, job_id: str) -> _PredictionJob:
+        body = await self._http.call("GET", f"/{quote(job_id)}")
+        return read_answer(body, _PredictionJob, "a batch prediction job")
+
+
+def _of_results(uris: list[str]) -> list[str]:
+    """Those that hold answers, that which holds all of them first: what is written while a job runs may stay
+    beside it."""
+    lines = [uri for uri in uris if uri.endswith(".jsonl")]
+    return sorted(lines, key=lambda uri: not uri.endswith("/predictions.jsonl"))
+
+
+def _reply(line: bytes) -> BatchReply:
+    told = _read_line(line)
+    custom_id = (told.request.labels or {}).get(LABEL)
+    if custom_id is None:
+        raise Unreadable(f"it does not say by the label {LABEL} whose it is")
+    if told.status:
+        return failed_reply(custom_id, line_status(told.status))
+    return answered_reply(custom_id, told.response)

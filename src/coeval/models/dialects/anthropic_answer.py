@@ -1,0 +1,297 @@
+"""What comes back from Anthropic's Messages API: an answer, or the error in its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from coeval.core import foreign
+from coeval.core.errors import (
+    AccessDenied,
+    ContentFiltered,
+    Misshapen,
+    ModelError,
+    NotFound,
+    RateLimited,
+    Undecodable,
+)
+from coeval.core.records import Completion, Usage
+from coeval.core.redaction import Redactor
+from coeval.core.text import split_reasoning
+from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, without_secrets
+from coeval.models.dialects.openai_answer import UNCOUNTED, Count, Counts, cache_apart
+from coeval.models.transport.connection import HttpReply
+from coeval.models.transport.faults import excerpt, from_status, said
+
+# --- What the Messages API and Bedrock's Converse have in common: Converse took it over with Claude
+
+REDACTED_THINKING = "[a part of the reasoning is withheld by the provider]"
+
+FINISH: Mapping[str | None, str] = {
+    None: "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+}
+"""Ours for their stop reasons; the rest stays as it came."""
+
+TOOL_DESCRIPTION = "Give the answer, in the form that is asked for."
+"""Of the tool that has to be called where a schema is followed in no other way."""
+
+
+_LONGEST_MESSAGE = 500
+_CUT = ("length", "pause_turn")
+
+_STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""The statuses that the API documents for its types of errors."""
+
+_SPENT = re.compile(r"credit balance|usage limit|spend(?:ing)?[ _]limit|billing|purchase credits")
+_FILTERED = re.compile(r"content filter|filtering policy")
+_FORMAT = re.compile(r"output_config\.format|output_format|json_schema|schema|structured output|tool_choice")
+_UNTAKEN = re.compile(
+    r"deprecated|extra inputs|cannot both|unexpected|unsupported|may only be|must be unset|"
+    r"not (?:permitted|allowed|supported|available)"
+)
+_MAY_GO = ("top_k", "top_p", "temperature")
+"""In this order: where two cannot be set together, temperature says more."""
+
+
+class _AnthropicBlock(msgspec.Struct):
+    """A piece of content, of any type; what is not known here has none of these fields."""
+
+    type: str
+    text: str | None = None
+    thinking: str | None = None
+    input: msgspec.Raw = msgspec.Raw()
+
+
+class _AnthropicStopDetails(msgspec.Struct):
+    category: str | None = None
+    explanation: str | None = None
+
+
+class _SoundThinking(msgspec.Struct):
+    thinking_tokens: Count | None = None
+
+
+class _SoundAnthropicUsage(msgspec.Struct):
+    """Usage as the API tells it, read at once; that of any other host is read as `_AnthropicUsage`."""
+
+    input_tokens: Count
+    output_tokens: Count
+    cache_read_input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
+    output_tokens_details: _SoundThinking | None = None
+
+
+class _AnthropicOutputDetails(msgspec.Struct):
+    thinking_tokens: msgspec.Raw = msgspec.Raw()
+
+
+class _AnthropicUsage(msgspec.Struct):
+    """Read count by count, its details apart: nothing else is lost for their sake."""
+
+    input_tokens: msgspec.Raw = msgspec.Raw()
+    output_tokens: msgspec.Raw = msgspec.Raw()
+    cache_read_input_tokens: msgspec.Raw = msgspec.Raw()
+    cache_creation_input_tokens: msgspec.Raw = msgspec.Raw()
+    output_tokens_details: msgspec.Raw = msgspec.Raw()
+
+
+class _AnthropicAnswer(msgspec.Struct):
+    content: list[_AnthropicBlock] | None = None
+    stop_reason: str | None = None
+    stop_details: msgspec.Raw = msgspec.Raw(b"null")
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+    error: Any = None
+
+
+_read_answer = foreign.decoder(_AnthropicAnswer)
+_read_sound = foreign.decoder(_SoundAnthropicUsage)
+_read_usage = foreign.decoder(_AnthropicUsage)
+
+
+def decode(body: bytes, redactor: Redactor) -> Completion:
+    """The answer in a 200, without credentials; time and attempts are not known here.
+
+    ``tool_calls`` is how an answer ends that a forced tool was handed: its text are the arguments.
+
+    Raises
+    ------
+    ModelError
+        the body holds an error, or the host's classifiers withheld the answer.
+    Undecodable
+        it is no message.
+    """
+    answer = _read_answer(body)
+    if answer.error:
+        raise _inner_error(body, redactor)
+    if answer.content is None:
+        raise Misshapen("no content")
+    usage = _booked(bytes(answer.usage))
+    if answer.stop_reason == "refusal":
+        raise ContentFiltered(_withheld(bytes(answer.stop_details), redactor), usage=usage)
+    finish = FINISH.get(answer.stop_reason) or answer.stop_reason or "stop"
+    calls = [bytes(block.input) for block in answer.content if block.type == "tool_use"]
+    if calls:  # what is said beside the call of a forced tool is no part of the answer
+        text = "\n".join(call.decode(errors="replace") for call in calls)
+    else:
+        text = "".join(block.text or "" for block in answer.content if block.type == "text")
+    reasoning, unclosed = _reasoning(answer.content), False
+    if reasoning is None:
+        text, reasoning, unclosed = split_reasoning(text)
+    completion = Completion(
+        text=text,
+        usage=usage,
+        finish_reason=finish,
+        reasoning=reasoning,
+        truncated=unclosed or finish in _CUT,
+    )
+    return without_secrets(completion, redactor)
+
+
+def _reasoning(content: list[_AnthropicBlock]) -> str | None:
+    """All thinking in a row; None where there is none, or none that is told."""
+    parts = [
+        block.thinking if block.type == "thinking" else REDACTED_THINKING
+        for block in content
+        if block.type in ("thinking", "redacted_thinking")
+    ]
+    return "\n".join(part for part in parts if part) or None
+
+
+def _withheld(about: bytes, redactor: Redactor) -> str:
+    try:
+        details = foreign.decode(about, _AnthropicStopDetails)
+    except Undecodable:
+        details = _AnthropicStopDetails()
+    told = [part for part in (details.category, details.explanation) if part]
+    why = f" ({': '.join(told)})" if told else ""
+    return excerpt(f"the host's classifiers withheld the answer{why}", redactor, _LONGEST_MESSAGE)
+
+
+def _booked(told: bytes) -> Usage:
+    """The token counts of an answer."""
+    try:
+        sound = _read_sound(told)
+    except Undecodable:
+        return _booked_with_care(told)
+    read, written = sound.cache_read_input_tokens, sound.cache_creation_input_tokens
+    thought = sound.output_tokens_details.thinking_tokens if sound.output_tokens_details is not None else None
+    return cache_apart(
+        sound.input_tokens,
+        sound.output_tokens,
+        msgspec.UNSET if read is None else read,
+        msgspec.UNSET if written is None else written,
+        msgspec.UNSET if thought is None else thought,
+    )
+
+
+def _booked_with_care(told: bytes) -> Usage:
+    try:
+        usage = _read_usage(told)
+    except Undecodable:
+        return UNCOUNTED
+    counts = Counts()
+    return cache_apart(
+        counts.needed(usage.input_tokens),
+        counts.needed(usage.output_tokens),
+        counts.optional(usage.cache_read_input_tokens),
+        counts.optional(usage.cache_creation_input_tokens),
+        _thought(bytes(usage.output_tokens_details), counts),
+        counts.uncounted,
+    )
+
+
+def _thought(details: bytes, counts: Counts) -> int | msgspec.UnsetType:
+    """The tokens of reasoning, where they are reported."""
+    if not details or details == b"null":  # as in most answers
+        return msgspec.UNSET
+    try:
+        return counts.optional(foreign.decode(details, _AnthropicOutputDetails).thinking_tokens)
+    except Undecodable:
+        counts.uncounted = True
+        return msgspec.UNSET
+
+
+class _AnthropicProblem(msgspec.Struct):
+    """The parts of an error that decide what it is."""
+
+    type: Any = None
+    message: Any = None
+    details: Any = None
+
+
+class _AnthropicTrouble(msgspec.Struct):
+    error: _AnthropicProblem | None = None
+
+
+def _inner_error(body: bytes, redactor: Redactor) -> ModelError:
+    """The error of a 200 that holds one: by its type."""
+    status = status_of_error(body, 502)
+    return explain(status, body, redactor) or from_status(status, body, "the host, behind a 200,", redactor)
+
+
+def status_of_error(body: bytes, unknown: int) -> int:
+    """The status that an error has, by its type, where it comes without one; ``unknown`` for other types."""
+    kind = _problem(body).type
+    return _STATUS.get(kind, unknown) if isinstance(kind, str) else unknown
+
+
+def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
+    """What an error body says beyond its status; None where the status says it all.
+
+    Recognised are spent accounts (which waiting does not help), content filters, a schema that is not taken,
+    and a sampling parameter that the model does not take.
+    """
+    problem = _problem(body)
+    told = problem.message if isinstance(problem.message, str) else body
+    message = excerpt(told, redactor, _LONGEST_MESSAGE)
+    about = message.lower()
+    code = problem.details.get("error_code") if isinstance(problem.details, dict) else None
+    if _SPENT.search(f"{about} {code}"):
+        if status == 429:
+            return RateLimited(message, status=status, retry_advised=False)
+        if status == 400:
+            return AccessDenied(message, status=status)
+    if status not in (400, 422):
+        return None
+    if _FILTERED.search(about):
+        return ContentFiltered(message, status=status)
+    if _UNTAKEN.search(about):
+        field = next((name for name in _MAY_GO if name in about), None)
+        if field is not None:
+            return FieldRejected(message, status=status, field=field)
+    return SchemaRejected(message, status=status) if _FORMAT.search(about) else None
+
+
+def astray(reply: HttpReply, base_url: str, redactor: Redactor) -> NotFound | None:
+    """For a 404 that is none of the API's own: the same, with how its address is made."""
+    if reply.status != 404 or _problem(reply.body).type is not None:
+        return None
+    hint = f"this is no address of Anthropic's API, which has /v1/messages below {base_url}: correct base_url"
+    words = said(reply.body, redactor)
+    return NotFound(f"{words}; {hint}" if words else hint, status=404)
+
+
+def _problem(body: bytes) -> _AnthropicProblem:
+    try:
+        return foreign.decode(body, _AnthropicTrouble).error or _AnthropicProblem()
+    except Undecodable:
+        return _AnthropicProblem()

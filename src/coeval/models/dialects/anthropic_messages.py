@@ -1,0 +1,370 @@
+"""Anthropic's Messages API, as Anthropic serves it and others imitate it.
+
+Written against Anthropic's reference for `POST /v1/messages` of the API version ``2023-06-01``: the later
+``2026-10-21`` takes no temperature, top_p and top_k of any model, and is the same otherwise as far as it is
+used here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, TypeAlias
+from urllib.parse import quote
+
+import msgspec
+
+from coeval.core import foreign
+from coeval.core.errors import BadRequest, ModelError
+from coeval.core.model import ModelSpec
+from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema
+from coeval.core.redaction import Redactor
+from coeval.models.catalog import Host
+from coeval.models.dialects.anthropic_answer import TOOL_DESCRIPTION, astray, decode, explain
+from coeval.models.dialects.dialect import Dialect, FieldRejected, ListedModel, ModelList, ModelPage
+from coeval.models.dialects.openai_answer import Counts
+from coeval.models.transport.connection import HttpReply
+
+# --- Anthropic's list of models, `GET /v1/models`, a thousand to a page
+
+_PATH = "/v1/models?limit=1000"
+_GONE = "retired"
+
+
+class _ClaudeModel(msgspec.Struct):
+    id: str
+    lifecycle: str | None = None
+    max_input_tokens: msgspec.Raw = msgspec.Raw()
+
+
+class _ClaudePage(msgspec.Struct):
+    data: list[_ClaudeModel]
+    has_more: bool = False
+    last_id: str | None = None
+
+
+_read_page = foreign.decoder(_ClaudePage)
+
+
+def _path(last: str | None) -> str:
+    return _PATH if last is None else f"{_PATH}&after_id={quote(last, safe='')}"
+
+
+def _page(body: bytes) -> ModelPage:
+    page = _read_page(body)
+    models = tuple(
+        ListedModel(model.id, Counts().optional(model.max_input_tokens) or None)
+        for model in page.data
+        if model.lifecycle != _GONE
+    )
+    return ModelPage(models, page.last_id if page.has_more else None)
+
+
+ANTHROPIC_MODELS = ModelList(_path, _page)
+
+
+# --- What each family of Claude models takes, wherever it is served: at Anthropic, in a cloud, behind a
+# proxy
+#
+# Sources: Anthropic's pages on thinking ("support, defaults and rejected configurations by model"), effort,
+# structured outputs and prompt caching, and its migration guides, read in November 2026.
+
+Drawing: TypeAlias = Literal["any", "one of them", "none"]
+
+
+class ClaudeFamily(NamedTuple):
+    """What a model takes.
+
+    ``drawing`` says which of temperature and top_p may be set; where none may, top_k may not either. A model
+    ``budgets`` its thinking by a number of tokens, or ``adapts`` it to the question by itself; ``effort``
+    says how much it does altogether. ``off`` is what turns thinking off, None where nothing does. Where
+    ``hides``, its reasoning is told only if that is asked for. ``schemas``: it follows a JSON schema, else a
+    tool has to be forced on it. ``cached_from`` is the least number of tokens in a prefix that the cache
+    keeps; ``max_tokens`` what an answer gets that is given no limit, which the API insists on. Thinking
+    counts towards it.
+    """
+
+    drawing: Drawing = "any"
+    budgets: bool = False
+    adapts: bool = False
+    effort: bool = False
+    off: Literal["disabled", "between_tools"] | None = "disabled"
+    hides: bool = False
+    schemas: bool = False
+    cached_from: int = 1024
+    max_tokens: int = 8192
+
+
+_OTHER = ClaudeFamily(budgets=True, effort=True)
+"""No Claude by its name, behind an address that speaks Anthropic's API: it is sent what it is asked with."""
+_OLD = ClaudeFamily(cached_from=2048, max_tokens=4096)
+_BUDGETED = ClaudeFamily(budgets=True)
+_ONE = _BUDGETED._replace(drawing="one of them")
+_FOUR_FIVE = _ONE._replace(schemas=True)
+_FOUR_SIX = _FOUR_FIVE._replace(adapts=True, effort=True)
+_ADAPTIVE = ClaudeFamily(
+    drawing="none", adapts=True, effort=True, hides=True, schemas=True, max_tokens=16_384
+)
+_FIVE = _ADAPTIVE._replace(cached_from=512)
+_ALWAYS = _FIVE._replace(off=None)
+
+_FAMILIES: tuple[tuple[str, tuple[int, int], ClaudeFamily], ...] = (
+    ("fable", (5, 0), _ALWAYS),
+    ("mythos", (5, 0), _ALWAYS),
+    ("mythos", (0, 0), _ALWAYS._replace(budgets=True)),
+    ("opus", (5, 5), _ALWAYS),
+    ("opus", (5, 0), _FIVE),
+    ("opus", (4, 8), _ADAPTIVE),
+    ("opus", (4, 7), _ADAPTIVE._replace(cached_from=2048)),
+    ("opus", (4, 6), _FOUR_SIX._replace(cached_from=4096)),
+    ("opus", (4, 5), _FOUR_FIVE._replace(effort=True, cached_from=4096)),
+    ("opus", (4, 1), _ONE),
+    ("opus", (4, 0), _BUDGETED),
+    ("sonnet", (5, 5), _FIVE._replace(off="between_tools")),
+    ("sonnet", (5, 0), _FIVE._replace(cached_from=1024)),
+    ("sonnet", (4, 6), _FOUR_SIX),
+    ("sonnet", (4, 5), _FOUR_FIVE),
+    ("sonnet", (3, 7), _BUDGETED),
+    ("haiku", (5, 0), _FIVE),
+    ("haiku", (4, 5), _FOUR_FIVE._replace(cached_from=4096)),
+    ("haiku", (3, 5), _OLD._replace(max_tokens=8192)),
+    ("sonnet", (3, 5), ClaudeFamily()),
+    ("", (5, 0), _FIVE),
+    ("", (0, 0), _OLD),
+)
+"""A line of models ("": any), the first version, and what it takes: the first row that a model is not older
+than holds. A minimum for the cache that is too low does no harm: a prefix that is too short is priced as any
+other."""
+
+_VERSION = r"(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)"
+_NAMES = (
+    re.compile(rf"claude-(?P<line>[a-z]+)-{_VERSION}"),
+    re.compile(rf"claude-{_VERSION}-(?P<line>[a-z]+)"),
+    re.compile(r"claude-(?P<line>mythos)"),
+)
+
+
+@lru_cache(maxsize=1024)
+def family_of(model: str) -> ClaudeFamily:
+    """The family of a model by its id, however a host spells it: ``claude-sonnet-4-5-20250929``,
+    ``anthropic.claude-opus-4-1-20250805-v1:0``, ``claude-3-7-sonnet-latest``."""
+    for name in _NAMES:
+        if (found := name.search(model.lower())) is not None:
+            numbers = [int(number or 0) for number in found.groups() if number is None or number.isdigit()]
+            line, version = found["line"], (*numbers, 0, 0)[:2]
+            return next(family for of, first, family in _FAMILIES if of in (line, "") and version >= first)
+    return _OTHER
+
+
+_THINKS = ("enabled", "adaptive")
+_LEAST_BUDGET = 1024
+_LEAST_TOP_P_THINKING = 0.95
+_LEAST_BYTES_PER_TOKEN = 3
+
+
+class Anthropic(Dialect):
+    """Messages; see `Dialect`."""
+
+    labels_field = None
+    model_list = ANTHROPIC_MODELS
+
+    def path(self, _: ModelSpec) -> str:
+        return "/v1/messages"
+
+    def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
+        return encode(request, spec, host, structured=structured)
+
+    def keeps_prefix(self, request: Request, spec: ModelSpec) -> bool:
+        return keeps_prefix(request, spec)
+
+    def decode(self, body: bytes, redactor: Redactor) -> Completion:
+        return decode(body, redactor)
+
+    def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
+        return explain(reply.status, reply.body, redactor) or astray(reply, url, redactor)
+
+
+ANTHROPIC = Anthropic()
+
+
+def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
+    """The JSON body of a request; ``structured=False`` leaves its schema out.
+
+    What the provider has besides, and then ``extra_body``, are laid over what is ours.
+
+    Raises
+    ------
+    BadRequest
+        it asks for what the API or the model's family does not take; `FieldRejected` where a parameter that
+        nobody asked for may be left out.
+    """
+    if request.top_logprobs is not None:
+        raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
+    family = family_of(spec.model)
+    body: dict[str, Any] = {"model": spec.model}
+    thinking = thinking_of(request.sampling, spec.model, family)
+    body["max_tokens"] = _limit(request.sampling, family, thinking)
+    body["messages"] = turns = _turns(request.messages, host.name)
+    if keeps_prefix(request, spec):
+        turns[-1] = _marked(request.messages[-1], request.shared)
+    system = "\n\n".join(m.content for m in request.messages if m.role == "system" and m.content.strip())
+    if system:
+        body["system"] = system
+    body |= drawing_of(
+        request, spec.model, family, thinks=thinking is not None and thinking["type"] in _THINKS
+    )
+    _set_rest(body, request, host.name)
+    if thinking is not None:
+        body["thinking"] = thinking
+    if request.sampling.reasoning_effort is not None:
+        body["output_config"] = {"effort": request.sampling.reasoning_effort}
+    if structured and spec.structured_output and request.schema is not None:
+        _follow(body, request.schema, family)
+    body.update(request.sampling.rest)
+    body.update(spec.extra_body)
+    return msgspec.json.encode(body)
+
+
+def keeps_prefix(request: Request, spec: ModelSpec) -> bool:
+    """Whether the cache is told to keep what a request shares: where that may be long enough for it.
+
+    A token is taken for three bytes, which is more tokens than there are: a mark on too little does no harm.
+    """
+    if not (request.shared and spec.prompt_caching):
+        return False
+    *before, last = request.messages
+    head = last.content[: request.shared]
+    if not head.strip() or last.role != "user":
+        return False
+    size = sum(len(message.content.encode()) for message in before) + len(head.encode())
+    return size >= _LEAST_BYTES_PER_TOKEN * family_of(spec.model).cached_from
+
+
+def _marked(last: Message, shared: int) -> dict[str, Any]:
+    """A message in two blocks, of which the cache keeps the first and all before it."""
+    head, rest = last.content[:shared], last.content[shared:]
+    if not rest.strip():  # no block may be blank
+        head, rest = last.content, ""
+    kept = {"type": "text", "text": head, "cache_control": {"type": "ephemeral"}}
+    return {"role": last.role, "content": [kept, {"type": "text", "text": rest}] if rest else [kept]}
+
+
+def _turns(messages: Sequence[Message], host: str) -> list[Message | dict[str, Any]]:
+    """The conversation without its system prompts, as the API takes it: it refuses a turn without text, and
+    blanks at the end of an answer that the model is to go on with. Turns of one role in a row it joins."""
+    turns: list[Message | dict[str, Any]] = []
+    for message in messages:
+        if message.role == "system":
+            continue
+        if message.content.strip():
+            turns.append(message)
+        elif message.role == "user":
+            raise BadRequest(f"{host} takes no empty message, and one of the user's is; leave it out")
+    if not turns:
+        raise BadRequest(f"{host} wants a message beside the system prompt, and there is none")
+    last = messages[-1]
+    if last.role == "assistant" and last is turns[-1]:
+        turns[-1] = Message("assistant", last.content.rstrip())
+    return turns
+
+
+def thinking_of(sampling: SamplingParameters, model: str, family: ClaudeFamily) -> dict[str, Any] | None:
+    """What says how the model thinks: none where its own default holds."""
+    budget = sampling.thinking_budget
+    if sampling.reasoning_effort is not None and not family.effort:
+        other = "set thinking_budget instead" if family.budgets else "leave it out"
+        raise BadRequest(f"{model} takes no reasoning_effort; {other}")
+    if budget is None:
+        if sampling.reasoning_effort is None or not family.adapts:
+            return None
+        return {"type": "adaptive", "display": "summarized"} if family.hides else {"type": "adaptive"}
+    if budget == 0:
+        if family.off is None:
+            raise BadRequest(
+                f"{model} cannot but think, so that it takes no thinking_budget of 0; leave it out"
+            )
+        return {"type": family.off}
+    if not family.budgets:
+        other = "set reasoning_effort instead" if family.effort else "leave it out"
+        raise BadRequest(f"{model} takes no thinking_budget; {other}")
+    if budget < _LEAST_BUDGET:
+        raise BadRequest(f"thinking_budget is {budget}, and {model} takes {_LEAST_BUDGET} or more, or 0")
+    return {"type": "enabled", "budget_tokens": budget}
+
+
+def _limit(sampling: SamplingParameters, family: ClaudeFamily, thinking: dict[str, Any] | None) -> int:
+    """The most tokens of an answer, its thinking included."""
+    budget = (thinking or {}).get("budget_tokens", 0)
+    if sampling.max_tokens is None:
+        return family.max_tokens + int(budget)
+    if budget >= sampling.max_tokens:
+        raise BadRequest(
+            f"thinking_budget ({budget}) has to be less than max_tokens ({sampling.max_tokens}), which holds "
+            "thinking and answer; raise max_tokens"
+        )
+    return sampling.max_tokens
+
+
+def drawing_of(request: Request, model: str, family: ClaudeFamily, *, thinks: bool) -> dict[str, float]:
+    """Temperature, top_p and top_k, as far as the model takes them together."""
+    sampling = request.sampling
+    named = (("temperature", sampling.temperature), ("top_p", sampling.top_p), ("top_k", sampling.top_k))
+    drawing = {name: value for name, value in named if value is not None}
+    if not drawing:
+        return drawing
+    crowded = family.drawing == "one of them" and {"temperature", "top_p"} <= drawing.keys()
+    if thinks or crowded or family.drawing == "none":
+        drawing = {name: value for name, value in drawing.items() if not _is_default(name, value)}
+    for name, value in drawing.items():
+        if family.drawing == "none":
+            raise FieldRejected(f"{model} takes no {name}; leave it out", field=name)
+        if thinks and not (name == "top_p" and value >= _LEAST_TOP_P_THINKING):
+            raise FieldRejected(
+                f"{model} takes no {name} of {value} while it thinks; leave it out", field=name
+            )
+    if crowded and {"temperature", "top_p"} <= drawing.keys():
+        spare = next((name for name in request.droppable if name in ("temperature", "top_p")), "top_p")
+        raise FieldRejected(f"{model} takes temperature or top_p, not both; leave {spare} out", field=spare)
+    return drawing
+
+
+def _set_rest(body: dict[str, Any], request: Request, host: str) -> None:
+    """Put in where to stop, and refuse a seed."""
+    sampling = request.sampling
+    if (sampling.seed if request.seed is None else request.seed) is not None:
+        raise FieldRejected(f"{host} takes no seed; leave it out", field="seed")
+    if sampling.stop is not None:
+        if any(not text.strip() for text in sampling.stop):
+            raise BadRequest(f"{host} takes no stop of blanks alone; leave it out of stop")
+        body["stop_sequences"] = sampling.stop
+
+
+def _is_default(name: str, value: float) -> bool:
+    """Whether a parameter says what holds anyway, so that it need not be sent."""
+    return name != "top_k" and value == 1
+
+
+def _follow(body: dict[str, Any], schema: Schema, family: ClaudeFamily) -> None:
+    """Have the answer follow a schema: by itself, or as the arguments of a tool that has to be called."""
+    encoded = msgspec.json.encode(schema.body)
+    if family.schemas:
+        body["output_config"] = {**body.get("output_config", {}), "format": _format(encoded)}
+    elif "thinking" not in body and schema.body.get("type") == "object":  # who thinks is not forced
+        body["tools"] = [_tool(schema.name, encoded)]
+        body["tool_choice"] = {"type": "tool", "name": schema.name, "disable_parallel_tool_use": True}
+
+
+@lru_cache(maxsize=256)
+def _format(schema: bytes) -> msgspec.Raw:
+    """Encoded once, as a run asks for few schemas many times."""
+    return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "schema": msgspec.Raw(schema)}))
+
+
+@lru_cache(maxsize=256)
+def _tool(name: str, schema: bytes) -> msgspec.Raw:
+    return msgspec.Raw(
+        msgspec.json.encode(
+            {"name": name, "description": TOOL_DESCRIPTION, "input_schema": msgspec.Raw(schema)}
+        )
+    )

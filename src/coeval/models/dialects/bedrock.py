@@ -1,0 +1,323 @@
+"""Amazon Bedrock's Converse, which speaks to the models of all makers in one way.
+
+Written against the service model that botocore carries (`bedrock-runtime`, 2023-09-30) and Bedrock's user
+guide, read in November 2026.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, TypeAlias
+from urllib.parse import quote
+
+import msgspec
+
+from coeval.core import foreign
+from coeval.core.errors import BadRequest, Misshapen, ModelError
+from coeval.core.model import ModelSpec
+from coeval.core.records import Completion, Message, Request, Schema
+from coeval.core.redaction import Redactor
+from coeval.models.catalog import Host
+from coeval.models.dialects.anthropic_answer import TOOL_DESCRIPTION
+from coeval.models.dialects.anthropic_messages import drawing_of, family_of, keeps_prefix, thinking_of
+from coeval.models.dialects.bedrock_answer import decode, explain
+from coeval.models.dialects.dialect import Dialect, FieldRejected, ListedModel, ModelList, ModelPage, lay_over
+from coeval.models.dialects.openai_words import in_first_turn
+from coeval.models.transport.connection import HttpReply
+
+# --- What the makers of models on Amazon Bedrock take beside the parameters that Converse has for all
+#
+# Sources: the user guide's inference parameters by model, its pages on structured outputs and on the models
+# and features that Converse supports, and the guides of Amazon Nova (November 2026). Claude's families have a
+# table of their own (`claude_families`).
+
+
+class BedrockFamily(NamedTuple):
+    """``top_k`` and ``effort`` are where a parameter stands within `additionalModelRequestFields`, outermost
+    name first, empty where there is nothing for it; ``beside_effort`` goes with it. ``follows`` is how a
+    schema is given: as the format of the answer, as a tool that has to be called, or not at all."""
+
+    top_k: tuple[str, ...] = ()
+    effort: tuple[str, ...] = ()
+    beside_effort: tuple[tuple[str, str], ...] = ()
+    follows: Literal["format", "tool", "none"] = "none"
+    system: bool = True
+
+
+_NOVA = BedrockFamily(top_k=("inferenceConfig", "topK"), follows="tool")
+_FAMILIES = (
+    (
+        r"amazon\.nova-2",
+        _NOVA._replace(
+            effort=("reasoningConfig", "maxReasoningEffort"), beside_effort=(("type", "enabled"),)
+        ),
+    ),
+    (r"amazon\.nova", _NOVA),
+    (r"openai\.gpt-oss", BedrockFamily(effort=("reasoning_effort",), follows="format")),
+    (r"openai\.", BedrockFamily(effort=("reasoning", "effort"), follows="format")),
+    (r"cohere\.command-r", BedrockFamily(top_k=("k",))),
+    (r"mistral\.(mistral-7b|mixtral)", BedrockFamily(top_k=("top_k",), system=False)),
+    (r"mistral\.(mistral-large-3|magistral|ministral|voxtral)", BedrockFamily(follows="format")),
+    (r"mistral\.", BedrockFamily(top_k=("top_k",))),
+    (
+        r"(qwen\.qwen3|deepseek\.v|moonshot(ai)?\.|minimax\.|nvidia\.|google\.gemma|zai\.)",
+        BedrockFamily(follows="format"),
+    ),
+    (r"amazon\.titan-text|cohere\.command-(text|light)", BedrockFamily(system=False)),
+    (r"", BedrockFamily()),
+)
+"""The first whose pattern occurs in a model's id counts; the last is for what nobody knows: it is sent what
+Converse has for all."""
+
+
+@lru_cache(maxsize=1024)
+def bedrock_family(model: str) -> BedrockFamily:
+    """The family of a model by its id, the id of an inference profile, or an ARN that holds one."""
+    return next(family for ids, family in _FAMILIES if re.search(ids, model.lower()))
+
+
+def nested(place: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """``("a", "b")`` and a value: ``{"a": {"b": value}}``."""
+    outer, *inner = place
+    return {outer: nested(tuple(inner), value) if inner else value}
+
+
+# --- Bedrock's models, as its control plane lists them: those that are asked by their own id in a region,
+# then the inference profiles, by which the others are
+#
+# Written against the service model that botocore carries (`bedrock`, 2023-04-20). That a model is listed does
+# not say that the account may ask it: access is given apart.
+
+_MODELS = "/foundation-models?byOutputModality=TEXT&byInferenceType=ON_DEMAND"
+_PROFILES = "/inference-profiles?maxResults=1000"
+_FIRST_PROFILES = ""
+"""What the page of profiles that no token stands for is called."""
+
+
+class _FoundationModel(msgspec.Struct, rename="camel"):
+    model_id: str
+
+
+class _InferenceProfile(msgspec.Struct, rename="camel"):
+    inference_profile_id: str
+
+
+class _BedrockPage(msgspec.Struct, rename="camel"):
+    """An answer of either operation: each has its own list."""
+
+    model_summaries: list[_FoundationModel] | None = None
+    inference_profile_summaries: list[_InferenceProfile] | None = None
+    next_token: str | None = None
+
+
+_read_page = foreign.decoder(_BedrockPage)
+
+
+def _path(page: str | None) -> str:
+    if page is None:
+        return _MODELS
+    return f"{_PROFILES}&nextToken={quote(page, safe='')}" if page != _FIRST_PROFILES else _PROFILES
+
+
+def _page(body: bytes) -> ModelPage:
+    page = _read_page(body)
+    if page.model_summaries is not None:
+        return ModelPage(tuple(ListedModel(each.model_id) for each in page.model_summaries), _FIRST_PROFILES)
+    if page.inference_profile_summaries is None:
+        raise Misshapen("it lists neither models nor inference profiles")
+    profiles = (ListedModel(each.inference_profile_id) for each in page.inference_profile_summaries)
+    return ModelPage(tuple(profiles), page.next_token)
+
+
+BEDROCK_MODELS = ModelList(_path, _page)
+
+
+Body: TypeAlias = dict[str, Any]
+
+_OF_THE_BODY = frozenset(
+    {
+        "additionalModelRequestFields", "additionalModelResponseFieldPaths", "guardrailConfig",
+        "inferenceConfig", "outputConfig", "performanceConfig", "promptVariables", "requestMetadata",
+        "serviceTier", "toolConfig",
+    }
+)  # fmt: skip
+"""Converse's own fields; every other parameter is the model's."""
+_OF_THE_MODEL = "additionalModelRequestFields"
+_GROUPS = (_OF_THE_MODEL, "inferenceConfig", "outputConfig")
+"""Of these, users set some fields and leave ours."""
+
+
+class Bedrock(Dialect):
+    """Converse; see `Dialect`."""
+
+    labels_field = None
+    model_list = BEDROCK_MODELS
+
+    def path(self, spec: ModelSpec) -> str:
+        return f"/model/{quote(spec.model, safe='')}/converse"
+
+    def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
+        return encode(request, spec, host, structured=structured)
+
+    def keeps_prefix(self, request: Request, spec: ModelSpec) -> bool:
+        return _is_claude(spec.model) and keeps_prefix(request, spec)
+
+    def decode(self, body: bytes, redactor: Redactor) -> Completion:
+        return decode(body, redactor)
+
+    def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
+        return explain(reply, redactor)
+
+
+BEDROCK = Bedrock()
+
+
+def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
+    """The JSON body of a request; ``structured=False`` leaves its schema out.
+
+    Raises
+    ------
+    BadRequest
+        it asks for what Converse or the model's family has nothing for; `FieldRejected` where a parameter
+        that nobody asked for may be left out.
+    """
+    if request.top_logprobs is not None:
+        raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
+    if (request.sampling.seed if request.seed is None else request.seed) is not None:
+        raise FieldRejected(f"{host.name} has nothing for seed; leave it out", field="seed")
+    family = bedrock_family(spec.model)
+    body = _said(request, spec, family)
+    claude = _is_claude(spec.model)
+    drawn = _of_claude(request, spec.model) if claude else _of_others(request, spec.model, family)
+    sampling = request.sampling
+    body["inferenceConfig"] = _set(
+        maxTokens=sampling.max_tokens,
+        temperature=drawn.pop("temperature", None),
+        topP=drawn.pop("top_p", None),
+        stopSequences=sampling.stop,
+    )
+    body["outputConfig"] = _set(effort=drawn.pop("effort", None))
+    body[_OF_THE_MODEL] = drawn
+    if structured and spec.structured_output and request.schema is not None:
+        follows = _claude_follows(spec.model, drawn) if claude else family.follows
+        _follow(body, request.schema, follows)
+    for name, value in sampling.rest.items():
+        lay_over(body, {name: value} if name in _OF_THE_BODY else {_OF_THE_MODEL: {name: value}}, _GROUPS)
+    lay_over(body, spec.extra_body, _GROUPS)
+    return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
+
+
+def _is_claude(model: str) -> bool:
+    return "anthropic.claude" in model.lower()
+
+
+def _set(**fields: Any) -> Body:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _said(request: Request, spec: ModelSpec, family: BedrockFamily) -> Body:
+    """Turns that alternate, as Converse wants them, and the system prompt where the model takes one; one that
+    stands alone is what is asked."""
+    messages: Sequence[Message] = request.messages
+    if not family.system or all(message.role == "system" for message in messages):
+        messages = in_first_turn(messages)
+    system = [{"text": m.content} for m in messages if m.role == "system" and m.content.strip()]
+    turns: list[Body] = []
+    for message in messages:
+        if message.role != "system":
+            _add(turns, message.role, _blocks(message, spec))
+    if request.shared and _is_claude(spec.model) and keeps_prefix(request, spec):
+        _mark(turns[-1]["content"], request.shared)
+    return {"messages": turns, "system": system} if system else {"messages": turns}
+
+
+def _add(turns: list[Body], role: str, blocks: Sequence[Body]) -> None:
+    if turns and turns[-1]["role"] == role:
+        turns[-1]["content"] += blocks
+    elif blocks:
+        turns.append({"role": role, "content": [*blocks]})
+
+
+def _blocks(message: Message, spec: ModelSpec) -> list[Body]:
+    """A message's text, as blocks may not be blank."""
+    if message.content.strip():
+        return [{"text": message.content}]
+    if message.role == "user":
+        raise BadRequest(f"{spec.interface} takes no empty message, and one of the user's is; leave it out")
+    return []
+
+
+def _mark(content: list[Body], shared: int) -> None:
+    """End what the cache is to keep within the last text: a point after its first ``shared`` characters."""
+    text = content.pop()["text"]
+    head, rest = text[:shared], text[shared:]
+    if not rest.strip():  # no block may be blank
+        head, rest = text, ""
+    content += [{"text": head}, {"cachePoint": {"type": "default"}}]
+    if rest:
+        content.append({"text": rest})
+
+
+def _of_claude(request: Request, model: str) -> Body:
+    """What Claude's families take, by the names of Anthropic's API; ``effort`` is Converse's."""
+    claude = family_of(model)
+    thinking = thinking_of(request.sampling, model, claude)
+    thinks = thinking is not None and thinking["type"] in ("enabled", "adaptive")
+    drawn: Body = dict(drawing_of(request, model, claude, thinks=thinks))
+    return drawn | _set(thinking=thinking, effort=request.sampling.reasoning_effort)
+
+
+def _of_others(request: Request, model: str, family: BedrockFamily) -> Body:
+    sampling = request.sampling
+    drawn = _set(temperature=sampling.temperature, top_p=sampling.top_p)
+    if sampling.thinking_budget is not None:
+        raise FieldRejected(f"{model} has nothing for thinking_budget; leave it out", field="thinking_budget")
+    if sampling.top_k is not None:
+        if not family.top_k:
+            raise FieldRejected(f"{model} has nothing for top_k; leave it out", field="top_k")
+        drawn |= nested(family.top_k, sampling.top_k)
+    if sampling.reasoning_effort is not None:
+        if not family.effort:
+            raise FieldRejected(
+                f"{model} has nothing for reasoning_effort; leave it out, or set what it has in "
+                "parameters.extra_body, within additionalModelRequestFields",
+                field="reasoning_effort",
+            )
+        said = nested(family.effort, sampling.reasoning_effort)
+        if family.beside_effort:
+            said[family.effort[0]] |= dict(family.beside_effort)
+        drawn |= said
+    return drawn
+
+
+def _claude_follows(model: str, drawn: Body) -> str:
+    if family_of(model).schemas:
+        return "format"
+    return "none" if "thinking" in drawn else "tool"  # who thinks is not forced
+
+
+def _follow(body: Body, schema: Schema, how: str) -> None:
+    """Have the answer follow a schema."""
+    encoded = msgspec.json.encode(schema.body)
+    if how == "format":
+        body["outputConfig"]["textFormat"] = _format(schema.name, encoded)
+    elif how == "tool" and schema.body.get("type") == "object":
+        body["toolConfig"] = {
+            "tools": [_tool(schema.name, encoded)],
+            "toolChoice": {"tool": {"name": schema.name}},
+        }
+
+
+@lru_cache(maxsize=256)
+def _format(name: str, schema: bytes) -> msgspec.Raw:
+    """Encoded once, as a run asks for few schemas many times; Converse takes a schema as a text."""
+    structure = {"jsonSchema": {"schema": schema.decode(), "name": name}}
+    return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "structure": structure}))
+
+
+@lru_cache(maxsize=256)
+def _tool(name: str, schema: bytes) -> msgspec.Raw:
+    tool = {"name": name, "description": TOOL_DESCRIPTION, "inputSchema": {"json": msgspec.Raw(schema)}}
+    return msgspec.Raw(msgspec.json.encode({"toolSpec": tool}))

@@ -1,0 +1,67 @@
+"""Requests through a proxy, by aiohttp, which knows CONNECT, TLS inside it and a proxy's credentials.
+
+Imported when the first request has to take one: that import costs more than the start of many runs.
+"""
+
+from __future__ import annotations
+
+import io
+
+import aiohttp
+
+from coeval.models.transport.body import Body, Closed
+from coeval.models.transport.connection import LARGE_BODY, LONGEST_LINE, HttpReply
+from coeval.models.transport.network import trusted_certificates
+from coeval.models.transport.pool import CONNECT_TIMEOUT_S, UNPACKED, RequestRoute
+
+
+class ProxiedWire:
+    """Sends as `models.wire.Wire` does, by way of each route's proxy."""
+
+    def __init__(self) -> None:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=trusted_certificates()),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=UNPACKED,
+            auto_decompress=False,  # it knows no bound; `Body` does
+            max_line_size=LONGEST_LINE,
+            max_field_size=LONGEST_LINE,
+        )
+        # aiohttp would send a GET a second time by itself, unseen by quota and attempts.
+        self._session._retry_connection = False
+        self._closed = False
+
+    async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
+        """As `models.wire.Wire.send`; raises aiohttp's exceptions and the sockets' as well."""
+        if self._closed:
+            raise Closed(sent=False)
+        try:
+            return await self._exchange(route, body, timeout_s)
+        except (aiohttp.ClientError, OSError):
+            if self._closed:
+                raise Closed(sent=True) from None
+            raise
+
+    async def _exchange(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
+        large = body is not None and len(body) > LARGE_BODY
+        async with self._session.request(
+            route.method,
+            route.url,
+            data=io.BytesIO(body) if body is not None and large else body,  # piece by piece
+            headers=route.headers,
+            allow_redirects=False,
+            proxy=route.proxy,
+            timeout=aiohttp.ClientTimeout(total=timeout_s, connect=CONNECT_TIMEOUT_S),
+        ) as response:
+            headers: dict[str, str] = {}
+            for name, value in response.headers.items():
+                headers.setdefault(name.lower(), value)
+            content = Body(", ".join(response.headers.getall("Content-Encoding", ())) or None)
+            async for piece in response.content.iter_any():
+                content.take(piece)
+        return HttpReply.read(response.status, headers, content)
+
+    async def aclose(self) -> None:
+        """As `models.wire.Wire.aclose`."""
+        self._closed = True
+        await self._session.close()

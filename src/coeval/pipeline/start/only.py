@@ -1,0 +1,124 @@
+"""Asking the models of an experiment for a few samples, and nothing else: so that an estimate knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from coeval.core.errors import UsageError
+from coeval.core.model import ModelSpec
+from coeval.core.options import NO_SAMPLES
+from coeval.core.text import dollars
+from coeval.engine.model_work import Asking
+from coeval.engine.probing import Probing, try_models
+from coeval.engine.progress import Board
+from coeval.engine.session import Session, SessionContext, opened, unless_interrupted
+from coeval.models.open import check_askable, obstacle_to
+from coeval.models.probe import ProbeResult
+from coeval.pipeline.config.schema import PHASES, Config
+from coeval.pipeline.plan.estimate.live_samples import LiveSamples, sampled_models, short_ceilings
+from coeval.pipeline.plan.preview import Preview, preview_run
+from coeval.pipeline.plan.run_plan import FED_BY
+from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.start.begin import accounts_of, owing, resolved_models, terms_for
+from coeval.pipeline.start.checks import run_folder
+from coeval.pricing.price_book import PriceBook
+from coeval.pricing.unknowns import Evidence
+
+# --- Trying the models of an experiment, and nothing else
+
+
+class Probed(NamedTuple):
+    """The configuration, `auto` resolved, and what was found of its models."""
+
+    config: Config
+    results: list[ProbeResult]
+
+
+async def probe_only(config: Config, probing: Probing, context: SessionContext) -> Probed:
+    """Find out which of a configuration's models can be asked, as a start of its run does, and write
+    ``probe_results.json`` into its folder. What is sent counts there, against the ceilings of models.
+
+    With the mode ``resume`` those are tried that have work left in the run, all of them where there is none.
+
+    Raises
+    ------
+    UsageError
+        a model cannot be asked at all: it has no address or no key.
+    StoreError
+        the run is at work, or its folder cannot be written.
+    Draining
+        somebody interrupted it.
+    """
+    prices, options = PriceBook(), RunOptions(continue_run=run_folder(config).meta.exists())
+    config = resolved_models(config, options, context.keys, prices).config
+    folder, specs, terms = (
+        run_folder(config),
+        [model.spec() for model in config.models],
+        terms_for(config, prices),
+    )
+    check_askable(specs, context.keys)
+    if probing.mode == "disable":
+        return Probed(config, [])
+    with folder.locked():
+        begun = probing.mode == "resume" and options.continue_run
+        work_left = owing(preview_run(config, options)) if begun else None
+        accounts = accounts_of(folder, config, terms)
+        async with opened(accounts, specs, Board(PHASES, FED_BY), context, terms) as session:
+            return Probed(config, await try_models(session, probing, work_left))
+
+
+async def sample_only(
+    config: Config, preview: Preview, evidence: Evidence, prices: PriceBook, context: SessionContext
+) -> None:
+    """Add to ``evidence`` what ``experiment.estimate_samples`` of each model tell, whatever its roles. A
+    model that cannot be asked is told; what is sent counts in the run's folder, against the ceilings of
+    models.
+
+    Raises
+    ------
+    UsageError
+        the run is at work: its folder counts what it sends by itself.
+    StoreError
+        the folder cannot be written.
+    Draining
+        somebody interrupted it.
+    """
+    each, folder = config.experiment.estimate_samples, run_folder(config)
+    wanted = sampled_models(preview)
+    askable = []
+    for spec in (model.spec() for model in config.models if model.name in wanted):
+        if (why := obstacle_to(spec, context.keys)) is None:
+            askable.append(spec)
+        else:
+            context.watcher.warn(f"no samples of {spec.name}: {why}")
+    if not each or not askable:
+        return
+    samples = LiveSamples(config, preview, evidence, [spec.name for spec in askable], each)
+    if (writer := folder.writer()) is not None:
+        raise UsageError(
+            f"{folder.path} is in use by process {writer}, and samples would count there too; wait for "
+            f"it, or estimate without samples ({NO_SAMPLES})"
+        )
+    with folder.locked():
+        terms = terms_for(config, prices)
+        async with opened(
+            accounts_of(folder, config, terms), askable, Board(PHASES, FED_BY), context, terms
+        ) as session:
+            before = _spent(askable, session)
+            await unless_interrupted(
+                samples.ask(Asking(session.models, 0), context.watcher),
+                context.interrupt,
+                "stopped while samples were being asked for; nothing was run",
+            )
+            if cost := _spent(askable, session) - before:
+                context.watcher.note(
+                    f"samples cost {dollars(cost)}: {folder.usage} keeps it, and it counts towards the "
+                    "budgets of the run"
+                )
+            for sentence in short_ceilings(config, preview, session.ledger):
+                context.watcher.warn(sentence)
+
+
+def _spent(specs: Iterable[ModelSpec], session: Session) -> float:
+    return sum(session.ledger.meter(spec.name).spent_usd for spec in specs)

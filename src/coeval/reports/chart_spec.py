@@ -1,0 +1,147 @@
+"""The frame of every picture: one named data set, no colours and no sizes of its own.
+
+Colours, fonts and backgrounds come of the theme that it is drawn in (`coeval.reports.drawn_pictures`), the
+width of whatever it stands in, up to the ``width`` in its ``usermeta``, and no less than ``least``: where
+there is less room, a page lets it be moved to and fro. Heights are numbers: Vega-Lite warns of
+steps beside a width that follows. Where ``usermeta`` names a ``row`` and a ``step``, the height is that of
+the values that the column ``row`` has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import altair as alt
+
+from coeval.core.foreign import decode
+from coeval.core.plain import plain, short_names
+
+AnyChart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
+
+LONGEST_NAME = 30
+"""Characters of a name beside a picture: some 200 pixels."""
+_NARROW, _LONGEST_NARROW = 480, 16
+"""Pixels of a picture's place below which names have fewer characters: they take a third of a telephone."""
+
+_OF_EVERY_OBJECT = frozenset(
+    ("constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString",
+     "valueOf", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__", "__proto__")
+)  # fmt: skip
+_SHOWN = re.compile("⟦([^⟧]*)⟧")
+_UNSEEN = "\u200d"
+"""A joiner: it has no width, and is no other text for those who read it."""
+
+
+def named(table: str) -> alt.NamedData:
+    """The rows of a table, which are the only data set of its pictures."""
+    return alt.NamedData(name=table)
+
+
+def model_colour(field: str, models: Sequence[str]) -> alt.Color:
+    """Every model has the same colour in all pictures of a report that are given the same names."""
+    return alt.Color(f"{field}:N", legend=None, scale=alt.Scale(domain=list(models)))
+
+
+def names_axis(
+    names: Iterable[str], longest: int = LONGEST_NAME, *, narrow: int = _LONGEST_NARROW, **settings: Any
+) -> alt.Axis:
+    """Names in place of numbers, long ones as `shown_name` has them."""
+    shown = {"labelExpr": shown_name(names, longest, narrow=narrow), "labelLimit": 0}
+    return alt.Axis(**{**shown, "ticks": False, "domain": False, "grid": False, **settings})
+
+
+def names_legend(names: Iterable[str], longest: int = LONGEST_NAME, **settings: Any) -> alt.Legend:
+    """A legend above a picture, with names as `shown_name` has them."""
+    shown = {"labelExpr": shown_name(names, longest), "labelLimit": 0}
+    return alt.Legend(**{**shown, "title": None, "orient": "top", **settings})
+
+
+def shown_name(
+    names: Iterable[str],
+    longest: int = LONGEST_NAME,
+    of: str = "datum.label",
+    *,
+    narrow: int = _LONGEST_NARROW,
+) -> str:
+    """An expression, once `with_labels` has seen it: what a picture calls the name that the expression ``of``
+    gives, in so many characters; ``narrow``: how long it may be where the picture's place is narrow."""
+    told = _ShownNames([_chart_text(name) for name in names], longest, min(longest, narrow), of)
+    return f"⟦{json.dumps(told)}⟧"
+
+
+class _ShownNames(NamedTuple):
+    names: list[str]
+    longest: int
+    narrow: int
+    of: str
+
+    def expression(self, labels: Mapping[str, str]) -> str:
+        shown = {name: labels.get(name, name) for name in self.names}
+        if len(set(shown.values())) < len(shown):  # a label is also the name of something that is no model
+            shown = {name: name for name in self.names}
+        wide, narrow = (
+            _looked_up(self.of, {name: short[text] for name, text in shown.items()})
+            for short in (short_names(shown.values(), most) for most in (self.longest, self.narrow))
+        )
+        return wide if wide == narrow else f"containerSize()[0] < {_NARROW} ? {narrow} : {wide}"
+
+
+def with_labels(part: Any, labels: Mapping[str, str]) -> Any:
+    """A specification in which each `shown_name` is an expression: a model's label, or its name, as short as
+    is wanted (`short_names`)."""
+    match part:
+        case str() if "⟦" in part:
+            return _SHOWN.sub(lambda found: decode(found[1], _ShownNames).expression(labels), part)
+        case list():
+            return [with_labels(each, labels) for each in part]
+        case dict():
+            return {name: with_labels(each, labels) for name, each in part.items()}
+        case _:
+            return part
+
+
+def _chart_text(text: str) -> str:
+    """The same that `pictures.js` has for the rows of a page."""
+    return f"{text}{_UNSEEN}" if text in _OF_EVERY_OBJECT else plain(text)
+
+
+def _looked_up(of: str, labels: dict[str, str]) -> str:
+    """In lists, not in an object: a name may be that of a property which every object has."""
+    cut = {name: label for name, label in labels.items() if label != name}
+    if not cut:
+        return of
+    at = f"indexof({json.dumps(list(cut))}, {of})"
+    return f"({at} < 0 ? {of} : {json.dumps(list(cut.values()))}[{at}])"
+
+
+def text_list(names: Iterable[str]) -> str:
+    """Names as an expression has them: as they stand in rows."""
+    return json.dumps([_chart_text(name) for name in names])
+
+
+def plain_spec(part: Any) -> Any:
+    """A specification, or rows, with all texts as `plain` has them. Vega makes expressions of names: there
+    U+2028 ends a line, and the name of a property that every object has (``toString``) is an error."""
+    match part:
+        case str():
+            return _chart_text(part)
+        case list():
+            return [plain_spec(each) for each in part]
+        case dict():
+            return {name: plain_spec(each) for name, each in part.items()}
+        case _:
+            return part
+
+
+def chart_spec(chart: AnyChart, height: float, width: float | None = None) -> dict[str, Any]:
+    """Plain data, without what Altair adds to every specification; ``width`` is the most that it makes good
+    use of."""
+    spec: Any = chart.properties(width="container", height=height).to_dict()
+    spec.pop("config", None)
+    if width is not None:
+        spec["usermeta"] = {"width": width}
+    found: dict[str, Any] = plain_spec(spec)
+    return found

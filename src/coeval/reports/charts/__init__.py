@@ -1,1 +1,0 @@
-"""What tables look like: specifications of pictures, and the one theme that they are drawn in."""

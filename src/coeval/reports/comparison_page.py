@@ -1,0 +1,150 @@
+"""What the report of a comparison says: who is better than whom in what, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from coeval.analysis.comparison.comparison_report import Comparison, ComparisonReport
+from coeval.analysis.measures.measured import Measured
+from coeval.analysis.run_results import SIMULATED
+from coeval.core.plain import plain, short_names
+from coeval.core.text import listed, numbered
+from coeval.reports.content import (
+    Cell,
+    Picture,
+    Report,
+    ReportColumn,
+    ReportSection,
+    ReportTable,
+    Sentence,
+)
+from coeval.reports.plots import Halves, interval_plot
+
+_QUESTIONS = {
+    "overall": "Is one better than another?",
+    "task": "In which tasks?",
+    "part": "In which factors and metrics?",
+}
+_TITLES = {
+    "overall": "Differences overall",
+    "task": "Differences by task",
+    "part": "Differences by factor and metric",
+}
+_MOST_TOLD = 12
+_MOST_DRAWN = 60
+"""Rows of a picture; the table has all."""
+_FEW_SIDES = 3
+_LONGEST_SIDE = 20
+"""Characters of a side's name in a picture; the table below has it whole."""
+
+
+def comparison_page(compared: ComparisonReport) -> Report:
+    sides = [
+        f"{label}: {plain(side['model'])} in {plain(side['folder'])}"
+        for label, side in compared.sides.items()
+    ]
+    order = _best_first(compared)
+    place = {label: at for at, label in enumerate(order)}
+    ranked = sorted(compared.comparisons, key=lambda one: sorted((place[one.a], place[one.b])))
+    sections = []
+    for family, question in _QUESTIONS.items():
+        found = [one for one in ranked if one.family == family]
+        if found:
+            sections.append(_section(family, question, found))
+    notes = tuple(Sentence(plain(note)) for note in compared.notes)
+    sections.append(ReportSection("sides", "What was compared?", (*map(Sentence, sides), *notes)))
+    first = compared.comparisons[0].family
+    told = [one for one in ranked if one.family == first]
+    return Report(
+        kind="comparison",
+        title=f"Comparison of {plain(listed(order, _FEW_SIDES))}",
+        facts=(numbered(len(compared.sides), "side"), numbered(len(compared.comparisons), "comparison")),
+        lead=(
+            *(Sentence(said, first) for said in _ranking(order, told)),
+            *(
+                Sentence(f"{plain(one.sentence)}.", first)
+                for one in told[: _MOST_TOLD if len(order) <= _FEW_SIDES else _FEW_SIDES]
+            ),
+            *(Sentence(plain(doubt), "sides") for doubt in compared.doubts),
+        ),
+        sections=tuple(sections),
+        banner=SIMULATED if compared.simulated else "",
+    )
+
+
+def _best_first(compared: ComparisonReport) -> list[str]:
+    """Sides by how far they are ahead of the others, as a share of each scale, in what stands first."""
+    ahead = dict.fromkeys(compared.sides, 0.0)
+    first = compared.comparisons[0].family
+    for one in compared.comparisons:
+        if one.family == first:
+            ahead[one.b] += one.difference / one.scale
+            ahead[one.a] -= one.difference / one.scale
+    return sorted(ahead, key=lambda label: -ahead[label])
+
+
+def _ranking(order: Sequence[str], told: Sequence[Comparison]) -> Iterator[str]:
+    """Who stands where, before pairs are told one by one."""
+    if len(order) > 2:
+        sure = sum(one.significant for one in told)
+        yield f"Best first: {plain(listed(order, _MOST_TOLD))}."
+        yield f"Of {numbered(len(told), 'comparison')} between them, {sure:,} are sure."
+
+
+def _section(family: str, question: str, found: Sequence[Comparison]) -> ReportSection:
+    pairs = {(one.a, one.b) for one in found}
+    short = short_names((side for pair in pairs for side in pair), _LONGEST_SIDE)
+    rows: list[tuple[Cell, ...]] = []
+    for one in found:
+        pair = f"{short[one.a]} ↔ {short[one.b]}"
+        row = pair if one.task is None else f"{one.place} · {pair}" if len(pairs) > 1 else one.place
+        low, high = one.ci95
+        shown = Measured(one.difference / one.scale, low / one.scale, high / one.scale, one.n, one.missing)
+        own = Measured(one.difference, low, high, one.n, one.missing)
+        sure = (one.p_adjusted, one.significant, one.n, one.missing, one.minimum_detectable)
+        rows.append((row, one.a, one.b, one.mean_a, one.mean_b, own, one.unit, *sure, one.test, shown))
+    table = ReportTable(
+        f"{family}-comparisons",
+        _TITLES[family],
+        (
+            ReportColumn("row", "Of"),
+            ReportColumn("a", "First"),
+            ReportColumn("b", "Second"),
+            ReportColumn("mean_a", "First's mean", "score"),
+            ReportColumn("mean_b", "Second's mean", "score"),
+            ReportColumn("difference", "Difference", "score", "Second less first, paired by item"),
+            ReportColumn("unit", "Unit"),
+            ReportColumn("p", "p (Holm)", "probability", "Adjusted for the number of comparisons"),
+            ReportColumn("sure", "Sure", "text", "p below 0.05 after the adjustment"),
+            ReportColumn("n", "Items", "count"),
+            ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
+            ReportColumn(
+                "could_be_seen",
+                "Could be seen",
+                "score",
+                "The true difference that would be detected four times in five",
+            ),
+            ReportColumn("test", "Test"),
+            ReportColumn("shown", "Of the scale", "score"),
+        ),
+        tuple(rows),
+    )
+    left, right = (
+        ("the left side", "the right side")
+        if len(pairs) > 1
+        else [short[n] for n in (found[0].a, found[0].b)]
+    )
+    halves = Halves(f"{left} is better", f"{right} is better", table.largest("shown", ends=True))
+    picture = _picture(f"{family}-plot", table, halves)
+    sentences = tuple(Sentence(f"{plain(one.sentence)}.", table.name) for one in found[:_MOST_TOLD])
+    return ReportSection(family, question, sentences, (picture,), (table,))
+
+
+def _picture(name: str, table: ReportTable, halves: Halves) -> Picture:
+    rows = list(dict.fromkeys(str(row[0]) for row in table.rows))
+    drawn = (
+        f"The first {_MOST_DRAWN} of {len(rows):,} differences" if len(rows) > _MOST_DRAWN else "Differences"
+    )
+    told = f"{drawn} with their 95 % intervals. Left of zero {halves.left}, right of it {halves.right}."
+    plot = interval_plot(table.name, rows[:_MOST_DRAWN], "share of the scale", halves)
+    return Picture(name, f"{told} Filled: significant.", table.name, plot)

@@ -1,0 +1,250 @@
+"""A cell as people read it: so many digits as its interval justifies, missing as a dash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from coeval.analysis.measures.measured import Measured
+from coeval.core.plain import plain
+from coeval.core.text import dollars
+
+# --- What a report says, whoever shows it: a page, a workbook, figures, a server
+#
+# A report is a title, a few sentences that a reader may stop after, and sections. Each section answers one
+# question: sentences, then pictures, then tables. A picture is drawn from the rows of one table, so that its
+# numbers can be read there, and be computed anew where a reader filters. Nothing here is markup: texts came
+# from models and files, and whoever shows them escapes them.
+
+Cell: TypeAlias = str | int | float | bool | Measured | None
+"""None is shown as missing, never as zero."""
+
+ColumnKind: TypeAlias = Literal["text", "count", "score", "share", "number", "probability", "usd", "seconds"]
+"""How its cells are written: ``score`` and ``share`` lie between 0 and 1, ``usd`` are dollars."""
+
+
+class ReportColumn(msgspec.Struct, frozen=True):
+    """``name`` is what pictures and filters call it, ``title`` what people read, ``meaning`` what a pointer
+    that rests on it is told."""
+
+    name: str
+    title: str
+    kind: ColumnKind = "text"
+    meaning: str = ""
+
+
+class ReportTable(msgspec.Struct, frozen=True):
+    """``name`` is unique in a report. ``links`` gives rows, by place, the choice of items behind them: the
+    query of an address such as ``student=gpt&task=triage``."""
+
+    name: str
+    title: str
+    columns: tuple[ReportColumn, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+    links: Mapping[int, str] = {}
+
+    def records(self) -> list[dict[str, Any]]:
+        """Its rows as objects by column name, as pictures and the browser take them."""
+        return [_record(self.columns, row) for row in self.rows]
+
+    def largest(self, name: str, least: float = 0.0, *, ends: bool = False) -> float:
+        """The largest amount in a column, whatever its sign, and no less than ``least``; ``ends``: of the
+        intervals too."""
+        place = next(at for at, column in enumerate(self.columns) if column.name == name)
+        values: list[Cell] = []
+        for row in self.rows:
+            cell = row[place]
+            if isinstance(cell, Measured):
+                values += (cell.value, cell.low, cell.high) if ends else (cell.value,)
+            else:
+                values.append(cell)
+        return max([least, *(abs(value) for value in values if isinstance(value, int | float))])
+
+
+def _record(columns: Sequence[ReportColumn], row: Sequence[Cell]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for column, cell in zip(columns, row, strict=True):
+        if isinstance(cell, Measured):
+            found[column.name] = cell.value
+            found[f"{column.name}_low"] = cell.low
+            found[f"{column.name}_high"] = cell.high
+            found[f"{column.name}_n"] = cell.n
+        else:
+            found[column.name] = plain(cell) if isinstance(cell, str) else cell
+    return found
+
+
+class PictureToggle(msgspec.Struct, frozen=True):
+    """A parameter of a picture's specification, and the values that it may have, the usual one first."""
+
+    parameter: str
+    choices: tuple[str, ...]
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """A Vega-Lite specification whose only data set has the name of the ``table`` that it shows: a row of the
+    table is an object by column name, a `Measured` in column ``c`` becoming ``c``, ``c_low``, ``c_high`` and
+    ``c_n``. ``title`` says in words what it shows; ``toggles`` are what can be chosen of it."""
+
+    name: str
+    title: str
+    table: str
+    spec: Mapping[str, Any]
+    toggles: tuple[PictureToggle, ...] = ()
+
+
+class Sentence(msgspec.Struct, frozen=True):
+    """``anchor``: the section or table that shows what it says."""
+
+    text: str
+    anchor: str = ""
+
+
+class PassagePart(msgspec.Struct, frozen=True):
+    """Text as it stands; ``stand_in`` says that it stands for one that nobody has written yet."""
+
+    text: str
+    stand_in: bool = False
+
+
+class Passage(msgspec.Struct, frozen=True):
+    """A text of many lines, shown as it is written: a prompt. ``name`` is unique in a report."""
+
+    name: str
+    title: str
+    parts: tuple[PassagePart, ...]
+
+
+class ReportSection(msgspec.Struct, frozen=True):
+    """The answer to one ``question``; ``anchor`` is its place in the address."""
+
+    anchor: str
+    question: str
+    sentences: tuple[Sentence, ...]
+    pictures: tuple[Picture, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
+    passages: tuple[Passage, ...] = ()
+
+
+def section_of(
+    anchor: str,
+    question: str,
+    sentences: Sequence[Sentence],
+    pictures: Sequence[Picture],
+    tables: Sequence[ReportTable],
+) -> ReportSection:
+    """A section without the tables that have no row, and without the pictures of these."""
+    shown = tuple(table for table in tables if table.rows)
+    names = {table.name for table in shown}
+    drawn = tuple(picture for picture in pictures if picture.table in names)
+    return ReportSection(anchor, question, tuple(sentences), drawn, shown)
+
+
+class Report(msgspec.Struct, frozen=True):
+    """``kind``: what it is about. ``facts`` stand below the title: sizes, cost, dates. ``banner`` must not be
+    overlooked, as that models were simulated; ``lead`` is the whole in a few sentences. ``labels``: by model,
+    what pictures call it in place of its name."""
+
+    kind: Literal["experiment", "evaluation", "comparison", "description", "training"]
+    title: str
+    facts: tuple[str, ...]
+    lead: tuple[Sentence, ...]
+    sections: tuple[ReportSection, ...]
+    banner: str = ""
+    labels: Mapping[str, str] = {}
+
+    def __post_init__(self) -> None:
+        for section in self.sections:
+            shown = {table.name for table in section.tables}
+            for picture in section.pictures:
+                if picture.table not in shown:
+                    raise ValueError(
+                        f"the picture {picture.name} shows the table {picture.table}, "
+                        f"which the section {section.anchor} does not hold"
+                    )
+
+    def table(self, name: str) -> ReportTable:
+        """One of its tables, by name."""
+        return next(table for section in self.sections for table in section.tables if table.name == name)
+
+
+MISSING = "–"
+_NARROW = 0.02
+"""An interval that is narrower than this earns its column a third digit."""
+
+
+def row_texts(columns: Sequence[ReportColumn], rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
+    """All cells of a table; numbers of one column have the same digits, so that their points align."""
+    digits = [column_digits([row[place] for row in rows]) for place in range(len(columns))]
+    return [
+        [cell_text(cell, column, many) for cell, column, many in zip(row, columns, digits, strict=True)]
+        for row in rows
+    ]
+
+
+def column_digits(cells: Iterable[Cell]) -> int:
+    """How many digits a column's scores have behind the point: 3 where every interval is narrow, else 2."""
+    widths = [
+        cell.high - cell.low
+        for cell in cells
+        if isinstance(cell, Measured) and cell.low is not None and cell.high is not None
+    ]
+    return 3 if widths and max(widths) < _NARROW else 2
+
+
+def cell_text(cell: Cell, column: ReportColumn, digits: int = 2) -> str:
+    """``0.81 [0.80, 0.82]``, ``1,985``, ``$5.12``, ``<0.001``."""
+    match cell:
+        case None:
+            return MISSING
+        case Measured():
+            return _measured(cell, column, digits)
+        case bool():
+            return "yes" if cell else "no"
+        case str():
+            return plain(cell)
+        case _:
+            return _number(cell, column, digits)
+
+
+def _measured(cell: Measured, column: ReportColumn, digits: int) -> str:
+    if cell.value is None:
+        return MISSING
+    value = _figure(cell.value, column, digits)
+    if cell.low is None or cell.high is None:
+        return value
+    low, high = (_figure(bound, column, digits) for bound in (cell.low, cell.high))
+    return f"{value} [{low}, {high}]"
+
+
+def _figure(number: float, column: ReportColumn, digits: int) -> str:
+    """Of a measure: calls and dollars as such, all else with the digits of its column."""
+    if column.kind in ("count", "usd"):
+        return _number(number, column, digits)
+    return _signless_zero(f"{number:.{digits}f}")
+
+
+def _number(cell: float, column: ReportColumn, digits: int) -> str:
+    match column.kind:
+        case "count":
+            return f"{cell:,.0f}"
+        case "usd":
+            return dollars(cell)
+        case "probability":
+            return "<0.001" if cell < 0.001 else f"{cell:.3f}"
+        case "seconds":
+            return f"{cell:,.1f} s"
+        case "number":
+            return f"{cell:,}" if isinstance(cell, int) else _signless_zero(f"{cell:,.3g}")
+        case _:
+            return _signless_zero(f"{cell:.{digits}f}")
+
+
+def _signless_zero(text: str) -> str:
+    """A difference that rounds to nothing has no direction; others have a real minus sign."""
+    if text.startswith("-"):
+        return text[1:] if not text.strip("-0.,") else f"−{text[1:]}"
+    return text

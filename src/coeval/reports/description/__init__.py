@@ -1,1 +1,0 @@
-"""What an experiment will be, before it runs."""

@@ -1,0 +1,392 @@
+"""An experiment before it runs, as a report: its design, its prompts, what its items cover, what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from coeval.analysis.measures.measured import Measured
+from coeval.core.text import listed, numbered
+from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
+from coeval.pipeline.phases.blueprint import KINDS, Kind
+from coeval.pipeline.plan.estimate.in_words import calls, hours, summed_up
+from coeval.pipeline.plan.preview import Preview
+from coeval.pipeline.plan.run_plan import FLOWING
+from coeval.pipeline.run_session import RunOptions
+from coeval.pricing.estimate import Estimate, EstimateLine
+from coeval.pricing.unknowns import Span
+from coeval.reports.content import (
+    Cell,
+    Passage,
+    Report,
+    ReportColumn,
+    ReportSection,
+    ReportTable,
+    Sentence,
+)
+from coeval.reports.planned_prompts import (
+    MOST_DRAWN,
+    PlannedCoverage,
+    PlannedPrompt,
+    planned_coverage,
+    planned_prompts,
+)
+
+# --- Who takes part in an experiment and what is evaluated, as tables: the file, read by somebody who did not
+# write it
+
+PROPOSED = "teachers will propose"
+
+
+def models_table(config: Config) -> ReportTable:
+    rows = [
+        (
+            model.name,
+            model.interface,
+            str(model.parameters.get("model", model.name)),
+            ", ".join(model.roles),
+            ", ".join(sorted(config.batched_phases(model))) or None,
+        )
+        for model in config.models
+    ]
+    columns = (
+        ReportColumn("model", "Model"),
+        ReportColumn("interface", "Interface", meaning="Who serves it."),
+        ReportColumn("identifier", "Asked as", meaning="The provider's identifier."),
+        ReportColumn("roles", "Roles", meaning="Teachers write items, students answer, judges score."),
+        ReportColumn("batched", "In batch jobs", meaning="Phases that go by the provider's Batch API."),
+    )
+    return ReportTable("models", "Models", columns, tuple(rows))
+
+
+def tasks_table(preview: Preview) -> ReportTable:
+    rows = []
+    for setup in preview.plan.setups:
+        task = setup.task
+        makers = [*setup.sources, *(teacher.name for teacher in setup.teachers)]
+        rows.append(
+            (
+                task.name,
+                " ".join(task.description.split()),
+                preview.plan_count.total("data_generation", task=task.name).planned,
+                ", ".join(makers),
+                task.evaluation_mode if setup.judges else "labels are compared, no judge is asked",
+                ", ".join(task.label_attributes) or None,
+            )
+        )
+    columns = (
+        ReportColumn("task", "Task"),
+        ReportColumn("description", "What has to be done"),
+        ReportColumn("items", "Items", "count"),
+        ReportColumn("makers", "Items by", meaning="Teachers that write them, or who supplies them."),
+        ReportColumn("evaluation", "Judged", meaning="In one call for all factors, or in one for each."),
+        ReportColumn("labels", "Labels", meaning="Attributes of which the value is the right answer."),
+    )
+    return ReportTable("tasks", "Tasks", columns, tuple(rows))
+
+
+def attributes_table(preview: Preview) -> ReportTable:
+    """One row for each attribute, with its values."""
+    rows = tuple(row for setup in preview.plan.setups for row in _attributes(setup.task, preview))
+    columns = (
+        ReportColumn("task", "Task"),
+        ReportColumn("attribute", "Attribute"),
+        ReportColumn("kind", "Kind", meaning="Target: must be covered. Nuanced: keeps items varied."),
+        ReportColumn("values", "Values"),
+    )
+    return ReportTable("attributes", "What items vary in", columns, rows)
+
+
+def _attributes(task: TaskConfig, preview: Preview) -> Iterator[tuple[Cell, ...]]:
+    kinds: tuple[Kind, ...] = KINDS[:2]
+    for kind in kinds:
+        known: Mapping[str, list[str]] | None = preview.blueprint.known_part(task, kind)
+        if known is None:
+            seeds = (task.target_attributes_seed if kind == "target" else task.nuanced_attributes_seed) or {}
+            yield task.name, f"({PROPOSED})", kind, None
+            known = seeds
+        for name, values in known.items():
+            yield task.name, name, kind, ", ".join(values)
+
+
+def rubric_table(preview: Preview) -> ReportTable:
+    rows: list[tuple[Cell, ...]] = []
+    for setup in preview.plan.setups:
+        task = setup.task
+        known: Mapping[str, str] | None = preview.blueprint.known_part(task, "rubric")
+        if known is None:
+            rows.append((task.name, f"({PROPOSED})", None))
+            known = preview.blueprint.heard_rubric(task)
+        for factor, criterion in known.items():
+            compared = factor in task.label_attributes
+            said = "compared with the item's value, without a judge" if compared else criterion
+            rows.append((task.name, factor, " ".join(said.split())))
+    columns = (
+        ReportColumn("task", "Task"),
+        ReportColumn("factor", "Factor"),
+        ReportColumn("criterion", "What High means"),
+    )
+    return ReportTable("rubric", "What answers are judged by", columns, tuple(rows))
+
+
+def phases_table(config: Config, preview: Preview, options: RunOptions) -> ReportTable:
+    """Records planned and owed by phase; of phases 1–2 a record is a teacher's proposal."""
+    rows: list[tuple[Cell, ...]] = []
+    for phase in PHASES:
+        if phase in PHASES[:2]:
+            kinds = KINDS[:2] if phase == PHASES[0] else KINDS[2:]
+            tasks = config.tasks
+            owed = sum(len(preview.blueprint.owed_proposals(task, kind)) for task in tasks for kind in kinds)
+            planned = owed
+        else:
+            count = preview.plan_count.total(phase)
+            planned, owed = count.planned, count.owed
+        rows.append((phase, options.mode(config, phase), planned, owed))
+    columns = (
+        ReportColumn("phase", "Phase"),
+        ReportColumn("mode", "Mode", meaning="What it does with work that exists."),
+        ReportColumn("records", "Records", "count"),
+        ReportColumn("owed", "Still to be made", "count"),
+    )
+    return ReportTable("phases", "The five phases", columns, tuple(rows))
+
+
+SIMULATED = "Simulated models take part: what they say is made up, and says nothing about a real model."
+
+
+class DescribedExperiment(NamedTuple):
+    """``config`` has no `auto` any more; ``warnings`` are sentences on what of it is not as it seems."""
+
+    config: Config
+    preview: Preview
+    options: RunOptions
+    estimate: Estimate
+    warnings: tuple[str, ...] = ()
+
+
+def description_report(described: DescribedExperiment) -> Report:
+    """Everything is worked out of the file, the run's folder and the estimate; nobody is asked."""
+    config, preview = described.config, described.preview
+    coverage = {setup.task.name: planned_coverage(setup, preview) for setup in preview.plan.setups}
+    prompts = [prompt for setup in preview.plan.setups for prompt in planned_prompts(setup, preview)]
+    sections = (
+        _design(described),
+        _prompts(prompts),
+        _coverage(coverage, preview),
+        _takes(described.estimate),
+    )
+    simulated = any(model.interface == "simulated" for model in config.models)
+    return Report(
+        kind="description",
+        title=config.experiment.id,
+        facts=tuple(_facts(described)),
+        lead=tuple(_lead(described, coverage)),
+        sections=sections,
+        banner=SIMULATED if simulated else "",
+    )
+
+
+def _facts(described: DescribedExperiment) -> Iterator[str]:
+    config, estimate = described.config, described.estimate
+    yield "not run yet" if not described.options.continue_run else "what is left of a run that has begun"
+    yield numbered(len(config.models), "model")
+    yield numbered(len(config.tasks), "task")
+    yield f"{calls(estimate.total.calls)} calls"
+    yield hours(estimate.hours)
+
+
+def _lead(described: DescribedExperiment, coverage: Mapping[str, PlannedCoverage]) -> Iterator[Sentence]:
+    count = described.preview.plan_count
+    items, answers, judgments = (count.total(phase).planned for phase in FLOWING)
+    tasks = numbered(len(described.config.tasks), "task")
+    yield Sentence(
+        f"{numbered(items, 'item')} for {tasks}, {numbered(answers, 'answer')} to them, and "
+        f"{numbered(judgments, 'judgment')} of these answers.",
+        "design",
+    )
+    if described.options.continue_run:
+        owed = count.total().owed
+        yield Sentence(
+            f"Of these, {owed:,} records are still to be made; calls and cost are theirs.", "takes"
+        )
+    for task in sorted(described.preview.unsettled):
+        yield Sentence(f"{task}: teachers have yet to propose what is missing of its design.", "design")
+    for sentence in summed_up(described.estimate):
+        yield Sentence(sentence, "takes")
+    for task, plan in coverage.items():
+        if plan.drawn and task not in described.preview.unsettled and (said := plan.lacking()):
+            yield Sentence(f"{task}: {said}.", "coverage")
+    for warning in described.warnings:
+        yield Sentence(warning)
+
+
+def _design(described: DescribedExperiment) -> ReportSection:
+    config, preview = described.config, described.preview
+    roles = [(role, len(config.with_role(role))) for role in ("teacher", "student", "judge")]
+    cast = ", ".join(numbered(count, role) for role, count in roles)
+    return ReportSection(
+        "design",
+        "What is evaluated, and by whom?",
+        (Sentence(f"{cast}; a model may play several roles."),),
+        tables=(
+            models_table(config),
+            tasks_table(preview),
+            attributes_table(preview),
+            rubric_table(preview),
+            phases_table(config, preview, described.options),
+        ),
+    )
+
+
+_MOST_NAMED = 3
+"""Models of a row: of many the first, and how many more; all of them stand in a table of their own."""
+
+
+def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
+    """A row and a passage for each prompt; what stands in for an unwritten text is marked in these."""
+    passages = [
+        Passage(f"prompt-{number}", _prompt_title(prompt), prompt.parts)
+        for number, prompt in enumerate(prompts, 1)
+    ]
+    rows = tuple(
+        (
+            prompt.task,
+            prompt.phase,
+            prompt.what,
+            listed(prompt.models, _MOST_NAMED),
+            prompt.characters,
+            sum(part.stand_in for part in prompt.parts),
+            prompt.structured,
+        )
+        for prompt in prompts
+    )
+    columns = (
+        ReportColumn("task", "Task"),
+        ReportColumn("phase", "Phase"),
+        ReportColumn("what", "Asked for"),
+        ReportColumn("models", "Sent to", meaning="All of these are sent the same words."),
+        ReportColumn("characters", "Characters known", "count"),
+        ReportColumn(
+            "unwritten", "Unwritten parts", "count", "Marked texts in it: a model is yet to write them."
+        ),
+        ReportColumn("structured", "By schema", meaning="The answer's shape is set where the host can."),
+    )
+    said = (
+        f"{numbered(len(prompts), 'prompt')}, as models will be sent them; the attributes are those of an "
+        "item of the plan, and what a model is yet to write is marked."
+    )
+    table = ReportTable("prompts", "Prompts", columns, rows)
+    return ReportSection(
+        "prompts",
+        "What are the models asked?",
+        (Sentence(said),),
+        tables=(table,),
+        passages=tuple(passages),
+    )
+
+
+def _prompt_title(prompt: PlannedPrompt) -> str:
+    shown = f" · {prompt.item}" if prompt.item else ""
+    return f"{prompt.task} · {prompt.phase}: {prompt.what} · {', '.join(prompt.models)}{shown}"
+
+
+def _coverage(coverage: Mapping[str, PlannedCoverage], preview: Preview) -> ReportSection:
+    rows, by_value = [], []
+    for task, plan in coverage.items():
+        known = task not in preview.unsettled or bool(plan.target)
+        held = (plan.values_held, plan.values, plan.held, plan.pairs) if known else (None,) * 4
+        rows.append((task, plan.items, *held))
+        for kind, counts in (("target", plan.target), ("nuanced", plan.nuance)):
+            for attribute, values in counts.items():
+                by_value += [(task, kind, attribute, value, items) for value, items in values.items()]
+    columns = (
+        ReportColumn("task", "Task"),
+        ReportColumn("items", "Items", "count"),
+        ReportColumn("values_held", "Values that occur", "count"),
+        ReportColumn("values", "Values declared", "count"),
+        ReportColumn("pairs_held", "Pairs that occur", "count", "Of values of two target attributes."),
+        ReportColumn("pairs", "Pairs there are", "count"),
+    )
+    value_columns = (
+        ReportColumn("task", "Task"),
+        ReportColumn("kind", "Kind"),
+        ReportColumn("attribute", "Attribute"),
+        ReportColumn("value", "Value"),
+        ReportColumn("items", "Items", "count"),
+    )
+    return ReportSection(
+        "coverage",
+        "What will the items cover?",
+        tuple(map(Sentence, _covered(coverage, preview))),
+        tables=(
+            ReportTable("plan", "The sampling plan", columns, tuple(rows)),
+            ReportTable("values", "Items by value", value_columns, tuple(by_value)),
+        ),
+    )
+
+
+def _covered(coverage: Mapping[str, PlannedCoverage], preview: Preview) -> Iterator[str]:
+    """What occurs at all, and what the items of one teacher cannot hold."""
+    for task, plan in coverage.items():
+        if task in preview.unsettled:
+            yield f"{task}: what its items cover is known when the teachers have proposed what is missing."
+        elif plan.drawn and plan.values:
+            pairs = f" and every pair of values of two attributes ({plan.pairs:,})" if plan.pairs else ""
+            yield f"{task}: {plan.lacking() or f'every declared value ({plan.values:,}){pairs} occurs'}."
+        yield from (f"{task}: {sentence}" for sentence in plan.shortfalls)
+        if MOST_DRAWN <= plan.drawn < plan.items:
+            yield f"{task}: counted over the first {plan.drawn:,} of {plan.items:,} items."
+
+
+def _takes(estimate: Estimate) -> ReportSection:
+    tables = [
+        _estimate_table("cost_by_phase", "By phase", "phase", estimate.by_phase, estimate.total),
+        _estimate_table("cost_by_model", "By model", "model", estimate.by_model),
+    ]
+    if estimate.savings:
+        rows = tuple((saving.change, _measured(saving.cost_usd)) for saving in estimate.savings)
+        columns = (ReportColumn("change", "Change"), ReportColumn("cost", "Cost then", "usd"))
+        tables.append(ReportTable("savings", "What would cost less", columns, rows))
+    names: dict[str, list[str]] = {}
+    for name, source in estimate.basis.items():
+        names.setdefault(source, []).append(name)
+    sources = [f"Lengths of {', '.join(alike)}: {source}." for source, alike in names.items()]
+    return ReportSection(
+        "takes",
+        "What will it take?",
+        tuple(map(Sentence, (*summed_up(estimate), *sources, *estimate.notes))),
+        tables=tuple(tables),
+    )
+
+
+def _estimate_table(
+    name: str, title: str, heading: str, lines: Mapping[str, EstimateLine], total: EstimateLine | None = None
+) -> ReportTable:
+    """The range of a figure holds it in 95 of 100 cases."""
+    rows = [_line(key, line) for key, line in lines.items()]
+    if total is not None:
+        rows.append(_line("total", total))
+    columns = (
+        ReportColumn(heading, heading.capitalize()),
+        ReportColumn("calls", "Calls", "count"),
+        ReportColumn("input", "Input tokens", "count"),
+        ReportColumn("output", "Output tokens", "count"),
+        ReportColumn("cost", "Cost", "usd"),
+    )
+    return ReportTable(
+        name, title, columns, tuple(rows), note="[low, high] holds the figure in 95 of 100 cases."
+    )
+
+
+def _line(name: str, line: EstimateLine) -> tuple[Cell, ...]:
+    cost = _measured(line.cost_usd) if line.cost_usd is not None else None
+    return (name, _whole(line.calls), _whole(line.input_tokens), _whole(line.output_tokens), cost)
+
+
+def _measured(span: Span) -> Measured:
+    return Measured(span.central, span.low, span.high, None, None)
+
+
+def _whole(span: Span) -> Cell:
+    central, low, high = (round(end) for end in (span.central, span.low, span.high))
+    return central if low == high else Measured(central, low, high, None, None)

@@ -1,0 +1,136 @@
+"""Pictures of a report as files: SVG, and PNG for print."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import vl_convert
+
+from coeval.reports.chart_spec import plain_spec, with_labels
+from coeval.reports.content import Picture, Report
+
+# --- How every picture is drawn, in the light and in the dark: the one place with colours
+#
+# The categories' colours are those of Okabe and Ito (2008), made for readers who tell few colours apart,
+# lightened or darkened until they stand out from their background by 3 : 1.
+
+
+class Theme(NamedTuple):
+    """Colours, as ``#rrggbb``. ``least`` and ``most`` are the ends of a scale of amounts, ``against`` the
+    other end of one with a middle: text is to be read on all of them."""
+
+    background: str
+    text: str
+    faint: str
+    lines: str
+    categories: tuple[str, ...]
+    least: str
+    most: str
+    against: str
+
+
+LIGHT = Theme(
+    background="#ffffff",
+    text="#1d2733",
+    faint="#5b6775",
+    lines="#e3e7ec",
+    categories=("#0072b2", "#d55e00", "#009e73", "#b8629b", "#8c6d00", "#3d9ac9", "#6a51a3", "#7a7a7a"),
+    least="#f1f5fa",
+    most="#7db4e6",
+    against="#f2b184",
+)
+DARK = Theme(
+    background="#171c23",
+    text="#e6eaf0",
+    faint="#9aa7b5",
+    lines="#2c3541",
+    categories=("#4aa8e0", "#f0884a", "#2fc29a", "#db8fc2", "#cfae3a", "#86cdf2", "#a996de", "#a3a3a3"),
+    least="#1f2833",
+    most="#2b6596",
+    against="#9a5424",
+)
+
+
+def theme_config(theme: Theme) -> dict[str, Any]:
+    """A Vega-Lite ``config``."""
+    return {
+        "background": None,
+        "font": "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": theme.text,
+            "titleColor": theme.faint,
+            "titleFontWeight": "normal",
+            "gridColor": theme.lines,
+            "domainColor": theme.lines,
+            "tickColor": theme.lines,
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+        },
+        "legend": {
+            "labelColor": theme.text,
+            "titleColor": theme.faint,
+            "titleFontWeight": "normal",
+            "labelFontSize": 12,
+        },
+        "header": {"labelColor": theme.text, "titleColor": theme.faint},
+        "title": {"color": theme.text},
+        "text": {"color": theme.text, "fontSize": 12},
+        "point": {"color": theme.text},
+        "rule": {"color": theme.faint},
+        "range": {
+            "category": list(theme.categories),
+            "ramp": [theme.least, theme.most],
+            "heatmap": [theme.least, theme.most],
+            "diverging": [theme.against, theme.least, theme.most],
+        },
+    }
+
+
+PPI = 300
+_WIDTH = 720.0
+"""Pixels at 72 to an inch: ten inches."""
+
+
+class Figure(NamedTuple):
+    """A picture in both formats; ``name`` is the beginning of a file's name."""
+
+    name: str
+    svg: str
+    png: bytes
+
+
+def figures(report: Report) -> Iterator[Figure]:
+    """All pictures of a report, one by one."""
+    for section in report.sections:
+        for picture in section.pictures:
+            spec = _drawable(picture, report)
+            svg = vl_convert.vegalite_to_svg(spec, config=_config(), allowed_base_urls=[])
+            png = vl_convert.vegalite_to_png(spec, config=_config(), allowed_base_urls=[], ppi=PPI)
+            yield Figure(_file_name(picture.name), svg, png)
+
+
+def picture_svg(picture: Picture, report: Report) -> str:
+    """One picture, as paper takes it."""
+    spec = _drawable(picture, report)
+    return str(vl_convert.vegalite_to_svg(spec, config=_config(), allowed_base_urls=[]))
+
+
+def _drawable(picture: Picture, report: Report) -> dict[str, Any]:
+    """With its rows, and a width of its own in place of the page's."""
+    spec: dict[str, Any] = with_labels(picture.spec, report.labels)
+    if spec.get("width") == "container":
+        room = spec.get("usermeta", {})
+        spec["width"] = max(min(_WIDTH, float(room.get("width", _WIDTH))), float(room.get("least", 0)))
+    return {**spec, "datasets": {picture.table: plain_spec(report.table(picture.table).records())}}
+
+
+def _config() -> dict[str, Any]:
+    """On white, whatever it is laid on."""
+    return {**theme_config(LIGHT), "background": LIGHT.background}
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "picture"

@@ -1,0 +1,211 @@
+"""What the report of an output folder of ``eval-framework`` says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlencode
+
+import msgspec
+
+from coeval.analysis.measures.measured import Branch, Measured
+from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.run_results import MetricScore, Results, bill
+from coeval.analysis.scores import results
+from coeval.core.plain import plain
+from coeval.core.text import listed, numbered
+from coeval.reports.content import (
+    Cell,
+    Picture,
+    Report,
+    ReportColumn,
+    ReportSection,
+    ReportTable,
+    Sentence,
+)
+from coeval.reports.experiment.judges_section import (
+    agreement_map,
+    agreement_table,
+    bias_picture,
+    bias_table,
+    itself_table,
+    judge_table,
+)
+from coeval.reports.plots import interval_plot
+
+# --- Can the judges be trusted that ``eval-framework`` asked?
+
+
+def output_judges_section(tree: Branch, models: Sequence[str]) -> Iterator[ReportSection]:
+    """Nothing where no judgment can be held against another; ``models`` were judged."""
+    judges = list(tree["judges"])
+    if not judges:
+        return
+    agreement, biases = agreement_table(tree["agreement"]), bias_table(tree["judges"])
+    pictures: list[Picture] = [agreement_map(agreement, judges)] if agreement.rows else []
+    if (leanings := bias_picture(biases, judges, [*models, *judges])) is not None:
+        pictures.append(leanings)
+    said = tree["findings"] or _unsure(judges)
+    each = [judge_table(tree["judges"])] if len(judges) > 1 else []  # of one there is nothing to compare
+    tables = (*each, agreement, itself_table(tree["judges"]), biases)
+    yield ReportSection(
+        "judges",
+        "Can the judges be trusted?",
+        tuple(Sentence(plain(text), "judges") for text in said),
+        tuple(pictures),
+        # Not every judgment is a score that an item is chosen by.
+        tuple(msgspec.structs.replace(table, links={}) for table in tables if table.rows),
+    )
+
+
+def _unsure(judges: Sequence[str]) -> list[str]:
+    if len(judges) == 1:
+        return ["One judge was asked: whether others would agree with it, nobody can tell."]
+    return ["No judge is surely stricter than the others, or surely leans on anything that was looked for."]
+
+
+_SCALES = {"share": 1.0, "percent": 100.0}
+"""Units that are parts of a whole, and how much the whole is."""
+
+
+def evaluation_report(reader: OutputReader, tree: Branch, notes: Sequence[str] = ()) -> Report:
+    """``tree`` are its measures (`measure_tree`)."""
+    found = results(reader, notes)
+    models = list(dict.fromkeys(metric.model for metric in found.metrics))
+    tasks = list(dict.fromkeys(metric.task for metric in found.metrics))
+    lead = tuple(Sentence(text, "scores") for text in _headlines(found.metrics, tree))
+    judges = output_judges_section(tree, models)
+    return Report(
+        kind="evaluation",
+        title=plain(listed(models) or reader.folder.resolve().name),
+        facts=tuple(_facts(found, tasks, reader)),
+        lead=lead or (Sentence("Nothing is scored yet."),),
+        sections=(_scores(found.metrics, lead, tree), *judges, _spent(found)),
+    )
+
+
+def _facts(found: Results, tasks: Sequence[str], reader: OutputReader) -> Iterator[str]:
+    yield numbered(len(tasks), "task")
+    [(answers, failed)] = reader.rows("SELECT count(*), count(*) FILTER (failed) FROM answers")
+    yield numbered(answers, "answer") + (f", {failed:,} failed" if failed else "")
+    [(judgments, lost)] = reader.rows("SELECT count(*), count(*) FILTER (failed) FROM judgments")
+    if judgments:
+        yield numbered(judgments, "judgment") + (f", {lost:,} failed" if lost else "")
+    if told := bill(found.costs):
+        yield str(told)
+    yield plain(reader.folder.resolve().name)
+
+
+def _headlines(metrics: Sequence[MetricScore], tree: Branch) -> Iterator[str]:
+    """The first metric of each task; of several samples of each prompt, over all of them."""
+    seen = set()
+    for metric in metrics:
+        shown: Measured | None = tree["metrics"].get(metric.model, {}).get(metric.task, {}).get(metric.metric)
+        if (metric.model, metric.task) in seen or shown is None or shown.value is None:
+            continue
+        seen.add((metric.model, metric.task))
+        bounds = "" if shown.low is None else f" [{shown.low:.3g}, {shown.high:.3g}]"
+        samples = tree["samples"].get(metric.model, {}).get(metric.task, {})
+        each = f", {samples[metric.metric]['n_runs']} samples of each" if samples else ""
+        over = f"over {numbered(shown.n or 0, 'prompt')}{each}"
+        yield f"{metric.model} in {metric.task}: {metric.metric} {shown.value:.3g}{bounds} {over}."
+
+
+def _name(metric: MetricScore, metrics: Sequence[MetricScore]) -> str:
+    sampled = any(other.sample and other.task == metric.task for other in metrics)
+    return f"{metric.task}, sample {metric.sample}" if sampled else metric.task
+
+
+def _scores(metrics: Sequence[MetricScore], lead: tuple[Sentence, ...], tree: Branch) -> ReportSection:
+    several = len({metric.model for metric in metrics}) > 1
+    rows: list[tuple[Cell, ...]] = []
+    for metric in metrics:
+        whole = _SCALES.get(metric.unit)
+        parts = (metric.value, metric.low, metric.high)
+        shown = [None if part is None or whole is None else part / whole for part in parts]
+        task = _name(metric, metrics)
+        row = f"{metric.model} · {task} · {metric.metric}" if several else f"{task} · {metric.metric}"
+        value = Measured(*parts, metric.n, metric.failed)
+        measure = Measured(shown[0], shown[1], shown[2], metric.n, metric.failed)
+        counts = (metric.n, metric.expected, metric.failed)
+        rows.append((row, metric.model, task, metric.metric, value, metric.unit, *counts, measure, True))
+    table = ReportTable(
+        "metrics",
+        "Metrics",
+        (
+            ReportColumn("row", "Of"),
+            ReportColumn("model", "Model"),
+            ReportColumn("task", "Task"),
+            ReportColumn("metric", "Metric"),
+            ReportColumn("value", "Value", "score", "With its 95 % interval, in its own unit"),
+            ReportColumn("unit", "Unit"),
+            ReportColumn("n", "n", "count"),
+            ReportColumn("expected", "Expected", "count", "Prompts, judgments or scores that it is made of"),
+            ReportColumn("failed", "Failed", "count"),
+            ReportColumn("shown", "Of the whole", "share"),
+            ReportColumn("sure", "Known"),
+        ),
+        tuple(rows),
+        links={place: urlencode({"task": metric.task}) for place, metric in enumerate(metrics)},
+    )
+    shares = [str(row[0]) for row, metric in zip(rows, metrics, strict=True) if metric.unit in _SCALES]
+    picture = Picture(
+        "metrics-plot",
+        "Metrics with their 95 % intervals. Those that are shares of a whole.",
+        table.name,
+        interval_plot(table.name, shares, "share"),
+    )
+    tables = (table, _samples(tree)) if tree["samples"] else (table,)
+    return ReportSection("scores", "What did it score?", lead, (picture,) if shares else (), tables)
+
+
+def _samples(tree: Branch) -> ReportTable:
+    """Of tasks with several samples of each prompt, what these come to together."""
+    rows: list[tuple[Cell, ...]] = []
+    links = {}
+    for model, tasks in tree["samples"].items():
+        for task, found in tasks.items():
+            for metric, of_samples in found.items():
+                links[len(rows)] = urlencode({"task": task})
+                errors = (of_samples[part] for part in ("item_se", "std", "n_runs"))
+                value = tree["metrics"][model][task][metric]
+                rows.append((model, task, metric, value, of_samples["unit"], value.n, *errors))
+    return ReportTable(
+        "samples",
+        "Over all samples",
+        (
+            ReportColumn("model", "Model"),
+            ReportColumn("task", "Task"),
+            ReportColumn("metric", "Metric"),
+            ReportColumn("value", "Value", "score", "Mean over the samples, in its own unit"),
+            ReportColumn("unit", "Unit"),
+            ReportColumn("prompts", "Prompts", "count"),
+            ReportColumn("error", "Standard error", "number", "How far other prompts would move it"),
+            ReportColumn("deviation", "Between samples", "number", "Standard deviation of the samples"),
+            ReportColumn("samples", "Samples", "count"),
+        ),
+        tuple(rows),
+        links=links,
+    )
+
+
+def _spent(found: Results) -> ReportSection:
+    rows: list[tuple[Cell, ...]] = [
+        (cost.model, cost.requests, cost.input_tokens, cost.output_tokens, cost.cost_usd)
+        for cost in found.costs
+    ]
+    table = ReportTable(
+        "models",
+        "By model",
+        (
+            ReportColumn("model", "Model"),
+            ReportColumn("requests", "Requests", "count"),
+            ReportColumn("input", "Tokens in", "count"),
+            ReportColumn("output", "Tokens out", "count"),
+            ReportColumn("cost", "Cost", "usd"),
+        ),
+        tuple(rows),
+    )
+    said = [*found.notes] or ["Nothing is missing, and nothing stands in the way of comparing it."]
+    sentences = tuple(Sentence(plain(text)) for text in said)
+    question = "What is to be known of it, and what did it cost?"
+    return ReportSection("cost", question, sentences, (), (table,) if rows else ())

@@ -1,1 +1,0 @@
-"""Reports as files that one keeps or mails."""

@@ -1,1 +1,0 @@
-"""What the reports of evaluations and of comparisons say."""

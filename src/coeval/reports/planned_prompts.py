@@ -1,0 +1,295 @@
+"""The prompts of an experiment as they will be sent, with a sampled item's attributes filled in. Texts that
+a model is yet to write have a stand-in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from secrets import token_hex
+from typing import NamedTuple
+
+from coeval.core.errors import StoreError
+from coeval.core.records import Datapoint, Purpose, Request, Schema
+from coeval.core.text import listed
+from coeval.engine.model_work import RoleModel
+from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
+from coeval.pipeline.plan.preview import Preview
+from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.pipeline.prompts import BENCHMARK_ITEM, FACTOR_SCORE, render_attributes
+from coeval.pipeline.samples import KnownNuance, Samples
+from coeval.reports.content import PassagePart
+
+# --- What the items of a task will cover: the sampling plan drawn as a run draws it, and what it cannot hold
+
+MOST_DRAWN = 20_000
+"""Items of a teacher that are drawn; what so many cover says how the rest is spread."""
+
+
+class PlannedCoverage(NamedTuple):
+    """``items`` are those of the plan, ``drawn`` those of which the attributes are known. ``target`` and
+    ``nuance`` count the items of each declared value, by attribute; ``pairs`` of all pairs of values of two
+    target attributes, ``held`` occur. ``shortfalls`` say what the number of items cannot cover."""
+
+    items: int
+    drawn: int
+    target: dict[str, dict[str, int]]
+    nuance: dict[str, dict[str, int]]
+    pairs: int
+    held: int
+    shortfalls: tuple[str, ...]
+
+    @property
+    def values(self) -> int:
+        return sum(map(len, self.target.values()))
+
+    @property
+    def values_held(self) -> int:
+        return sum(1 for counts in self.target.values() for count in counts.values() if count)
+
+    def lacking(self) -> str:
+        """What of the declared values and of their pairs no item has, in words; empty where nothing is."""
+        absent = [
+            f"{attribute} = {value}"
+            for attribute, counts in self.target.items()
+            for value, items in counts.items()
+            if not items
+        ]
+        if absent:
+            return f"no item has {listed(absent)}"
+        if self.held < self.pairs:
+            return f"{self.held:,} of {self.pairs:,} pairs of values of two attributes occur"
+        return ""
+
+
+def planned_coverage(setup: TaskSetup, preview: Preview) -> PlannedCoverage:
+    """Draw the items that teachers are to write, and count those that lie there."""
+    space = setup.space
+    target, nuance = _none_of(space.target), _none_of(space.nuance)
+    met: set[tuple[str, str, str, str]] = set()
+    drawn = 0
+    for (of_target, of_nuance), times in _drawn(setup, preview).items():
+        drawn += times
+        for counts, held in ((target, of_target), (nuance, of_nuance)):
+            for name, value in held:
+                if value in counts.get(name, {}):
+                    counts[name][value] += times
+        met.update((*one, *other) for one, other in combinations(sorted(of_target), 2))
+    sizes = [len(values) for values in target.values()]
+    declared = {(name, value) for name, values in target.items() for value in values}
+    held_pairs = sum(1 for a, v, b, w in met if (a, v) in declared and (b, w) in declared)
+    return PlannedCoverage(
+        items=preview.plan_count.total("data_generation", task=setup.task.name).planned,
+        drawn=drawn,
+        target=target,
+        nuance=nuance,
+        pairs=sum(one * other for one, other in combinations(sizes, 2)),
+        held=held_pairs,
+        shortfalls=tuple(setup.shortfalls()),
+    )
+
+
+_Alike = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+"""Target attributes and nuance of items."""
+
+
+def _none_of(attributes: Mapping[str, list[str]]) -> dict[str, dict[str, int]]:
+    return {name: dict.fromkeys(values, 0) for name, values in attributes.items()}
+
+
+def _drawn(setup: TaskSetup, preview: Preview) -> Counter[_Alike]:
+    """How many items have each combination of attributes."""
+    found: Counter[_Alike] = Counter()
+    task, recorded = setup.task, preview.plan.recorded
+    for source in setup.sources:
+        for key, attributes in recorded.by_teacher.get((task.name, source), {}).items():
+            if key not in recorded.assumed:
+                found[tuple(attributes.items()), ()] += 1
+    if not (setup.space.target or setup.space.nuance):
+        return found
+    for teacher in setup.teachers:
+        samples = Samples(setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher.name)
+        for n in range(1, min(task.sampling.most or 0, MOST_DRAWN) + 1):
+            sample = samples.item(n)
+            found[tuple(sample.target.items()), tuple(sample.nuance.items())] += 1
+    return found
+
+
+class PlannedPrompt(NamedTuple):
+    """What the ``models`` are asked alike in a phase of a task, shown for the first of them; of ``item``, the
+    item that it is about, in words. ``structured``: the answer's shape is asked for by schema where the host
+    can."""
+
+    task: str
+    phase: Purpose
+    what: str
+    models: tuple[str, ...]
+    item: str
+    structured: bool
+    parts: tuple[PassagePart, ...]
+
+    @property
+    def characters(self) -> int:
+        """Of what is known of it."""
+        return sum(len(part.text) for part in self.parts if not part.stand_in)
+
+
+class _StandIns:
+    """Marks in a filled prompt for texts that are not there yet; no text can hold one by itself."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._nonce = token_hex(8)
+        self._mark = re.compile(f"\ue000{self._nonce} ([0-9]+)\ue001")
+
+    def mark(self, words: str) -> str:
+        self._texts.append(words)
+        return f"\ue000{self._nonce} {len(self._texts) - 1}\ue001"
+
+    def parts(self, text: str) -> Iterator[PassagePart]:
+        """The text taken apart at the marks."""
+        for place, piece in enumerate(self._mark.split(text)):
+            if place % 2:
+                yield PassagePart(self._texts[int(piece)], stand_in=True)
+            elif piece:
+                yield PassagePart(piece)
+
+
+def planned_prompts(setup: TaskSetup, preview: Preview) -> list[PlannedPrompt]:
+    """The prompts of a task, phase by phase; models that are asked alike stand together."""
+    return list(_TaskPrompts(setup, preview).all())
+
+
+class _TaskPrompts:
+    """``_target``, ``_nuance`` and ``_rubric`` are None where teachers are yet to propose them."""
+
+    def __init__(self, setup: TaskSetup, preview: Preview) -> None:
+        self._setup, self._preview = setup, preview
+        known = {kind: preview.blueprint.known_part(setup.task, kind) for kind in KINDS}
+        self._known: Mapping[Kind, object | None] = known
+        self._stand_ins = _StandIns()
+
+    def all(self) -> Iterator[PlannedPrompt]:
+        setup = self._setup
+        for kind in KINDS:
+            owed = self._preview.blueprint.owed_proposals(setup.task, kind)
+            for alike in _alike([teacher for teacher, _ in owed]):
+                noun = "rubric" if kind == "rubric" else f"{kind} attributes"
+                asked = alike[0].prompt({}, None)
+                yield self._prompt(PHASE_OF[kind], noun, alike, asked, "")
+        for alike in _alike(setup.teachers):
+            values, item = self._sampled(alike[0].name)
+            yield self._prompt(
+                "data_generation", "item", alike, alike[0].prompt(values, BENCHMARK_ITEM), item
+            )
+        item_values, item = self._item()
+        for alike in _alike(setup.students):
+            yield self._prompt("response_collection", "answer", alike, alike[0].prompt(item_values), item)
+        answer = self._stand_ins.mark(f"the answer that {_one_of(setup.students)} will give")
+        for alike in _alike(setup.judges):
+            criteria, schema, what = self._criteria()
+            shown = {**item_values, "response": answer, **criteria}
+            yield self._prompt("evaluation", what, alike, alike[0].prompt(shown, schema), item)
+
+    def _prompt(
+        self, phase: Purpose, what: str, alike: Sequence[RoleModel], asked: Request, item: str
+    ) -> PlannedPrompt:
+        sent = alike[0].request(asked, phase, "", 0)
+        several = len(sent.messages) > 1
+        text = "\n\n".join(
+            f"[{message.role}]\n{message.content}" if several else message.content
+            for message in sent.messages
+        )
+        names = tuple(each.name for each in alike)
+        structured = asked.schema is not None or phase in ("attribute_mapping", "rubric_mapping")
+        parts = tuple(self._stand_ins.parts(text))
+        return PlannedPrompt(self._setup.task.name, phase, what, names, item, structured, parts)
+
+    def _sampled(self, teacher: str) -> tuple[dict[str, str], str]:
+        """The attributes of a teacher's first item, as a prompt shows them."""
+        task = self._setup.task
+        samples = Samples(self._setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher)
+        first = samples.item(1)
+        values = {
+            "target_attributes": self._drawn("target", first.target),
+            "nuanced_attributes": self._drawn("nuanced", first.nuance),
+        }
+        return values, f"item 1 of {teacher}"
+
+    def _drawn(self, kind: Kind, sampled: Mapping[str, str]) -> str:
+        if self._known[kind] is None:
+            return self._stand_ins.mark(f"{kind} attributes, sampled of those that the teachers propose")
+        return render_attributes(sampled)
+
+    def _item(self) -> tuple[dict[str, str], str]:
+        """The variables of the item that students and judges are shown: one that lies there, else one whose
+        texts somebody is yet to write."""
+        setup, mark = self._setup, self._stand_ins.mark
+        slot = next(self._preview.plan.slots(setup), None)
+        name = slot.teacher_name if slot is not None else "nobody"
+        if slot is not None and (there := self._standing(slot.id)) is not None:
+            nuance = KnownNuance(setup.task, setup.space.nuance).of(there)
+            return {
+                "input": there.prompt or "",
+                "reference": there.reference_response or "",
+                "target_attributes": render_attributes(there.sampled_target_attributes),
+                "nuanced_attributes": render_attributes(nuance),
+            }, f"item {slot.id}"
+        if slot is not None and slot.teacher is not None:
+            values, item = self._sampled(name)
+            verb = "will write"
+        else:
+            values = {
+                key: mark("attributes of the item") for key in ("target_attributes", "nuanced_attributes")
+            }
+            item, verb = "the first item", "will supply"
+        return {
+            **values,
+            "input": mark(f"the prompt that {name} {verb}"),
+            "reference": mark(f"the reference answer that {name} {verb}"),
+        }, item
+
+    def _standing(self, key: str) -> Datapoint | None:
+        """An item that lies in the run's folder, or in the lines that are to be put there."""
+        recorded = self._preview.plan.recorded
+        if key in recorded.assumed:
+            return None
+        entry = recorded.items.get(key)
+        if entry is None or not entry.good:
+            return None
+        try:
+            return recorded.items.load(key, Datapoint)
+        except StoreError:
+            return None
+
+    def _criteria(self) -> tuple[Mapping[str, str], Schema | None, str]:
+        """What judges are shown of the rubric, the shape of their answer, and what it is of."""
+        setup, mark = self._setup, self._stand_ins.mark
+        factors = tuple(setup.criteria)
+        if setup.task.evaluation_mode == "per_factor":
+            if self._known["rubric"] is None:
+                proposed = {
+                    key: mark(f"a {key} that the teachers propose") for key in ("factor", "criterion")
+                }
+                return proposed, FACTOR_SCORE, "judgment of one factor"
+            values = {"factor": factors[0], "criterion": setup.rubric[factors[0]]}
+            return values, FACTOR_SCORE, f"judgment of one factor: {factors[0]}"
+        if self._known["rubric"] is None:
+            return {"rubric": mark("the factors that the teachers propose")}, FACTOR_SCORE, "judgment"
+        asked = setup.asked_about(factors)
+        return asked.values, asked.schema, "judgment"
+
+
+def _alike(role_models: Sequence[RoleModel]) -> list[list[RoleModel]]:
+    """Models by what they are told."""
+    groups: dict[tuple[str, str | None], list[RoleModel]] = {}
+    for each in role_models:
+        groups.setdefault((each.template, each.system), []).append(each)
+    return list(groups.values())
+
+
+def _one_of(students: Sequence[RoleModel]) -> str:
+    names = [student.name for student in students]
+    return names[0] if len(names) == 1 else f"one of {listed(names, 4)}"

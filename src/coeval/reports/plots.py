@@ -1,0 +1,404 @@
+"""Shares of a whole, one bar for each name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import altair as alt
+
+from coeval.reports.chart_spec import (
+    LONGEST_NAME,
+    chart_spec,
+    model_colour,
+    named,
+    names_axis,
+    names_legend,
+    shown_name,
+    text_list,
+)
+
+# --- What each judge leans on: a point with its interval around zero, hollow where it is not sure
+
+_BIAS_STEP, _GAP = 16, 14
+
+
+def bias_plot(
+    table: str, biases: Sequence[str], judges: Sequence[str], models: Sequence[str]
+) -> dict[str, Any]:
+    """Of a table with the columns ``bias``, ``judge``, ``value`` (a measure) and ``sure``."""
+    base = alt.Chart(named(table)).transform_filter("isValid(datum.value)")
+    shared: dict[str, Any] = {
+        "y": alt.Y("bias:N", sort=list(biases), title=None, axis=names_axis(biases)),
+        "yOffset": alt.YOffset("judge:N", sort=list(judges)),
+        "color": alt.Color(
+            "judge:N",
+            scale=alt.Scale(domain=list(models)),
+            legend=names_legend(judges, values=list(judges), columns=3),
+        ),
+        "tooltip": [
+            alt.Tooltip("judge:N"),
+            alt.Tooltip("bias:N"),
+            alt.Tooltip("value:Q", format="+.3f"),
+            alt.Tooltip("value_low:Q", title="from", format="+.3f"),
+            alt.Tooltip("value_high:Q", title="to", format="+.3f"),
+        ],
+    }
+    x = alt.X("value_low:Q", title="of a score from 0 to 1")
+    zero = alt.Chart().mark_rule(strokeDash=[3, 3]).encode(x=alt.datum(0))
+    line = base.mark_rule(strokeWidth=2).encode(x=x, x2="value_high:Q", **shared)
+    hollow = base.mark_point(size=60, strokeWidth=1.5).encode(x="value:Q", **shared)
+    sure = alt.condition("datum.sure", alt.value(1), alt.value(0))
+    filled = base.mark_point(filled=True, size=70).encode(x="value:Q", opacity=sure, **shared)
+    chart = alt.layer(zero, line, hollow, filled, data=named(table))
+    return chart_spec(chart, max(len(biases), 1) * (len(judges) * _BIAS_STEP + _GAP))
+
+
+# --- A row for each name, with its point and its interval
+
+OVERALL, EACH_TASK = "overall", "by task"
+_FOREST_STEP = 30
+_OVERALL = f"by === '{OVERALL}'"
+_CHOSEN = f"datum.scores === scores && ({_OVERALL}) === !isValid(datum.task)"
+
+
+def forest_plot(
+    table: str, students: Sequence[str], tasks: Sequence[str], models: Sequence[str], scores: str
+) -> dict[str, Any]:
+    """Of the columns ``scores``, ``task``, ``student``, ``score`` (a measure) and ``ranks``, which stand at
+    the right. Two parameters choose among the rows, which stand in the order of the table: ``scores``, at
+    first the one given, and ``by``, `OVERALL` (rows without a task) or `EACH_TASK`. Overall the first
+    student's interval lies behind all as a band."""
+    student, task = (shown_name(students, of="datum.student"), shown_name(tasks, 16, of="datum.task"))
+    chosen, by = alt.param(name="scores", value=scores), alt.param(name="by", value=OVERALL)
+    base = (
+        alt.Chart(named(table))
+        .transform_filter(_CHOSEN)
+        .transform_filter("isValid(datum.score)")
+        .transform_calculate(row=f"({_OVERALL} ? '' : ({task}) + ' · ') + ({student})")
+    )
+    y = alt.Y("row:N", sort=None, title=None, axis=names_axis(()))
+    low = alt.X(
+        "score_low:Q",
+        scale=alt.Scale(domain=[0, 1]),
+        title="score",
+        axis=alt.Axis(tickCount=8, labelOverlap="greedy", labelSeparation=6),
+    )
+    colour = model_colour("student", models)
+    shown = [
+        alt.Tooltip("student:N", title="student"),
+        alt.Tooltip("task:N", title="task"),
+        alt.Tooltip("score:Q", format=".3f"),
+        alt.Tooltip("score_low:Q", title="from", format=".3f"),
+        alt.Tooltip("score_high:Q", title="to", format=".3f"),
+        alt.Tooltip("score_n:Q", title="items"),
+        alt.Tooltip("ranks:N", title="ranks"),
+    ]
+    band = (
+        base.transform_window(place="row_number()")
+        .transform_calculate(until=f"datum.place === 1 && {_OVERALL} ? datum.score_high : datum.score_low")
+        .mark_rect(opacity=0.12)
+        .encode(x=low, x2="until:Q", color=colour)
+    )
+    line = base.mark_rule(strokeWidth=3, strokeCap="round").encode(
+        y=y, x=low, x2="score_high:Q", color=colour, tooltip=shown
+    )
+    point = base.mark_point(filled=True, size=110, opacity=1).encode(
+        y=y, x="score:Q", color=colour, tooltip=shown
+    )
+    ranks = (
+        base.transform_filter("isValid(datum.ranks)")
+        .mark_text(align="left", dx=12)
+        .encode(y=y, x=alt.value("width"), text="ranks:N")
+    )
+    chart = alt.layer(band, line, point, ranks).add_params(chosen, by)
+    return chart_spec(chart, max(len(students), 1) * _FOREST_STEP) | {"usermeta": {"step": _FOREST_STEP}}
+
+
+# --- Numbers in a grid of rows and columns, shaded by how far they are from zero
+
+NOTEWORTHY = 0.1
+"""Of a score: where all differences are smaller, none has the strongest colour."""
+
+_HEAT_STEP = 26
+_COLUMN, _NARROW, _UNWRITTEN = 110, 52, 22
+"""Pixels of a column: the most that it makes good use of, the least with a number, and without."""
+_LABELS, _LETTER = 220, 8
+"""Pixels of names beside rows, and of a letter."""
+_LONGEST_LEVEL = _COLUMN // _LETTER
+"""Characters of a name above a column that has room."""
+_DOTTED = len("● +0.123") + 1
+_FEW_COLUMNS, _MOST_WRITTEN = 4, 24
+"""Up to so many columns have their names above them level, if these are short, and numbers in their cells."""
+
+
+class HeatMap(NamedTuple):
+    """``rows`` and ``columns`` are the values of the columns ``row`` and ``column`` of the table, in order.
+    ``value`` is written. ``shade`` gives the colour: none at 0, strongest at ``most`` and at ``-most``. Where
+    the column ``dot`` is true, a dot stands before the number. ``format`` is d3's: a difference loses its
+    third digit where columns are many."""
+
+    table: str
+    row: str
+    column: str
+    value: str
+    shade: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    most: float
+    format: str = ".2f"
+    dot: str = ""
+    tooltip: Sequence[str] = ()
+
+
+def heat_map(grid: HeatMap) -> dict[str, Any]:
+    """``tooltip`` names further columns that a cell tells of."""
+    many = len(grid.columns) > _FEW_COLUMNS
+    names = dict.fromkeys((*grid.rows, *grid.columns))  # together, so that a name has one label
+    above = names_axis(names, narrow=LONGEST_NAME, orient="top", labelAngle=-90)
+    if not many:
+        above = names_axis(names, _LONGEST_LEVEL, orient="top", labelAngle=0)
+    column = alt.X(f"{grid.column}:N", sort=list(grid.columns), title=None, axis=above)
+    row = alt.Y(
+        f"{grid.row}:N", sort=list(grid.rows), title=None, axis=names_axis(names, narrow=LONGEST_NAME)
+    )
+    most = grid.most or 1.0  # where all are 0, none has a colour
+    scale = alt.Scale(interpolate="rgb", domain=[-most, 0, most], range="diverging", clamp=True)
+    told = [
+        alt.Tooltip(f"{grid.row}:N"),
+        alt.Tooltip(f"{grid.column}:N"),
+        alt.Tooltip(f"{grid.value}:Q", format=grid.format),
+        *(alt.Tooltip(f"{name}:Q", title=name.replace("_", " "), format=".3~f") for name in grid.tooltip),
+    ]
+    base = alt.Chart(named(grid.table)).encode(y=row, x=column, tooltip=told)
+    cells = base.mark_rect(cornerRadius=3).encode(
+        color=alt.Color(f"{grid.shade}:Q", scale=scale, legend=None)
+    )
+    written = len(grid.columns) <= _MOST_WRITTEN
+    layers = [cells, _numbers(base, grid, many=many)] if written else [cells]
+    columns = max(len(grid.columns), 1)
+    spec = chart_spec(alt.layer(*layers), max(len(grid.rows), 1) * _HEAT_STEP, _LABELS + _COLUMN * columns)
+    narrowest = (_NARROW if written else _UNWRITTEN) if many else _least_level(grid.columns)
+    least = _LABELS + narrowest * columns
+    spec["usermeta"] |= {"row": grid.row, "step": _HEAT_STEP, "least": least}
+    return spec
+
+
+def _least_level(columns: Sequence[str]) -> int:
+    """Pixels of a column with its name level above it, or with a dot and three digits."""
+    return _LETTER * max(_DOTTED, min(_LONGEST_LEVEL, max(map(len, columns), default=0)))
+
+
+def _numbers(base: alt.Chart, grid: HeatMap, *, many: bool) -> alt.Chart:
+    short = grid.format.replace(".3f", ".2f") if many else grid.format
+    number = f"format(datum['{grid.value}'], '{short}')"
+    if grid.dot:
+        number = f"(datum['{grid.dot}'] ? '● ' : '') + {number}"
+    known = base.transform_filter(f"isValid(datum['{grid.value}'])").transform_calculate(written=number)
+    numbers: alt.Chart = known.mark_text(fontSize=11 if many else 12).encode(text="written:N")
+    return numbers
+
+
+# --- Numbers with their intervals, a row for each, beside a line that they may lie on either side of
+
+_INTERVAL_STEP = 28
+_LINE = 16
+"""Pixels: each half's words have a line of their own, so that long ones do not run into each other."""
+
+
+class Halves(NamedTuple):
+    """What a number left of zero speaks for, and what one right of it; ``most``: how far the axis reaches."""
+
+    left: str
+    right: str
+    most: float
+
+
+def interval_plot(
+    table: str, rows: Sequence[str], title: str, halves: Halves | None = None
+) -> dict[str, Any]:
+    """Of the columns ``row``, ``shown`` (a measure) and ``sure``, which fills the mark, those that ``rows``
+    names; ``title`` is that of the axis. ``halves``: with a line at 0, and words above either side of it."""
+    chosen = alt.FieldOneOfPredicate(field="row", oneOf=list(rows))
+    base = (
+        alt.Chart(named(table))
+        .transform_filter(chosen)
+        .transform_filter("isValid(datum.shown)")
+        # What has no interval is a point: an axis cannot be made of nothing.
+        .transform_calculate(
+            begin="isValid(datum.shown_low) ? datum.shown_low : datum.shown",
+            end="isValid(datum.shown_high) ? datum.shown_high : datum.shown",
+        )
+    )
+    y = alt.Y("row:N", sort=list(rows), title=None, axis=names_axis(rows, 56, narrow=24))
+    ends = (-halves.most, halves.most) if halves is not None else None
+    scale = alt.Scale(domain=ends, nice=True) if ends else alt.Scale(zero=False, nice=True, padding=6)
+    told = [
+        alt.Tooltip("row:N", title="of"),
+        alt.Tooltip("shown:Q", title="value", format=".4f"),
+        alt.Tooltip("shown_low:Q", title="from", format=".4f"),
+        alt.Tooltip("shown_high:Q", title="to", format=".4f"),
+        alt.Tooltip("shown_n:Q", title="n"),
+    ]
+    axis = alt.Axis(tickCount=8)
+    line = base.mark_rule(strokeWidth=3, strokeCap="round").encode(
+        y=y,
+        x=alt.X("begin:Q", scale=scale, title=title, axis=axis),
+        x2="end:Q",
+        tooltip=told,
+    )
+    hollow = base.mark_point(size=100, strokeWidth=2).encode(y=y, x="shown:Q", tooltip=told)
+    filled = base.mark_point(filled=True, size=100).encode(
+        y=y, x="shown:Q", opacity=alt.condition("datum.sure", alt.value(1), alt.value(0)), tooltip=told
+    )
+    layers: list[alt.Chart] = [line, hollow, filled]
+    if halves is not None:
+        layers.insert(0, alt.Chart(named(table)).mark_rule(strokeDash=[3, 3]).encode(x=alt.datum(0)))
+        layers += _words(table, halves)
+    return chart_spec(alt.layer(*layers), max(len(rows), 1) * _INTERVAL_STEP)
+
+
+def _words(table: str, halves: Halves) -> Iterator[alt.Chart]:
+    """Above the plot, from its edges inward."""
+    base = alt.Chart(named(table)).transform_window(place="row_number()")
+    once = base.transform_filter("datum.place === 1")
+    for words, align, edge, line in (
+        (f"← {halves.left}", "left", 0, 2),
+        (f"{halves.right} →", "right", "width", 1),
+    ):
+        mark: dict[str, Any] = {"align": align, "dy": -_LINE * line + _LINE // 2}
+        yield once.mark_text(**mark).encode(x=alt.value(edge), y=alt.value(0), text=alt.value(words))
+
+
+# --- Every item as a dot: how hard it is, and how well it tells students apart
+
+
+def item_dots(table: str, flags: Sequence[str]) -> dict[str, Any]:
+    """Of a table with the columns ``item``, ``task``, ``teacher``, ``difficulty``, ``discrimination`` and
+    ``flag``: the first of ``flags`` is that of items that nothing is wrong with."""
+    chart = (
+        alt.Chart(named(table))
+        .transform_filter("isValid(datum.difficulty)")
+        .transform_calculate(height="isValid(datum.discrimination) ? datum.discrimination : 0")
+        .mark_point(filled=True, opacity=0.65, size=36)
+        .encode(
+            x=alt.X(
+                "difficulty:Q", scale=alt.Scale(domain=[0, 1]), title="difficulty: 1 less the mean score"
+            ),
+            y=alt.Y("height:Q", title="discrimination"),
+            color=alt.Color(
+                "flag:N",
+                scale=alt.Scale(domain=list(flags)),
+                legend=alt.Legend(title=None, orient="top", columns=3),
+            ),
+            tooltip=[
+                alt.Tooltip("item:N"),
+                alt.Tooltip("task:N"),
+                alt.Tooltip("teacher:N"),
+                alt.Tooltip("difficulty:Q", format=".2f"),
+                alt.Tooltip("discrimination:Q", format=".2f"),
+                alt.Tooltip("flag:N"),
+            ],
+        )
+    )
+    return chart_spec(chart, 300, 760)
+
+
+# --- How often each student states the right label, with intervals: a row for each label and student
+
+_LABEL_STEP = 28
+
+
+def label_plot(table: str, rows: Sequence[tuple[str, str, str]], models: Sequence[str]) -> dict[str, Any]:
+    """Of a table with the columns ``student``, ``task``, ``label`` and ``accuracy`` (a measure); ``rows`` are
+    its students, tasks and labels, in order. Several labels are named beside the students."""
+    students, tasks, labels = (list(dict.fromkeys(part)) for part in zip(*rows, strict=True))
+    name = shown_name(students, of="datum.student")
+    if len({(task, label) for _, task, label in rows}) > 1:
+        task, label = shown_name(tasks, 16, of="datum.task"), shown_name(labels, 16, of="datum.label")
+        name = f"({task}) + ' (' + ({label}) + ') · ' + ({name})"
+    base = alt.Chart(named(table)).transform_filter("isValid(datum.accuracy)").transform_calculate(place=name)
+    y = alt.Y("place:N", sort=None, title=None, axis=names_axis(()))
+    colour = model_colour("student", models)
+    told = [
+        alt.Tooltip("student:N"),
+        alt.Tooltip("task:N"),
+        alt.Tooltip("label:N"),
+        alt.Tooltip("accuracy:Q", format=".3f"),
+        alt.Tooltip("accuracy_low:Q", title="from", format=".3f"),
+        alt.Tooltip("accuracy_high:Q", title="to", format=".3f"),
+        alt.Tooltip("accuracy_n:Q", title="answers"),
+    ]
+    x = alt.X("accuracy_low:Q", scale=alt.Scale(domain=[0, 1]), title="accuracy", axis=alt.Axis(tickCount=6))
+    line = base.mark_rule(strokeWidth=3, strokeCap="round").encode(
+        y=y, x=x, x2="accuracy_high:Q", color=colour, tooltip=told
+    )
+    point = base.mark_point(filled=True, size=110, opacity=1).encode(
+        y=y, x="accuracy:Q", color=colour, tooltip=told
+    )
+    return chart_spec(alt.layer(line, point), max(len(rows), 1) * _LABEL_STEP)
+
+
+# --- What uncertainty is left, against what it costs
+
+
+def purchase_plot(table: str, cost: str, title: str) -> dict[str, Any]:
+    """Of a table with the columns ``step``, ``kind``, ``difference``, ``headline`` and the one that ``cost``
+    names; the least ``difference`` for the money is told by the column ``best``."""
+    base = alt.Chart(named(table)).encode(
+        x=alt.X(f"{cost}:Q", title=title, scale=alt.Scale(nice=True)),
+        y=alt.Y("difference:Q", title="standard error of a difference", scale=alt.Scale(zero=True)),
+        color=alt.Color("kind:N", legend=alt.Legend(title=None, orient="top")),
+        tooltip=[
+            alt.Tooltip("step:N"),
+            alt.Tooltip("difference:Q", format=".4f"),
+            alt.Tooltip("headline:Q", format=".4f"),
+            alt.Tooltip(f"{cost}:Q", format=",.4~f"),
+        ],
+    )
+    line = base.mark_line(strokeWidth=1.5, opacity=0.6)
+    points = base.mark_point(filled=True, size=80, opacity=1)
+    words = base.mark_text(align="left", dx=8, dy=-8).encode(text="step:N")
+    return chart_spec(alt.layer(line, points, words), 240, 760)
+
+
+_SHARE_STEP = 26
+
+
+def share_bars(
+    table: str, fields: tuple[str, str], names: Sequence[str], parts: Sequence[str], *, ranked: bool = False
+) -> dict[str, Any]:
+    """Of a table with a name and a part in its ``fields``, and the columns ``share`` (0 to 1) and ``count``.
+    Where parts are ``ranked``, the first has the strongest of one colour."""
+    name, part = fields
+    legend = names_legend(parts, columns=2 if len(parts) > 3 else 3)
+    shades = [1 - 0.75 * place / max(len(parts) - 1, 1) for place in range(len(parts))]
+    colour: dict[str, Any] = {
+        "color": alt.Color(f"{part}:N", scale=alt.Scale(domain=list(parts)), legend=legend)
+    }
+    if ranked:
+        scale = alt.Scale(domain=list(parts), range=shades)
+        colour = {"opacity": alt.Opacity(f"{part}:N", sort=list(parts), scale=scale, legend=legend)}
+    chart = (
+        alt.Chart(named(table))
+        .transform_calculate(order=f"indexof({text_list(parts)}, datum['{part}'])")
+        .mark_bar(cornerRadius=2)
+        .encode(
+            y=alt.Y(f"{name}:N", sort=list(names), title=None, axis=names_axis(names)),
+            x=alt.X(
+                "share:Q",
+                title=None,
+                scale=alt.Scale(domainMax=1, clamp=True),
+                axis=alt.Axis(format=".0%", tickCount=5),
+            ).stack("zero"),
+            order="order:Q",
+            tooltip=[
+                alt.Tooltip(f"{name}:N"),
+                alt.Tooltip(f"{part}:N"),
+                alt.Tooltip("share:Q", format=".1%"),
+                alt.Tooltip("count:Q", format=","),
+            ],
+            **colour,
+        )
+    )
+    return chart_spec(chart, max(len(names), 1) * _SHARE_STEP)

@@ -1,0 +1,223 @@
+"""Legs as processes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+import msgspec
+
+from coeval.store.jsonl import store_error
+from coeval.sweeps.leg_files import Leg, LegResult, read_result, write_leg
+
+# --- Where the legs of a sweep run: slots, and one coroutine that brings a leg to its end in one of them
+#
+# ``local`` starts processes on this machine; ``ray`` and ``slurm`` have a cluster start them. Results lie on
+# a file system that all of them share, so an engine hands over nothing but the leg's end.
+
+_MODULE = "coeval.cli.eval_framework.leg_process"
+
+
+class LegSlot(msgspec.Struct, frozen=True):
+    """Where one leg at a time runs. ``gpus`` are those that its server sees, as ``CUDA_VISIBLE_DEVICES``
+    names them; empty where there are none, or where the cluster sets them."""
+
+    number: int
+    gpus: tuple[str, ...] = ()
+
+
+class SweepEngine(Protocol):
+    """Runs legs, one at a time in each of its ``slots``."""
+
+    @property
+    def slots(self) -> Sequence[LegSlot]: ...
+
+    async def run(self, leg: Leg, slot: LegSlot) -> LegResult:
+        """Run a leg to its end, whatever that is: one that ends without a word has ``failed``.
+
+        Cancelled, it has the leg interrupt its asking and end its server, waits for that, and raises
+        CancelledError; cancelled a second time it ends the leg at once.
+
+        Raises
+        ------
+        StoreError
+            the leg's folder cannot be written.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Give back what the engine holds. No leg runs any more."""
+        ...
+
+
+def leg_command(folder: Path) -> tuple[str, ...]:
+    """What runs the leg of a folder, as this interpreter. Its standard input is a pipe that is to be held
+    open: the leg ends with it."""
+    return (sys.executable, "-m", _MODULE, str(folder))
+
+
+def silent_end(leg: Leg, how: str) -> LegResult:
+    """Of a leg whose process told no result: ``how`` it ended, as in "was ended by SIGKILL"."""
+    problem = f"the leg's process {how} before it told its result; see {leg.folder / 'leg.log'}"
+    return LegResult(end="failed", problem=problem)
+
+
+# --- How a leg that a cluster ran came to its end: its own word counts, which may come after the cluster's
+
+LONGEST_END_S = 40.0
+"""A leg whose starter was killed interrupts its asking and ends its server; then it tells its result."""
+SHARED_S = 60.0
+"""What another machine has written may be seen here so much later, where files are shared by NFS."""
+_SOON_S = 5.0
+_LOOK_S = 0.2
+
+
+async def told_end(leg: Leg, how: str, within_s: float = _SOON_S) -> LegResult:
+    """The leg's result as soon as it is there; after ``within_s`` that it told none, and ``how`` it ended."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + within_s
+    while (result := read_result(leg)) is None and loop.time() < until:  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_S)
+    return result or silent_end(leg, how)
+
+
+# --- A leg's process beside whatever a cluster started: the part of an engine that runs on the cluster
+#
+# It loads nothing but the standard library, and is called by name, so a cluster's machines need this package
+# and no code of the sweep's.
+
+PASSED_ON = (
+    "COEVAL_CACHE",
+    "COEVAL_KEYS_FILE",
+    "EVAL_THROTTLE_STATE_PATH",
+    "HF_HOME",
+    "MIN_INTERVAL_S",
+    "NLTK_DATA",
+)
+"""Of the sweep's environment, beside the tested model's key: a cluster starts its processes with another."""
+"""A call that blocks would not hear that it is cancelled."""
+
+
+def passed_on(environment: Mapping[str, str], key_variable: str = "") -> dict[str, str]:
+    """What of the sweep's environment its legs are given."""
+    names = (*PASSED_ON, key_variable)
+    return {name: environment[name] for name in names if name and name in environment}
+
+
+def wait_for_leg(command: Sequence[str], log: str, folder: str, environment: Mapping[str, str]) -> int:
+    """Run a leg's command in ``folder`` with this ``environment`` over the cluster's; its exit code.
+
+    The leg's standard input is held open: should this process be killed, the leg ends its server and itself.
+    Whoever interrupts this process (as Ray does to cancel a task, and Slurm a job) has the leg end before it.
+    """
+    with Path(log).open("ab") as said:
+        process = subprocess.Popen(  # noqa: S603  our own command
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            cwd=folder,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+    _interrupted_by_term()
+    try:
+        while process.poll() is None:
+            time.sleep(_LOOK_S)
+        return process.returncode
+    finally:
+        if process.poll() is None:
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+            process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+
+
+def _interrupted_by_term() -> None:
+    """Slurm sends SIGTERM, which would end this process without a word."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, interrupt)
+
+
+def local_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) -> list[LegSlot]:
+    """As many slots of ``per_slot`` GPUs each as there are, at most ``count``; without GPUs ``count`` slots,
+    or one."""
+    if not gpus:
+        return [LegSlot(number) for number in range(count or 1)]
+    groups = [tuple(gpus[at : at + per_slot]) for at in range(0, len(gpus) - per_slot + 1, per_slot)]
+    return [LegSlot(number, group) for number, group in enumerate(groups[:count])]
+
+
+class LocalEngine:
+    """Each leg is a process in a session of its own, so that Ctrl-C in a terminal is the sweep's affair.
+
+    ``environment`` is that of the legs. A leg ends with the pipe to its standard input, and so with this
+    process, however that ends.
+    """
+
+    def __init__(self, slots: Sequence[LegSlot], environment: Mapping[str, str]) -> None:
+        self._slots = tuple(slots)
+        self._environment = environment
+
+    @property
+    def slots(self) -> Sequence[LegSlot]:
+        return self._slots
+
+    async def run(self, leg: Leg, slot: LegSlot) -> LegResult:  # noqa: ARG002  its GPUs are the server's affair
+        write_leg(leg)
+        process = await self._start(leg.folder)
+        try:
+            code = await process.wait()
+        except asyncio.CancelledError:
+            await _end(process)
+            raise
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return read_result(leg) or silent_end(leg, how)
+
+    async def _start(self, folder: Path) -> Process:
+        log = folder / "leg.log"
+        try:
+            said = log.open("ab")
+        except OSError as error:
+            raise store_error("write", log, error) from error
+        with said:  # what is said before the leg has opened it
+            return await asyncio.create_subprocess_exec(
+                *leg_command(folder),
+                stdin=PIPE,
+                stdout=DEVNULL,
+                stderr=said,
+                env=self._environment,
+                start_new_session=True,
+            )
+
+    async def aclose(self) -> None:
+        """It holds nothing."""
+
+
+async def _end(process: Process) -> None:
+    """Have a process interrupt what it does and wait for it; cancelled meanwhile, kill it."""
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGTERM)
+    try:
+        await process.wait()
+    except asyncio.CancelledError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        raise

@@ -1,1 +1,0 @@
-"""Where the legs of a sweep run."""

@@ -1,0 +1,299 @@
+"""``python -m coeval.sweeps.guard``: the small process between a leg and its server.
+
+It starts the server in a session of its own and writes its output to a bounded log. Its standard input is a
+pipe that the leg holds open, whose first line says what to start: when it ends, by whatever death of the leg,
+the guard ends the server's process group. On standard output it says what became of the server, one line
+each: ``started PID PIPE`` or ``refused WHY``; ``down`` when it has ended or is being ended, ``ended CODE``
+when nothing of its group is left.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from coeval.core.foreign import decode
+
+# --- The processes of a server, as ``/proc`` shows them: a group, its members, what marks them as ours
+#
+# A process group is ended by its number, and a number alone is given again to others. So whatever ends one
+# that it has not started itself holds its members against the mark that they were started with: a variable in
+# their environment, or the pipe that they write to, where a process has written over its environment (as
+# those do that set a title for themselves).
+#
+# Without ``/proc`` a group is what the system says of its number.
+
+MARK = "COEVAL_SWEEP_SERVER"
+"""The variable that holds a server's mark, a random text; whatever it starts inherits it."""
+
+_PROC = Path("/proc")
+_ENDED = "ZXx"
+_LOOK_S = 0.1
+_KILLED_WITHIN_S = 30.0
+
+
+def processes() -> list[int]:
+    """The ids of all processes that can be seen."""
+    try:
+        return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
+    except OSError:
+        return []
+
+
+def members(group: int) -> list[int]:
+    """The living processes of a group; its leader may have ended before."""
+    if not (_PROC / "self" / "stat").exists():
+        return [group] if _answers(group) else []
+    return [pid for pid in processes() if _group_of(pid) == group]
+
+
+def _answers(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _group_of(pid: int) -> int | None:
+    """None of one that has ended, whether somebody has waited for it or not."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    state, _, group = stat.rpartition(")")[2].split()[:3]
+    return None if state in _ENDED else int(group)
+
+
+def is_marked(pid: int, mark: str, output: str) -> bool:
+    """Whether a process was started with ``mark``, or writes to ``output``, a pipe as ``/proc`` names it."""
+    try:
+        environment = (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:  # of another user, or just gone
+        return False
+    if f"{MARK}={mark}".encode() in environment.split(b"\0"):
+        return True
+    return bool(output) and any(target(pid, stream) == output for stream in (1, 2))
+
+
+def target(pid: int, descriptor: int) -> str:
+    """What a descriptor of a process leads to, as ``/proc`` names it; empty where it does not tell."""
+    try:
+        return str((_PROC / str(pid) / "fd" / str(descriptor)).readlink())
+    except OSError:
+        return ""
+
+
+def marked(mark: str, output: str) -> list[int]:
+    """All processes with a mark but this one, in whatever group they are by now."""
+    return [pid for pid in processes() if pid != os.getpid() and is_marked(pid, mark, output)]
+
+
+def end_group(group: int, left: Callable[[], list[int]], grace_s: float) -> Iterator[float]:
+    """End the processes that are ``left`` of a group, and those that have left it: TERM, and KILL after
+    ``grace_s``.
+
+    Yields the seconds to wait before it is taken further, so that whoever ends it waits in his own way. It
+    ends when nothing is left, or half a minute after the KILL: what a driver holds ends late, even so.
+    """
+    for number, within_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILLED_WITHIN_S)):
+        until = time.monotonic() + within_s
+        there = left()
+        _signal(group, there, number)
+        while there and time.monotonic() < until:
+            yield _LOOK_S
+            there = left()
+            if number == signal.SIGKILL:
+                _signal(group, there, number)  # what was born meanwhile
+
+
+def kill_group(group: int, left: Callable[[], list[int]]) -> None:
+    """Kill them, and wait for nothing."""
+    _signal(group, left(), signal.SIGKILL)
+
+
+def _signal(group: int, pids: Sequence[int], number: signal.Signals) -> None:
+    within = set(members(group)) if group else set[int]()
+    if within.intersection(pids):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+    for pid in pids:
+        if pid not in within:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+
+def boot_id() -> str:
+    """Which start of this machine it is; empty where the system does not tell."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+MODULE = "coeval.sweeps.guard"
+LIFELINE, SAYING = 0, 1
+LOOK_S = 0.2
+_CHUNK = 1 << 16
+_LAST_CHUNKS = 64
+"""More than a pipe holds; what still writes then is no process of the group."""
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """What a guard is told. ``environment`` goes over its own; of the output ``most_bytes`` are kept, half of
+    them in ``log`` and what was before in ``log`` with ``.1`` after it; ``grace_s`` is how long the group may
+    take to end by itself."""
+
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    log: str
+    most_bytes: int
+    grace_s: float
+
+
+class BoundedLog:
+    """A log that takes no more than ``most_bytes`` on disk: the older half goes when there is more.
+
+    What the disk refuses is lost: the server goes on.
+    """
+
+    def __init__(self, path: Path, most_bytes: int) -> None:
+        self._path = path
+        self._half = most_bytes // 2
+        self._file = path.open("ab", buffering=0)
+        self._size = path.stat().st_size
+
+    def write(self, data: bytes) -> None:
+        with suppress(OSError):
+            if self._size and self._size + len(data) > self._half:
+                self._file.close()
+                self._path.replace(older(self._path))
+                self._file, self._size = self._path.open("wb", buffering=0), 0
+            self._size += self._file.write(data)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def older(log: Path) -> Path:
+    return log.with_name(f"{log.name}.1")
+
+
+class Guard:
+    """A server with its output, until it or the lifeline ends."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._log = BoundedLog(Path(launch.log), launch.most_bytes)
+        self._ending = False
+        self._selector = selectors.DefaultSelector()
+        self._output, writing = os.pipe()
+        try:
+            self._server = subprocess.Popen(  # noqa: S603  the user's own command
+                launch.command,
+                stdin=subprocess.DEVNULL,
+                stdout=writing,
+                stderr=writing,
+                env={**os.environ, **launch.environment},
+                start_new_session=True,
+            )
+        finally:
+            os.close(writing)
+        self._selector.register(self._output, selectors.EVENT_READ)
+        self._selector.register(LIFELINE, selectors.EVENT_READ)
+
+    @property
+    def started(self) -> str:
+        return f"started {self._server.pid} {self._pipe}"
+
+    @property
+    def _pipe(self) -> str:
+        """Its output, as ``/proc`` names it; empty where there is none."""
+        return target(os.getpid(), self._output)
+
+    def end_soon(self, _number: int, _frame: FrameType | None) -> None:
+        self._ending = True
+
+    def watch(self) -> int:
+        """Wait for the end of the server or of the lifeline, and end the group; the server's exit code."""
+        while not (self._ending or self._has_ended()):
+            self._pass_on(LOOK_S)
+        _say("down")
+        for seconds in end_group(self._server.pid, self._left, self._launch.grace_s):
+            self._pass_on(seconds)
+        for _ in range(_LAST_CHUNKS):
+            if not self._pass_on(0.0):
+                break
+        return self._server.poll() or 0
+
+    def _has_ended(self) -> bool:
+        """It is not waited for yet: until the group has ended, its number must not be given to others."""
+        if sys.platform == "darwin":
+            return self._server.poll() is not None
+        return os.waitid(os.P_PID, self._server.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def _left(self) -> list[int]:
+        mark = self._launch.environment.get(MARK, "")
+        return sorted({*members(self._server.pid), *marked(mark, self._pipe)})
+
+    def _pass_on(self, patience_s: float) -> bool:
+        """Take what comes meanwhile: output, and the end of the lifeline. False: no output came."""
+        came = False
+        for key, _ in self._selector.select(patience_s):
+            data = _read(key.fd)
+            if not data:
+                self._selector.unregister(key.fd)
+            if key.fd == LIFELINE:
+                self._ending = self._ending or not data
+            elif data:
+                came = True
+                self._log.write(data)
+        return came
+
+
+def main() -> None:
+    if not (line := _first_line()).endswith(b"\n"):
+        return  # the leg was gone before it could say what to start
+    try:
+        guard = Guard(decode(line, Launch))
+    except OSError as error:
+        _say(f"refused {error.strerror}")
+        return
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, guard.end_soon)
+    _say(guard.started)
+    _say(f"ended {guard.watch()}")
+
+
+def _first_line() -> bytes:
+    line = b""
+    while not line.endswith(b"\n") and (data := _read(LIFELINE)):
+        line += data
+    return line
+
+
+def _read(descriptor: int) -> bytes:
+    """What has come; nothing at the end, which may be a reset where it is a socket."""
+    try:
+        return os.read(descriptor, _CHUNK)
+    except OSError:
+        return b""
+
+
+def _say(what: str) -> None:
+    with suppress(OSError):  # the leg is gone: nobody listens
+        os.write(SAYING, f"{what}\n".encode())
+
+
+if __name__ == "__main__":
+    main()

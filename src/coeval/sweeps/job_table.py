@@ -1,0 +1,374 @@
+"""Whose answers lie in the folder of a step: those of one checkpoint, known by its path and step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from coeval.benchmarks.run.task_folder import TaskFolder, first_answer
+from coeval.core.errors import Undecodable, UsageError
+from coeval.core.foreign import decoder
+from coeval.store.jsonl import Appender, cut_torn_tail, torn_tail, whole_lines
+from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SHARDS, SUMMARY, task_folders
+from coeval.store.rundir import now
+from coeval.sweeps.checkpoints import Checkpoint, newest_file
+from coeval.sweeps.job_plan import JobPlan, TaskJobs
+from coeval.sweeps.sweep import Sweep, folder_of, shard_name
+
+# --- ``OUT/sweep/jobs.jsonl``: what was done of a sweep's jobs, as far as their files still bear it out
+
+JobState: TypeAlias = Literal["answered", "concluded", "failed"]
+Stamps: TypeAlias = dict[str, tuple[int, int]]
+"""File, below the output folder → its size, and when it was written, in nanoseconds."""
+
+
+class Job(NamedTuple):
+    """One task (by its label) and sample of the checkpoint at a step."""
+
+    step: int
+    label: str
+    run: int
+
+    @property
+    def folder(self) -> str:
+        """Below the output folder."""
+        return f"step_{self.step}/run_{self.run}/{self.label}"
+
+
+class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job, or one shard of it, came to an end.
+
+    ``settings`` is the hash of what the answers hang on, ``judging`` that of the judge where it was
+    concluded. ``unanswered`` prompts have no good answer, ``unscored`` no score. ``problem`` says why it
+    failed.
+    """
+
+    step: int
+    label: str
+    run: int
+    state: JobState
+    settings: str
+    shard: str = ""
+    judging: str = ""
+    unanswered: int = 0
+    unscored: int = 0
+    files: Stamps = {}
+    problem: str = ""
+    at: str = ""
+
+    @property
+    def job(self) -> Job:
+        return Job(self.step, self.label, self.run)
+
+
+class JobJournal:
+    """The lines of ``jobs.jsonl``; one sweep at a time appends to them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._appender: Appender | None = None
+
+    def read(self) -> Iterator[JobLine]:
+        """The whole lines in their order; a damaged one is passed over, and its job owed again.
+
+        Raises
+        ------
+        StoreError
+            the file is there and cannot be read.
+        """
+        read = decoder(JobLine)
+        for _, line in whole_lines(self.path):
+            try:
+                yield read(line)
+            except Undecodable:
+                continue
+
+    def append(self, line: JobLine) -> None:
+        """Raises StoreError where the disk refuses."""
+        if self._appender is None:
+            if torn_tail(self.path):
+                cut_torn_tail(self.path)
+            self._appender = Appender(self.path)
+        self._appender.append(line)
+
+    def close(self) -> None:
+        if self._appender is not None:
+            self._appender.close()
+            self._appender = None
+
+
+def stamps(out: Path, files: Iterator[str] | list[str]) -> Stamps:
+    """Those of these files that are there, as they are now."""
+    found = ((file, _stamp(f"{out}/{file}")) for file in files)
+    return {file: stamp for file, stamp in found if stamp is not None}
+
+
+def bears_out(out: Path, line: JobLine) -> bool:
+    """Whether the files of a line are what it says."""
+    return bool(line.files) and all(_stamp(f"{out}/{file}") == stamp for file, stamp in line.files.items())
+
+
+def _stamp(file: str) -> tuple[int, int] | None:
+    try:
+        stat = os.stat(file)  # noqa: PTH116  a tenth of a Path's time, and there may be 100,000
+    except OSError:
+        return None
+    return (stat.st_size, stat.st_mtime_ns)
+
+
+# --- Which jobs of a sweep are done and which are owed: the plan, less what journal and files agree is done
+#
+# Nothing but speed hangs on the journal. A job that it knows nothing of is owed, and whoever does it reads
+# the records first: what is there is never asked again.
+
+_WHOLE_SECONDS = 1.0
+"""Lines of the journal tell their time without fractions."""
+
+
+class OwedJobs(NamedTuple):
+    """What is owed of a checkpoint: ``answers`` by shard, then by task; ``conclusions`` by task. Values are
+    the samples' numbers, and tasks are named as they are asked for."""
+
+    answers: dict[int, dict[str, tuple[int, ...]]]
+    conclusions: dict[str, tuple[int, ...]]
+
+    @property
+    def nothing(self) -> bool:
+        return not self.answers and not self.conclusions
+
+
+class TaskStanding(NamedTuple):
+    """How many samples of a task and checkpoint are answered and concluded, and whose last attempt failed;
+    ``missing`` counts answers and scores that whole samples lack; ``problem`` is that of the last failure."""
+
+    samples: int
+    answered: int
+    concluded: int
+    failed: int
+    missing: int
+    problem: str
+
+
+class JobTable:
+    """The jobs of a plan, held against ``OUT/sweep/jobs.jsonl`` and the files below ``OUT``.
+
+    Whoever holds the sweep's lock may also write down what was done.
+    """
+
+    def __init__(self, out: Path, plan: JobPlan) -> None:
+        self._out = out
+        self.plan = plan
+        self._journal = JobJournal(folder_of(out) / "jobs.jsonl")
+        self._answered: dict[Job, dict[str, JobLine]] = {}
+        self._concluded: dict[Job, JobLine] = {}
+        self._failed: dict[Job, JobLine] = {}
+
+    def read(self) -> None:
+        """Take in the journal.
+
+        Raises
+        ------
+        StoreError
+            it cannot be read.
+        """
+        for line in self._journal.read():
+            self._take_in(line)
+
+    def include(self, checkpoints: Iterable[Checkpoint]) -> None:
+        """Write down that these are swept too, in place of others of the same steps.
+
+        Raises
+        ------
+        StoreError
+            it cannot be written.
+        """
+        by_step = {checkpoint.step: checkpoint for checkpoint in (*self.plan.checkpoints, *checkpoints)}
+        known = tuple(by_step[step] for step in sorted(by_step))
+        self.plan = replace(self.plan, checkpoints=known)
+        self.plan.write(folder_of(self._out))
+
+    def _take_in(self, line: JobLine) -> None:
+        job = line.job
+        if line.state == "failed":
+            self._failed[job] = line
+            return
+        self._failed.pop(job, None)
+        if line.state == "concluded":
+            self._concluded[job] = line
+            self._answered.pop(job, None)  # its shards were taken in
+        else:
+            self._answered.setdefault(job, {})[line.shard] = line
+
+    def owed(self, checkpoint: Checkpoint) -> OwedJobs:
+        """What is to be done of a checkpoint."""
+        answers: dict[int, dict[str, tuple[int, ...]]] = {}
+        conclusions: dict[str, tuple[int, ...]] = {}
+        for task in self.plan.tasks:
+            settings = self.plan.settings(checkpoint, task)
+            to_conclude: list[int] = []
+            to_answer: dict[int, list[int]] = {}
+            for run in range(task.samples):
+                job = Job(checkpoint.step, task.label, run)
+                if self._is_concluded(job, task, settings):
+                    continue
+                to_conclude.append(run)
+                for shard in self._owed_shards(job, settings):
+                    to_answer.setdefault(shard, []).append(run)
+            if to_conclude:
+                conclusions[task.task] = tuple(to_conclude)
+            for shard, runs in to_answer.items():
+                answers.setdefault(shard, {})[task.task] = tuple(runs)
+        return OwedJobs(answers, conclusions)
+
+    def done_otherwise(self, checkpoints: Iterable[Checkpoint]) -> int:
+        """How many jobs of these were done with other settings than the plan's, and so are owed."""
+        found = 0
+        for checkpoint in checkpoints:
+            for task in self.plan.tasks:
+                settings = self.plan.settings(checkpoint, task)
+                for run in range(task.samples):
+                    job = Job(checkpoint.step, task.label, run)
+                    lines = [*self._answered.get(job, {}).values()]
+                    lines += [line] if (line := self._concluded.get(job)) is not None else []
+                    found += bool(lines) and all(line.settings != settings for line in lines)
+        return found
+
+    def written_since(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
+        """Those with files newer than the first of their jobs: they may be others than were asked."""
+        first: dict[int, str] = {}
+        known = (*self._concluded.values(), *(one for of in self._answered.values() for one in of.values()))
+        for line in known:
+            first[line.step] = min(line.at, first.get(line.step, line.at))
+        return [
+            checkpoint
+            for checkpoint in checkpoints
+            if (at := first.get(checkpoint.step)) is not None
+            and newest_file(Path(checkpoint.path)) > datetime.fromisoformat(at).timestamp() + _WHOLE_SECONDS
+        ]
+
+    def _is_concluded(self, job: Job, task: TaskJobs, settings: str) -> bool:
+        line = self._concluded.get(job)
+        return (
+            line is not None
+            and (line.settings, line.judging) == (settings, task.judged_with)
+            and not (line.unanswered or line.unscored)
+            and bears_out(self._out, line)
+        )
+
+    def _owed_shards(self, job: Job, settings: str) -> Collection[int]:
+        """The shards whose answers are not all there."""
+        concluded = self._concluded.get(job)
+        if concluded is not None and concluded.settings == settings and not concluded.unanswered:
+            answers = f"{job.folder}/{RESPONSES}"
+            held = stamps(self._out, [answers])
+            if held and held.get(answers) == concluded.files.get(answers):
+                return ()
+        lines = self._answered.get(job)
+        if not lines:
+            return range(self.plan.shards)
+        return [
+            number
+            for number in range(self.plan.shards)
+            if (line := lines.get(shard_name(number, self.plan.shards))) is None
+            or line.settings != settings
+            or line.unanswered
+            or not bears_out(self._out, line)
+        ]
+
+    def standing(self, checkpoint: Checkpoint, task: TaskJobs) -> TaskStanding:
+        """Where a task of a checkpoint stands."""
+        settings = self.plan.settings(checkpoint, task)
+        answered = concluded = failed = missing = 0
+        problem = ""
+        for run in range(task.samples):
+            job = Job(checkpoint.step, task.label, run)
+            line = self._concluded.get(job)
+            whole = self._is_concluded(job, task, settings)
+            concluded += whole
+            answered += whole or not self._owed_shards(job, settings)
+            if line is not None and not whole and line.settings == settings:
+                missing += line.unanswered + line.unscored
+            if (failure := self._failed.get(job)) is not None and not whole:
+                failed += 1
+                problem = failure.problem
+        return TaskStanding(task.samples, answered, concluded, failed, missing, problem)
+
+    def asked(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
+        """Whether all prompts of a job were asked, with an answer or without."""
+        settings = self.plan.settings(checkpoint, task)
+        job = Job(checkpoint.step, task.label, run)
+        if not self._owed_shards(job, settings):
+            return True
+        lines = self._answered.get(job, {})
+        names = (shard_name(number, self.plan.shards) for number in range(self.plan.shards))
+        return all((line := lines.get(name)) is not None and line.settings == settings for name in names)
+
+    def has_answers(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
+        """Whether a job has any answers, whoever asked for them."""
+        return TaskFolder(self._out / Job(checkpoint.step, task.label, run).folder).has_answers()
+
+    def note_answered(
+        self, checkpoint: Checkpoint, task: TaskJobs, run: int, shard: int, unanswered: int
+    ) -> None:
+        """Write down that all prompts of a shard were asked; ``unanswered`` of them have no good answer."""
+        name = shard_name(shard, self.plan.shards)
+        line = self._line(checkpoint, task, run, "answered")
+        folder = f"{line.job.folder}/{SHARDS}/{name}" if name else line.job.folder
+        files = stamps(self._out, [f"{folder}/{RESPONSES}"])
+        if name and not files:  # an earlier one has been taken into the whole
+            files = stamps(self._out, [f"{line.job.folder}/{RESPONSES}"])
+        self._write(replace(line, shard=name, unanswered=unanswered, files=files))
+
+    def note_concluded(
+        self, checkpoint: Checkpoint, task: TaskJobs, run: int, unanswered: int, unscored: int
+    ) -> None:
+        """Write down that a job was scored; of so many prompts there is no answer, or no score."""
+        line = self._line(checkpoint, task, run, "concluded")
+        judged = (path.name for path in (self._out / line.job.folder).glob(JUDGMENTS))
+        names = (RESPONSES, SUMMARY, SCORES, *sorted(judged))
+        files = stamps(self._out, [f"{line.job.folder}/{name}" for name in names])
+        missing = {"unanswered": unanswered, "unscored": unscored}
+        self._write(replace(line, judging=task.judged_with, files=files, **missing))
+
+    def note_failed(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:
+        """Write down that a job was given up."""
+        self._write(replace(self._line(checkpoint, task, run, "failed"), problem=problem))
+
+    def _line(self, checkpoint: Checkpoint, task: TaskJobs, run: int, state: JobState) -> JobLine:
+        settings = self.plan.settings(checkpoint, task)
+        return JobLine(
+            step=checkpoint.step, label=task.label, run=run, state=state, settings=settings, at=now()
+        )
+
+    def _write(self, line: JobLine) -> None:
+        self._journal.append(line)
+        self._take_in(line)
+
+    def close(self) -> None:
+        self._journal.close()
+
+
+def refuse_others(sweep: Sweep, checkpoints: Sequence[Checkpoint]) -> None:
+    """
+    Raises
+    ------
+    UsageError
+        the folder of a step holds answers of another checkpoint; nothing is ever relabelled.
+    """
+    for checkpoint in checkpoints:
+        output = sweep.out / checkpoint.name
+        if not output.is_dir():
+            continue
+        for folder in task_folders(output)[:1]:
+            first = first_answer(folder / RESPONSES)
+            if first is not None and first.model not in ("", checkpoint.identity):
+                raise UsageError(
+                    f"{folder} holds answers of {first.model}, not of {checkpoint.identity}; sweep into "
+                    "another folder (--out), or give the checkpoint that path"
+                )

@@ -1,1 +1,0 @@
-"""What a sweep is to do, and what of it is done."""

@@ -1,1 +1,0 @@
-"""Judging and scoring for a sweep, in one process of its own."""

@@ -1,0 +1,254 @@
+"""The judging of a sweep: several evaluations at a time in one process, with one way to the judge.
+
+Each order is a task of a checkpoint, all its samples together. Preparing and scoring hold the processor and
+may not hold up the loop, so they go to a thread, one at a time: verifiers are not made to run side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from coeval.analysis.run_results import model_costs
+from coeval.benchmarks.benchmark import count_failures
+from coeval.benchmarks.run.conclusion import Outcome, conclude
+from coeval.benchmarks.run.eval_spec import EvalSpec
+from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare, usage_file
+from coeval.benchmarks.run.task_run import TaskRun
+from coeval.core.errors import CoevalError, Undecodable
+from coeval.core.foreign import decode, decoder
+from coeval.core.text import numbered
+from coeval.engine.probing import Probing
+from coeval.engine.progress import Board
+from coeval.models.keys import Keys
+from coeval.models.pacing.throttle import Throttle
+from coeval.models.transport.shared_hosts import SharedHosts
+
+# --- What a sweep and its judging process say to each other: one JSON object a line
+
+
+class ConcludeOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A task of a checkpoint is to be judged and scored: ``evaluation`` is of mode ``conclude``."""
+
+    name: str
+    evaluation: EvalSpec
+
+
+class SampleConcluded(msgspec.Struct, frozen=True, kw_only=True):
+    """One sample: of so many prompts there is no good answer, and so many judgments are missing besides.
+    ``problem`` says why there is no figure."""
+
+    run: int
+    unanswered: int = 0
+    unscored: int = 0
+    problem: str = ""
+
+
+class ConcludeProgress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
+    """How far the judging of an order is: ``done`` of ``planned`` judgments stand, ``failed`` have failed."""
+
+    name: str
+    done: int = 0
+    planned: int = 0
+    failed: int = 0
+
+
+class Concluded(msgspec.Struct, frozen=True, kw_only=True, tag="concluded"):
+    """The end of an order. ``samples`` are those that were scored; ``problem`` says why others were not, or
+    are to be tried again since the judge was away.
+
+    ``cost_usd`` is what its judging has cost over all starts, None where that is not known.
+    """
+
+    name: str
+    samples: tuple[SampleConcluded, ...] = ()
+    problem: str = ""
+    interrupted: bool = False
+    cost_usd: float | None = None
+
+
+JudgingMessage: TypeAlias = ConcludeProgress | Concluded
+
+read_order = decoder(ConcludeOrder)
+"""Of a line; raises Undecodable."""
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    type: str = ""
+
+
+def read_message(line: bytes) -> JudgingMessage | None:
+    """None where the line is none, such as a warning that some package prints."""
+    try:
+        if decode(line, _Kind).type == "concluded":
+            return decode(line, Concluded)
+        return decode(line, ConcludeProgress)
+    except Undecodable:
+        return None
+
+
+def written(message: ConcludeOrder | JudgingMessage) -> bytes:
+    """The line."""
+    return msgspec.json.encode(message, enc_hook=os.fspath) + b"\n"
+
+
+log = logging.getLogger("coeval")
+
+TELL_S = 1.0
+AWAY = frozenset({"missing", "connection", "timeout", "server", "rate_limited"})
+"""Why there is no judgment where asking later may help."""
+
+
+async def conclude_orders(
+    orders: AsyncIterator[ConcludeOrder],
+    tell: Callable[[JudgingMessage], None],
+    keys: Keys,
+    interrupt: asyncio.Event,
+    throttle: Throttle | None = None,
+) -> None:
+    """Conclude every order as it comes, side by side, and tell how far they are and what came of each.
+    ``throttle`` is the pace that their requests keep with those of other processes.
+
+    Returns when there are no more orders and all are told; setting ``interrupt`` has those under way end
+    soon, and later ones at once.
+    """
+    async with SharedHosts(throttle=throttle) as hosts, asyncio.TaskGroup() as group:
+        judging = _Judging(keys, interrupt, hosts)
+        telling = group.create_task(judging.tell_progress(tell))
+        tasks: set[asyncio.Task[None]] = set()
+        async for order in orders:
+            task = group.create_task(judging.conclude(order, tell))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        if tasks:
+            await asyncio.wait(tasks)
+        telling.cancel()
+
+
+class _Judging:
+    """The orders under way."""
+
+    def __init__(self, keys: Keys, interrupt: asyncio.Event, hosts: SharedHosts) -> None:
+        self._keys = keys
+        self._interrupt = interrupt
+        self._hosts = hosts
+        self._processor = asyncio.Lock()
+        self._onlookers: dict[str, _Onlooker] = {}
+        self._met = False
+
+    async def conclude(self, order: ConcludeOrder, tell: Callable[[JudgingMessage], None]) -> None:
+        onlooker = self._onlookers[order.name] = _Onlooker(order.name)
+        try:
+            concluded = await self._concluded(order, onlooker)
+        except CoevalError as error:
+            log.warning("%s: %s", order.name, error)
+            interrupted = self._interrupt.is_set()
+            concluded = Concluded(name=order.name, problem=str(error), interrupted=interrupted)
+        finally:
+            del self._onlookers[order.name]
+        tell(concluded)
+
+    async def _concluded(self, order: ConcludeOrder, onlooker: _Onlooker) -> Concluded:
+        if self._interrupt.is_set():
+            return Concluded(name=order.name, interrupted=True)
+        async with self._processor:
+            evaluation = self._without_probe(order.evaluation)
+            prepared = await asyncio.to_thread(prepare, evaluation, onlooker)
+        with held(prepared):
+            ended = await ask_owed(prepared, self._keys, onlooker, self._interrupt, self._hosts)
+            async with self._processor:
+                outcome = await asyncio.to_thread(conclude, prepared, ended)
+                concluded = await asyncio.to_thread(_told, order, prepared, outcome)
+            self._met = ended.begun and evaluation.judge is not None and not concluded.problem
+            return concluded
+
+    def _without_probe(self, evaluation: EvalSpec) -> EvalSpec:
+        """One that answered an evaluation before needs not be tried for this one."""
+        if not self._met:
+            return evaluation
+        return msgspec.structs.replace(evaluation, probing=Probing("disable"))
+
+    async def tell_progress(self, tell: Callable[[JudgingMessage], None]) -> None:
+        said: dict[str, ConcludeProgress] = {}
+        while True:
+            await asyncio.sleep(TELL_S)
+            for onlooker in list(self._onlookers.values()):
+                progress = onlooker.progress()
+                if said.get(onlooker.name) != progress:
+                    said[onlooker.name] = progress
+                    tell(progress)
+
+
+def _told(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Concluded:
+    samples: list[SampleConcluded] = []
+    away: Counter[str] = Counter()
+    for task_run, task in zip(prepared.task_runs, outcome.tasks, strict=False):
+        if task.left_at is not None:
+            continue
+        if missed := _missed(task_run, outcome):
+            away.update(missed)
+            continue
+        counts = task_run.counts()
+        unanswered = counts.prompts - counts.answers
+        missing = sum(task.summary.missing.values()) if task.summary is not None else 0
+        samples.append(
+            SampleConcluded(
+                run=task_run.run or 0,
+                unanswered=unanswered,
+                unscored=max(0, missing - unanswered),
+                problem=task.problem or "",
+            )
+        )
+    costs = [cost.cost_usd for cost in model_costs(usage_file(prepared.evaluation))]
+    known = [usd for usd in costs if usd is not None]
+    return Concluded(
+        name=order.name,
+        samples=tuple(samples),
+        problem="; ".join((*outcome.stopped.values(), *_in_words(away))),
+        interrupted=outcome.interrupted,
+        cost_usd=sum(known) if known else None,
+    )
+
+
+def _missed(task_run: TaskRun, outcome: Outcome) -> dict[str, int]:
+    """Judgments that are not there since the judge was away, by reason: they are to be asked for again."""
+    lacking = count_failures(task_run.judgments.get(key) for key in task_run.wanted)
+    return lacking if outcome.stopped else {kind: n for kind, n in lacking.items() if kind in AWAY}
+
+
+def _in_words(away: Counter[str]) -> Iterator[str]:
+    if away:
+        kinds = ", ".join(f"{kind}: {number:,}" for kind, number in away.items())
+        yield f"the judge did not answer for {numbered(away.total(), 'judgment')} ({kinds})"
+
+
+class _Onlooker:
+    """The watcher of one order."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._board: Board | None = None
+
+    def note(self, message: str) -> None:
+        log.info("%s: %s", self.name, message)
+
+    def warn(self, message: str) -> None:
+        log.warning("%s: %s", self.name, message)
+
+    def begin(self, board: Board) -> None:
+        self._board = board
+
+    def progress(self) -> ConcludeProgress:
+        counts = list(self._board.phases.values()) if self._board is not None else []
+        return ConcludeProgress(
+            name=self.name,
+            done=sum(count.recorded + count.done for count in counts if count.name.endswith(" judging")),
+            planned=sum(count.planned for count in counts if count.name.endswith(" judging")),
+            failed=sum(count.failed.total() for count in counts),
+        )

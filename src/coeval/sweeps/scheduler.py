@@ -1,0 +1,418 @@
+"""A sweep under way: legs into slots, their answers to the judging process, every end into the journal.
+
+There is no barrier: a slot takes the next checkpoint as soon as it is free, and what is answered is judged
+while others are served. A leg or an order that ends short is tried again after a wait that grows, a bounded
+number of times without progress; then its jobs are told as failed, and the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from coeval.core.errors import CoevalError
+from coeval.sweeps.checkpoints import Checkpoint
+from coeval.sweeps.concluder import Concluder
+from coeval.sweeps.engine import LegSlot, SweepEngine
+from coeval.sweeps.job_plan import (
+    LEG_ATTEMPTS,
+    ConclusionDue,
+    LegDue,
+    TaskJobs,
+    due_of,
+    foreign_shards_taken_in,
+)
+from coeval.sweeps.job_table import JobTable
+from coeval.sweeps.judging_run import Concluded, ConcludeProgress, SampleConcluded
+from coeval.sweeps.leg_files import Leg, LegProgress, LegResult, read_progress, read_result
+from coeval.sweeps.sweep import Sweep, SweepPhases
+
+# --- A sweep as it goes on, for whoever looks on: its slots, its judging, and what is done of it
+
+
+class SweepProblem(NamedTuple):
+    """What ended short, and why. What was ``given_up`` is left for the next start."""
+
+    what: str
+    why: str
+    given_up: bool
+
+
+class LegShown(NamedTuple):
+    """A slot, and the leg in it; None where it is free. ``progress`` is what the leg tells of itself."""
+
+    slot: LegSlot
+    leg: str | None
+    progress: LegProgress | None
+
+
+class SweepBoard:
+    """Counts, and what runs now. ``legs``, ``jobs`` are those owed at the start (and found since)."""
+
+    def __init__(self, slots: Sequence[LegSlot]) -> None:
+        self.began = time.monotonic()
+        self.checkpoints = 0
+        self.legs = self.legs_ended = self.left = 0
+        self.jobs = self.concluded = self.judged = self.failed = 0
+        self.unanswered = self.unscored = self.unjudged = self.incomplete = 0
+        self.interrupted = self.unavailable = False
+        self.problems: list[SweepProblem] = []
+        self._slots = tuple(slots)
+        self._running: dict[int, tuple[str, Path]] = {}
+        self._judging: dict[str, Concluder] = {}
+        self._costs: dict[str, float] = {}
+
+    def expect(self, jobs: int, legs: int) -> None:
+        """So much of a checkpoint is to be done."""
+        self.checkpoints += 1
+        self.legs += legs
+        self.jobs += jobs
+
+    def begin_leg(self, slot: LegSlot, leg: Leg) -> None:
+        self._running[slot.number] = (leg.name, leg.folder)
+
+    def end_leg(self, slot: LegSlot) -> None:
+        self._running.pop(slot.number, None)
+
+    @property
+    def waiting(self) -> int:
+        """Legs that wait for a slot."""
+        return max(0, self.legs - self.legs_ended - self.left - len(self._running))
+
+    def shown_legs(self) -> Iterator[LegShown]:
+        """Every slot."""
+        running = dict(self._running)
+        for slot in self._slots:
+            name, folder = running.get(slot.number, (None, None))
+            yield LegShown(slot, name, None if folder is None else read_progress(folder))
+
+    @contextmanager
+    def concluding(self, name: str, concluder: Concluder) -> Iterator[None]:
+        self._judging[name] = concluder
+        try:
+            yield
+        finally:
+            del self._judging[name]
+
+    def shown_judging(self) -> Iterator[tuple[str, ConcludeProgress | None]]:
+        """The tasks that are judged or scored now."""
+        for name, concluder in list(self._judging.items()):
+            yield name, concluder.progress().get(name)
+
+    def count_concluded(self, sample: SampleConcluded, *, judged: bool) -> None:
+        self.concluded += 1
+        self.judged += judged
+        self.unanswered += sample.unanswered
+        self.unscored += sample.unscored
+        self.incomplete += bool(sample.unanswered or sample.unscored)
+
+    def count_cost(self, name: str, cost_usd: float | None) -> None:
+        if cost_usd is not None:
+            self._costs[name] = cost_usd
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What the judging of these tasks has cost; None where no price is known."""
+        return sum(self._costs.values()) if self._costs else None
+
+    def tell_problem(self, what: str, why: str, *, given_up: bool) -> None:
+        self.problems.append(SweepProblem(what, why, given_up))
+
+
+HOPELESS = 3
+"""Legs given up before any other was answered: then the rest is left."""
+
+
+class CheckpointSource(Protocol):
+    """Where checkpoints come from while a sweep goes on."""
+
+    async def next(self) -> Sequence[Checkpoint] | None:
+        """Wait for further ones; None: there will be none."""
+        ...
+
+
+class Scheduler:
+    """Brings the owed jobs of a sweep to their ends. What it does is to be seen on its ``board``."""
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        table: JobTable,
+        engine: SweepEngine,
+        concluder: Concluder,
+        phases: SweepPhases,
+    ) -> None:
+        self.board = SweepBoard(engine.slots)
+        self._sweep = sweep
+        self._table = table
+        self._engine = engine
+        self._concluder = concluder
+        self._phases = phases
+        self._tasks = {task.task: task for task in table.plan.tasks}
+        self._labels = {task.label: task for task in table.plan.tasks}
+        self._legs: deque[LegDue] = deque()
+        self._open_legs: dict[int, int] = {}
+        self._conclusions: deque[ConclusionDue] = deque()
+        self._running = 0
+        self._concluding = 0
+        self._given_up = 0
+        self._answered = 0
+        self._watching = False
+        self._stopping = False
+        self._news = asyncio.Event()
+
+    def add(self, checkpoint: Checkpoint) -> None:
+        """Have what is owed of a checkpoint done.
+
+        Raises
+        ------
+        StoreError
+            answers of other shards cannot be taken in.
+        """
+        owed = self._table.owed(checkpoint)
+        if owed.answers and self._phases.inference:
+            foreign_shards_taken_in(self._sweep, checkpoint, self._labels)
+        legs = list(owed.answers.items()) if self._phases.inference else []
+        for number, samples in legs:
+            self._legs.append(LegDue(checkpoint, number, samples))
+        self._open_legs[checkpoint.step] = len(legs)
+        due = due_of(checkpoint, owed.conclusions, self._tasks, self._phases)
+        self.board.expect(sum(len(each.runs) for each in due), len(legs))
+        if not legs:
+            self._conclude(checkpoint)
+        self._tell()
+
+    async def run(self, interrupt: asyncio.Event, source: CheckpointSource | None = None) -> None:
+        """Do all that is owed, and what ``source`` brings. Setting ``interrupt`` has everything that runs end
+        soon; cancelling ends it at once. What is finished stays in either case.
+
+        Raises
+        ------
+        StoreError
+            the journal cannot be written, or a leg's folder.
+        """
+        self._watching = source is not None
+        async with aclosing(self._concluder), asyncio.TaskGroup() as group:
+            slots = [group.create_task(self._serve(slot)) for slot in self._engine.slots]
+            judges = [group.create_task(self._judge()) for _ in range(self._sweep.judge_jobs)]
+            beside = [group.create_task(self._stop_when(interrupt, slots))]
+            if source is not None:
+                beside.append(group.create_task(self._follow(source)))
+            try:
+                await asyncio.wait([*slots, *judges])
+            finally:
+                for task in beside:
+                    task.cancel()
+
+    async def _stop_when(self, interrupt: asyncio.Event, slots: Sequence[asyncio.Task[None]]) -> None:
+        await interrupt.wait()
+        self._stopping = self.board.interrupted = True
+        self._tell()
+        for slot in slots:
+            slot.cancel()
+        await self._concluder.aclose()
+
+    async def _follow(self, source: CheckpointSource) -> None:
+        while (found := await source.next()) is not None:
+            self._table.include(found)
+            for checkpoint in found:
+                self.add(checkpoint)
+        self._watching = False
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _hear(self, within_s: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._news.wait()
+
+    # Legs
+
+    async def _serve(self, slot: LegSlot) -> None:
+        """Run legs in a slot until there are none."""
+        while (due := await self._next_leg()) is not None:
+            self._running += 1
+            try:
+                await self._run_leg(due, slot)
+            finally:
+                self._running -= 1
+                self._tell()
+
+    async def _next_leg(self) -> LegDue | None:
+        while not self._stopping:
+            now = asyncio.get_running_loop().time()
+            for due in self._legs:
+                if due.attempts.not_before <= now:
+                    self._legs.remove(due)
+                    return due
+            if not self._legs and not self._running and not self._watching:
+                return None
+            waits = [due.attempts.not_before - now for due in self._legs]
+            await self._hear(min(waits, default=None))
+        return None
+
+    async def _run_leg(self, due: LegDue, slot: LegSlot) -> None:
+        leg = self._sweep.leg(due.checkpoint, due.number, due.samples, slot)
+        self.board.begin_leg(slot, leg)
+        result: LegResult | None = None
+        try:
+            result = await self._engine.run(leg, slot)
+        except asyncio.CancelledError:
+            result = read_result(leg)
+            raise
+        finally:
+            self.board.end_leg(slot)
+            self._note_answered(due, result)
+        if result.end == "done":
+            self._answered += 1
+            self._end_leg(due)
+        elif not self._stopping:
+            self._put_back(due, leg, result)
+
+    def _note_answered(self, due: LegDue, result: LegResult | None) -> None:
+        """What stands whole of a leg's tasks; of one that is done all were asked."""
+        if result is None:
+            return
+        for each in result.tasks:
+            if result.end == "done" or each.answers == each.prompts:
+                task = self._labels[each.task]
+                unanswered = each.prompts - each.answers
+                self._table.note_answered(due.checkpoint, task, each.run, due.number, unanswered)
+
+    def _put_back(self, due: LegDue, leg: Leg, result: LegResult) -> None:
+        problem = result.problem or "it was interrupted from outside"
+        progress = read_progress(leg.folder)
+        weight = 2 if result.end == "server_failed" else 1  # the leg has started it several times
+        due.attempts.end_short(progress.done if progress is not None else 0, weight)
+        if due.attempts.exhausted:
+            for task, runs in due.samples.items():
+                for run in runs:
+                    if not self._table.asked(due.checkpoint, self._tasks[task], run):
+                        self._fail(due.checkpoint, self._tasks[task], run, problem)
+            self.board.tell_problem(leg.name, problem, given_up=True)
+            self._given_up += 1
+            self.board.unavailable = not self._answered and result.end == "server_failed"
+            self._end_leg(due)
+            self._leave_the_rest()
+            return
+        self.board.tell_problem(leg.name, problem, given_up=False)
+        self._legs.appendleft(due)
+
+    def _leave_the_rest(self) -> None:
+        """Where nothing has come of the first checkpoints, nothing will of the others."""
+        if self._given_up < HOPELESS or self._answered or not self._legs:
+            return
+        self.board.tell_problem(
+            f"{len(self._legs):,} more",
+            "left, since none of the first came to anything; mend what they say and start again",
+            given_up=True,
+        )
+        self.board.left += len(self._legs)
+        self._legs.clear()
+
+    def _end_leg(self, due: LegDue) -> None:
+        self.board.legs_ended += 1
+        self._open_legs[due.checkpoint.step] -= 1
+        if not self._open_legs[due.checkpoint.step]:
+            self._conclude(due.checkpoint)
+
+    def _fail(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:
+        self._table.note_failed(checkpoint, task, run, problem)
+        self.board.failed += 1
+
+    # Judging
+
+    def _conclude(self, checkpoint: Checkpoint) -> None:
+        """Have everything of a checkpoint concluded that is there to be."""
+        owed = self._table.owed(checkpoint)
+        if not self._phases.judge:
+            judged = [self._tasks[name] for name in owed.conclusions if self._tasks[name].judged]
+            self.board.unjudged += sum(
+                self._table.asked(checkpoint, task, run) for task in judged for run in range(task.samples)
+            )
+        for due in due_of(checkpoint, owed.conclusions, self._tasks, self._phases):
+            runs = tuple(run for run in due.runs if self._is_there(checkpoint, due.task, run))
+            if runs:
+                self._conclusions.append(due.of(runs))
+        self._tell()
+
+    def _is_there(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
+        if self._phases.inference:
+            return self._table.asked(checkpoint, task, run)
+        return self._table.has_answers(checkpoint, task, run)
+
+    async def _judge(self) -> None:
+        while (due := await self._next_conclusion()) is not None:
+            self._concluding += 1
+            try:
+                await self._conclude_one(due)
+            finally:
+                self._concluding -= 1
+                self._tell()
+
+    async def _next_conclusion(self) -> ConclusionDue | None:
+        while not self._stopping:
+            now = asyncio.get_running_loop().time()
+            for due in self._conclusions:
+                if due.attempts.not_before <= now:
+                    self._conclusions.remove(due)
+                    return due
+            if self._nothing_to_come():
+                return None
+            waits = [due.attempts.not_before - now for due in self._conclusions]
+            await self._hear(min(waits, default=None))
+        return None
+
+    def _nothing_to_come(self) -> bool:
+        legs = self._legs or self._running or self._watching
+        return not (legs or self._conclusions or self._concluding)
+
+    async def _conclude_one(self, due: ConclusionDue) -> None:
+        evaluation = self._sweep.concluding(due.checkpoint, due.task.task, due.runs)
+        with self.board.concluding(due.name, self._concluder):
+            concluded = await self._concluder.conclude(due.name, evaluation)
+        self._note_concluded(due, concluded)
+
+    def _note_concluded(self, due: ConclusionDue, concluded: Concluded) -> None:
+        self.board.count_cost(due.name, concluded.cost_usd)
+        ended = set[int]()
+        for sample in concluded.samples:
+            ended.add(sample.run)
+            if sample.problem:
+                self._fail(due.checkpoint, due.task, sample.run, sample.problem)
+                self.board.tell_problem(due.name, sample.problem, given_up=True)
+                continue
+            self._table.note_concluded(
+                due.checkpoint, due.task, sample.run, sample.unanswered, sample.unscored
+            )
+            self.board.count_concluded(sample, judged=due.task.judged)
+        left = tuple(run for run in due.runs if run not in ended)
+        if not left or concluded.interrupted or self._stopping:
+            return
+        if not self.board.judged:  # a judge that has never answered is waited for no longer than a server
+            due.attempts.most = LEG_ATTEMPTS
+        due.attempts.end_short(len(ended))
+        given_up = due.attempts.exhausted
+        self.board.tell_problem(due.name, concluded.problem, given_up=given_up)
+        if given_up:
+            for run in left:
+                self._fail(due.checkpoint, due.task, run, concluded.problem)
+        else:
+            self._conclusions.append(due.of(left))
+
+
+def problems_of(error: BaseException) -> Iterator[CoevalError]:
+    """Our own errors among those of a group of tasks."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from problems_of(each)
+    elif isinstance(error, CoevalError):
+        yield error

@@ -1,0 +1,207 @@
+"""The command that starts a server: a template with placeholders, run without a shell."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
+
+from coeval.core.errors import UsageError
+from coeval.core.plain import plain
+from coeval.core.shown_url import KEY_SHAPED, KNOWN_KEY, is_credential_name, url_secrets
+from coeval.core.text import listed
+from coeval.sweeps.leg_files import Server
+
+HOST = "127.0.0.1"
+"""Servers listen to this machine alone."""
+_FLAG = "--server-command"
+PRESETS: Mapping[str, str] = {
+    "vllm": (
+        "vllm serve {checkpoint} --served-model-name {name} --host {host} --port {port} "
+        "--tensor-parallel-size {tp_size} --gpu-memory-utilization 0.95"
+    ),
+    "transformers": "transformers serve {checkpoint} --host {host} --port {port}",
+    "sglang": (
+        "python -m sglang.launch_server --model-path {checkpoint} --served-model-name {name} "
+        "--host {host} --port {port} --tp-size {tp_size}"
+    ),
+}
+"""Short name → template."""
+DEFAULT = PRESETS["vllm"]
+PLACEHOLDERS: Mapping[str, str] = {
+    "checkpoint": "its path, or its name at a hub",
+    "name": "what it is served as",
+    "host": "the address to listen on",
+    "port": "the port to listen on",
+    "tp_size": "the number of GPUs of the slot",
+    "gpus": "their numbers, with commas between them",
+}
+
+_PLACE = re.compile(r"\{(\{)?([A-Za-z_][A-Za-z0-9_]*)\}(?(1)\})")
+"""``{name}``, or ``{{name}}``, which stands for the text ``{name}``. Braces of JSON are neither."""
+_OF_SHELLS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1", "&>"})
+_CODE = re.compile(r"[\s;|&$<>`'\"()\\\[\]]")
+"""What a word of a command holds that is itself to be read by something: a shell, Python, JSON."""
+_RUNS = re.compile(r"-[A-Za-z]*[cS][A-Za-z]*|-{2}(?:command|split-string)|eval")
+"""What stands before such a word, whatever is in it."""
+_HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=,-]*")
+_LONGEST_VALUE = 100
+_NO_KEYS = ("empty", "none", "null")
+"""What users write where a server asks for a key and needs none."""
+_SERVERS_OWN = "VLLM_API_KEY"
+"""The key that vLLM asks its clients for: the server's own, and no provider's."""
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
+class ServerCommand:
+    """A template, or the short name of one.
+
+    It is split into words as a POSIX shell does it, before anything is filled in: a path with blanks stays
+    one word, and nothing of a value is expanded.
+
+    Raises
+    ------
+    UsageError
+        it has no words or an open quote, is meant for a shell, names what is no placeholder, or lacks
+        ``{port}``.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = PRESETS.get(text.strip(), text)
+        try:
+            self.words = tuple(shlex.split(self.text))
+        except ValueError as error:
+            raise UsageError(f"{_FLAG}: {error} in {self.text}; close it") from error
+        if not self.words:
+            raise UsageError(f"{_FLAG} is empty; give a command, or one of {', '.join(PRESETS)}")
+        self._refuse_shell_words()
+        self._refuse_credentials()
+        self._named = self._names()
+
+    def _refuse_shell_words(self) -> None:
+        for word in self.words:
+            if word in _OF_SHELLS:
+                raise UsageError(
+                    f"{_FLAG} is run without a shell, and {word!r} is a shell's; leave it out, or "
+                    "put such a command into a script and name that"
+                )
+        if _ASSIGNMENT.match(self.words[0]):
+            raise UsageError(
+                f"{_FLAG} is run without a shell, which {self.words[0]!r} needs; write `env` before it"
+            )
+
+    def _refuse_credentials(self) -> None:
+        """A command stands in the files of its legs, and in the list of this machine's processes."""
+        if (found := _credential_in(self.text)) is not None:
+            raise UsageError(
+                f"{_FLAG} holds a credential ({found}), and commands are kept in files; set it as a variable "
+                "of your environment that the server reads, and pass that on by its name: --server-env NAME"
+            )
+
+    def _names(self) -> frozenset[str]:
+        found = [match[2] for word in self.words for match in _PLACE.finditer(word) if not match[1]]
+        known = listed(f"{{{name}}}" for name in PLACEHOLDERS)
+        for name in found:
+            if name not in PLACEHOLDERS:
+                close = get_close_matches(name, PLACEHOLDERS, n=1)
+                hint = f"did you mean {{{close[0]}}}? There are" if close else "there are"
+                raise UsageError(
+                    f"{_FLAG}: {{{name}}} is no placeholder; {hint} {known}. "
+                    f"The text itself is written {{{{{name}}}}}"
+                )
+        if "port" not in found:
+            raise UsageError(
+                f"{_FLAG} is to say {{port}} where the port stands: every server gets one of its own"
+            )
+        return frozenset(found)
+
+    @property
+    def serves_path(self) -> bool:
+        """Whether the server is told no name, and calls the model as the checkpoint that it loads."""
+        return "checkpoint" in self._named and "name" not in self._named
+
+    @property
+    def loads_at_will(self) -> bool:
+        """Whether it loads whatever model a request names, and lists others."""
+        return (_program(self.words[0]), *self.words[1:2]) == ("transformers", "serve")
+
+    def inherited(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
+        """What of an ``environment`` the server is given: all but credentials, and those of them that are
+        ``passed`` by name, or that the command names."""
+        said = {*passed, *re.findall(r"\w+", self.text), _SERVERS_OWN}
+        return {
+            name: value for name, value in environment.items() if name in said or not _holds_key(name, value)
+        }
+
+    def filled(self, server: Server, port: int) -> tuple[str, ...]:
+        """The words of the command for a server that is to listen on ``port``.
+
+        Raises
+        ------
+        UsageError
+            a value would be read as code: the word that it stands in is a shell's, or the like.
+        """
+        values = {
+            "checkpoint": server.checkpoint,
+            "name": server.name,
+            "host": HOST,
+            "port": str(port),
+            "tp_size": str(server.tp_size),
+            "gpus": ",".join(server.gpus),
+        }
+        return tuple(
+            _filled(word, values, is_code=_is_code(word, self.words[:number]))
+            for number, word in enumerate(self.words)
+        )
+
+
+def _is_code(word: str, before: Sequence[str]) -> bool:
+    """Whether a word is read by a shell, or by something else that reads more than a word. What ssh is given
+    is joined, and read by a shell at the other end."""
+    if _CODE.search(_PLACE.sub("", word)):
+        return True
+    return bool(before) and (_RUNS.fullmatch(before[-1]) is not None or "ssh" in map(_program, before))
+
+
+def _program(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
+def _filled(word: str, values: Mapping[str, str], *, is_code: bool) -> str:
+    def value(match: re.Match[str]) -> str:
+        if match[1]:
+            return f"{{{match[2]}}}"
+        text = values[match[2]]
+        if is_code and not _HARMLESS.fullmatch(text):
+            raise UsageError(
+                f"{_FLAG}: {{{match[2]}}} stands inside a word that a shell or another program reads, and "
+                f"{plain(text)[:_LONGEST_VALUE]!r} could be read there as code; hand it over as a word of "
+                """its own, such as sh -c 'exec my-server "$1" --port "$2"' sh {checkpoint} {port}"""
+            )
+        return text
+
+    return _PLACE.sub(value, word)
+
+
+def _credential_in(text: str) -> str | None:
+    """What of a command is a credential, by its name; references to variables are none."""
+    before = ""
+    for word in re.split(r"[\s,;{}()\[\]]+", re.sub(r"['\"]", "", text)):
+        sign = next((sign for sign in "=:" if sign in word[1:-1] and "://" not in word), None)
+        name, _, value = word.partition(sign) if sign else (before, "", word)
+        before = word if word.startswith("-") or word.endswith(":") else ""
+        name = name.strip("-:")
+        is_value = bool(value) and value[0] not in "$-{" and value.lower() not in _NO_KEYS
+        if is_value and is_credential_name(name) and not name.lower().endswith(("header", "headers")):
+            return name
+        if "://" in word and any(url_secrets(word)):
+            return "a password in an address"
+    return "it looks like a key" if KEY_SHAPED.search(text) else None
+
+
+def _holds_key(name: str, value: str) -> bool:
+    """Whether a variable of the environment is a credential. Servers need proxies, with their passwords."""
+    if is_credential_name(name) or KNOWN_KEY.search(value):
+        return True
+    return "://" in value and not name.lower().endswith("_proxy") and any(url_secrets(value))

@@ -1,0 +1,119 @@
+"""What a server wrote, as it can be shown: the end of its log, in lines without control signs and secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from coeval.core.plain import plain, shortened
+from coeval.core.redaction import Redactor
+from coeval.core.shown_url import is_credential_name
+from coeval.sweeps.guard import older
+
+LOG = "server.log"
+MOST_BYTES = 64 << 20
+"""Of a server's output that are kept on disk."""
+LINES = 20
+_READ = 1 << 16
+_LONGEST_LINE = 300
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+"""Control sequences of terminals: colours, titles, single signs."""
+
+_HINTS: Sequence[tuple[re.Pattern[str], str]] = tuple(
+    (re.compile(pattern, re.IGNORECASE), hint)
+    for pattern, hint in (
+        (
+            r"out of memory|outofmemory|no available memory for the cache|"
+            r"free memory on device .* less than desired",
+            "the GPU has too little memory free: another process may hold it (see `nvidia-smi`), or the "
+            "model needs more GPUs (tp_size) or a lower --gpu-memory-utilization",
+        ),
+        (
+            r"no module named|modulenotfounderror|cannot find module|libcud\w*\.so",
+            "a package that the server needs is not installed in its environment",
+        ),
+        (
+            r"gated repo|access to model .{1,200} is restricted|401 client error",
+            "the hub gives the checkpoint only to those who show a token: --server-env HF_TOKEN passes yours",
+        ),
+        (
+            r"no such file or directory|is not a local folder|repositorynotfound|"
+            r"does not appear to have a file named|not a valid model identifier",
+            "the checkpoint, or a file of it, was not found",
+        ),
+        (
+            r"address already in use|errno 98",
+            "another process took the port meanwhile",
+        ),
+        (
+            r"unrecognized arguments|no such option|unexpected extra argument",
+            "the server does not know one of its flags: correct --server-command",
+        ),
+    )
+)
+
+
+class ServerLog:
+    """The log of a leg's server; ``secrets`` are kept out of what is shown of it."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], secrets: Sequence[str] = ()) -> None:
+        self.path = folder / LOG
+        named = (value for name, value in environment.items() if value and is_credential_name(name))
+        self._redactor = Redactor((*secrets, *named))
+        self._from = self._size()
+
+    def begin(self) -> None:
+        """What is written from now on is of another start."""
+        self._from = self._size()
+
+    def last_lines(self, most: int = LINES) -> list[str]:
+        """The last lines that hold something, since `begin`."""
+        lines = [shortened(line, _LONGEST_LINE) for line in self._lines(self._tail())]
+        return lines[-most:]
+
+    def last_line(self) -> str:
+        return next(iter(self.last_lines(1)), "")
+
+    def told(self) -> str:
+        """The last lines for a message, with what they hint at."""
+        lines = self.last_lines()
+        if not lines:
+            return f"It wrote nothing ({self.path})."
+        said = "\n".join(lines)
+        hint = next((f"Probably {hint}.\n" for pattern, hint in _HINTS if pattern.search(said)), "")
+        shown = "\n".join(f"  {line}" for line in lines)
+        return f"{hint}Its last lines ({self.path}):\n{shown}"
+
+    def redacted(self, text: str) -> str:
+        return self._redactor.message(text)
+
+    def _lines(self, text: str) -> Iterator[str]:
+        for line in self._redactor.message(_ESCAPES.sub("", text)).split("\n"):
+            # Of a bar that is drawn again and again, its last state.
+            last = next((part for part in reversed(line.split("\r")) if part.strip()), "")
+            if last:
+                yield plain(last.expandtabs().rstrip())
+
+    def _tail(self) -> str:
+        data = _end_of(self.path, self._from)
+        if len(data) < _READ and (before := older(self.path)).exists() and self._size() < self._from:
+            data = _end_of(before, 0)[-(_READ - len(data)) :] + data
+        return data.decode(errors="backslashreplace")
+
+    def _size(self) -> int:
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
+
+
+def _end_of(path: Path, begin: int) -> bytes:
+    """The last bytes of a file, of those from ``begin`` on; all that there are where it is shorter."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(begin if begin <= size else 0, size - _READ))
+            return file.read(_READ)
+    except OSError:
+        return b""

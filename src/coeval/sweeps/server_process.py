@@ -1,0 +1,300 @@
+"""Servers that an earlier sweep has left on this machine: it was killed with all that looked after them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import msgspec
+
+from coeval.core.errors import ServerDown, StoreError
+from coeval.core.plain import plain
+from coeval.store.jsonl import read_json, started, write_json_atomic
+from coeval.sweeps.guard import (
+    MARK,
+    MODULE,
+    Launch,
+    boot_id,
+    end_group,
+    is_marked,
+    kill_group,
+    marked,
+    members,
+)
+from coeval.sweeps.leg_files import LEG_LOG
+from coeval.sweeps.server_log import LOG, MOST_BYTES
+
+# --- ``server.json``: which processes belong to a leg's server, so that whoever comes after can end them
+
+RECORD = "server.json"
+
+
+class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A server, before it is started and while it runs.
+
+    ``group`` is its process group (0 until it is known) and ``started`` when the leader did, ``output`` the
+    pipe that it writes to, ``mark`` what stands in its environment. ``leg`` and ``leg_started`` are the
+    process that started it. Numbers mean what they say on ``host`` since ``boot`` alone.
+    """
+
+    mark: str
+    port: int
+    group: int = 0
+    started: str = ""
+    output: str = ""
+    leg: int = 0
+    leg_started: str = ""
+    host: str = ""
+    boot: str = ""
+
+    @classmethod
+    def of_now(cls, mark: str, port: int) -> ServerRecord:
+        """Of a server that this process is about to start."""
+        me = os.getpid()
+        return cls(
+            mark=mark,
+            port=port,
+            leg=me,
+            leg_started=started(me) or "",
+            host=socket.gethostname(),
+            boot=boot_id(),
+        )
+
+    def write(self, folder: Path) -> None:
+        write_json_atomic(folder / RECORD, self)
+
+    @property
+    def is_of_this_host(self) -> bool:
+        return self.host == socket.gethostname()
+
+    @property
+    def is_of_here(self) -> bool:
+        """Whether its numbers mean something on this machine now."""
+        return self.is_of_this_host and self.boot == boot_id()
+
+    @property
+    def leg_lives(self) -> bool:
+        return self.is_of_here and self.leg > 0 and started(self.leg) == self.leg_started
+
+    def processes(self) -> list[int]:
+        """Those of its living processes that can be told from others: the group, if it is still the server's,
+        and whatever else bears its mark."""
+        if not self.is_of_here:
+            return []
+        group = members(self.group) if self.group else []
+        leads = bool(self.started) and started(self.group) == self.started
+        if not leads and not any(is_marked(pid, self.mark, self.output) for pid in group):
+            group = []
+        return sorted({*group, *marked(self.mark, self.output)})
+
+    def end(self, grace_s: float) -> Iterator[float]:
+        """End what is left of it, as `end_group` does."""
+        return end_group(self.group, self.processes, grace_s)
+
+    def kill(self) -> None:
+        """Kill what is left of it, and wait for nothing."""
+        kill_group(self.group, self.processes)
+
+
+def read_record(folder: Path) -> ServerRecord | None:
+    """The record of a leg's folder; None where there is none, or a damaged one."""
+    with suppress(OSError, StoreError):
+        return read_json(folder / RECORD, ServerRecord)
+    return None
+
+
+# --- One start of a server: below a guard, in a process group of its own, with its record on disk
+
+GRACE_S = 10.0
+"""How long a server may take to end by itself, before its group is killed."""
+_GUARD_S = 60.0
+"""A guard that takes longer than this to end its server is killed with it."""
+
+
+class ServerProcess:
+    """A server that was started.
+
+    ``down`` is set as soon as it has ended or is being ended, ``gone`` once nothing of it is left; then
+    ``code`` is its exit code, where somebody could tell.
+    """
+
+    def __init__(self, folder: Path, record: ServerRecord, guard: Process) -> None:
+        self.record = record
+        self.down = asyncio.Event()
+        self.gone = asyncio.Event()
+        self.code: int | None = None
+        self._folder = folder
+        self._guard = guard
+        self._told: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def begin(
+        cls,
+        folder: Path,
+        command: tuple[str, ...],
+        environment: Mapping[str, str],
+        port: int,
+        inherited: Mapping[str, str],
+    ) -> ServerProcess:
+        """Start a server whose log and record lie in ``folder``; its ``environment`` goes over ``inherited``,
+        which its guard has too.
+
+        Raises
+        ------
+        ServerDown
+            there is no such command.
+        """
+        record = ServerRecord.of_now(secrets.token_hex(16), port)
+        record.write(folder)  # before there is anything to find
+        launch = Launch(
+            command=command,
+            environment={"PYTHONUNBUFFERED": "1", **environment, MARK: record.mark},
+            log=str(folder / LOG),
+            most_bytes=MOST_BYTES,
+            grace_s=GRACE_S,
+        )
+        with (folder / LEG_LOG).open("ab") as said:
+            guard = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", MODULE),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=said,
+                env=inherited,
+                start_new_session=True,
+            )
+        process = cls(folder, record, guard)
+        with ExitStack() as undoing:
+            undoing.callback(process.kill)
+            await process._launch(launch)
+            undoing.pop_all()
+        return process
+
+    async def _launch(self, launch: Launch) -> None:
+        with suppress(ConnectionError):  # it is gone: its silence says so
+            self._write(msgspec.json.encode(launch) + b"\n")
+        kind, _, rest = (await self._said()).partition(" ")
+        if kind != "started":
+            why = (
+                f"{launch.command[0]}: {plain(rest)}"
+                if kind == "refused"
+                else "the guard of the server was ended"
+            )
+            raise ServerDown(
+                f"the server cannot be started: {why}; correct --server-command, or install what it names",
+                again=kind != "refused",
+            )
+        pid, _, output = rest.partition(" ")
+        self.record = msgspec.structs.replace(
+            self.record, group=int(pid), started=started(int(pid)) or "", output=output
+        )
+        self.record.write(self._folder)
+        self._told = asyncio.create_task(self._listen())
+
+    def _write(self, data: bytes) -> None:
+        if self._guard.stdin is not None:
+            self._guard.stdin.write(data)
+
+    async def _said(self) -> str:
+        stdout = self._guard.stdout
+        return "" if stdout is None else (await stdout.readline()).decode(errors="replace").strip()
+
+    async def _listen(self) -> None:
+        """Wait for the server's end; where the guard ended before it, end it."""
+        await self._said()
+        self.down.set()
+        said = await self._said()
+        if said.startswith("ended "):
+            self.code = int(said.partition(" ")[2])
+        await self._guard.wait()
+        for seconds in self.record.end(GRACE_S):  # what the guard has left: nothing, unless it was killed
+            await asyncio.sleep(seconds)
+        with suppress(OSError):
+            (self._folder / RECORD).unlink(missing_ok=True)
+        self.gone.set()
+
+    @property
+    def exit(self) -> str:
+        """How it ended, for a message; empty where that is not known."""
+        if self.code is None:
+            return ""
+        if self.code >= 0:
+            return f" (exit code {self.code})"
+        hint = "; a machine whose memory is full does that" if self.code == -signal.SIGKILL else ""
+        return f" (ended by {signal.Signals(-self.code).name}{hint})"
+
+    def pids(self) -> list[int]:
+        return self.record.processes()
+
+    async def end(self) -> None:
+        """End the server with its group, and wait for that; where that is cancelled, it is killed."""
+        if self._told is None:
+            return
+        if self._guard.stdin is not None:
+            self._guard.stdin.close()
+        try:
+            async with asyncio.timeout(_GUARD_S):
+                await self.gone.wait()
+        except TimeoutError:
+            self.kill()
+            await self.gone.wait()
+        except asyncio.CancelledError:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """End it at once, and wait for nothing."""
+        with suppress(ProcessLookupError):
+            self._guard.kill()
+        self.record.kill()
+        with suppress(OSError):
+            (self._folder / RECORD).unlink(missing_ok=True)
+
+
+WINDING_DOWN_S = 60.0
+"""How long a leg whose sweep is gone may take to end by itself."""
+_LOOK_S = 0.2
+
+Sleep = Callable[[float], None]
+
+
+def end_leftovers(legs: Path, patience_s: float = WINDING_DOWN_S, sleep: Sleep = time.sleep) -> list[str]:
+    """End the servers of all legs below a folder, which nobody else works in; a sentence on each.
+
+    A leg that still lives is waited for, since it is ending its server; one that does not end is killed.
+    Servers of other machines are left to these.
+    """
+    until = time.monotonic() + patience_s
+    folders = sorted(path.parent for path in legs.glob(f"*/{RECORD}"))
+    told = (end_leftover(folder, until - time.monotonic(), sleep) for folder in folders)
+    return [sentence for sentence in told if sentence is not None]
+
+
+def end_leftover(folder: Path, patience_s: float = WINDING_DOWN_S, sleep: Sleep = time.sleep) -> str | None:
+    """As `end_leftovers`, of one leg's folder."""
+    record = read_record(folder)
+    if record is None or not record.is_of_this_host:
+        return None
+    until = time.monotonic() + patience_s
+    while record.leg_lives and record.leg != os.getpid() and time.monotonic() < until:
+        sleep(_LOOK_S)
+    if record.leg_lives and record.leg != os.getpid():
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(record.leg, signal.SIGKILL)
+    left = record.processes()  # nothing, where the machine has been started anew since
+    for seconds in record.end(GRACE_S):
+        sleep(seconds)
+    with suppress(OSError):
+        (folder / RECORD).unlink(missing_ok=True)
+    if not left:
+        return None
+    of_it = "1 process" if len(left) == 1 else f"{len(left)} processes"
+    return f"ended a server that an earlier sweep had left ({folder.name}, {of_it})"
