@@ -1,4 +1,4 @@
-"""The nuance that recorded items were written with: known from the plan, also where no record stores it."""
+"""Which attributes each item has: a balanced plan without end, and the nuance of recorded items."""
 
 from __future__ import annotations
 

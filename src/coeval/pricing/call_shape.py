@@ -1,8 +1,8 @@
-"""How many tokens a model thinks before it answers: they count as output, and nobody knows how many
-beforehand.
+"""Calls before they are priced: what is known of their prompts, what is drawn, how many tokens models think,
+and the tokens and seconds that this comes to.
 
-By the families' own pages, where these say whether a model thinks unless it is told otherwise; the numbers
-are rules of thumb for questions of a paragraph, to be corrected by what is seen.
+Whether a model thinks unless told otherwise is taken from the families' own pages; how many tokens it thinks is
+a rule of thumb for questions of a paragraph, to be corrected by what is seen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""How long calls take: what overlaps is as long as its slowest endpoint, not as the sum of its phases."""
+"""An estimate as it is shown: calls, tokens, money and hours with their ranges, how long calls take, and
+whether it fits into a budget.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What has been seen of the quantities that an estimate guesses: of records, and of samples that were asked
-for.
-"""
+"""Quantities that are known once models have answered: guessed, corrected by what was seen, and drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cell as people read it: so many digits as its interval justifies, missing as a dash."""
+"""What a report says, whoever shows it, and how its cells are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report as a workbook, a PDF and pictures, whatever it is about."""
+"""A folder's report, and any report as a workbook, a PDF and pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shares of a whole, one bar for each name."""
+"""The pictures of reports, each a Vega-Lite specification over the rows of one table."""
 
 from __future__ import annotations
 

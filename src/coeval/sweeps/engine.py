@@ -1,4 +1,4 @@
-"""Legs as processes of this machine."""
+"""Where the legs of a sweep run: slots, how a leg ends, and the engine for processes of this machine."""
 
 from __future__ import annotations
 

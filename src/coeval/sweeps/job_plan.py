@@ -1,4 +1,4 @@
-"""What is to be done next of a sweep: legs that wait for a slot, tasks that wait for the judging process."""
+"""The jobs of a sweep as ``sweep.json`` lists them, and what is due next."""
 
 from __future__ import annotations
 

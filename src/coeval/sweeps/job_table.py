@@ -1,4 +1,6 @@
-"""Whose answers lie in the folder of a step: those of one checkpoint, known by its path and step."""
+"""Which jobs of a sweep are done and which are owed: the plan less the journal ``jobs.jsonl``; whose answers
+lie in a step's folder.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that an earlier sweep has left on this machine: it was killed with all that looked after them."""
+"""One start of a server below its guard; its ``server.json``, and servers that a killed sweep has left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""In which tasks somebody else than the leader has the highest score, and whether that is sure."""
+"""What the measures of a run come to, in sentences: who leads, in which tasks somebody else does, and how
+sure that is.
+"""
 
 from __future__ import annotations
 

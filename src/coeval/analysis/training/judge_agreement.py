@@ -1,4 +1,4 @@
-"""Whether two judges put the checkpoints in the same order."""
+"""How far two judges agree: on single answers, and on the order of checkpoints, with bootstrap intervals."""
 
 from __future__ import annotations
 

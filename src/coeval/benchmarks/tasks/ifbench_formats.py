@@ -1,4 +1,4 @@
-"""IFBench ``repeat:``: saying again what was asked."""
+"""IFBench's verifiers of form: ``format:``, ``sentence:`` and ``repeat:``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IFBench ``ratio:``: shares and balances."""
+"""IFBench's verifiers of words: ``count:``, ``words:`` and ``ratio:``."""
 
 from __future__ import annotations
 

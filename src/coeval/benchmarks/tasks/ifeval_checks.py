@@ -1,4 +1,4 @@
-"""IFEval: how the response begins and ends, and what it is made of."""
+"""The verifiers of IFEval's 25 instruction types (Zhou et al. 2023), by what they look at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An experiment file with its comments, made of what the wizard was told."""
+"""The wizard: its questions, what it makes of the answers, and the experiment file that it writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hosts serve, as tables and as JSON."""
+"""What hosts serve and which credentials were found, as tables and as JSON."""
 
 from __future__ import annotations
 

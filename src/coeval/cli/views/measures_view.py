@@ -1,4 +1,4 @@
-"""Measures on a terminal."""
+"""Measures on a terminal, and as JSON, CSV and Markdown; labels among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The standing of a folder that ``eval-framework`` filled."""
+"""The state of a folder that ``eval-framework`` filled, by task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch jobs that are not done with: which they are, how old, and what their providers say of them."""
+"""The run as it goes: bars on a terminal, a plain line now and then elsewhere; open batch jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The standing of a run's folder."""
+"""The state of a run's folder, by phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has been used of the ceilings and budgets of a run."""
+"""The state of a folder as one record, for tables and programs: accounts, limits, batch jobs, errors."""
 
 from __future__ import annotations
 

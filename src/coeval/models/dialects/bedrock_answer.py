@@ -1,4 +1,4 @@
-"""What Bedrock's errors say beyond their HTTP status: an exception's name in a header or in the body."""
+"""What Converse answers: completions, and what Bedrock's errors say beyond their HTTP status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking the models of an experiment for a few samples, and nothing else: so that an estimate knows them."""
+"""Starts that stop early: probing the models of an experiment, or asking them for a few samples."""
 
 from __future__ import annotations
 

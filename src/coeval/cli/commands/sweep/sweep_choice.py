@@ -1,4 +1,4 @@
-"""Where the legs of a sweep run: the engine that its settings name, with as many slots as there are."""
+"""From a sweep's settings to the sweep: checkpoints, tasks, judge, and the engine that runs its legs."""
 
 from __future__ import annotations
 

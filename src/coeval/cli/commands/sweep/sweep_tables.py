@@ -1,4 +1,4 @@
-"""Judges compared, on a terminal of 80 columns: sentences, a table for each task, the items they dispute."""
+"""Tables of sweeps on a terminal of 80 columns: aggregates of checkpoints, and judges compared."""
 
 from __future__ import annotations
 
