@@ -87,6 +87,16 @@ it needs, so that ``coeval --help`` loads none of it."""
 
 MOST_ENTRIES = 25
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 600, 60, 6
+SHORTEST_FILE = 40
+SHORT_FILES = {
+    "cli/entry.py": "loads next to nothing, so that Ctrl-C is heard from the first moment",
+    "cli/commands/sweep/sweep_group.py": "imports all commands of the group, which none of them may",
+    "cli/commands/sweep/plot_phase.py": "loaded at the end of a sweep alone, with what draws",
+    "benchmarks/tasks/ifeval_task.py": "a task's name, assets and data; its engine is shared",
+    "benchmarks/tasks/ifbench_task.py": "the same",
+    "benchmarks/tasks/ifeval_instructions.py": "the table of all types, read beside the paper's",
+}
+"""Files below that many lines, beside ``__init__`` and ``__main__``, and why each stands alone."""
 LARGE_FUNCTIONS = {
     "api/__init__.py run": "keyword arguments, each explained, are what somebody in a notebook wants",
     "api/__init__.py arun": "the same",
@@ -342,6 +352,11 @@ def test_functions_import_only_what_is_heavy_or_optional() -> None:
 
 def test_files_and_functions_are_small() -> None:
     assert too_large(package()) == []
+
+
+def test_no_file_is_a_crumb() -> None:
+    short = {m.path for m in package() if m.lines < SHORTEST_FILE and not Path(m.path).stem.startswith("__")}
+    assert short == SHORT_FILES.keys()
 
 
 def test_only_the_command_line_prints() -> None:

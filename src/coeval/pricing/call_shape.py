@@ -1,8 +1,8 @@
 """Calls before they are priced: what is known of their prompts, what is drawn, how many tokens models think,
 and the tokens and seconds that this comes to.
 
-Whether a model thinks unless told otherwise is taken from the families' own pages; how many tokens it thinks is
-a rule of thumb for questions of a paragraph, to be corrected by what is seen.
+Whether a model thinks unless told otherwise is taken from the families' own pages; how many tokens it
+thinks is a rule of thumb for questions of a paragraph, to be corrected by what is seen.
 """
 
 from __future__ import annotations
