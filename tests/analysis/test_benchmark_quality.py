@@ -155,6 +155,16 @@ def test_what_a_template_says_around_each_item_counts_for_nothing() -> None:
     assert len(near_duplicates([template] * 12)) == 11
 
 
+@pytest.mark.parametrize("template", ["", "Are these brackets closed? "])
+def test_prompts_without_words_of_their_own_are_duplicates_where_they_are_equal(template: str) -> None:
+    """Brackets, emoji: nothing of them is in the 3-grams of words."""
+    drawn = random.Random(1)
+    prompts = [template + " ".join(drawn.choices("()[]{}", k=20)) for _ in range(30)]
+    assert near_duplicates(prompts) == []
+    found = near_duplicates([*prompts, prompts[3], f"{prompts[7]}  "])
+    assert [(twin.place, twin.of) for twin in found] == [(30, 3), (31, 7)]
+
+
 def test_a_chain_of_duplicates_is_one_group() -> None:
     chain = [NearDuplicate(3, 1, 0.8), NearDuplicate(4, 2, 0.8), NearDuplicate(5, 3, 0.9)]
     assert groups([*chain, NearDuplicate(4, 3, 0.7)], 7).tolist() == [0, 1, 1, 1, 1, 1, 6]

@@ -129,7 +129,8 @@ def near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
     """For each prompt that has an earlier one at least `SIMILAR`, the most similar of those that were found.
 
     ``prompts`` are those of one task. What more than half of ten or more have in common, such as the
-    instructions around each item, counts for nothing.
+    instructions around each item, counts for nothing. Prompts in which no other word is left (brackets,
+    emoji) are duplicates where they are the same text.
 
     MinHash signatures in bands (Broder 1997; Leskovec, Rajaraman and Ullman 2014, ch. 3) name candidates, and
     the similarity of each is computed. In a band, a prompt is held against the first with its hash, so that a
@@ -140,6 +141,10 @@ def near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
     template = _template(prompts)
     signatures = _signatures(prompts, template)
     best: dict[int, NearDuplicate] = {}
+    same: dict[str, int] = {}
+    for place, prompt in enumerate(prompts):
+        if (first := same.setdefault(" ".join(prompt.split()), place)) != place:
+            best[place] = NearDuplicate(place, first, 1.0)
     seen: set[tuple[int, int]] = set()
     for band in range(_BANDS):
         rows = signatures[band * _ROWS : (band + 1) * _ROWS]
@@ -148,7 +153,7 @@ def near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
                 continue
             seen.add((place, first))
             own, other = (word_shingles(prompts[at]) - template for at in (place, first))
-            similarity = jaccard(own, other)
+            similarity = jaccard(own, other) if own or other else 0.0
             if similarity >= SIMILAR and (place not in best or similarity > best[place].similarity):
                 best[place] = NearDuplicate(place, first, similarity)
     return [best[place] for place in sorted(best)]
