@@ -126,6 +126,25 @@ def test_people_see_who_is_right_and_what_is_mistaken(written: tuple[Run, Said],
     assert [first, *row, str(none)] in [line.split() for line in whole.splitlines()]
 
 
+def test_whose_accuracy_is_not_the_highest_is_not_said_to_have_it(tmp_path: Path, coeval: Command) -> None:
+    """part answered the easy items alone, and fewer of them right than whole did."""
+    run = Run(tmp_path / "run", task="sorting")
+    for n in range(1, 21):
+        run.datapoint(n, sampled_target_attributes={"kind": "bill"})
+        for student, right in (("whole", n <= 10), ("part", n > 2)):
+            if student == "whole" or n <= 10:
+                said = {"expected": "bill", "predicted": "bill" if right else "crash", "match": right}
+                run.response(n, student)
+                run.evaluation(n, student, "exact_match", {}, label_scores={"kind": said})
+    found = measured(coeval, run)["labels"]["sorting"]["kind"]
+    assert found["ranking"]["order"] == ["whole", "part"]
+    assert found["students"]["part"]["accuracy"] == 0.8
+    shown = coeval("analyze", "--run", run.folder).out
+    assert "highest label accuracy" not in shown
+    assert "whole is right most often in sorting (kind) on the items that students share" in shown
+    assert "(over all its own items, 0.50 [" in shown
+
+
 def test_tables_of_others_hold_every_count_and_no_markup(written: tuple[Run, Said], coeval: Command) -> None:
     run, _ = written
     found = measured(coeval, run)["labels"]["sorting"]["kind"]["students"]

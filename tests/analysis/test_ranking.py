@@ -166,6 +166,29 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     assert f"among 10 pairs chance may well do that, p = {told.p_adjusted:.3f}" in said
 
 
+def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
+    """b is ahead of a where both were scored; what c shares with either puts a first all the same."""
+    item = np.arange(36)
+    right = {"a": item % 9 > 0, "b": (item >= 2) & (item < 26), "c": (item % 3 == 0) | (item > 25)}
+    there = {"a": item < 26, "b": item >= 0, "c": item >= 0}
+    common = {}
+    for one, other in combinations(sorted(right), 2):
+        both = there[one] & there[other]
+        common[one, other] = {
+            "": PairedScores(right[one][both] * 1.0, right[other][both] * 1.0, np.ones(both.sum()))
+        }
+    scores = {name: float(values[there[name]].mean()) for name, values in right.items()}
+    ranks = ranked({name: Level(score, int(there[name].sum())) for name, score in scores.items()}, common)
+    told = ranks.between("a", "b")
+    assert ranks.order[:2] == ("a", "b")
+    assert told is not None
+    assert told.found.difference > 0, "b is ahead where both were scored"
+    students = {name: {"headline": Measured(score, 0.0, 1.0, 36, 0)} for name, score in scores.items()}
+    said = " ".join(leader_sentences(students, ranks._replace(scores=students)))
+    assert f"on the scores that both have b is ahead, not surely: by {told.found.difference:.3f} " in said
+    assert "better than b" not in said
+
+
 def test_who_is_ahead_in_a_task_is_told_with_both_scores_and_whether_surely(tmp_path: Path) -> None:
     for name, sure in (("poem", True), ("haiku", False)):
         folder = tmp_path / name

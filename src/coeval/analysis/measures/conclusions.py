@@ -11,7 +11,7 @@ from coeval.analysis.comparison.comparison_report import difference_text
 from coeval.analysis.comparison.paired_difference import paired_difference
 from coeval.analysis.measures.judge_measures import FEWEST_COMMON
 from coeval.analysis.measures.measured import Branch, Measured
-from coeval.analysis.measures.ranking import ALPHA, Ranking, SharedScores, StudentGap
+from coeval.analysis.measures.ranking import ALPHA, SAME, Ranking, SharedScores, StudentGap
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.panel_findings import is_named, next_purchases, panel_findings, sized
 from coeval.analysis.run_results import Bounded, missing_label_sentences
@@ -89,10 +89,10 @@ def leader_sentences(students: Mapping[str, Branch], ranks: Ranking) -> Iterator
         yield f"{first} leads with {score}: better than {second}, the next, by {by}."
     else:
         chance = _though_apart(told, len(ranks.differences))
-        yield (
-            f"{first} has the highest score, {score}, but is not surely better than {second}: by {gap} "
-            f"({paired}{chance})."
-        )
+        but = f"is not surely better than {second}: by"
+        if _is_behind(first, second, told.found.difference):
+            but = f"on the scores that both have {second} is ahead, not surely: by"
+        yield f"{first} has the highest score, {score}, but {but} {gap} ({paired}{chance})."
         if (least := told.found.minimum_detectable) is not None:
             gap = f"a true gap of {100 * least:.1f} points"
             yield f"With {numbered(told.found.n, 'item')}, {gap} would be detected four times in five."
@@ -152,6 +152,9 @@ def _labels(labels: Mapping[str, Branch]) -> Iterator[str]:
             continue
         told = found["ranking"]["differences"].get("|".join(sorted(order[:2])))
         said = f"{order[0]} has the highest label accuracy in {where}, {accuracy}"
+        if _is_below_another(order[0], found["students"]):
+            shared = "on the items that students share"
+            said = f"{order[0]} is right most often in {where} {shared} (over all its own items, {accuracy})"
         if told is None:
             yield f"{said}; {order[1]}, the next, has none of the same datapoints."
             continue
@@ -159,7 +162,10 @@ def _labels(labels: Mapping[str, Branch]) -> Iterator[str]:
         gap = told["difference"]
         paired = numbered(gap.n, "paired datapoint")
         by = f"by {_apart(gap.value, gap.low, gap.high)} ({paired})"
-        yield f"{said}: {'' if sure else 'not surely '}better than {order[1]}, the next, {by}."
+        than = f"better than {order[1]}, the next"
+        if _is_behind(*order[:2], gap.value):
+            than = f"behind {order[1]}, the next, where both have answers"
+        yield f"{said}: {'' if sure else 'not surely '}{than}, {by}."
     for task, name, found in places:
         students = found["students"]
         yield from missing_label_sentences(
@@ -229,6 +235,18 @@ def _apart(difference: float, low: float, high: float) -> str:
     if difference < 0:
         difference, low, high = -difference, -high, -low
     return difference_text(difference, low, high, 3)
+
+
+def _is_behind(first: str, second: str, difference: float) -> bool:
+    """Whether the pair's own difference contradicts an order that follows from all pairs; it is that of the
+    name that comes later in the alphabet."""
+    return (difference if first > second else -difference) < -SAME
+
+
+def _is_below_another(name: str, students: Mapping[str, Branch]) -> bool:
+    """Whether somebody's accuracy is higher, over other items."""
+    known = [found["accuracy"].value for found in students.values() if found["accuracy"].value is not None]
+    return bool(students[name]["accuracy"].value < max(known))
 
 
 def _bracketed(found: Measured) -> str:

@@ -22,6 +22,7 @@ from coeval.analysis.measures.student_measures import headlines, item_scores
 __all__ = [
     "ALPHA",
     "NOBODY",
+    "SAME",
     "Level",
     "Paired",
     "Ranking",
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 ALPHA = 0.05
-_SAME = 1e-9
+SAME = 1e-9
 """Differences by less are rounding: the same sums in another order."""
 
 Paired: TypeAlias = Callable[[str, str], Mapping[str, PairedScores]]
@@ -185,7 +186,7 @@ def shifts(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], PairGap])
     they would be over these. ``standings.js`` does the same of filtered scores.
     """
     lacking = [gap.difference - (levels[b].mean - levels[a].mean) for (a, b), gap in gaps.items()]
-    if not lacking or max(map(abs, lacking)) < _SAME:
+    if not lacking or max(map(abs, lacking)) < SAME:
         return dict.fromkeys(levels, 0.0)
     place = {name: at for at, name in enumerate(levels)}
     weights = np.sqrt([gap.items for gap in gaps.values()])

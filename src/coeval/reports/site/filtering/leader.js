@@ -36,7 +36,8 @@ function leaderSentences(standing) {
       const chance = pair.adjusted < 0.001 ? "p < 0.001" : `p = ${fixed(pair.adjusted, 3)}`;
       return [`${name} leads with ${score}: better than ${next}, the next, by ${gap} (${paired}, ${chance}).`];
     }
-    const said = [`${name} has the highest score, ${score}, but is not surely better than ${next}: by ${gap} (${paired}${thoughApart(pair)}).`];
+    const but = pair.difference < -SAME ? `on the scores that both have ${next} is ahead, not surely: by` : `is not surely better than ${next}: by`;
+    const said = [`${name} has the highest score, ${score}, but ${but} ${gap} (${paired}${thoughApart(pair)}).`];
     if (pair.detectable !== null) said.push(`With ${many(pair.n, "item")}, a true gap of ${fixed(100 * pair.detectable, 1)} points would be detected four times in five.`);
     return said;
   }
