@@ -119,6 +119,8 @@ LOOPBACK = (
     "0",
     "[::ffff:127.0.0.1]",
     "10.0.0.1",
+    "%31%32%37.0.0.1",
+    "%6cocalhost",
 )
 
 
@@ -136,12 +138,9 @@ def test_a_redirect_of_a_public_host_to_this_machine_is_not_followed(
     assert heard == []
 
 
-def to_cdn(url: str) -> str:
-    return url.replace("127.0.0.1", "cdn.example")
-
-
+@pytest.mark.parametrize("written", ["cdn.example", "%63dn.example"])
 def test_a_name_that_leads_to_this_machine_is_known_when_it_is_connected_to(
-    monkeypatch: pytest.MonkeyPatch,
+    written: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[bytes] = []
     known = socket.getaddrinfo
@@ -150,7 +149,7 @@ def test_a_name_that_leads_to_this_machine_is_known_when_it_is_connected_to(
         return known("127.0.0.1" if host == "cdn.example" else host, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    with raw_host(PAGE, heard=heard) as inner, raw_host(moved(to_cdn(inner))) as proxy:
+    with raw_host(PAGE, heard=heard) as inner, raw_host(moved(inner.replace("127.0.0.1", written))) as proxy:
         monkeypatch.setenv("http_proxy", proxy)
         monkeypatch.setenv("no_proxy", "cdn.example")
         with pytest.raises(SourceFailed, match="which is not asked"):

@@ -328,7 +328,7 @@ class _Way:
         if parts.scheme not in ("http", "https"):
             raise SourceFailed(f"{self._shown} redirects to something else than http:// or https://")
         self._redirected = True
-        self._check(_nearness_of_name(parts.hostname or ""))
+        self._check(_nearness_of_name(unquote(parts.hostname or "")))  # as urllib reads it
 
     def connected(self, connection: HTTPConnection, *, proxied: bool) -> None:
         """Raises SourceFailed where a redirect has led to an address that is too near; of one behind a proxy
@@ -397,7 +397,8 @@ class _Https(HTTPSHandler):
 def _made(kind: type[_Connection], way: _Way, request: Request, host: str, **settings: Any) -> _Connection:
     """A connection on a request's way; the library names its settings."""
     connection = kind(host, **settings)
-    connection.way, connection.proxied = way, request.host != urlsplit(request.full_url).netloc
+    named = unquote(urlsplit(request.full_url).netloc)  # as urllib reads it
+    connection.way, connection.proxied = way, request.host != named
     return connection
 
 
