@@ -136,4 +136,4 @@ class Bench:
 
 
 def spec(model: str, url: str, **changes: Any) -> ModelSpec:
-    return ModelSpec(name=model, interface="vllm", model=model, base_url=url, **changes)
+    return ModelSpec(**{"name": model, "interface": "vllm", "model": model, "base_url": url} | changes)

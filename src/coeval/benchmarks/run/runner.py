@@ -24,6 +24,7 @@ from coeval.benchmarks.run.eval_spec import (
     stamps_of,
     used_assets,
 )
+from coeval.benchmarks.run.task_folder import TaskFolder
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import Draining, UsageError
 from coeval.core.model import ModelSpec
@@ -171,14 +172,17 @@ def _recorded(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> dict[str, U
     """What the records of the folders took, by model; nothing where several accounts share the folders."""
     if evaluation.account is not None:
         return {}
-    names = {spec.model: spec.name for spec in (evaluation.judging, evaluation.tested) if spec is not None}
-    if evaluation.tested is not None:
-        names[evaluation.tested_as] = evaluation.tested.name
-    taken = usage_on_record(path for task_run in task_runs for path in task_run.folder.record_files())
+    folders = [task_run.folder for task_run in task_runs]
+    tested, judging = evaluation.tested, evaluation.judging
     recorded: dict[str, Usage] = {}
-    for called, usage in taken.items():
-        if (name := names.get(called)) is not None:
-            recorded[name] = recorded[name] + usage if name in recorded else usage
+    for spec, files_of in ((tested, TaskFolder.answer_files), (judging, TaskFolder.judgment_files)):
+        if spec is None:
+            continue
+        called = evaluation.tested_as if spec is tested else spec.model
+        taken = usage_on_record(path for folder in folders for path in files_of(folder))
+        if (usage := taken.get(called)) is not None:
+            known = recorded.get(spec.name)
+            recorded[spec.name] = usage if known is None else known + usage
     return recorded
 
 

@@ -77,10 +77,13 @@ class TaskFolder:
     def judgments(self, judge: RoleModel) -> Path:
         return self.path / f"judgments.{file_name(judge.model)}-{judge.recipe.hash[:8]}.jsonl"
 
-    def record_files(self) -> list[Path]:
-        """All answers and judgments, those of other settings included."""
-        found = (*self.path.glob("responses*.jsonl"), *self.path.glob("judgments.*.jsonl"))
-        return sorted(set(found))
+    def answer_files(self) -> list[Path]:
+        """All answers, those of other settings included."""
+        return sorted(self.path.glob("responses*.jsonl"))
+
+    def judgment_files(self) -> list[Path]:
+        """All judgments, those of other judges and settings included."""
+        return sorted(self.path.glob("judgments.*.jsonl"))
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ import typer
 from coeval.cli.command_names import RunFolder, RunWord, the_folder
 
 if TYPE_CHECKING:
+    from coeval.core.records import Usage
     from coeval.store.rundir import RunDir
 
 
@@ -129,7 +130,6 @@ def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | Non
     from coeval.core.text import dollars
     from coeval.models.metering.account_file import settle_accounts
     from coeval.pipeline.start.begin import own_usage
-    from coeval.store.record_usage import usage_on_record
     from coeval.store.rundir import RunDir
 
     if writer is not None:
@@ -140,8 +140,7 @@ def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | Non
     except (KeyError, OSError):
         by = "unknown"
     with RunDir(path).locked():
-        records = (*path.rglob("responses*.jsonl"), *path.rglob("judgments.*.jsonl"))
-        recorded = own_usage(RunDir(path)) if is_run else usage_on_record(records)
+        recorded = own_usage(RunDir(path)) if is_run else _of_evaluation(path)
         accounts = settle_accounts(path / "usage.json", bills, by, recorded)
     for name, account in accounts.items():
         settled = account.settlements[-1]
@@ -150,6 +149,22 @@ def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | Non
             f"{name}: settled at {dollars(account.spent_usd)}, where {dollars(settled.perhaps_usd)} was "
             "perhaps spent; usage.json records it.",
         )
+
+
+def _of_evaluation(output: Path) -> dict[str, Usage]:
+    """What the records of an output folder took, by the accounts that it has: a judge may be the same model
+    elsewhere, and answers may bear a checkpoint's name, which has no account."""
+    from coeval.models.metering.account_file import read_accounts
+    from coeval.store.record_usage import usage_on_record
+
+    accounts = read_accounts(output / "usage.json")
+    recorded: dict[str, Usage] = {}
+    for pattern, suffix in (("responses*.jsonl", ""), ("judgments.*.jsonl", " (judge)")):
+        for called, usage in usage_on_record(sorted(output.rglob(pattern))).items():
+            name = next((name for name in (called + suffix, called) if name in accounts), None)
+            if name is not None:
+                recorded[name] = recorded[name] + usage if name in recorded else usage
+    return recorded
 
 
 def _bill(text: str) -> tuple[str, float]:
