@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from coeval.core.errors import QuotaExhausted, StoreError
 from coeval.core.records import Usage
 from coeval.models.metering import account_file
-from coeval.models.metering.account_file import Terms
+from coeval.models.metering.account_file import Terms, read_accounts
 from coeval.models.metering.ledger import Ledger
 from coeval.pricing.tariff import Rates, Tariff, pricer
 
@@ -323,3 +323,19 @@ def test_a_bill_that_no_budget_can_prevent_is_booked_and_warned_of_once(tmp_path
     assert len(told) == 2, "once for a model, asked live or by jobs"
     assert bill.answered(Usage(3, 0, 0.0, uncounted=True), 4.0).cost_usd is None, "nothing beside no count"
     assert bill.uncertain_usd == 4.0
+
+
+def test_an_answer_of_a_job_that_cost_too_much_hides_nothing_that_is_unknown(tmp_path: Path) -> None:
+    """A job held $4 for each of two requests; one cost $10, and nobody knows what the other did."""
+    price = pricer(Tariff(rates=Rates(input_usd_per_mtok=1e6, output_usd_per_mtok=1e6), source="test"))
+    terms = Terms(price=price, most=lambda *_: 4.0, batch_price=price, batch_most=lambda *_: 4.0)
+    model = Ledger(tmp_path / "usage.json", {"m": terms}, budget_usd=20.0).meter("m")
+    for _ in range(2):
+        model.park(4.0)
+    model.submit("job", 2, 8.0, 4.0)
+    bill = model.bill()
+    bill.answered(Usage(1, 9), 4.0)
+    bill.answered(Usage(uncounted=True), 4.0)
+    model.settle_job("job", bill)
+    account = read_accounts(tmp_path / "usage.json")["m"]
+    assert (account.cost_usd, account.uncertain_usd) == (10.0, 4.0)

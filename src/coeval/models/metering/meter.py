@@ -27,7 +27,8 @@ class JobBill:
     """Sums up the replies of a job, one after the other; made by `Meter.bill`.
 
     ``requests`` are those that the host carried out, well or not; ``unpriced`` answers whose cost nobody
-    knows, which may have cost ``uncertain_usd`` at most, together with what could not be read.
+    knows, which may have cost ``uncertain_usd`` at most, together with what could not be read. ``taken_usd``
+    is what the priced answers took of the job's money: one that cost more than was held for it took that.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class JobBill:
         "output_tokens",
         "priced",
         "requests",
+        "taken_usd",
         "uncertain_usd",
         "unpriced",
     )
@@ -46,7 +48,7 @@ class JobBill:
         self._price = price
         self._doubt = doubt
         self.requests = self.input_tokens = self.output_tokens = self.priced = self.unpriced = 0
-        self.cost_usd = self.uncertain_usd = 0.0
+        self.cost_usd = self.taken_usd = self.uncertain_usd = 0.0
 
     def answered(self, usage: Usage, most_usd: float = 0.0) -> Usage:
         """Add what an answer took; the same with its price. ``most_usd`` is what was held for it."""
@@ -61,6 +63,7 @@ class JobBill:
         else:
             self.priced += 1
             self.cost_usd += usage.cost_usd
+            self.taken_usd += min(usage.cost_usd, most_usd)
         return usage
 
     def failed(self, most_usd: float = 0.0) -> None:
@@ -317,7 +320,7 @@ class Meter:
         row.input_tokens += bill.input_tokens
         row.output_tokens += bill.output_tokens
         row.unpriced += bill.unpriced
-        row.uncertain_usd += max(0.0, min(bill.uncertain_usd, job.usd - bill.cost_usd))
+        row.uncertain_usd += max(0.0, min(bill.uncertain_usd, job.usd - bill.taken_usd))
         if bill.priced:
             row.cost_usd = (row.cost_usd or 0.0) + bill.cost_usd
         try:
