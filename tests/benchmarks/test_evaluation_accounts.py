@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli.coeval_process import called
@@ -32,7 +33,7 @@ async def test_no_start_and_no_settling_books_what_is_booked_already(
     """A judge of the same model elsewhere has an account of its own, and a checkpoint has none."""
     async with fake(reply=said) as server, fake(reply=said) as elsewhere:
         judge = spec("m", elsewhere.url, name="m (judge)") if apart else None
-        given = {"tested": spec("m", server.url), "judge": judge, "checkpoint": checkpoint}
+        given: dict[str, Any] = {"tested": spec("m", server.url), "judge": judge, "checkpoint": checkpoint}
         assert (await bench.run(server.url, **given)).exit_code == 0
         usage = bench.output / "usage.json"
         first = {name: row.spent_usd for name, row in read_accounts(usage).items()}

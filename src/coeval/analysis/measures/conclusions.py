@@ -163,7 +163,7 @@ def _labels(labels: Mapping[str, Branch]) -> Iterator[str]:
         paired = numbered(gap.n, "paired datapoint")
         by = f"by {_apart(gap.value, gap.low, gap.high)} ({paired})"
         than = f"better than {order[1]}, the next"
-        if _is_behind(*order[:2], gap.value):
+        if _is_behind(order[0], order[1], gap.value):
             than = f"behind {order[1]}, the next, where both have answers"
         yield f"{said}: {'' if sure else 'not surely '}{than}, {by}."
     for task, name, found in places:
