@@ -25,7 +25,7 @@ from coeval.cli import streams
 from coeval.cli.eval_framework.command import main
 from coeval.cli.eval_framework.command import make_app as eval_framework
 from coeval.cli.eval_framework.eval_report import show
-from coeval.cli.eval_framework.task_flags import evaluation_of
+from coeval.cli.eval_framework.spec_of_flags import evaluation_of
 from coeval.core.errors import UsageError
 from coeval.models.keys import Keys
 from coeval.models.transport.network import SourceFailed

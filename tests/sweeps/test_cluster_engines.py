@@ -33,7 +33,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL_KEY", "that of the shell")
     for module in ("ray_engine", "slurm_engine"):
         monkeypatch.setattr(
-            f"coeval.sweeps.engines.{module}.leg_command",
+            f"coeval.sweeps.{module}.leg_command",
             lambda folder: (sys.executable, str(STAND_IN), str(folder)),
         )
 

@@ -33,7 +33,7 @@
                 └── CutOff *            because it ended at max_tokens
 
 (* retryable.) Foreign exceptions are mapped to this tree in one place each:
-``models.faults`` for aiohttp and the operating system's sockets, ``store.jsonl`` for files,
+``models.transport.faults`` for aiohttp and the operating system's sockets, ``store.jsonl`` for files,
 ``core.foreign`` for what decoding raises.
 """
 

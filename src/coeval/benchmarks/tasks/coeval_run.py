@@ -56,7 +56,7 @@ from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.evaluations import prepared_item
 from coeval.pipeline.plan.recipes import task_fields
-from coeval.pipeline.plan.run_reading import planned_names
+from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.prompts import FACTOR_SCORE, evaluation_schema, find_template, render_rubric
 from coeval.pipeline.samples import KnownNuance
 from coeval.store.jsonl import read_json, whole_lines

@@ -30,7 +30,7 @@ from coeval.benchmarks.run.task_run import RecordCounts
 from coeval.benchmarks.run.task_summary import OF_INFERENCE, TaskSummary
 from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
-from coeval.cli.eval_framework.task_flags import Flags, evaluation_of, idle_options
+from coeval.cli.eval_framework.spec_of_flags import Flags, evaluation_of, idle_options
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.starting import begin
 from coeval.cli.streams import say, warn

@@ -15,8 +15,8 @@ from coeval.core.foreign import utf8
 # --- What can go wrong between a request and its answer, before anybody has read the answer
 #
 # Beside these the wire raises TimeoutError (the attempt's time is over), ``socket.gaierror`` (the host name
-# cannot be resolved) and ``ssl.SSLError`` (no TLS). `models.faults` gives all of them their place in our
-# error tree.
+# cannot be resolved) and ``ssl.SSLError`` (no TLS). `models.transport.faults` gives all of them their place
+# in our error tree.
 
 
 class WireError(Exception):

@@ -25,7 +25,7 @@ __all__ = ["Sender", "SharedHosts"]
 
 
 class Sender(Protocol):
-    """What sends single requests, as `models.wire.Wire` does."""
+    """What sends single requests, as `models.transport.wire.Wire` does."""
 
     async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply: ...
     async def aclose(self) -> None: ...

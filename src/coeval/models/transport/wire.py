@@ -2,7 +2,7 @@
 
 Driving models is what this project exists for, and what a request costs in Python decides how many
 hosts and cards one process keeps busy; docs/decisions/0003-our-own-wire.md has the figures. Requests
-that have to go through a proxy take `models.proxied` instead.
+that have to go through a proxy take `models.transport.proxied` instead.
 """
 
 from __future__ import annotations

@@ -2,115 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coeval.analysis.load import load
-from coeval.analysis.planned_names import NameKind, Names, Planned, PlannedTask
+from coeval.analysis.planned_names import Planned
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import ConfigError, StoreError
-from coeval.core.records import EXACT_MATCH, Role
-from coeval.pipeline.config.document import read_document
-from coeval.pipeline.config.draft import item_sources, item_writers
-from coeval.pipeline.config.findings import MOST_SHOWN
-from coeval.pipeline.config.schema import Config, TaskConfig
-from coeval.pipeline.config.structure import check_structure
-from coeval.pipeline.start.inherit import Name, inherited_by
-from coeval.store.jsonl import read_json
+from coeval.pipeline.plan.what_counts import planned_names
 from coeval.store.rundir import RunDir
-
-# --- What counts in a run's tables and measures: it follows from what lies in its folder alone, the
-# configuration and what was taken over, and never from how the run was last started
-
-
-def planned_names(folder: RunDir) -> Planned | None:
-    """What counts: the names that the run's ``config.yaml`` holds, and those that ``resume_from`` took
-    over. None where there is no such file (older layouts).
-
-    Where no model plays a role, whoever is on record counts; where phase 3 leaves the items that are there
-    (Keep, Model), no total cuts them off. The rules of a start (does the source still exist?) are not asked
-    of what has run.
-
-    Raises
-    ------
-    ConfigError
-        the file is there and is no configuration.
-    StoreError
-        a rubric that teachers wrote, or what was taken over, cannot be read.
-    """
-    if not folder.config.exists():
-        return None
-    structure = check_structure(read_document(folder.config).data)
-    if structure.config is None:
-        shown = [f"{folder.config}  {finding.message}" for finding in structure.findings[:MOST_SHOWN]]
-        raise ConfigError(shown, more=len(structure.findings) - len(shown))
-    config, inherited = structure.config, inherited_by(folder)
-    named = {task.name: _planned_task(config, task, folder, inherited) for task in config.tasks}
-    others = dict.fromkeys(sorted({name.task for name in inherited} - named.keys()), _EVERYTHING)
-    students = _playing(config, "student")
-    families = {model.name: str(_family(model.parameters) or model.name) for model in config.models}
-    simulated = frozenset(model.name for model in config.models if model.interface == "simulated")
-    labels = {model.name: model.label for model in config.models if model.label is not None}
-    known = _or_all(students, _of(inherited, "student"))
-    return Planned(known, named | others, families, simulated, labels)
-
-
-def _family(parameters: Mapping[str, Any]) -> Any:
-    """What a model's parameters say of its family."""
-    return parameters.get("family") or parameters.get("model")
-
-
-_EVERYTHING = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
-"""Of a task that was taken over and that the file does not name: this run adds nothing to it."""
-
-
-def _planned_task(
-    config: Config, task: TaskConfig, folder: RunDir, inherited: frozenset[Name]
-) -> PlannedTask:
-    mine = frozenset(name for name in inherited if name.task == task.name)
-    factors = _or_all(_factors(task, folder), _of(mine, "factor"))
-    judges = frozenset() if factors is not None and not factors else _playing(config, "judge")
-    teachers = _or_all(_teachers(config, task), _of(mine, "teacher"))
-    stays = config.experiment.mode("data_generation") in ("Keep", "Model")
-    return PlannedTask(
-        teachers=teachers,
-        judges=_or_all(judges, _of(mine, "judge") | {EXACT_MATCH}),
-        factors=factors,
-        labels=frozenset(task.label_attributes) | _of(mine, "label"),
-        total=None if teachers is None or stays else task.sampling.most,
-        supply=frozenset(item_sources(config, task)),
-    )
-
-
-def _of(names: Iterable[Name], kind: NameKind) -> frozenset[str]:
-    return frozenset(name.name for name in names if name.kind == kind)
-
-
-def _or_all(names: Names, more: frozenset[str]) -> Names:
-    return None if names is None else names | more
-
-
-def _playing(config: Config, role: Role) -> Names:
-    return frozenset(model.name for model in config.with_role(role)) or None
-
-
-def _teachers(config: Config, task: TaskConfig) -> Names:
-    return frozenset((*item_sources(config, task), *item_writers(config, task))) or None
-
-
-def _factors(task: TaskConfig, folder: RunDir) -> Names:
-    """The factors that the file declares; those of phase 2 where teachers write them. A declared rubric
-    keeps there what the file has lost."""
-    rubric = task.rubric
-    if not isinstance(rubric, dict):
-        try:
-            rubric = read_json(folder.rubric(task.name), dict[str, str])
-        except FileNotFoundError:
-            return None
-    return frozenset(rubric) - {*task.label_attributes}
 
 
 class Opened(NamedTuple):

@@ -39,7 +39,7 @@ from coeval.pipeline.phases.supplied import Supply, read_supply, with_found_labe
 from coeval.pipeline.plan.count_plan import known_recipes
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.plan.run_plan import FED_BY
-from coeval.pipeline.plan.run_reading import planned_names
+from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_session import RunOptions, RunSession
 from coeval.pipeline.start.checks import Start, run_folder, start_findings
 from coeval.pipeline.start.inherit import (

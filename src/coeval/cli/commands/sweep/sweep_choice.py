@@ -15,7 +15,7 @@ from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.task_registry import PREFIX, TASKS, kind_of
 from coeval.cli.command_names import OnFail, ProbeMode
 from coeval.cli.commands.sweep.sweep_flags import counts, names, steps
-from coeval.cli.eval_framework.task_flags import evaluation_of, task_names
+from coeval.cli.eval_framework.spec_of_flags import evaluation_of, task_names
 from coeval.core.errors import UsageError
 from coeval.models.keys import Keys
 from coeval.pipeline.config.findings import closest
