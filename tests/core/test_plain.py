@@ -21,6 +21,16 @@ def test_no_two_labels_are_alike_or_too_long(names: list[str], longest: int) -> 
         assert label == plain(label)
 
 
+def test_a_number_takes_the_place_of_letters() -> None:
+    """Of names that no cut tells apart, ten characters have room for an end beside the number."""
+    names = ["bb---a-babaa-ab/baa-ab/", "bb---a-babab-ab/baa-ab/", "bb---a-baabb-ab/baa-ab/"]
+    names += [f"bb---{'a' * count}-ab/" for count in range(7, 20)]
+    labels = list(short_names(names, 10).values())
+    assert any(label.endswith("(2)") for label in labels)
+    assert len(set(labels)) == len(names)
+    assert max(map(len, labels)) <= 10
+
+
 @pytest.mark.parametrize("longest", [16, 24, 30])
 def test_what_differs_stays(longest: int) -> None:
     first, second = short_names(QWEN, longest).values()

@@ -84,7 +84,8 @@ def _told_apart(texts: Sequence[str], longest: int, taken: Collection[str]) -> l
         number, label = 1, _without_middle(text, longest, longest // 2)
         while label in found or label in taken:
             number += 1
-            label = _without_middle(text, longest - len(f" ({number})"), longest // 2) + f" ({number})"
+            room = longest - len(f" ({number})")
+            label = f"{_without_middle(text, room, room // 2)} ({number})"
         found.append(label)
     return found
 
