@@ -15,7 +15,7 @@ from written_run import Run
 
 import coeval as api
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.measures.conclusions import leader_sentences
+from coeval.analysis.measures.conclusions import leader_sentences, place_sentences
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Level, ranked, ranking
 from coeval.analysis.measures.student_measures import item_scores, student_measures
@@ -187,6 +187,16 @@ def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
     said = " ".join(leader_sentences(students, ranks._replace(scores=students)))
     assert f"on the scores that both have b is ahead, not surely: by {told.found.difference:.3f} " in said
     assert "better than b" not in said
+
+
+def test_students_who_share_no_score_are_not_called_apart() -> None:
+    """a and b answered other items each; c answered all, and is far behind both."""
+    good, bad = np.ones(20), np.tile([0.0, 0.1], 10)
+    common = {pair: {"": PairedScores(good, bad, good)} for pair in (("a", "c"), ("b", "c"))}
+    levels = {"a": Level(1.0, 20), "b": Level(1.0, 20), "c": Level(0.05, 40)}
+    ranks = ranked(levels, common)
+    assert all(told.sure for told in ranks.differences.values())
+    assert list(place_sentences(ranks)) == ["Of 3 pairs of students, 2 are surely apart."]
 
 
 def test_who_is_ahead_in_a_task_is_told_with_both_scores_and_whether_surely(tmp_path: Path) -> None:

@@ -109,8 +109,9 @@ def _though_apart(told: StudentGap, pairs: int) -> str:
 
 def place_sentences(ranks: Ranking) -> Iterator[str]:
     """How many pairs are surely apart, and who may lead as well; ``leader.js`` says the same."""
-    pairs, order = len(ranks.differences), ranks.order
-    if len(order) < 3 or not pairs:
+    order = ranks.order
+    pairs = len(order) * (len(order) - 1) // 2  # those that share no score too: nothing is sure of them
+    if len(order) < 3 or not ranks.differences:
         return
     sure = sum(told.sure for told in ranks.differences.values())
     if sure in (0, pairs):

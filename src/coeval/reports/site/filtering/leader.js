@@ -52,8 +52,9 @@ function leaderSentences(standing) {
   function places() {
     if (names.length < 3 || !pairs.length) return [];
     const sure = pairs.filter((pair) => pair.sure).length;
-    if (!sure || sure === pairs.length) return [`${sure ? "Each" : "No"} two of ${names.length} students are surely apart.`];
-    const said = [`Of ${many(pairs.length, "pair")} of students, ${sure.toLocaleString("en-US")} are surely apart.`];
+    const all = (names.length * (names.length - 1)) / 2; // those that share no score too: nothing is sure of them
+    if (!sure || sure === all) return [`${sure ? "Each" : "No"} two of ${names.length} students are surely apart.`];
+    const said = [`Of ${many(all, "pair")} of students, ${sure.toLocaleString("en-US")} are surely apart.`];
     const near = names.map((_, at) => at + 1).filter((place) => place > 1 && !between(names[0], names[place - 1])?.sure);
     if (near.length > 1) said.push(`Not surely behind ${students[names[0]]}: ${runsOf(near)}.`);
     return said;
