@@ -231,6 +231,16 @@ def test_no_stop_where_a_gain_worth_having_could_not_be_seen() -> None:
     assert named.stop, "whoever names the gain that matters gets the answer"
 
 
+def test_what_a_checkpoint_gained_is_its_own_gain() -> None:
+    """Step 300 scores higher, and scatters too much to tell."""
+    scores = np.column_stack([np.full(40, 0.5), np.tile([0.52, 0.53], 20), np.tile([1.0, 0.2], 20)])
+    found = stop_signal(common(scores), "share", last=2)
+    assert found is not None
+    assert found.largest_gain == pytest.approx(0.1)
+    told = "step 200 gained over step 100: up to 2.5 points; step 300 shows no detectable gain over it"
+    assert found.sentence == told
+
+
 def test_the_stop_signal_says_what_is_ruled_out() -> None:
     flat = stop_signal(common(verdicts([0.4, 0.6, 0.6, 0.58, 0.58], 900, seed=4)), "share")
     assert flat is not None
@@ -244,11 +254,11 @@ def test_the_stop_signal_says_what_is_ruled_out() -> None:
     assert rising.sentence.startswith("the last 2 checkpoints (300, 400) still gained over step 200: up to ")
     falling = stop_signal(common(verdicts([0.4, 0.6, 0.7, 0.4])), "share")
     assert falling is not None
-    assert falling.sentence.startswith("step 200, 300 gained over step 100: up to ")
+    assert falling.sentence.startswith("steps 200, 300 gained over step 100: up to ")
     assert falling.sentence.endswith(" points; step 400 shows no detectable gain over it")
     fallen = stop_signal(common(verdicts([0.3, 0.6, 0.8, 0.6])), "share")
     assert fallen is not None
-    assert fallen.sentence.startswith("step 200, 300, 400 gained over step 100: up to ")
+    assert fallen.sentence.startswith("steps 200, 300, 400 gained over step 100: up to ")
     assert fallen.sentence.endswith("; the highest is step 300")
     before = np.repeat([1.0, 0.0], 300)
     after = np.repeat([0.0, 1.0, 1.0, 0.0], [30, 270, 48, 252])

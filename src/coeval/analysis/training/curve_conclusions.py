@@ -221,7 +221,7 @@ def stop_signal(
     matters = (
         "that could be detected" if detectable is None else "that were named as the smallest that matter"
     )
-    return msgspec.structs.replace(signal, sentence=_gain_sentence(signal, gains, unit, matters))
+    return msgspec.structs.replace(signal, sentence=_gain_sentence(signal, gains, unit, matters, width))
 
 
 def _gain(found: CommonItems, before: int, at: int) -> _Gain:
@@ -235,7 +235,7 @@ def _gain(found: CommonItems, before: int, at: int) -> _Gain:
     return _Gain(found.steps[at], seen, at_most, held.minimum_detectable or 1.0, sure)
 
 
-def _gain_sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, matters: str) -> str:
+def _gain_sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, matters: str, width: float) -> str:
     bound, least = (points_text(size, unit) for size in (signal.at_most, signal.detectable))
     which = f"the last {numbered(len(signal.last), 'checkpoint')} ({listed(map(str, signal.last))})"
     if signal.stop:
@@ -243,14 +243,14 @@ def _gain_sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, matter
             f"{which} gained nothing over step {signal.before} that could be told: at most {bound} points "
             f"(95 %), less than the {least} {matters}"
         )
-    if any(gain.sure for gain in gains):
-        gain = points_text(signal.largest_gain, unit)
+    if sure := [one for one in gains if one.sure]:
+        gain = points_text(max(one.seen for one in sure) * width, unit)
         if all(one.sure for one in gains) and gains[-1].seen == max(one.seen for one in gains):
             return f"{which} still gained over step {signal.before}: up to {gain} points"
-        sure, rest = ([str(one.step) for one in gains if one.sure is known] for known in (True, False))
-        told = f"step {listed(sure)} gained over step {signal.before}: up to {gain} points"
-        if rest:
-            return f"{told}; step {listed(rest)} shows no detectable gain over it"
+        told = f"{_steps(sure)} gained over step {signal.before}: up to {gain} points"
+        if rest := [one for one in gains if not one.sure]:
+            verb = "shows" if len(rest) == 1 else "show"
+            return f"{told}; {_steps(rest)} {verb} no detectable gain over it"
         return f"{told}; the highest is step {max(gains, key=lambda one: one.seen).step}"
     if signal.items_needed is not None:
         return (
@@ -261,6 +261,10 @@ def _gain_sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, matter
         f"{which} may have gained over step {signal.before}: at most {bound} points (95 %), not less than "
         f"the {least} {matters}"
     )
+
+
+def _steps(gains: Sequence[_Gain]) -> str:
+    return f"step{'s' * (len(gains) > 1)} {listed(str(one.step) for one in gains)}"
 
 
 # --- Intervals that hold all checkpoints' means at once
