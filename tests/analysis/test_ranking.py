@@ -89,6 +89,21 @@ def test_who_lacks_a_strict_judge_is_ranked_by_the_scores_that_others_share(
     assert out.index("whole") < out.index("part")
 
 
+def test_results_are_adjusted_as_measures_are_whatever_the_number_of_factors(tmp_path: Path) -> None:
+    """part lacks items with all their scores, by two judges in two factors."""
+    run = Run(tmp_path / "run")
+    for n in range(1, 21):
+        for student in ("part", "whole"):
+            if student == "whole" or n <= 10:
+                for judge in ("kind", "strict"):
+                    run.judged(n, student, judge, {"a": "High" if n <= 10 else "Low", "b": "Medium"})
+    folder = api.open_run(run.folder)
+    scores = folder.measures()["ranking"]["scores"]
+    found = {one.student: one.adjusted for one in folder.results().students if one.task is None}
+    assert found == {name: pytest.approx(of["headline"]) for name, of in scores.items()}
+    assert found["part"] == pytest.approx(found["whole"]), "they are alike on what they share"
+
+
 def write(run: Run, students: dict[str, float], items: int = 60, seed: int = 1) -> None:
     drawn = random.Random(seed)
     for n in range(1, items + 1):

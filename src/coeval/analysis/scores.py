@@ -254,9 +254,10 @@ SELECT task, each * items FROM (
 """By task, how many scores a student would have that lacks none: of each item, by each judge and factor that
 anybody has a score of."""
 _WHICH = """
-SELECT task, model, bit_xor(hash(item, judge, metric)) FROM scores WHERE value IS NOT NULL GROUP BY ALL
+SELECT task, model, bit_xor(hash(hash(item, judge, metric))) FROM scores WHERE value IS NOT NULL GROUP BY ALL
 """
-"""Which scores each student has in each task: the same number for the same ones."""
+"""Which scores each student has in each task: the same number for the same ones. The outer hash is needed:
+``hash(a, b)`` is ``f(a) ^ hash(b)``, so that of two metrics of an item the item would fall out."""
 
 _COUNTS = """
 SELECT task, model, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT,
