@@ -13,6 +13,7 @@ from cli.invoked import Command
 from cli.written_output import output, verdicts
 from pipeline.experiments import Lab, listen, model, quiz, task
 from scipy import stats
+from written_run import Run
 
 
 def found(coeval: Command, *arguments: object) -> dict[str, Any]:
@@ -224,6 +225,21 @@ def test_without_any_an_unsure_difference_fails_nothing(here: Path, coeval: Comm
     marked = coeval("compare", a, b, "--fail-if-worse", "1%", "--markdown").out
     assert marked.startswith("- gate passed: nobody is worse by more than 1% of the scale")
     assert coeval("compare", a, b, "--fail-if-worse", "0.06", "--any").code == 0
+
+
+def test_the_gate_says_of_whom_it_knows_nothing(here: Path, coeval: Command) -> None:
+    run = Run(here / "run")
+    for n in range(1, 11):
+        for student in ("ann", "ben"):
+            run.judged(n, student, "judge", {"a": "High" if n % 2 else "Low"})
+        run.response(n, "cy")
+    passed = coeval("compare", run.folder, "--students", "ann,ben,cy", "--fail-if-worse", "2%")
+    assert passed.code == 0
+    assert "the gate says nothing of cy: no scores to hold against the first" in passed.err
+    assert (
+        "says nothing"
+        not in coeval("compare", run.folder, "--students", "ann,ben", "--fail-if-worse", "2%").err
+    )
 
 
 @pytest.mark.parametrize("delta", ["2", "-0.1", "100%", "two", "nan"])

@@ -12,7 +12,7 @@ from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.errors import UsageError
 from coeval.core.html_table import Columns, columns, html_lines, html_table
-from coeval.core.text import numbered
+from coeval.core.text import listed, numbered
 
 # --- How one side differs from another in a metric, in figures and in words
 
@@ -226,6 +226,9 @@ class ComparisonReport(msgspec.Struct, frozen=True):
             f"points, {'' if one.significant else 'not '}significantly"
             for one in self.worse_than(delta, sure=sure)
         ] or [f"gate passed: nobody is worse by more than {100 * delta:.4g}% of the scale{how}"]
+        held = {one.b for one in self._held_to_a_threshold}
+        if unseen := [label for label in self.sides if label not in held and label not in self.bases]:
+            said.append(f"the gate says nothing of {listed(unseen)}: no scores to hold against the first")
         caught = [(_caught(one, delta, sure=sure), one) for one in self._held_to_a_threshold]
         if known := [(loss, one) for loss, one in caught if loss is not None]:
             loss, one = max(known, key=lambda each: each[0] / each[1].scale)
