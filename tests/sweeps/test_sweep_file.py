@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from cli.invoked import Command
 
+from coeval.cli.commands.sweep.sweep_choice import asked_for
 from coeval.core.errors import ConfigError
+from coeval.models.keys import Keys
 from coeval.sweeps.sweep_settings import CheckpointFolder, ListedCheckpoint, SweepSettings, read_sweep_file
 
 
@@ -43,6 +45,14 @@ task_options: {ifeval-input: prompts.jsonl}
     assert (read.tasks, read.gpus, read.timeout) == ({"ifeval": 8, "alpaca-eval": 1}, (0, 1), 30.0)
     over = read.under(SweepSettings(gpus="3", max_examples=4))
     assert (over.gpus, over.max_examples, over.tasks) == ("3", 4, read.tasks)
+
+
+def test_credentials_for_servers_are_a_list_with_commas_in_a_file(tmp_path: Path) -> None:
+    text = "out: o\ntasks: ifeval\nbase_model: m\ngpus: 0\nserver_env: HF_TOKEN, WANDB_API_KEY\n"
+    settings = read_sweep_file(written(tmp_path, text))
+    asked = asked_for(settings, Keys.load(None, env={}, cwd=tmp_path, home=tmp_path))
+    assert asked.sweep.server is not None
+    assert asked.sweep.server.passed == ("HF_TOKEN", "WANDB_API_KEY")
 
 
 WATCHED = ("--out", "o", "--tasks", "ifeval", "--checkpoints", ".", "--watch")

@@ -340,7 +340,7 @@ def _server(settings: SweepSettings, command: ServerCommand) -> Server:
         checkpoint="",
         name="",
         tp_size=_positive(settings.tp_size, "tp_size"),
-        passed=tuple(passed.split(",")) if isinstance(passed, str) else tuple(passed),
+        passed=tuple(names(passed) or ()) if isinstance(passed, str) else tuple(passed),
     )
     if settings.start_timeout is None:
         return server
