@@ -104,3 +104,20 @@ def test_what_another_process_moves_is_left_to_it(tmp_path: Path) -> None:
         finish_replacing(folder)
     with pytest.raises(StoreError, match=r"\.replacing\.json is damaged"):
         finish_replacing(folder)
+
+
+def test_who_looks_while_a_move_ends_sees_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = written(tmp_path)
+    folder.replacing.write_text('{"move": []}')
+
+    def ends(self: RunDir) -> None:
+        self.replacing.unlink(missing_ok=True)
+
+    monkeypatch.setattr(RunDir, "writer", ends)
+    assert folder.half_replaced() == ""
+
+
+def test_the_command_that_mends_a_half_moved_run_can_be_copied(tmp_path: Path) -> None:
+    folder = written(tmp_path / "my runs")
+    folder.replacing.write_text('{"move": []}')
+    assert f"(coeval repair --run '{folder.path}')" in folder.half_replaced()

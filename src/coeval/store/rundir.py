@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from io import StringIO
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -398,17 +399,23 @@ class RunDir:
         """Return a sentence while what is here is on its way to ``replaced/``, else nothing."""
         if not self.replacing.exists():
             return ""
+        writer = self.writer()
+        try:
+            moved = read_json(self.replacing, dict[str, Any]).get("move", ())
+        except FileNotFoundError:  # the move has ended meanwhile
+            return ""
         where = f"what was in {self.path} to {self.path / 'replaced'}"
-        if (writer := self.writer()) is not None:
+        if writer is not None:
             return f"process {writer} is moving {where}: look again in a moment"
-        whole = self.meta.name in read_json(self.replacing, dict[str, Any]).get("move", ())
         way = (
-            f"start it again with {OVERWRITE}, which moves the rest first"
-            if whole
-            else f"go on with it ({CONTINUE}), or mend it (coeval repair --run {self.path}), which moves the "
-            "rest first"
+            f"start it again with {OVERWRITE}"
+            if self.meta.name in moved
+            else f"go on with it ({CONTINUE}), or mend it (coeval repair --run {quote(str(self.path))})"
         )
-        return f"a command was cut short while it moved {where}, so that no run is whole here: {way}"
+        return (
+            f"a command was cut short while it moved {where}, so that no run is whole here: {way}, which "
+            "moves the rest first"
+        )
 
     def refuse_unreadable(self) -> None:
         """Whoever begins to read a run does this first.
