@@ -277,6 +277,17 @@ def test_a_damaged_file_is_never_silently_zero(tmp_path: Path, damaged: str) -> 
     assert path.read_text() == damaged
 
 
+def test_who_moves_a_damaged_file_away_counts_what_the_records_say(tmp_path: Path) -> None:
+    path = tmp_path / "usage.json"
+    path.write_text("{")
+    recorded = {"m": Usage(9, 9, 2.5)}
+    with pytest.raises(StoreError, match="and costs from what the folder's records say"):
+        Ledger(path, budget_usd=3.0, recorded=recorded)
+    path.unlink()
+    model = Ledger(path, budget_usd=3.0, recorded=recorded).meter("m")
+    assert (model.requests, model.spent_usd) == (0, 2.5)
+
+
 def test_a_damaged_file_without_ceilings_is_set_aside_not_lost(tmp_path: Path) -> None:
     path = tmp_path / "usage.json"
     path.write_text("{")

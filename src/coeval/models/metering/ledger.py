@@ -60,7 +60,8 @@ class Ledger:
             if budget_usd is not None or any(each != (None, None) for each in ceilings):
                 raise StoreError(
                     f"{path} cannot be used ({error}), and a ceiling depends on what it counts. Restore it "
-                    "from a copy, or move it away to count from zero again."
+                    "from a copy, or move it away: then requests count from zero, and costs from what the "
+                    "folder's records say."
                 ) from error
             self._file.set_aside()
         if self._file.take_up(recorded):
