@@ -56,6 +56,15 @@ def test_it_says_so_in_a_sentence(two: tuple[Path, Path], coeval: Command) -> No
     assert "−12.0 ± 5.7" in turned
 
 
+def test_folders_keep_their_order_or_are_refused(two: tuple[Path, Path], coeval: Command) -> None:
+    """`--run A B` read as B A: a gate passed a loss."""
+    tuned, base = two[1], two[0]
+    assert coeval("compare", "--run", tuned, "--run", base, "--fail-if-worse", "2%").code == 4
+    mixed = coeval("compare", "--run", tuned, base, "--fail-if-worse", "2%")
+    assert mixed.code == 1
+    assert "write all folders after --run, or none: coeval compare A B, or --run A --run B" in mixed.err
+
+
 def test_what_is_not_sure_is_not_called_better(here: Path, coeval: Command) -> None:
     a = output(here / "a", "base", verdicts([1, 0] * 20))
     b = output(here / "b", "tuned", verdicts([1, 0] * 18 + [1, 1] * 2))

@@ -19,7 +19,9 @@ def compare(
             help="Folders of runs or of eval-framework; of a single run, its students are compared.",
         ),
     ] = None,
-    run: Annotated[list[Path] | None, typer.Option("--run", help="The same as A.")] = None,
+    run: Annotated[
+        list[Path] | None, typer.Option("--run", help="A, and given again B; in place of A [B …].")
+    ] = None,
     students: Annotated[
         str | None,
         typer.Option(
@@ -81,8 +83,7 @@ def compare(
 
     if as_json and as_markdown:
         raise UsageError("--json and --markdown exclude each other; give one of them")
-    if not (folders := [*(words or ()), *(run or ())]):
-        raise UsageError("no folder is given: coeval compare A [B …], such as ./outputs/base ./outputs/tuned")
+    folders = _in_order(words, run)
     if however_unsure and fail_if_worse is None:
         raise UsageError(
             "--any belongs to --fail-if-worse: say by how much, for example --fail-if-worse 0 --any"
@@ -117,6 +118,17 @@ def compare(
             say(streams.messages(), line)
     if delta is not None and compared.worse_than(delta, sure=not however_unsure):
         raise typer.Exit(WORSE)
+
+
+def _in_order(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
+    """The folders as they were given: the parser tells no order between words and options."""
+    from coeval.core.errors import UsageError
+
+    if words and run:
+        raise UsageError("write all folders after --run, or none: coeval compare A B, or --run A --run B")
+    if not (folders := words or run):
+        raise UsageError("no folder is given: coeval compare A [B …], such as ./outputs/base ./outputs/tuned")
+    return folders
 
 
 class _ComparisonFiles(NamedTuple):
