@@ -90,5 +90,5 @@ def test_answers_that_failed_stand_beside_the_accuracies(
     assert (labels["silent"].accuracy, labels["silent"].n, labels["silent"].failed) == (None, 0, 12)
     results(lab.path, as_json=False, as_csv=False, by=None)
     shown = capsys.readouterr().out
-    assert re.search(r"student +accuracy +right +(no label +)?failed", shown), shown
+    assert re.search(r"student +accuracy +right +(no label +)?(bounds +)?failed", shown), shown
     assert "under nine tenths of another student's scores or labels in some task" in shown
