@@ -412,10 +412,6 @@ class Redactor:
         return begins and (whole_end or _ends_at_cut(text, end))
 
 
-_LONGEST_NAME = 1_000
-"""Characters: five times the longest id that is in use, an ARN; to look for a key takes the square of a name."""
-
-
 def _open_names(names: Iterable[str]) -> re.Pattern[str]:
     """What matches a model's name, or what stands behind the last slash of its id; longer ones first."""
     found = {part for name in names for part in (name, name.rpartition("/")[2]) if part}
