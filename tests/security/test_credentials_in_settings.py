@@ -242,7 +242,7 @@ def test_a_key_given_in_the_place_of_a_name_or_a_file_is_not_repeated(tmp_path: 
         (EVAL_FRAMEWORK, ["--tasks", "ifeval", "--model", "m", "--keys", key]),
         # what the argument parser itself refuses
         (COEVAL, ["results", "--run", "x", "--by", key]),
-        (COEVAL, ["status", "--run", "x", key]),
+        (COEVAL, ["status", "x", key]),
         (COEVAL, ["run", f"--{key}"]),
         (COEVAL, ["datasets", "list", key]),
         (EVAL_FRAMEWORK, [key]),
