@@ -120,10 +120,10 @@ def simulate(
     doublings = generator.normal(8, 0.7, quality.shape)
     levels = []
     for name, judge in sorted(judges.items()):
-        kin = np.array([model_family(each) == model_family(name) for each in names])
+        related = np.array([model_family(each) == model_family(name) for each in names])
         own = np.array([each == name for each in names])
         seen = quality - judge.severity + judge.noise * generator.normal(size=quality.shape)
-        seen = seen + judge.family * kin + judge.own * own + judge.length * (doublings - 8)
+        seen = seen + judge.family * related + judge.own * own + judge.length * (doublings - 8)
         worth = seen[..., None] + 0.05 * generator.normal(size=(*quality.shape, FACTORS))
         levels.append(np.where(worth >= 2 / 3, 2, np.where(worth >= 1 / 3, 1, 0)).reshape(-1))
     shape = (items, len(names), FACTORS)

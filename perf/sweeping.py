@@ -22,7 +22,7 @@ from perf.scenarios import Figures
 CHECKPOINTS = 1_000
 PLANNED_S = 2.0
 _JUDGE, _JUDGE_URL = "j", "http://127.0.0.1:9/v1"
-_LEG_PROMPTS, _LATENCY_S, _THREADS = 80, 1.0, 2
+_WORKER_PROMPTS, _LATENCY_S, _THREADS = 80, 1.0, 2
 
 
 def plan_thousand_checkpoints(folder: Path) -> Figures:
@@ -45,7 +45,7 @@ def sweep_slots(folder: Path) -> Figures:
     """8 checkpoints of equal length on 4 slots, beside 2 on one: what the slots lose."""
     prompts = [
         {"key": n, "prompt": f"Say {n}.", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
-        for n in range(_LEG_PROMPTS)
+        for n in range(_WORKER_PROMPTS)
     ]
     (folder / "prompts.jsonl").write_text("".join(f"{json.dumps(prompt)}\n" for prompt in prompts))
     for step in range(1, 9):
@@ -57,7 +57,7 @@ def sweep_slots(folder: Path) -> Figures:
     own = ("--task-option", "ifeval-input=prompts.jsonl")
     two = run(coeval(*words, *own, "--out", "two", "--slots", "1", "--steps", "1,2"), folder)
     eight = run(coeval(*words, *own, "--out", "eight", "--slots", "4"), folder)
-    ideal = 2 * _LEG_PROMPTS * _LATENCY_S / _THREADS
+    ideal = 2 * _WORKER_PROMPTS * _LATENCY_S / _THREADS
     return Figures(
         eight.wall_s / two.wall_s,
         f"8 checkpoints on 4 slots {eight.wall_s:.1f} s, 2 on one {two.wall_s:.1f} s, "

@@ -90,13 +90,13 @@ def test_severity_is_what_the_others_give_more() -> None:
 def test_what_the_scores_cannot_tell_is_not_told() -> None:
     alone = simulate({"a": Planted()}, 30, 1)
     assert not any(bias.value for bias in bias_ledger(*alone, {})["a"].values())
-    kin = {"one": 0.5, "two": 0.7}
-    all_kin = simulate({"a": Planted(), "b": Planted()}, 30, 1, kin)
-    ledger = bias_ledger(*all_kin, dict.fromkeys(("one", "two", "a", "b"), "same"))
+    related = {"one": 0.5, "two": 0.7}
+    all_family = simulate({"a": Planted(), "b": Planted()}, 30, 1, related)
+    ledger = bias_ledger(*all_family, dict.fromkeys(("one", "two", "a", "b"), "same"))
     assert ledger["a"]["family"].value is None
     assert ledger["a"]["self"].value is None
     assert ledger["a"]["length"].value is not None
-    grid, lengths = simulate({"a": Planted(), "b": Planted()}, 30, 1, kin)
+    grid, lengths = simulate({"a": Planted(), "b": Planted()}, 30, 1, related)
     assert bias_ledger(grid, np.full_like(lengths, 100.0), {})["a"]["length"].value is None
     assert bias_ledger(grid, np.full_like(lengths, np.nan), {})["a"]["length"].value is None
 

@@ -49,7 +49,7 @@ def test_a_judge_of_the_leader_s_family_is_told_with_the_difference_without_it(t
     assert "1 of the 3 judges" in report._repr_html_()
 
 
-def test_without_kin_is_without_those_of_either(tmp_path: Path) -> None:
+def test_without_family_is_without_those_of_either(tmp_path: Path) -> None:
     """One rule in compare and analyze: a judge who is kin to the other one is no fair judge of a lead."""
     run = judged(tmp_path, kind_to_its_family, ("gpt-4o", "claude-opus", "mistral-large"))
     [doubt] = compared(tmp_path).doubts
@@ -62,7 +62,7 @@ def test_without_kin_is_without_those_of_either(tmp_path: Path) -> None:
     )
 
 
-def test_where_all_judges_are_kin_nobody_can_tell(tmp_path: Path) -> None:
+def test_where_all_judges_are_family_nobody_can_tell(tmp_path: Path) -> None:
     judged(tmp_path, kind_to_its_family, ("gpt-4o",))
     assert compared(tmp_path).doubts == (
         "The only judge, gpt-4o, is of gpt-4o-mini's family: whether it favours it cannot be told here; add "
@@ -70,7 +70,7 @@ def test_where_all_judges_are_kin_nobody_can_tell(tmp_path: Path) -> None:
     )
 
 
-def test_a_judge_who_is_kin_to_the_other_or_to_both_is_no_doubt(tmp_path: Path) -> None:
+def test_a_judge_who_is_family_to_the_other_or_to_both_is_no_doubt(tmp_path: Path) -> None:
     def unkind(n: int, student: str, judge: str) -> str:
         return "High" if student.startswith("claude") else "Low"
 

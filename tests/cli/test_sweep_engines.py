@@ -81,14 +81,14 @@ def test_every_engine_comes_to_the_same_table(folder: Path, tmp_path: Path, clus
     assert table(tmp_path / "ray") == table(tmp_path / "local") == table(tmp_path / "slurm")
 
 
-def legs_of(out: Path) -> Iterator[int]:
-    """The processes of a sweep's legs."""
+def workers_of(out: Path) -> Iterator[int]:
+    """The processes of a sweep's workers."""
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             command = place.read_bytes().decode(errors="replace")
         except OSError:
             continue
-        if "leg_process" in command and str(out) in command:
+        if "worker_process" in command and str(out) in command:
             yield int(place.parent.name)
 
 
@@ -103,11 +103,11 @@ def test_what_a_killed_worker_of_ray_left_is_done_by_another(
     ) as sweep:  # fmt: skip
         while not any(out.glob("step_*/run_*/*/responses.jsonl")) and sweep.poll() is None:
             time.sleep(0.05)
-        leg = next(legs_of(out))
-        worker = int(Path(f"/proc/{leg}/stat").read_text().rpartition(")")[2].split()[1])
+        worker = next(workers_of(out))
+        worker = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(worker, signal.SIGKILL)
         assert sweep.stderr is not None
         told = sweep.stderr.read()
     assert sweep.returncode == 0, told
     assert answered(out) == [[str(n) for n in range(N)]] * 4
-    assert list(legs_of(out)) == []
+    assert list(workers_of(out)) == []

@@ -20,7 +20,7 @@ from pipeline.experiments import Lab, model, task
 
 from coeval.core.errors import ModelUnavailable
 from coeval.engine.progress import Unwatched
-from coeval.models.batch.waiting import job_carrier
+from coeval.models.batch.waiting import batch_job_runner
 from coeval.models.keys import Keys
 from coeval.pipeline.upkeep.batch_jobs import fetch_batches
 from coeval.store.rundir import RunDir
@@ -196,7 +196,7 @@ async def test_a_wait_for_what_never_comes_ends(
     kind: str, trouble: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job stays on the list, and `--cancel-batches`, given twice, gives it up: as perhaps spent."""
-    monkeypatch.setattr(job_carrier, "LOST_LOOKS", 5)
+    monkeypatch.setattr(batch_job_runner, "LOST_LOOKS", 5)
     async with openai_batches("azure_openai", keys=[KEY]) as host:
         exp = lab(tmp_path, host)
         exp.settings["budget_usd"] = 10

@@ -65,7 +65,7 @@ def test_it_shows_the_runs_and_outputs_below_runs(server: ViewServer) -> None:
         ("first", "run"), ("output", "eval-framework"), ("second", "run"),
     ]  # fmt: skip
     first = folders[0]
-    assert first["standing"]["phases"]["evaluation"]["good"] == 6
+    assert first["status"]["phases"]["evaluation"]["good"] == 6
     assert {each["student"] for each in first["results"]["students"]} == {"ann", "bob"}
     assert folders[1]["results"]["metrics"][0]["metric"] == "prompt_level_strict_accuracy"
     assert server.ask("/").text.startswith("<!doctype html>")

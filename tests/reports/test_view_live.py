@@ -25,7 +25,7 @@ def test_it_shows_a_run_that_goes_on_is_killed_and_continued(tmp_path: Path) -> 
         with viewing(lab.path, folder=tmp_path) as server:
             state = "/f/0/api/state"
             server.wait_for(
-                state, lambda told: (told["standing"] or {}).get("state", {}).get("pid") == first.pid
+                state, lambda told: (told["status"] or {}).get("state", {}).get("pid") == first.pid
             )
             server.wait_for(state, lambda told: told["results"] and told["results"]["students"])
             before = server.wait_for("/f/0/api/items", lambda page: page["total"])
@@ -33,7 +33,7 @@ def test_it_shows_a_run_that_goes_on_is_killed_and_continued(tmp_path: Path) -> 
             first.wait()
             stopped = server.wait_for(
                 state,
-                lambda told: told["standing"]["state"]["status"] == "stopped" and told["standing"],
+                lambda told: told["status"]["state"]["status"] == "stopped" and told["status"],
             )
             assert 0 < stopped["phases"]["evaluation"]["good"] < 64
             lab.models[0]["parameters"]["max_concurrency"] = 64  # the rest need not take as long
@@ -42,11 +42,11 @@ def test_it_shows_a_run_that_goes_on_is_killed_and_continued(tmp_path: Path) -> 
                 [*words, "--continue"], cwd=tmp_path, capture_output=True, text=True, timeout=120
             )
             assert (again.returncode, "in use" in again.stderr) == (0, False)
-            server.wait_for(state, lambda told: told["standing"]["phases"]["evaluation"]["good"] == 64)
+            server.wait_for(state, lambda told: told["status"]["phases"]["evaluation"]["good"] == 64)
             server.wait_for("/f/0/api/items", lambda page: page["total"] == 16)
             assert before <= 16
             told = server.ask(state).value
-            assert (told["error"], told["standing"]["state"]) == (None, {"status": "completed", "pid": None})
+            assert (told["error"], told["status"]["state"]) == (None, {"status": "completed", "pid": None})
             assert server.interrupt() == (0, "exp; Ctrl-C ends it\n")
     finally:
         first.kill()

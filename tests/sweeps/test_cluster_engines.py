@@ -1,4 +1,4 @@
-"""Legs as tasks of Ray, on logical GPUs of this machine, and as submitit's jobs: how they end."""
+"""Workers as tasks of Ray, on logical GPUs of this machine, and as submitit's jobs: how they end."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fakes.ray_cluster import ray_cluster
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.core.errors import UsageError
 from coeval.store.jsonl import started
-from coeval.sweeps.engine import LegSlot, SweepEngine, told_end
-from coeval.sweeps.leg_files import Leg, LegResult, read_result, write_leg, write_result
+from coeval.sweeps.engine import SweepEngine, WorkerSlot, told_end
 from coeval.sweeps.ray_engine import open_ray
 from coeval.sweeps.slurm_engine import cancel_earlier, open_slurm
+from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_result, write_worker
 
 pytestmark = pytest.mark.slow
-STAND_IN = Path(__file__).with_name("stand_in_leg.py")
+STAND_IN = Path(__file__).with_name("stand_in_worker.py")
 cluster = ray_cluster
 KEY = "sk-of-the-tested-model"
 
@@ -33,7 +33,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL_KEY", "that of the shell")
     for module in ("ray_engine", "slurm_engine"):
         monkeypatch.setattr(
-            f"coeval.sweeps.{module}.leg_command",
+            f"coeval.sweeps.{module}.worker_command",
             lambda folder: (sys.executable, str(STAND_IN), str(folder)),
         )
 
@@ -50,9 +50,9 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     await opened.aclose()
 
 
-def leg(tmp_path: Path, how: str) -> Leg:
+def worker(tmp_path: Path, how: str) -> Worker:
     evaluation = EvalSpec(output=tmp_path / "out", tasks=())
-    return Leg(name=how, folder=tmp_path / how, evaluation=evaluation, key_variable="MODEL_KEY")
+    return Worker(name=how, folder=tmp_path / how, evaluation=evaluation, key_variable="MODEL_KEY")
 
 
 def number_in(path: Path) -> int:
@@ -82,9 +82,11 @@ async def gone(pid: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_leg_has_its_gpus_and_its_key_and_tells_its_end(engine: SweepEngine, tmp_path: Path) -> None:
+async def test_a_worker_has_its_gpus_and_its_key_and_tells_its_end(
+    engine: SweepEngine, tmp_path: Path
+) -> None:
     assert len(engine.slots) == 2
-    result = await engine.run(leg(tmp_path, "done"), engine.slots[0])
+    result = await engine.run(worker(tmp_path, "done"), engine.slots[0])
     assert result.end == "done"
     key = tmp_path / "done" / "key"
     assert key.read_text() == KEY
@@ -94,15 +96,15 @@ async def test_a_leg_has_its_gpus_and_its_key_and_tells_its_end(engine: SweepEng
         assert len((tmp_path / "done" / "gpus").read_text().split(",")) == 2
 
 
-async def test_a_leg_that_dies_without_a_word_has_failed(engine: SweepEngine, tmp_path: Path) -> None:
-    result = await engine.run(leg(tmp_path, "crash"), engine.slots[0])
+async def test_a_worker_that_dies_without_a_word_has_failed(engine: SweepEngine, tmp_path: Path) -> None:
+    result = await engine.run(worker(tmp_path, "crash"), engine.slots[0])
     assert result.end == "failed"
     assert "before" in result.problem
-    assert "leg.log" in result.problem
+    assert "worker.log" in result.problem
 
 
-async def test_cancelled_the_leg_ends_by_itself(engine: SweepEngine, tmp_path: Path) -> None:
-    running = asyncio.create_task(engine.run(leg(tmp_path, "wait"), engine.slots[0]))
+async def test_cancelled_the_worker_ends_by_itself(engine: SweepEngine, tmp_path: Path) -> None:
+    running = asyncio.create_task(engine.run(worker(tmp_path, "wait"), engine.slots[0]))
     pid = await there(tmp_path / "wait" / "pid")
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -110,9 +112,9 @@ async def test_cancelled_the_leg_ends_by_itself(engine: SweepEngine, tmp_path: P
     await gone(pid)
 
 
-async def test_a_leg_outlives_no_worker_that_is_killed(engine: SweepEngine, tmp_path: Path) -> None:
+async def test_a_worker_outlives_no_worker_that_is_killed(engine: SweepEngine, tmp_path: Path) -> None:
     """Its lifeline ends with whoever waits beside it; what it says then is its end."""
-    running = asyncio.create_task(engine.run(leg(tmp_path, "wait"), engine.slots[0]))
+    running = asyncio.create_task(engine.run(worker(tmp_path, "wait"), engine.slots[0]))
     pid = await there(tmp_path / "wait" / "pid")
     os.kill(parent(pid), signal.SIGKILL)
     result = await running
@@ -122,7 +124,7 @@ async def test_a_leg_outlives_no_worker_that_is_killed(engine: SweepEngine, tmp_
 
 async def test_as_many_slots_as_the_cluster_has_gpus_for(cluster: Any) -> None:
     assert len(open_ray(1, None, {}).slots) == 4
-    assert open_ray(1, 3, {}).slots == (LegSlot(0), LegSlot(1), LegSlot(2))
+    assert open_ray(1, 3, {}).slots == (WorkerSlot(0), WorkerSlot(1), WorkerSlot(2))
     with pytest.raises(UsageError, match=r"has 4 GPUs, and a slot takes 8 \(--tp-size\)"):
         open_ray(8, None, {})
 
@@ -144,13 +146,13 @@ def test_jobs_of_a_sweep_that_was_killed_are_cancelled(
     assert told.read_text() == "42\n"
 
 
-async def test_what_a_leg_of_an_earlier_start_tells_late_is_not_its_successors(tmp_path: Path) -> None:
-    earlier = msgspec.structs.replace(leg(tmp_path, "wait"), start="1")
+async def test_what_a_worker_of_an_earlier_start_tells_late_is_not_its_successors(tmp_path: Path) -> None:
+    earlier = msgspec.structs.replace(worker(tmp_path, "wait"), start="1")
     later = msgspec.structs.replace(earlier, start="2")
-    write_leg(later)
-    write_result(earlier, LegResult(end="interrupted"))
+    write_worker(later)
+    write_result(earlier, WorkerResult(end="interrupted"))
     assert read_result(later) is None
-    write_result(later, LegResult(end="done"))
+    write_result(later, WorkerResult(end="done"))
     assert (await told_end(later, "")).end == "done"
 
 

@@ -77,14 +77,14 @@ def test_what_is_done_is_not_owed_and_all_else_is(tmp_path: Path) -> None:
     table = done(tmp_path)
     assert table.owed(ONE) == NOTHING
     assert table.owed(TWO) == OwedJobs({0: {"ifeval": (1,), "alpaca-eval": (0,)}}, ALL.conclusions)
-    standing = table.standing(TWO, TASKS[0])
+    standing = table.status(TWO, TASKS[0])
     assert (standing.samples, standing.answered, standing.concluded) == (2, 1, 0)
 
 
 def test_a_job_with_gaps_is_owed_again(tmp_path: Path) -> None:
     table = done(tmp_path, unscored=1)
     assert table.owed(ONE) == OwedJobs({}, ALL.conclusions)
-    assert table.standing(ONE, TASKS[0]).missing == 2
+    assert table.status(ONE, TASKS[0]).missing == 2
 
 
 def test_scores_and_judgments_that_are_gone_are_made_again(tmp_path: Path) -> None:

@@ -8,16 +8,16 @@ import sys
 from pathlib import Path
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.sweeps.concluder import JudgingProcess
+from coeval.sweeps.judge_worker import JudgingProcess
 
 LISTENS = (sys.executable, "-c", "import sys; sys.stdin.read()")
 
 
 async def test_closed_while_it_is_started_it_is_given_nothing(tmp_path: Path) -> None:
-    concluder = JudgingProcess(LISTENS, tmp_path / "judging.log", os.environ)
-    order = asyncio.create_task(concluder.conclude("step_1 ifeval", EvalSpec(output=tmp_path, tasks=())))
+    judge_worker = JudgingProcess(LISTENS, tmp_path / "judging.log", os.environ)
+    order = asyncio.create_task(judge_worker.conclude("step_1 ifeval", EvalSpec(output=tmp_path, tasks=())))
     await asyncio.sleep(0)
     async with asyncio.timeout(60):
-        await concluder.aclose()
+        await judge_worker.aclose()
         assert (await order).interrupted
-    assert (await concluder.conclude("step_2 ifeval", EvalSpec(output=tmp_path, tasks=()))).interrupted
+    assert (await judge_worker.conclude("step_2 ifeval", EvalSpec(output=tmp_path, tasks=()))).interrupted

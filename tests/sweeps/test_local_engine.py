@@ -1,4 +1,4 @@
-"""Legs as processes of this machine: how they end, and how they are ended."""
+"""Workers as processes of this machine: how they end, and how they are ended."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import pytest
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.store.jsonl import started
-from coeval.sweeps.engine import LegSlot, LocalEngine, local_slots
-from coeval.sweeps.leg_files import Leg
+from coeval.sweeps.engine import LocalEngine, WorkerSlot, local_slots
+from coeval.sweeps.worker_files import Worker
 
-STAND_IN = Path(__file__).with_name("stand_in_leg.py")
+STAND_IN = Path(__file__).with_name("stand_in_worker.py")
 
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> LocalEngine:
     monkeypatch.setattr(
-        "coeval.sweeps.engine.leg_command",
+        "coeval.sweeps.engine.worker_command",
         lambda folder: (sys.executable, str(STAND_IN), str(folder)),
     )
     return LocalEngine(local_slots(["0", "1", "GPU-2"], 2), os.environ)
 
 
-def leg(tmp_path: Path, how: str) -> Leg:
+def worker(tmp_path: Path, how: str) -> Worker:
     folder = tmp_path / how
-    return Leg(name=how, folder=folder, evaluation=EvalSpec(output=tmp_path / "out", tasks=()))
+    return Worker(name=how, folder=folder, evaluation=EvalSpec(output=tmp_path / "out", tasks=()))
 
 
 def is_there(path: Path) -> bool:
@@ -36,32 +36,32 @@ def is_there(path: Path) -> bool:
 
 
 def test_slots_are_whole_groups_of_gpus() -> None:
-    assert local_slots(["0", "1", "2"], 2) == [LegSlot(0, ("0", "1"))]
+    assert local_slots(["0", "1", "2"], 2) == [WorkerSlot(0, ("0", "1"))]
     assert local_slots(["0", "1", "2", "3"], 1, 3) == [
-        LegSlot(0, ("0",)),
-        LegSlot(1, ("1",)),
-        LegSlot(2, ("2",)),
+        WorkerSlot(0, ("0",)),
+        WorkerSlot(1, ("1",)),
+        WorkerSlot(2, ("2",)),
     ]
-    assert local_slots([], 1, 2) == [LegSlot(0), LegSlot(1)]
+    assert local_slots([], 1, 2) == [WorkerSlot(0), WorkerSlot(1)]
 
 
-async def test_a_leg_that_is_killed_has_failed_whatever_an_earlier_one_told(
+async def test_a_worker_that_is_killed_has_failed_whatever_an_earlier_one_told(
     engine: LocalEngine, tmp_path: Path
 ) -> None:
-    earlier = leg(tmp_path, "done")
-    assert (await engine.run(earlier, LegSlot(0))).end == "done"
-    killed = Leg(name="crash", folder=earlier.folder, evaluation=earlier.evaluation)
-    result = await engine.run(killed, LegSlot(0))
+    earlier = worker(tmp_path, "done")
+    assert (await engine.run(earlier, WorkerSlot(0))).end == "done"
+    killed = Worker(name="crash", folder=earlier.folder, evaluation=earlier.evaluation)
+    result = await engine.run(killed, WorkerSlot(0))
     assert result.end == "failed"
     assert "SIGKILL" in result.problem
-    assert str(earlier.folder / "leg.log") in result.problem
+    assert str(earlier.folder / "worker.log") in result.problem
 
 
 @pytest.mark.parametrize(("how", "times"), [("wait", 1), ("deaf", 2)])
-async def test_cancelled_a_leg_ends_and_one_that_does_not_listen_is_killed_the_second_time(
+async def test_cancelled_a_worker_ends_and_one_that_does_not_listen_is_killed_the_second_time(
     engine: LocalEngine, tmp_path: Path, how: str, times: int
 ) -> None:
-    running = asyncio.create_task(engine.run(leg(tmp_path, how), LegSlot(0)))
+    running = asyncio.create_task(engine.run(worker(tmp_path, how), WorkerSlot(0)))
     told = tmp_path / how / ("deaf" if how == "deaf" else "pid")
     while not is_there(told):  # noqa: ASYNC110  another process writes it
         await asyncio.sleep(0.01)

@@ -10,48 +10,48 @@ from pathlib import Path
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.core.model import ModelSpec
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.engine import LegSlot
+from coeval.sweeps.engine import WorkerSlot
 from coeval.sweeps.job_plan import JobPlan, TaskJobs
 from coeval.sweeps.job_table import JobTable
 from coeval.sweeps.judging_run import Concluded, ConcludeProgress, SampleConcluded
-from coeval.sweeps.leg_files import Leg, LegResult, TaskAnswered
 from coeval.sweeps.scheduler import Scheduler, SweepBoard
 from coeval.sweeps.sweep import Sweep, SweepPhases
+from coeval.sweeps.worker_files import TaskAnswered, Worker, WorkerResult
 from perf.virtual import in_virtual_time, now
 
-LEG_S, JUDGING_S = 100.0, 30.0
+WORKER_S, JUDGING_S = 100.0, 30.0
 
 Span = tuple[str, int, float, float]
 """Name, slot, begin, end."""
 
 
 class TimedEngine:
-    """Legs that take ``LEG_S`` each, or what ``end`` makes of them."""
+    """Workers that take ``WORKER_S`` each, or what ``end`` makes of them."""
 
-    def __init__(self, slots: int, end: Callable[[Leg], LegResult | None] = lambda _: None) -> None:
-        self._slots = [LegSlot(number) for number in range(slots)]
+    def __init__(self, slots: int, end: Callable[[Worker], WorkerResult | None] = lambda _: None) -> None:
+        self._slots = [WorkerSlot(number) for number in range(slots)]
         self.spans: list[Span] = []
         self._end = end
 
     @property
-    def slots(self) -> Sequence[LegSlot]:
+    def slots(self) -> Sequence[WorkerSlot]:
         return self._slots
 
-    async def run(self, leg: Leg, slot: LegSlot) -> LegResult:
+    async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:
         begun = now()
-        await asyncio.sleep(LEG_S)
-        self.spans.append((leg.name, slot.number, begun, now()))
+        await asyncio.sleep(WORKER_S)
+        self.spans.append((worker.name, slot.number, begun, now()))
         tasks = tuple(
             TaskAnswered(task=request.name, run=run or 0, prompts=5, answers=5)
-            for request in leg.evaluation.tasks
+            for request in worker.evaluation.tasks
             for run in request.runs
         )
-        return self._end(leg) or LegResult(end="done", tasks=tasks)
+        return self._end(worker) or WorkerResult(end="done", tasks=tasks)
 
     async def aclose(self) -> None: ...
 
 
-class TimedConcluder:
+class TimedJudgeWorker:
     """Judging that takes ``JUDGING_S`` each."""
 
     def __init__(self, problems: Mapping[str, int] | None = None) -> None:
@@ -75,7 +75,7 @@ class TimedConcluder:
 
 
 def swept(
-    tmp_path: Path, engine: TimedEngine, concluder: TimedConcluder, *, steps: int, shards: int = 1
+    tmp_path: Path, engine: TimedEngine, judge_worker: TimedJudgeWorker, *, steps: int, shards: int = 1
 ) -> tuple[SweepBoard, JobTable]:
     """A sweep of one task with two samples, to its end."""
     checkpoints = tuple(Checkpoint(step=step, path=f"/ckpt/{step}") for step in range(steps))
@@ -86,7 +86,7 @@ def swept(
     )
     task = TaskJobs(task="ifeval", label="ifeval", samples=2, judged=False, asked_with="a", judged_with="")
     table = JobTable(tmp_path, JobPlan(checkpoints=checkpoints, tasks=(task,), shards=shards))
-    scheduler = Scheduler(sweep, table, engine, concluder, SweepPhases())
+    scheduler = Scheduler(sweep, table, engine, judge_worker, SweepPhases())
 
     async def work() -> None:
         for checkpoint in checkpoints:
@@ -98,67 +98,69 @@ def swept(
     return scheduler.board, table
 
 
-def test_eight_legs_on_four_slots_take_the_time_of_two_and_judging_overlaps(tmp_path: Path) -> None:
-    engine, concluder = TimedEngine(4), TimedConcluder()
-    board, _ = swept(tmp_path, engine, concluder, steps=8)
+def test_eight_workers_on_four_slots_take_the_time_of_two_and_judging_overlaps(tmp_path: Path) -> None:
+    engine, judge_worker = TimedEngine(4), TimedJudgeWorker()
+    board, _ = swept(tmp_path, engine, judge_worker, steps=8)
     last = max(end for _, _, _, end in engine.spans)
-    assert last <= 2 * LEG_S * 1.1
+    assert last <= 2 * WORKER_S * 1.1
     assert {slot: sum(s == slot for _, s, _, _ in engine.spans) for slot in range(4)} == dict.fromkeys(
         range(4), 2
     )
-    first_judged = min(begun for _, begun, _ in concluder.spans)
-    assert first_judged < max(begun for _, _, begun, _ in engine.spans) + LEG_S, "while others are served"
-    assert max(end for _, _, end in concluder.spans) <= last + JUDGING_S * 1.1
+    first_judged = min(begun for _, begun, _ in judge_worker.spans)
+    assert first_judged < max(begun for _, _, begun, _ in engine.spans) + WORKER_S, "while others are served"
+    assert max(end for _, _, end in judge_worker.spans) <= last + JUDGING_S * 1.1
     assert (board.concluded, board.failed, board.jobs) == (16, 0, 16)
 
 
 def test_a_slot_takes_the_next_checkpoint_while_others_are_busy(tmp_path: Path) -> None:
-    """There is no barrier: legs of unequal length leave no slot without one while some wait."""
+    """There is no barrier: workers of unequal length leave no slot without one while some wait."""
 
     class Uneven(TimedEngine):
-        async def run(self, leg: Leg, slot: LegSlot) -> LegResult:
-            await asyncio.sleep(900.0 if leg.name == "step_0" else 0.0)
-            return await super().run(leg, slot)
+        async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:
+            await asyncio.sleep(900.0 if worker.name == "step_0" else 0.0)
+            return await super().run(worker, slot)
 
     engine = Uneven(2)
-    swept(tmp_path, engine, TimedConcluder(), steps=8)
+    swept(tmp_path, engine, TimedJudgeWorker(), steps=8)
     others = [span for span in engine.spans if span[0] != "step_0"]
     assert {slot for _, slot, _, _ in others} == {1}
-    assert max(end for _, _, _, end in others) <= 7 * LEG_S * 1.01
+    assert max(end for _, _, _, end in others) <= 7 * WORKER_S * 1.01
 
 
 def test_what_ends_short_is_tried_again_elsewhere_and_then_told(tmp_path: Path) -> None:
     tries: dict[str, int] = {}
 
-    def end(leg: Leg) -> LegResult | None:
-        tries[leg.name] = tries.get(leg.name, 0) + 1
-        if leg.name == "step_2" or (leg.name == "step_1" and tries[leg.name] == 1):
-            return LegResult(end="server_failed", problem="out of memory")
+    def end(worker: Worker) -> WorkerResult | None:
+        tries[worker.name] = tries.get(worker.name, 0) + 1
+        if worker.name == "step_2" or (worker.name == "step_1" and tries[worker.name] == 1):
+            return WorkerResult(end="server_failed", problem="out of memory")
         return None
 
     engine = TimedEngine(2, end)
-    board, table = swept(tmp_path, engine, TimedConcluder({"step_0 ifeval": 1, "step_1 ifeval": 99}), steps=4)
+    board, table = swept(
+        tmp_path, engine, TimedJudgeWorker({"step_0 ifeval": 1, "step_1 ifeval": 99}), steps=4
+    )
     assert tries == {"step_0": 1, "step_1": 2, "step_2": 2, "step_3": 1}
     assert (board.concluded, board.failed) == (4, 4)
     given_up = {problem.what: problem.why for problem in board.problems if problem.given_up}
     assert given_up == {"step_2": "out of memory", "step_1 ifeval": "the judge does not answer"}
-    [_, one, two, _] = [table.standing(each, table.plan.tasks[0]) for each in table.plan.checkpoints]
+    [_, one, two, _] = [table.status(each, table.plan.tasks[0]) for each in table.plan.checkpoints]
     assert (one.failed, two.failed, two.problem) == (2, 2, "out of memory")
 
 
 def test_shards_have_a_slot_each_and_are_concluded_together(tmp_path: Path) -> None:
-    engine, concluder = TimedEngine(4), TimedConcluder()
-    swept(tmp_path, engine, concluder, steps=2, shards=2)
+    engine, judge_worker = TimedEngine(4), TimedJudgeWorker()
+    swept(tmp_path, engine, judge_worker, steps=2, shards=2)
     assert sorted(name for name, *_ in engine.spans) == [
         f"step_{step}.{part}_of_2" for step in (0, 1) for part in (0, 1)
     ]
-    assert {end for *_, end in engine.spans} == {LEG_S}
-    assert [name for name, *_ in concluder.spans] == ["step_0 ifeval", "step_1 ifeval"]
+    assert {end for *_, end in engine.spans} == {WORKER_S}
+    assert [name for name, *_ in judge_worker.spans] == ["step_0 ifeval", "step_1 ifeval"]
 
 
 def test_where_nothing_comes_of_the_first_the_rest_is_left(tmp_path: Path) -> None:
-    engine = TimedEngine(2, lambda _: LegResult(end="server_failed", problem="no such command"))
-    board, _ = swept(tmp_path, engine, TimedConcluder(), steps=50)
+    engine = TimedEngine(2, lambda _: WorkerResult(end="server_failed", problem="no such command"))
+    board, _ = swept(tmp_path, engine, TimedJudgeWorker(), steps=50)
     assert len(engine.spans) <= 10
     assert board.left >= 45
     assert any("none of the first came to anything" in problem.why for problem in board.problems)

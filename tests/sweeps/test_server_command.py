@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coeval.core.errors import UsageError
-from coeval.sweeps.leg_files import Server
 from coeval.sweeps.server_command import DEFAULT, PRESETS, ServerCommand
+from coeval.sweeps.worker_files import Server
 
 
 def filled(template: str, **values: object) -> list[str]:

@@ -61,7 +61,7 @@ async def test_killed_at_random_moments_a_sweep_does_each_job_once(sweeping: Mar
     needs("alpaca-eval/judge", "alpaca-eval/baseline")
     chance = random.Random(5)
     tasks = ("--tasks", "ifeval,alpaca-eval", "--n-samples", "ifeval=2", "--max-examples", "24")
-    early = ["leg_process"] * 5 + ["sweep"] * 4
+    early = ["worker_process"] * 5 + ["sweep"] * 4
     chance.shuffle(early)
     struck: Counter[str] = Counter()
     async with judge_host([f"{JUDGE}:latency_s=1"]) as judge:
@@ -79,14 +79,14 @@ async def test_killed_at_random_moments_a_sweep_does_each_job_once(sweeping: Mar
         await process.output()
         ended = await sweeping.run(*tasks, *judge.flags)
     assert ended.code == 0, ended
-    assert struck == {"leg_process": 5, "sweep": 5, "judging_process": 3}
+    assert struck == {"worker_process": 5, "sweep": 5, "judging_process": 3}
     done_once(sweeping, {"ifeval": 2, "alpaca-eval": 1})
     none_left(sweeping.mark)
     assert not list(sweeping.out.rglob("server.json"))
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_ctrl_c_ends_legs_and_keeps_what_is_finished(sweeping: Marked, times: int) -> None:
+async def test_ctrl_c_ends_workers_and_keeps_what_is_finished(sweeping: Marked, times: int) -> None:
     if times == 2:
         sweeping.served_otherwise("latency_s=3")  # so that the first one is still waiting for answers
     process = sweeping.start()
@@ -112,7 +112,7 @@ async def test_ctrl_c_ends_legs_and_keeps_what_is_finished(sweeping: Marked, tim
 
 async def test_a_second_sweep_is_told_who_is_at_work(sweeping: Marked) -> None:
     first = sweeping.start()
-    while not sweeping.of("leg_process"):
+    while not sweeping.of("worker_process"):
         assert first.poll() is None, first.so_far()
         await asyncio.sleep(0.05)
     second = await sweeping.run()

@@ -14,11 +14,11 @@ from sweeping import Sweeping
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.cli.commands.sweep.sweep_view import board_table, tell_end
-from coeval.sweeps.engine import LegSlot
+from coeval.sweeps.engine import WorkerSlot
 from coeval.sweeps.judging_run import SampleConcluded
-from coeval.sweeps.leg_files import Leg, LegProgress, write_progress
 from coeval.sweeps.scheduler import SweepBoard
 from coeval.sweeps.sweep import Sweep
+from coeval.sweeps.worker_files import Worker, WorkerProgress, write_progress
 
 
 def drawn(board: SweepBoard, width: int, height: int) -> list[str]:
@@ -30,19 +30,20 @@ def drawn(board: SweepBoard, width: int, height: int) -> list[str]:
 
 
 def busy_board(tmp_path: Path, slots: int) -> SweepBoard:
-    """All slots but the last one have a leg."""
-    board = SweepBoard([LegSlot(number, (str(number),)) for number in range(slots)])
+    """All slots but the last one have a worker."""
+    board = SweepBoard([WorkerSlot(number, (str(number),)) for number in range(slots)])
     board.expect(30 * slots, slots)
     for number in range(slots - 1):
         folder = tmp_path / f"step_{number}"
         folder.mkdir()
         evaluation = EvalSpec(output=tmp_path, tasks=())
-        board.begin_leg(
-            LegSlot(number, (str(number),)), Leg(name=f"step_{number}", folder=folder, evaluation=evaluation)
+        board.begin_worker(
+            WorkerSlot(number, (str(number),)),
+            Worker(name=f"step_{number}", folder=folder, evaluation=evaluation),
         )
         write_progress(
             folder,
-            LegProgress(
+            WorkerProgress(
                 at=0.0,
                 state="asking",
                 done=1_312,
@@ -67,7 +68,7 @@ def test_each_slot_says_what_it_does_within_a_narrow_terminal(tmp_path: Path) ->
     assert lines[-1].endswith("0 of 90 jobs done, 1 waiting for a slot")
 
 
-def test_of_many_slots_those_with_a_leg_are_shown(tmp_path: Path) -> None:
+def test_of_many_slots_those_with_a_worker_are_shown(tmp_path: Path) -> None:
     lines = drawn(busy_board(tmp_path, 40), 80, 12)
     assert len(lines) <= 12
     assert not any("free" in line for line in lines)

@@ -25,7 +25,7 @@ from coeval.core.plain import PlainFormatter, open_file
 from coeval.core.records import Evaluation, Kept, Usage, is_good
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.work import Done, Flow, Work
-from coeval.models.batch.waiting.batch_desk import IdTable
+from coeval.models.batch.waiting.batch_index import IdTable
 from coeval.models.batch.waiting.batches import Batches
 from coeval.models.batch.waiting.job_list import Batching
 from coeval.models.keys import Keys

@@ -139,27 +139,29 @@ class HostedModel(Model):
     ) -> Coroutine[Any, Any, Answered[Completion]]:
         """Have the body of a request answered, as `Http.post` does."""
         if self._priced:
-            return self._send_at_a_stake(request, body, call)
+            return self._send_reserved(request, body, call)
         return self._http.post(self._endpoint, self._path, body, call)
 
-    async def _send_at_a_stake(
+    async def _send_reserved(
         self, request: Request, body: bytes, call: Call[Completion]
     ) -> Answered[Completion]:
         """As `_send`, once the money is there that it may cost."""
         admission = self._admission
-        stake = admission.stake(len(body), most_answer_tokens(request.sampling, self._spec), request.rank)
+        reservation = admission.reservation(
+            len(body), most_answer_tokens(request.sampling, self._spec), request.rank
+        )
         call = replace(
             call,
-            decode=partial(self._decode, stake.settle),
-            permit=partial(admission.permit_at, stake),
-            unsent=partial(admission.unsent_at, stake),
-            unbilled=stake.unspent,
-            refusal=partial(admission.refusal_at, stake),
+            decode=partial(self._decode, reservation.settle),
+            permit=partial(admission.permit_at, reservation),
+            unsent=partial(admission.unsent_at, reservation),
+            unbilled=reservation.unspent,
+            refusal=partial(admission.refusal_at, reservation),
         )
         try:
             return await self._http.post(self._endpoint, self._path, body, call)
         finally:
-            stake.close()
+            reservation.close()
 
     def _as_taken(self, request: Request) -> tuple[Request, bool, tuple[str, ...]]:
         """The request without what the host refused, whether its schema is sent, and the parameters that are

@@ -63,8 +63,8 @@ def seen_quality(ask: SimulatedAsk) -> float:
 def as_seen(ask: SimulatedAsk, quality: float, family: str | None, eye: str) -> float:
     """A true quality through the judge's eyes; ``eye`` names the draw of its error."""
     traits = ask.traits
-    kin = family is not None and family.casefold() == traits.family.casefold()
-    return quality - traits.severity + traits.noise * ask.draws.normal(eye) + traits.family_bias * kin
+    related = family is not None and family.casefold() == traits.family.casefold()
+    return quality - traits.severity + traits.noise * ask.draws.normal(eye) + traits.family_bias * related
 
 
 def _unstated_quality(text: str) -> float:

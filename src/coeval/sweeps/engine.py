@@ -1,4 +1,5 @@
-"""Where the legs of a sweep run: slots, how a leg ends, and the engine for processes of this machine."""
+"""Where the workers of a sweep run: slots, how a worker ends, and the engine for processes of this
+machine."""
 
 from __future__ import annotations
 
@@ -19,18 +20,19 @@ from typing import Protocol
 import msgspec
 
 from coeval.store.jsonl import store_error
-from coeval.sweeps.leg_files import Leg, LegResult, read_result, write_leg
+from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_worker
 
-# --- Where the legs of a sweep run: slots, and one coroutine that brings a leg to its end in one of them
+# --- Where the workers of a sweep run: slots, and one coroutine that brings a worker to its end in one of
+# them
 #
 # ``local`` starts processes on this machine; ``ray`` and ``slurm`` have a cluster start them. Results lie on
-# a file system that all of them share, so an engine hands over nothing but the leg's end.
+# a file system that all of them share, so an engine hands over nothing but the worker's end.
 
-_MODULE = "coeval.cli.eval_framework.leg_process"
+_MODULE = "coeval.cli.eval_framework.worker_process"
 
 
-class LegSlot(msgspec.Struct, frozen=True):
-    """Where one leg at a time runs. ``gpus`` are those that its server sees, as ``CUDA_VISIBLE_DEVICES``
+class WorkerSlot(msgspec.Struct, frozen=True):
+    """Where one worker at a time runs. ``gpus`` are those that its server sees, as ``CUDA_VISIBLE_DEVICES``
     names them; empty where there are none, or where the cluster sets them."""
 
     number: int
@@ -38,61 +40,62 @@ class LegSlot(msgspec.Struct, frozen=True):
 
 
 class SweepEngine(Protocol):
-    """Runs legs, one at a time in each of its ``slots``."""
+    """Runs workers, one at a time in each of its ``slots``."""
 
     @property
-    def slots(self) -> Sequence[LegSlot]: ...
+    def slots(self) -> Sequence[WorkerSlot]: ...
 
-    async def run(self, leg: Leg, slot: LegSlot) -> LegResult:
-        """Run a leg to its end, whatever that is: one that ends without a word has ``failed``.
+    async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:
+        """Run a worker to its end, whatever that is: one that ends without a word has ``failed``.
 
-        Cancelled, it has the leg interrupt its asking and end its server, waits for that, and raises
-        CancelledError; cancelled a second time it ends the leg at once.
+        Cancelled, it has the worker interrupt its asking and end its server, waits for that, and raises
+        CancelledError; cancelled a second time it ends the worker at once.
 
         Raises
         ------
         StoreError
-            the leg's folder cannot be written.
+            the worker's folder cannot be written.
         """
         ...
 
     async def aclose(self) -> None:
-        """Give back what the engine holds. No leg runs any more."""
+        """Give back what the engine holds. No worker runs any more."""
         ...
 
 
-def leg_command(folder: Path) -> tuple[str, ...]:
-    """What runs the leg of a folder, as this interpreter. Its standard input is a pipe that is to be held
-    open: the leg ends with it."""
+def worker_command(folder: Path) -> tuple[str, ...]:
+    """What runs the worker of a folder, as this interpreter. Its standard input is a pipe that is to be held
+    open: the worker ends with it."""
     return (sys.executable, "-m", _MODULE, str(folder))
 
 
-def silent_end(leg: Leg, how: str) -> LegResult:
-    """Of a leg whose process told no result: ``how`` it ended, as in "was ended by SIGKILL"."""
-    problem = f"the leg's process {how} before it told its result; see {leg.folder / 'leg.log'}"
-    return LegResult(end="failed", problem=problem)
+def silent_end(worker: Worker, how: str) -> WorkerResult:
+    """Of a worker whose process told no result: ``how`` it ended, as in "was ended by SIGKILL"."""
+    problem = f"the worker's process {how} before it told its result; see {worker.folder / 'worker.log'}"
+    return WorkerResult(end="failed", problem=problem)
 
 
-# --- How a leg that a cluster ran came to its end: its own word counts, which may come after the cluster's
+# --- How a worker that a cluster ran came to its end: its own word counts, which may come after the cluster's
 
 LONGEST_END_S = 40.0
-"""A leg whose starter was killed interrupts its asking and ends its server; then it tells its result."""
+"""A worker whose starter was killed interrupts its asking and ends its server; then it tells its result."""
 SHARED_S = 60.0
 """What another machine has written may be seen here so much later, where files are shared by NFS."""
 _SOON_S = 5.0
 _LOOK_S = 0.2
 
 
-async def told_end(leg: Leg, how: str, within_s: float = _SOON_S) -> LegResult:
-    """The leg's result as soon as it is there; after ``within_s`` that it told none, and ``how`` it ended."""
+async def told_end(worker: Worker, how: str, within_s: float = _SOON_S) -> WorkerResult:
+    """The worker's result as soon as it is there; after ``within_s`` that it told none, and ``how`` it
+    ended."""
     loop = asyncio.get_running_loop()
     until = loop.time() + within_s
-    while (result := read_result(leg)) is None and loop.time() < until:  # noqa: ASYNC110
+    while (result := read_result(worker)) is None and loop.time() < until:  # noqa: ASYNC110
         await asyncio.sleep(_LOOK_S)
-    return result or silent_end(leg, how)
+    return result or silent_end(worker, how)
 
 
-# --- A leg's process beside whatever a cluster started: the part of an engine that runs on the cluster
+# --- A worker's process beside whatever a cluster started: the part of an engine that runs on the cluster
 #
 # It loads nothing but the standard library, and is called by name, so a cluster's machines need this package
 # and no code of the sweep's.
@@ -110,16 +113,17 @@ PASSED_ON = (
 
 
 def passed_on(environment: Mapping[str, str], key_variable: str = "") -> dict[str, str]:
-    """What of the sweep's environment its legs are given."""
+    """What of the sweep's environment its workers are given."""
     names = (*PASSED_ON, key_variable)
     return {name: environment[name] for name in names if name and name in environment}
 
 
-def wait_for_leg(command: Sequence[str], log: str, folder: str, environment: Mapping[str, str]) -> int:
-    """Run a leg's command in ``folder`` with this ``environment`` over the cluster's; its exit code.
+def wait_for_worker(command: Sequence[str], log: str, folder: str, environment: Mapping[str, str]) -> int:
+    """Run a worker's command in ``folder`` with this ``environment`` over the cluster's; its exit code.
 
-    The leg's standard input is held open: should this process be killed, the leg ends its server and itself.
-    Whoever interrupts this process (as Ray does to cancel a task, and Slurm a job) has the leg end before it.
+    The worker's standard input is held open: should this process be killed, the worker ends its server and
+    itself. Whoever interrupts this process (as Ray does to cancel a task, and Slurm a job) has the worker
+    end before it.
     """
     with Path(log).open("ab") as said:
         process = subprocess.Popen(  # noqa: S603  our own command
@@ -155,50 +159,50 @@ def _interrupted_by_term() -> None:
         signal.signal(signal.SIGTERM, interrupt)
 
 
-def local_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) -> list[LegSlot]:
+def local_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) -> list[WorkerSlot]:
     """As many slots of ``per_slot`` GPUs each as there are, at most ``count``; without GPUs ``count`` slots,
     or one."""
     if not gpus:
-        return [LegSlot(number) for number in range(count or 1)]
+        return [WorkerSlot(number) for number in range(count or 1)]
     groups = [tuple(gpus[at : at + per_slot]) for at in range(0, len(gpus) - per_slot + 1, per_slot)]
-    return [LegSlot(number, group) for number, group in enumerate(groups[:count])]
+    return [WorkerSlot(number, group) for number, group in enumerate(groups[:count])]
 
 
 class LocalEngine:
-    """Each leg is a process in a session of its own, so that Ctrl-C in a terminal is the sweep's affair.
+    """Each worker is a process in a session of its own, so that Ctrl-C in a terminal is the sweep's affair.
 
-    ``environment`` is that of the legs. A leg ends with the pipe to its standard input, and so with this
-    process, however that ends.
+    ``environment`` is that of the workers. A worker ends with the pipe to its standard input, and so with
+    this process, however that ends.
     """
 
-    def __init__(self, slots: Sequence[LegSlot], environment: Mapping[str, str]) -> None:
+    def __init__(self, slots: Sequence[WorkerSlot], environment: Mapping[str, str]) -> None:
         self._slots = tuple(slots)
         self._environment = environment
 
     @property
-    def slots(self) -> Sequence[LegSlot]:
+    def slots(self) -> Sequence[WorkerSlot]:
         return self._slots
 
-    async def run(self, leg: Leg, slot: LegSlot) -> LegResult:  # noqa: ARG002  its GPUs are the server's affair
-        write_leg(leg)
-        process = await self._start(leg.folder)
+    async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:  # noqa: ARG002  its GPUs are the server's affair
+        write_worker(worker)
+        process = await self._start(worker.folder)
         try:
             code = await process.wait()
         except asyncio.CancelledError:
             await _end(process)
             raise
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return read_result(leg) or silent_end(leg, how)
+        return read_result(worker) or silent_end(worker, how)
 
     async def _start(self, folder: Path) -> Process:
-        log = folder / "leg.log"
+        log = folder / "worker.log"
         try:
             said = log.open("ab")
         except OSError as error:
             raise store_error("write", log, error) from error
-        with said:  # what is said before the leg has opened it
+        with said:  # what is said before the worker has opened it
             return await asyncio.create_subprocess_exec(
-                *leg_command(folder),
+                *worker_command(folder),
                 stdin=PIPE,
                 stdout=DEVNULL,
                 stderr=said,

@@ -1,10 +1,10 @@
-"""``python -m coeval.sweeps.guard``: the small process between a leg and its server.
+"""``python -m coeval.sweeps.guard``: the small process between a worker and its server.
 
 It starts the server in a session of its own and writes its output to a bounded log. Its standard input is a
-pipe that the leg holds open, whose first line says what to start: when it ends, by whatever death of the leg,
-the guard ends the server's process group. On standard output it says what became of the server, one line
-each: ``started PID PIPE`` or ``refused WHY``; ``down`` when it has ended or is being ended, ``ended CODE``
-when nothing of its group is left.
+pipe that the worker holds open, whose first line says what to start: when it ends, by whatever death of the
+worker, the guard ends the server's process group. On standard output it says what became of the server, one
+line each: ``started PID PIPE`` or ``refused WHY``; ``down`` when it has ended or is being ended, ``ended
+CODE`` when nothing of its group is left.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class Guard:
 
 def main() -> None:
     if not (line := _first_line()).endswith(b"\n"):
-        return  # the leg was gone before it could say what to start
+        return  # the worker was gone before it could say what to start
     try:
         guard = Guard(decode(line, Launch))
     except OSError as error:
@@ -291,7 +291,7 @@ def _read(descriptor: int) -> bytes:
 
 
 def _say(what: str) -> None:
-    with suppress(OSError):  # the leg is gone: nobody listens
+    with suppress(OSError):  # the worker is gone: nobody listens
         os.write(SAYING, f"{what}\n".encode())
 
 

@@ -155,7 +155,7 @@ def _files(request: TaskRequest) -> list[tuple[str, int, int]]:
     return [(str(file), stat.st_size, stat.st_mtime_ns) for file, stat in stamps]
 
 
-LEG_ATTEMPTS, JUDGING_ATTEMPTS = 4, 10
+WORKER_ATTEMPTS, JUDGING_ATTEMPTS = 4, 10
 """Judging waits some eight minutes in all: a judge may be started anew."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 120.0
 
@@ -184,13 +184,13 @@ class Attempts:
 
 
 @dataclass(slots=True, eq=False)
-class LegDue:
+class WorkerDue:
     """The samples that a shard of a checkpoint is to be asked for."""
 
     checkpoint: Checkpoint
     number: int
     samples: Mapping[str, tuple[int, ...]]
-    attempts: Attempts = field(default_factory=lambda: Attempts(LEG_ATTEMPTS))
+    attempts: Attempts = field(default_factory=lambda: Attempts(WORKER_ATTEMPTS))
 
 
 @dataclass(slots=True, eq=False)

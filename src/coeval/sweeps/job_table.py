@@ -145,7 +145,7 @@ class OwedJobs(NamedTuple):
         return not self.answers and not self.conclusions
 
 
-class TaskStanding(NamedTuple):
+class TaskStatus(NamedTuple):
     """How many samples of a task and checkpoint are answered and concluded, and whose last attempt failed;
     ``missing`` counts answers and scores that whole samples lack; ``problem`` is that of the last failure."""
 
@@ -283,7 +283,7 @@ class JobTable:
             or not bears_out(self._out, line)
         ]
 
-    def standing(self, checkpoint: Checkpoint, task: TaskJobs) -> TaskStanding:
+    def status(self, checkpoint: Checkpoint, task: TaskJobs) -> TaskStatus:
         """Where a task of a checkpoint stands."""
         settings = self.plan.settings(checkpoint, task)
         answered = concluded = failed = missing = 0
@@ -299,7 +299,7 @@ class JobTable:
             if (failure := self._failed.get(job)) is not None and not whole:
                 failed += 1
                 problem = failure.problem
-        return TaskStanding(task.samples, answered, concluded, failed, missing, problem)
+        return TaskStatus(task.samples, answered, concluded, failed, missing, problem)
 
     def asked(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
         """Whether all prompts of a job were asked, with an answer or without."""

@@ -1,4 +1,4 @@
-"""Legs as tasks of a Ray cluster: the one there is, or one of this machine."""
+"""Workers as tasks of a Ray cluster: the one there is, or one of this machine."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from coeval.core.errors import UsageError
 from coeval.sweeps.engine import (
     LONGEST_END_S,
     SHARED_S,
-    LegSlot,
-    leg_command,
+    WorkerSlot,
     passed_on,
     told_end,
-    wait_for_leg,
+    wait_for_worker,
+    worker_command,
 )
-from coeval.sweeps.leg_files import Leg, LegResult, write_leg
+from coeval.sweeps.worker_files import Worker, WorkerResult, write_worker
 
 
 def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -> RayEngine:
@@ -59,44 +59,44 @@ def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -
 
 
 class RayEngine:
-    """Each leg is a task that waits beside the leg's process. Ray gives it its GPUs, and never runs it again
-    by itself: whether a leg is owed once more is the sweep's affair."""
+    """Each worker is a task that waits beside the worker's process. Ray gives it its GPUs, and never runs it
+    again by itself: whether a worker is owed once more is the sweep's affair."""
 
     def __init__(
         self, ray: Any, slots: int, gpus_each: int, environment: Mapping[str, str], *, ours: bool
     ) -> None:
         self._ray = ray
-        self._slots = tuple(LegSlot(number) for number in range(slots))
+        self._slots = tuple(WorkerSlot(number) for number in range(slots))
         self._environment = environment
         self._ours = ours
-        self._task = ray.remote(num_cpus=0, num_gpus=gpus_each, max_retries=0)(wait_for_leg)
+        self._task = ray.remote(num_cpus=0, num_gpus=gpus_each, max_retries=0)(wait_for_worker)
 
     @property
-    def slots(self) -> Sequence[LegSlot]:
+    def slots(self) -> Sequence[WorkerSlot]:
         return self._slots
 
-    async def run(self, leg: Leg, slot: LegSlot) -> LegResult:  # noqa: ARG002  Ray finds the place
-        write_leg(leg)
+    async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:  # noqa: ARG002  Ray finds the place
+        write_worker(worker)
         reference = self._task.remote(
-            leg_command(leg.folder.resolve()),
-            str((leg.folder / "leg.log").resolve()),
+            worker_command(worker.folder.resolve()),
+            str((worker.folder / "worker.log").resolve()),
             str(Path.cwd()),
-            passed_on(self._environment, leg.key_variable),
+            passed_on(self._environment, worker.key_variable),
         )
         try:
             code = await asyncio.shield(asyncio.wrap_future(reference.future()))
         except asyncio.CancelledError:
-            await self._end(reference, leg)
+            await self._end(reference, worker)
             raise
         except self._ray.exceptions.RayError as error:
             why = f"was left by its Ray task ({type(error).__name__})"
-            return await told_end(leg, why, LONGEST_END_S)
-        return await told_end(leg, f"ended with exit code {code}", *([] if code else [SHARED_S]))
+            return await told_end(worker, why, LONGEST_END_S)
+        return await told_end(worker, f"ended with exit code {code}", *([] if code else [SHARED_S]))
 
-    async def _end(self, reference: Any, leg: Leg) -> None:
+    async def _end(self, reference: Any, worker: Worker) -> None:
         self._ray.cancel(reference)
         try:
-            await told_end(leg, "was cancelled", LONGEST_END_S)
+            await told_end(worker, "was cancelled", LONGEST_END_S)
         except asyncio.CancelledError:
             self._ray.cancel(reference, force=True)
             raise

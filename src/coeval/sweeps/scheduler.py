@@ -1,8 +1,8 @@
-"""A sweep under way: legs into slots, their answers to the judging process, every end into the journal.
+"""A sweep under way: workers into slots, their answers to the judging process, every end into the journal.
 
 There is no barrier: a slot takes the next checkpoint as soon as it is free, and what is answered is judged
-while others are served. A leg or an order that ends short is tried again after a wait that grows, a bounded
-number of times without progress; then its jobs are told as failed, and the others go on.
+while others are served. A worker or an order that ends short is tried again after a wait that grows, a
+bounded number of times without progress; then its jobs are told as failed, and the others go on.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import NamedTuple, Protocol
 
 from coeval.core.errors import CoevalError
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.concluder import Concluder
-from coeval.sweeps.engine import LegSlot, SweepEngine
+from coeval.sweeps.engine import SweepEngine, WorkerSlot
 from coeval.sweeps.job_plan import (
-    LEG_ATTEMPTS,
+    WORKER_ATTEMPTS,
     ConclusionDue,
-    LegDue,
     TaskJobs,
+    WorkerDue,
     due_of,
     foreign_shards_taken_in,
 )
 from coeval.sweeps.job_table import JobTable
+from coeval.sweeps.judge_worker import JudgeWorker
 from coeval.sweeps.judging_run import Concluded, ConcludeProgress, SampleConcluded
-from coeval.sweeps.leg_files import Leg, LegProgress, LegResult, read_progress, read_result
 from coeval.sweeps.sweep import Sweep, SweepPhases
+from coeval.sweeps.worker_files import Worker, WorkerProgress, WorkerResult, read_progress, read_result
 
 # --- A sweep as it goes on, for whoever looks on: its slots, its judging, and what is done of it
 
@@ -43,57 +43,58 @@ class SweepProblem(NamedTuple):
     given_up: bool
 
 
-class LegShown(NamedTuple):
-    """A slot, and the leg in it; None where it is free. ``progress`` is what the leg tells of itself."""
+class WorkerShown(NamedTuple):
+    """A slot, and the worker in it; None where it is free. ``progress`` is what the worker tells of
+    itself."""
 
-    slot: LegSlot
-    leg: str | None
-    progress: LegProgress | None
+    slot: WorkerSlot
+    worker: str | None
+    progress: WorkerProgress | None
 
 
 class SweepBoard:
-    """Counts, and what runs now. ``legs``, ``jobs`` are those owed at the start (and found since)."""
+    """Counts, and what runs now. ``workers``, ``jobs`` are those owed at the start (and found since)."""
 
-    def __init__(self, slots: Sequence[LegSlot]) -> None:
+    def __init__(self, slots: Sequence[WorkerSlot]) -> None:
         self.began = time.monotonic()
         self.checkpoints = 0
-        self.legs = self.legs_ended = self.left = 0
+        self.workers = self.workers_ended = self.left = 0
         self.jobs = self.concluded = self.judged = self.failed = 0
         self.unanswered = self.unscored = self.unjudged = self.incomplete = 0
         self.interrupted = self.unavailable = False
         self.problems: list[SweepProblem] = []
         self._slots = tuple(slots)
         self._running: dict[int, tuple[str, Path]] = {}
-        self._judging: dict[str, Concluder] = {}
+        self._judging: dict[str, JudgeWorker] = {}
         self._costs: dict[str, float] = {}
 
-    def expect(self, jobs: int, legs: int) -> None:
+    def expect(self, jobs: int, workers: int) -> None:
         """So much of a checkpoint is to be done."""
         self.checkpoints += 1
-        self.legs += legs
+        self.workers += workers
         self.jobs += jobs
 
-    def begin_leg(self, slot: LegSlot, leg: Leg) -> None:
-        self._running[slot.number] = (leg.name, leg.folder)
+    def begin_worker(self, slot: WorkerSlot, worker: Worker) -> None:
+        self._running[slot.number] = (worker.name, worker.folder)
 
-    def end_leg(self, slot: LegSlot) -> None:
+    def end_worker(self, slot: WorkerSlot) -> None:
         self._running.pop(slot.number, None)
 
     @property
     def waiting(self) -> int:
-        """Legs that wait for a slot."""
-        return max(0, self.legs - self.legs_ended - self.left - len(self._running))
+        """Workers that wait for a slot."""
+        return max(0, self.workers - self.workers_ended - self.left - len(self._running))
 
-    def shown_legs(self) -> Iterator[LegShown]:
+    def shown_workers(self) -> Iterator[WorkerShown]:
         """Every slot."""
         running = dict(self._running)
         for slot in self._slots:
             name, folder = running.get(slot.number, (None, None))
-            yield LegShown(slot, name, None if folder is None else read_progress(folder))
+            yield WorkerShown(slot, name, None if folder is None else read_progress(folder))
 
     @contextmanager
-    def concluding(self, name: str, concluder: Concluder) -> Iterator[None]:
-        self._judging[name] = concluder
+    def concluding(self, name: str, judge_worker: JudgeWorker) -> Iterator[None]:
+        self._judging[name] = judge_worker
         try:
             yield
         finally:
@@ -101,8 +102,8 @@ class SweepBoard:
 
     def shown_judging(self) -> Iterator[tuple[str, ConcludeProgress | None]]:
         """The tasks that are judged or scored now."""
-        for name, concluder in list(self._judging.items()):
-            yield name, concluder.progress().get(name)
+        for name, judge_worker in list(self._judging.items()):
+            yield name, judge_worker.progress().get(name)
 
     def count_concluded(self, sample: SampleConcluded, *, judged: bool) -> None:
         self.concluded += 1
@@ -125,7 +126,7 @@ class SweepBoard:
 
 
 HOPELESS = 3
-"""Legs given up before any other was answered: then the rest is left."""
+"""Workers given up before any other was answered: then the rest is left."""
 
 
 class CheckpointSource(Protocol):
@@ -144,19 +145,19 @@ class Scheduler:
         sweep: Sweep,
         table: JobTable,
         engine: SweepEngine,
-        concluder: Concluder,
+        judge_worker: JudgeWorker,
         phases: SweepPhases,
     ) -> None:
         self.board = SweepBoard(engine.slots)
         self._sweep = sweep
         self._table = table
         self._engine = engine
-        self._concluder = concluder
+        self._judge_worker = judge_worker
         self._phases = phases
         self._tasks = {task.task: task for task in table.plan.tasks}
         self._labels = {task.label: task for task in table.plan.tasks}
-        self._legs: deque[LegDue] = deque()
-        self._open_legs: dict[int, int] = {}
+        self._workers: deque[WorkerDue] = deque()
+        self._open_workers: dict[int, int] = {}
         self._conclusions: deque[ConclusionDue] = deque()
         self._running = 0
         self._concluding = 0
@@ -177,13 +178,13 @@ class Scheduler:
         owed = self._table.owed(checkpoint)
         if owed.answers and self._phases.inference:
             foreign_shards_taken_in(self._sweep, checkpoint, self._labels)
-        legs = list(owed.answers.items()) if self._phases.inference else []
-        for number, samples in legs:
-            self._legs.append(LegDue(checkpoint, number, samples))
-        self._open_legs[checkpoint.step] = len(legs)
+        workers = list(owed.answers.items()) if self._phases.inference else []
+        for number, samples in workers:
+            self._workers.append(WorkerDue(checkpoint, number, samples))
+        self._open_workers[checkpoint.step] = len(workers)
         due = due_of(checkpoint, owed.conclusions, self._tasks, self._phases)
-        self.board.expect(sum(len(each.runs) for each in due), len(legs))
-        if not legs:
+        self.board.expect(sum(len(each.runs) for each in due), len(workers))
+        if not workers:
             self._conclude(checkpoint)
         self._tell()
 
@@ -194,10 +195,10 @@ class Scheduler:
         Raises
         ------
         StoreError
-            the journal cannot be written, or a leg's folder.
+            the journal cannot be written, or a worker's folder.
         """
         self._watching = source is not None
-        async with aclosing(self._concluder), asyncio.TaskGroup() as group:
+        async with aclosing(self._judge_worker), asyncio.TaskGroup() as group:
             slots = [group.create_task(self._serve(slot)) for slot in self._engine.slots]
             judges = [group.create_task(self._judge()) for _ in range(self._sweep.judge_jobs)]
             beside = [group.create_task(self._stop_when(interrupt, slots))]
@@ -215,7 +216,7 @@ class Scheduler:
         self._tell()
         for slot in slots:
             slot.cancel()
-        await self._concluder.aclose()
+        await self._judge_worker.aclose()
 
     async def _follow(self, source: CheckpointSource) -> None:
         while (found := await source.next()) is not None:
@@ -234,51 +235,51 @@ class Scheduler:
             async with asyncio.timeout(within_s):
                 await self._news.wait()
 
-    # Legs
+    # Workers
 
-    async def _serve(self, slot: LegSlot) -> None:
-        """Run legs in a slot until there are none."""
-        while (due := await self._next_leg()) is not None:
+    async def _serve(self, slot: WorkerSlot) -> None:
+        """Run workers in a slot until there are none."""
+        while (due := await self._next_worker()) is not None:
             self._running += 1
             try:
-                await self._run_leg(due, slot)
+                await self._run_worker(due, slot)
             finally:
                 self._running -= 1
                 self._tell()
 
-    async def _next_leg(self) -> LegDue | None:
+    async def _next_worker(self) -> WorkerDue | None:
         while not self._stopping:
             now = asyncio.get_running_loop().time()
-            for due in self._legs:
+            for due in self._workers:
                 if due.attempts.not_before <= now:
-                    self._legs.remove(due)
+                    self._workers.remove(due)
                     return due
-            if not self._legs and not self._running and not self._watching:
+            if not self._workers and not self._running and not self._watching:
                 return None
-            waits = [due.attempts.not_before - now for due in self._legs]
+            waits = [due.attempts.not_before - now for due in self._workers]
             await self._hear(min(waits, default=None))
         return None
 
-    async def _run_leg(self, due: LegDue, slot: LegSlot) -> None:
-        leg = self._sweep.leg(due.checkpoint, due.number, due.samples, slot)
-        self.board.begin_leg(slot, leg)
-        result: LegResult | None = None
+    async def _run_worker(self, due: WorkerDue, slot: WorkerSlot) -> None:
+        worker = self._sweep.worker(due.checkpoint, due.number, due.samples, slot)
+        self.board.begin_worker(slot, worker)
+        result: WorkerResult | None = None
         try:
-            result = await self._engine.run(leg, slot)
+            result = await self._engine.run(worker, slot)
         except asyncio.CancelledError:
-            result = read_result(leg)
+            result = read_result(worker)
             raise
         finally:
-            self.board.end_leg(slot)
+            self.board.end_worker(slot)
             self._note_answered(due, result)
         if result.end == "done":
             self._answered += 1
-            self._end_leg(due)
+            self._end_worker(due)
         elif not self._stopping:
-            self._put_back(due, leg, result)
+            self._put_back(due, worker, result)
 
-    def _note_answered(self, due: LegDue, result: LegResult | None) -> None:
-        """What stands whole of a leg's tasks; of one that is done all were asked."""
+    def _note_answered(self, due: WorkerDue, result: WorkerResult | None) -> None:
+        """What stands whole of a worker's tasks; of one that is done all were asked."""
         if result is None:
             return
         for each in result.tasks:
@@ -287,41 +288,41 @@ class Scheduler:
                 unanswered = each.prompts - each.answers
                 self._table.note_answered(due.checkpoint, task, each.run, due.number, unanswered)
 
-    def _put_back(self, due: LegDue, leg: Leg, result: LegResult) -> None:
+    def _put_back(self, due: WorkerDue, worker: Worker, result: WorkerResult) -> None:
         problem = result.problem or "it was interrupted from outside"
-        progress = read_progress(leg.folder)
-        weight = 2 if result.end == "server_failed" else 1  # the leg has started it several times
+        progress = read_progress(worker.folder)
+        weight = 2 if result.end == "server_failed" else 1  # the worker has started it several times
         due.attempts.end_short(progress.done if progress is not None else 0, weight)
         if due.attempts.exhausted:
             for task, runs in due.samples.items():
                 for run in runs:
                     if not self._table.asked(due.checkpoint, self._tasks[task], run):
                         self._fail(due.checkpoint, self._tasks[task], run, problem)
-            self.board.tell_problem(leg.name, problem, given_up=True)
+            self.board.tell_problem(worker.name, problem, given_up=True)
             self._given_up += 1
             self.board.unavailable = not self._answered and result.end == "server_failed"
-            self._end_leg(due)
+            self._end_worker(due)
             self._leave_the_rest()
             return
-        self.board.tell_problem(leg.name, problem, given_up=False)
-        self._legs.appendleft(due)
+        self.board.tell_problem(worker.name, problem, given_up=False)
+        self._workers.appendleft(due)
 
     def _leave_the_rest(self) -> None:
         """Where nothing has come of the first checkpoints, nothing will of the others."""
-        if self._given_up < HOPELESS or self._answered or not self._legs:
+        if self._given_up < HOPELESS or self._answered or not self._workers:
             return
         self.board.tell_problem(
-            f"{len(self._legs):,} more",
+            f"{len(self._workers):,} more",
             "left, since none of the first came to anything; mend what they say and start again",
             given_up=True,
         )
-        self.board.left += len(self._legs)
-        self._legs.clear()
+        self.board.left += len(self._workers)
+        self._workers.clear()
 
-    def _end_leg(self, due: LegDue) -> None:
-        self.board.legs_ended += 1
-        self._open_legs[due.checkpoint.step] -= 1
-        if not self._open_legs[due.checkpoint.step]:
+    def _end_worker(self, due: WorkerDue) -> None:
+        self.board.workers_ended += 1
+        self._open_workers[due.checkpoint.step] -= 1
+        if not self._open_workers[due.checkpoint.step]:
             self._conclude(due.checkpoint)
 
     def _fail(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:
@@ -372,13 +373,13 @@ class Scheduler:
         return None
 
     def _nothing_to_come(self) -> bool:
-        legs = self._legs or self._running or self._watching
-        return not (legs or self._conclusions or self._concluding)
+        workers = self._workers or self._running or self._watching
+        return not (workers or self._conclusions or self._concluding)
 
     async def _conclude_one(self, due: ConclusionDue) -> None:
         evaluation = self._sweep.concluding(due.checkpoint, due.task.task, due.runs)
-        with self.board.concluding(due.name, self._concluder):
-            concluded = await self._concluder.conclude(due.name, evaluation)
+        with self.board.concluding(due.name, self._judge_worker):
+            concluded = await self._judge_worker.conclude(due.name, evaluation)
         self._note_concluded(due, concluded)
 
     def _note_concluded(self, due: ConclusionDue, concluded: Concluded) -> None:
@@ -398,7 +399,7 @@ class Scheduler:
         if not left or concluded.interrupted or self._stopping:
             return
         if not self.board.judged:  # a judge that has never answered is waited for no longer than a server
-            due.attempts.most = LEG_ATTEMPTS
+            due.attempts.most = WORKER_ATTEMPTS
         due.attempts.end_short(len(ended))
         given_up = due.attempts.exhausted
         self.board.tell_problem(due.name, concluded.problem, given_up=given_up)

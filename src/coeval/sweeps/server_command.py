@@ -11,7 +11,7 @@ from coeval.core.errors import UsageError
 from coeval.core.plain import plain
 from coeval.core.shown_url import KEY_SHAPED, KNOWN_KEY, is_credential_name, url_secrets
 from coeval.core.text import listed
-from coeval.sweeps.leg_files import Server
+from coeval.sweeps.worker_files import Server
 
 HOST = "127.0.0.1"
 """Servers listen to this machine alone."""
@@ -92,7 +92,7 @@ class ServerCommand:
             )
 
     def _refuse_credentials(self) -> None:
-        """A command stands in the files of its legs, and in the list of this machine's processes."""
+        """A command stands in the files of its workers, and in the list of this machine's processes."""
         if (found := _credential_in(self.text)) is not None:
             raise UsageError(
                 f"{_FLAG} holds a credential ({found}), and commands are kept in files; set it as a variable "

@@ -55,7 +55,7 @@ _HINTS: Sequence[tuple[re.Pattern[str], str]] = tuple(
 
 
 class ServerLog:
-    """The log of a leg's server; ``secrets`` are kept out of what is shown of it."""
+    """The log of a worker's server; ``secrets`` are kept out of what is shown of it."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str], secrets: Sequence[str] = ()) -> None:
         self.path = folder / LOG

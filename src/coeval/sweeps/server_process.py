@@ -30,10 +30,10 @@ from coeval.sweeps.guard import (
     marked,
     members,
 )
-from coeval.sweeps.leg_files import LEG_LOG
 from coeval.sweeps.server_log import LOG, MOST_BYTES
+from coeval.sweeps.worker_files import WORKER_LOG
 
-# --- ``server.json``: which processes belong to a leg's server, so that whoever comes after can end them
+# --- ``server.json``: which processes belong to a worker's server, so that whoever comes after can end them
 
 RECORD = "server.json"
 
@@ -42,7 +42,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A server, before it is started and while it runs.
 
     ``group`` is its process group (0 until it is known) and ``started`` when the leader did, ``output`` the
-    pipe that it writes to, ``mark`` what stands in its environment. ``leg`` and ``leg_started`` are the
+    pipe that it writes to, ``mark`` what stands in its environment. ``worker`` and ``worker_started`` are the
     process that started it. Numbers mean what they say on ``host`` since ``boot`` alone.
     """
 
@@ -51,8 +51,8 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
     group: int = 0
     started: str = ""
     output: str = ""
-    leg: int = 0
-    leg_started: str = ""
+    worker: int = 0
+    worker_started: str = ""
     host: str = ""
     boot: str = ""
 
@@ -63,8 +63,8 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             mark=mark,
             port=port,
-            leg=me,
-            leg_started=started(me) or "",
+            worker=me,
+            worker_started=started(me) or "",
             host=socket.gethostname(),
             boot=boot_id(),
         )
@@ -82,8 +82,8 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_of_this_host and self.boot == boot_id()
 
     @property
-    def leg_lives(self) -> bool:
-        return self.is_of_here and self.leg > 0 and started(self.leg) == self.leg_started
+    def worker_lives(self) -> bool:
+        return self.is_of_here and self.worker > 0 and started(self.worker) == self.worker_started
 
     def processes(self) -> list[int]:
         """Those of its living processes that can be told from others: the group, if it is still the server's,
@@ -106,7 +106,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_record(folder: Path) -> ServerRecord | None:
-    """The record of a leg's folder; None where there is none, or a damaged one."""
+    """The record of a worker's folder; None where there is none, or a damaged one."""
     with suppress(OSError, StoreError):
         return read_json(folder / RECORD, ServerRecord)
     return None
@@ -162,7 +162,7 @@ class ServerProcess:
             most_bytes=MOST_BYTES,
             grace_s=GRACE_S,
         )
-        with (folder / LEG_LOG).open("ab") as said:
+        with (folder / WORKER_LOG).open("ab") as said:
             guard = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", MODULE),
                 stdin=PIPE,
@@ -260,35 +260,35 @@ class ServerProcess:
 
 
 WINDING_DOWN_S = 60.0
-"""How long a leg whose sweep is gone may take to end by itself."""
+"""How long a worker whose sweep is gone may take to end by itself."""
 _LOOK_S = 0.2
 
 Sleep = Callable[[float], None]
 
 
-def end_leftovers(legs: Path, patience_s: float = WINDING_DOWN_S, sleep: Sleep = time.sleep) -> list[str]:
-    """End the servers of all legs below a folder, which nobody else works in; a sentence on each.
+def end_leftovers(workers: Path, patience_s: float = WINDING_DOWN_S, sleep: Sleep = time.sleep) -> list[str]:
+    """End the servers of all workers below a folder, which nobody else works in; a sentence on each.
 
-    A leg that still lives is waited for, since it is ending its server; one that does not end is killed.
+    A worker that still lives is waited for, since it is ending its server; one that does not end is killed.
     Servers of other machines are left to these.
     """
     until = time.monotonic() + patience_s
-    folders = sorted(path.parent for path in legs.glob(f"*/{RECORD}"))
+    folders = sorted(path.parent for path in workers.glob(f"*/{RECORD}"))
     told = (end_leftover(folder, until - time.monotonic(), sleep) for folder in folders)
     return [sentence for sentence in told if sentence is not None]
 
 
 def end_leftover(folder: Path, patience_s: float = WINDING_DOWN_S, sleep: Sleep = time.sleep) -> str | None:
-    """As `end_leftovers`, of one leg's folder."""
+    """As `end_leftovers`, of one worker's folder."""
     record = read_record(folder)
     if record is None or not record.is_of_this_host:
         return None
     until = time.monotonic() + patience_s
-    while record.leg_lives and record.leg != os.getpid() and time.monotonic() < until:
+    while record.worker_lives and record.worker != os.getpid() and time.monotonic() < until:
         sleep(_LOOK_S)
-    if record.leg_lives and record.leg != os.getpid():
+    if record.worker_lives and record.worker != os.getpid():
         with suppress(ProcessLookupError, PermissionError):
-            os.kill(record.leg, signal.SIGKILL)
+            os.kill(record.worker, signal.SIGKILL)
     left = record.processes()  # nothing, where the machine has been started anew since
     for seconds in record.end(GRACE_S):
         sleep(seconds)

@@ -1,4 +1,4 @@
-"""Legs as jobs of Slurm, by submitit."""
+"""Workers as jobs of Slurm, by submitit."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from coeval.core.errors import UsageError
-from coeval.sweeps.engine import LONGEST_END_S, LegSlot, leg_command, passed_on, told_end, wait_for_leg
-from coeval.sweeps.leg_files import Leg, LegResult, read_result, write_leg
+from coeval.sweeps.engine import (
+    LONGEST_END_S,
+    WorkerSlot,
+    passed_on,
+    told_end,
+    wait_for_worker,
+    worker_command,
+)
+from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_worker
 
 USUAL: Mapping[str, Any] = {"timeout_min": 24 * 60, "cpus_per_task": 8}
 _SLOTS = 4
@@ -69,48 +76,49 @@ def cancel_earlier(folder: Path) -> None:
 
 
 class SlurmEngine:
-    """Each leg is a job that waits beside the leg's process; one that waits in the queue has no progress
-    yet. The tested model's key reaches it as Slurm hands on the environment that jobs are submitted from."""
+    """Each worker is a job that waits beside the worker's process; one that waits in the queue has no
+    progress yet. The tested model's key reaches it as Slurm hands on the environment that jobs are submitted
+    from."""
 
     def __init__(self, executor: Any, slots: int, environment: Mapping[str, str]) -> None:
         self._executor = executor
-        self._slots = tuple(LegSlot(number) for number in range(slots))
+        self._slots = tuple(WorkerSlot(number) for number in range(slots))
         self._environment = environment
         self._jobs: list[Any] = []
 
     @property
-    def slots(self) -> Sequence[LegSlot]:
+    def slots(self) -> Sequence[WorkerSlot]:
         return self._slots
 
-    async def run(self, leg: Leg, slot: LegSlot) -> LegResult:  # noqa: ARG002  Slurm finds the place
-        write_leg(leg)
-        if leg.key_variable in self._environment:  # submitit keeps what a job is given in a file
-            os.environ[leg.key_variable] = self._environment[leg.key_variable]
+    async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:  # noqa: ARG002  Slurm finds the place
+        write_worker(worker)
+        if worker.key_variable in self._environment:  # submitit keeps what a job is given in a file
+            os.environ[worker.key_variable] = self._environment[worker.key_variable]
         job = await asyncio.to_thread(
             self._executor.submit,
-            wait_for_leg,
-            leg_command(leg.folder.resolve()),
-            str((leg.folder / "leg.log").resolve()),
+            wait_for_worker,
+            worker_command(worker.folder.resolve()),
+            str((worker.folder / "worker.log").resolve()),
             str(Path.cwd()),
             passed_on(self._environment),
         )
         self._jobs.append(job)
         try:
-            while read_result(leg) is None and not await asyncio.to_thread(job.done):  # noqa: ASYNC110
+            while read_result(worker) is None and not await asyncio.to_thread(job.done):  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_S)
         except asyncio.CancelledError:
             await asyncio.to_thread(job.cancel)
             await self._ended(job)
             raise
-        return await told_end(leg, f"was job {job.job_id} of Slurm, which ended as {job.state},")
+        return await told_end(worker, f"was job {job.job_id} of Slurm, which ended as {job.state},")
 
     async def _ended(self, job: Any) -> None:
-        """A job that was begun has its leg end first."""
+        """A job that was begun has its worker end first."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_END_S):
                 while not await asyncio.to_thread(job.done):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_S)
 
     async def aclose(self) -> None:
-        """Jobs end with their legs, a little later than those tell their results."""
+        """Jobs end with their workers, a little later than those tell their results."""
         await asyncio.gather(*map(self._ended, self._jobs))

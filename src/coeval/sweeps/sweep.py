@@ -12,13 +12,13 @@ import msgspec
 from coeval.benchmarks.run.eval_spec import EvalSpec, Shard
 from coeval.core.model import ModelSpec
 from coeval.sweeps.checkpoints import STEP, Checkpoint
-from coeval.sweeps.engine import LegSlot
-from coeval.sweeps.leg_files import Leg, Server
+from coeval.sweeps.engine import WorkerSlot
+from coeval.sweeps.worker_files import Server, Worker
 
-__all__ = ["LEGS", "PATH", "Samples", "Sweep", "SweepPhases", "filled", "folder_of", "shard_name"]
+__all__ = ["PATH", "WORKERS", "Samples", "Sweep", "SweepPhases", "filled", "folder_of", "shard_name"]
 
 PATH = "{path}"
-FOLDER, LEGS, ACCOUNTS = "sweep", "legs", "accounts"
+FOLDER, WORKERS, ACCOUNTS = "sweep", "workers", "accounts"
 
 Samples = Mapping[str, Sequence[int]]
 """Task as it is asked for → samples by their number."""
@@ -37,9 +37,9 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     """``evaluation`` is what every checkpoint is asked: its ``output`` is the sweep's, its ``tested`` model
     is called by the template ``served_name``, and its tasks' ``runs`` are all samples, numbered.
 
-    Each checkpoint is answered by ``shards`` legs, each with its part of the prompts. ``server`` is how they
-    are served, but for checkpoint, name and GPUs; without one ``external`` are the base URLs of the servers
-    that the user runs, by step, or by None for any. Up to ``judge_jobs`` tasks are judged at a time.
+    Each checkpoint is answered by ``shards`` workers, each with its part of the prompts. ``server`` is how
+    they are served, but for checkpoint, name and GPUs; without one ``external`` are the base URLs of the
+    servers that the user runs, by step, or by None for any. Up to ``judge_jobs`` tasks are judged at a time.
     ``key_variable`` holds the tested model's key, ``logs`` is a folder for all logs. ``vouched``: that a
     server which lists other models serves the checkpoint is the user's word.
     """
@@ -62,10 +62,10 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     def own_folder(self) -> Path:
         return folder_of(self.out)
 
-    def leg(self, checkpoint: Checkpoint, number: int, samples: Samples, slot: LegSlot) -> Leg:
+    def worker(self, checkpoint: Checkpoint, number: int, samples: Samples, slot: WorkerSlot) -> Worker:
         """What is owed of a checkpoint's shard, as it is asked in a slot."""
         name = ".".join(filter(None, (checkpoint.name, shard_name(number, self.shards))))
-        folder = self.own_folder / LEGS / name
+        folder = self.own_folder / WORKERS / name
         shaped = self._shaped(checkpoint, samples)
         asked = msgspec.structs.replace(
             shaped,
@@ -81,7 +81,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
             server = msgspec.structs.replace(
                 self.server, checkpoint=checkpoint.path, name=called, gpus=slot.gpus
             )
-        return Leg(
+        return Worker(
             name=name,
             folder=folder,
             evaluation=asked,
@@ -104,9 +104,9 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(shaped, mode="conclude", account=account)
 
     def _placed(
-        self, tested: ModelSpec | None, checkpoint: Checkpoint, number: int, slot: LegSlot
+        self, tested: ModelSpec | None, checkpoint: Checkpoint, number: int, slot: WorkerSlot
     ) -> ModelSpec | None:
-        """The model where the user serves it; where a server is started, the leg puts that in."""
+        """The model where the user serves it; where a server is started, the worker puts that in."""
         if tested is None or self.server is not None:
             return tested
         if (urls := self.external.get(checkpoint.step)) is not None:

@@ -31,10 +31,10 @@ class TaskEstimate(NamedTuple):
 
 
 class SweepEstimate(NamedTuple):
-    """``checkpoints`` are those of which something is owed, ``legs`` the servers that will be started."""
+    """``checkpoints`` are those of which something is owed, ``workers`` the servers that will be started."""
 
     checkpoints: int
-    legs: int
+    workers: int
     tasks: dict[str, TaskEstimate]
     judge: EstimateLine | None
     prices: tuple[str, ...]
@@ -55,12 +55,12 @@ def estimate_sweep(
     """
     alike: Counter[str] = Counter()
     first: dict[str, tuple[Checkpoint, OwedJobs]] = {}
-    legs = 0
+    workers = 0
     for checkpoint in checkpoints:
         owed = table.owed(checkpoint)
         if owed.nothing:
             continue
-        legs += len(owed.answers) if phases.inference else 0
+        workers += len(owed.answers) if phases.inference else 0
         alike[repr(owed)] += 1
         first.setdefault(repr(owed), (checkpoint, owed))
     tasks: dict[str, TaskEstimate] = {}
@@ -73,7 +73,7 @@ def estimate_sweep(
         if found.judge is not None:
             judged.append(_times(found.judge, alike[key]))
         prices.update(found.prices)
-    return SweepEstimate(alike.total(), legs, tasks, _sum(judged), tuple(sorted(prices)))
+    return SweepEstimate(alike.total(), workers, tasks, _sum(judged), tuple(sorted(prices)))
 
 
 def _of_checkpoint(

@@ -120,11 +120,11 @@ async def test_a_severe_judge_gives_less_and_a_kind_one_more_to_its_family() -> 
     answers = [
         f"[simulated answer of sim-small, quality {quality / 100:.3f}]" for quality in range(0, 100, 2)
     ]
-    fair, severe, kin, stranger = [
+    fair, severe, related, stranger = [
         await scores(simulated("sim-judge", noise=0, **options), answers)
         for options in ({}, {"severity": 0.2}, {"family_bias": 0.2}, {"family_bias": 0.2, "family": "acme"})
     ]
-    assert severe < fair < kin
+    assert severe < fair < related
     assert stranger == fair
 
 

@@ -28,7 +28,7 @@ from coeval.analysis.comparison.paired_difference import benjamini_hochberg, hol
 from coeval.analysis.comparison.pairing import JudgedApart, Pairing, ScoredPairs, judged_apart, pair
 from coeval.analysis.comparison.side import Side, models_of, read_side
 from coeval.analysis.intervals import Scale
-from coeval.analysis.panel.panel_reading import kin_of_one
+from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.run_results import CutOffAnswers
 from coeval.core.errors import UsageError
@@ -36,7 +36,7 @@ from coeval.core.options import STUDENTS
 from coeval.core.text import listed
 
 # --- What speaks against taking differences as they are: answers that were cut off or hold nothing, tasks
-# that one has no score in, judges who are kin to whoever leads. Each is told once for all whom it
+# that one has no score in, judges of the leader's family. Each is told once for all whom it
 # concerns
 
 _ALL_TOLD = 4
@@ -83,9 +83,9 @@ def _lacking(group: Sequence[Side]) -> Iterator[tuple[Side, list[str]]]:
             yield side, tasks
 
 
-class KinLead(NamedTuple):
+class FamilyLead(NamedTuple):
     """A lead that judges of the leader's own family are part of; ``among`` so many. ``found`` is the
-    difference, ``without`` the same by the judges who are kin to neither of the two, all but ``apart``; None
+    difference, ``without`` the same by the judges of neither family, all but ``apart``; None
     where these have not scored all of it."""
 
     leader: str
@@ -97,37 +97,43 @@ class KinLead(NamedTuple):
     without: Comparison | None = None
 
 
-def kin_of_leader(a: Side, b: Side, found: Comparison, judges: Sequence[str]) -> KinLead | None:
-    """``judges`` are those whose scores the difference is made of. None where none is kin to the leader, or
-    to both alike."""
+def family_of_leader(a: Side, b: Side, found: Comparison, judges: Sequence[str]) -> FamilyLead | None:
+    """``judges`` are those whose scores the difference is made of. None where none is of the leader's
+    family, or to both alike."""
     if not found.difference:
         return None
     leader, other = (b, a) if found.difference > 0 else (a, b)
     itself = leader.model in judges and leader.model != other.model
-    kin = tuple(
+    related = tuple(
         judge
         for judge in judges
         if (itself and judge == leader.model)
         or (leader.family and leader.families[judge] == leader.family != other.family)
     )
     families = {**a.families, **b.families}
-    apart = tuple(judge for judge in judges if kin_of_one(judge, a.model, b.model, families) or judge in kin)
-    return KinLead(leader.label, kin, kin == (leader.model,), len(judges), found, apart) if kin else None
+    apart = tuple(
+        judge for judge in judges if family_of_one(judge, a.model, b.model, families) or judge in related
+    )
+    return (
+        FamilyLead(leader.label, related, related == (leader.model,), len(judges), found, apart)
+        if related
+        else None
+    )
 
 
-def kin_doubts(leads: Sequence[KinLead]) -> Iterator[str]:
+def family_doubts(leads: Sequence[FamilyLead]) -> Iterator[str]:
     """One sentence for each leader, its judges, and the tasks that they judge."""
-    alike: dict[tuple[object, ...], list[KinLead]] = {}
+    alike: dict[tuple[object, ...], list[FamilyLead]] = {}
     for lead in leads:
         known = lead.without is not None
         alike.setdefault((lead.leader, lead.judges, lead.among, known, lead.apart), []).append(lead)
     for found in alike.values():
         first = found[0]
         several = len(first.judges) > 1
-        kin, whom = f"{'are' if several else 'is'} of {first.leader}'s family", "it"
+        related, whom = f"{'are' if several else 'is'} of {first.leader}'s family", "it"
         if first.itself:
-            kin, whom = "judges its own answers", "them"
-        said = f"{_place(first)} {kin}"
+            related, whom = "judges its own answers", "them"
+        said = f"{_place(first)} {related}"
         if first.without is None:
             yield (
                 f"{said}: whether {'they favour' if several else 'it favours'} {whom} cannot be told here; "
@@ -141,7 +147,7 @@ def kin_doubts(leads: Sequence[KinLead]) -> Iterator[str]:
         yield f"{said}: without {whose} {apart}."
 
 
-def _place(lead: KinLead) -> str:
+def _place(lead: FamilyLead) -> str:
     named = listed(lead.judges)
     if len(lead.judges) == lead.among:
         return f"The only judge, {named}," if lead.among == 1 else f"All judges, {named},"
@@ -264,7 +270,7 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         nothing is scored on both sides; the message says what each has.
     """
     paired: list[tuple[Side, Side, _Row]] = []
-    kin: list[KinLead] = []
+    related: list[FamilyLead] = []
     apart: list[JudgedApart] = []
     said: list[str] = [*notes]
     sides = [side for group in groups for side in group]
@@ -274,7 +280,7 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         apart += pairing.apart
         rows = list(_rows(pairing))
         paired += [(a, b, row) for row in rows]
-        kin += _kin_leads(a, b, rows, pairing)
+        related += _family_leads(a, b, rows, pairing)
     said += judged_apart(apart, sides)
     if not paired:
         raise UsageError("; ".join(["nothing to compare: no item has a score on both sides", *said]))
@@ -287,19 +293,19 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         {side.label: {"folder": str(side.folder), "model": side.model} for side in sides},
         tuple(group[0].label for group in groups),
         tuple(dict.fromkeys(said)),
-        (*kin_doubts(kin), *answer_doubts(groups)),
+        (*family_doubts(related), *answer_doubts(groups)),
         any(side.simulated for side in sides),
     )
 
 
-def _kin_leads(a: Side, b: Side, rows: Sequence[_Row], pairing: Pairing) -> Iterator[KinLead]:
+def _family_leads(a: Side, b: Side, rows: Sequence[_Row], pairing: Pairing) -> Iterator[FamilyLead]:
     """Of what is overall, or else of each task."""
     leading = [row for row in rows if row.family == "overall"] or [r for r in rows if r.family == "task"]
     by_others: dict[tuple[str, ...], list[_Row]] = {}
     for row in leading:
         tasks = pairing.judged if row.task is None else [row.task]
         judges = sorted({judge for task in tasks for judge in pairing.judged.get(task, ())})
-        lead = kin_of_leader(a, b, _comparison(a.label, b.label, row), judges)
+        lead = family_of_leader(a, b, _comparison(a.label, b.label, row), judges)
         if lead is None:
             continue
         if lead.apart not in by_others:

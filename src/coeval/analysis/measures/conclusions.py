@@ -37,17 +37,17 @@ _MOST_LABELS = 3
 
 
 def conclusions(
-    tree: Branch, ranks: Ranking, beside: Iterable[str], kin: Iterable[str], elsewhere: Iterable[str]
+    tree: Branch, ranks: Ranking, beside: Iterable[str], related: Iterable[str], elsewhere: Iterable[str]
 ) -> tuple[Conclusion, ...]:
     """Sentences for people, the most important first; ``tree`` is that of a run, ``beside`` is what no score
-    is of (`coeval.analysis.scores.label_task_notes`), ``kin`` are the sentences of `kin_judges`,
+    is of (`coeval.analysis.scores.label_task_notes`), ``related`` are the sentences of `family_judges`,
     ``elsewhere`` those of `task_leaders`."""
     students = tree["students"]
     said: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", leader_sentences(students, ranks) if ranks.order or not tree["labels"] else iter(())),
         ("leads", beside),
         ("leads", _labels(tree["labels"])),
-        ("leads", kin),
+        ("leads", related),
         ("leads", place_sentences(ranks)),
         ("where", elsewhere),
         ("where", _leaks(tree["leak"]["families"])),

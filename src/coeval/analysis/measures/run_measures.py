@@ -23,7 +23,7 @@ from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
 from coeval.analysis.panel.output_judges import output_judges
 from coeval.analysis.panel.own_judgments import without_own_measures
-from coeval.analysis.panel.panel_findings import kin_judges, panel_findings
+from coeval.analysis.panel.panel_findings import family_judges, panel_findings
 from coeval.analysis.panel.panel_reading import biases_of, consistency_of, families_of
 from coeval.analysis.panel.panel_worth import panel_worth
 from coeval.analysis.readers.output_reader import OutputReader
@@ -112,12 +112,12 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         "robust": robust_measures(grid, robust, options),
         **benchmark_measures(reader, grid),
     }
-    kin = kin_judges(grid, tree["judges"], ranks, families_of(reader, grid))
+    related = family_judges(grid, tree["judges"], ranks, families_of(reader, grid))
     place = {name: at for at, name in enumerate(ranks.order)}
     scores = sorted(student_scores(reader), key=lambda score: place.get(score.student, len(place)))
     doubts = (Conclusion("leads", text) for text in answer_findings(scores))
     beside = label_task_notes(reader)
-    found = (*conclusions(tree, ranks, beside, kin, task_leaders(grid, ranks)), *doubts)
+    found = (*conclusions(tree, ranks, beside, related, task_leaders(grid, ranks)), *doubts)
     texts = [conclusion.text for conclusion in found]
     return MeasuredRun({"findings": texts, "simulated": reader.simulated, **tree}, grid, ranks, robust, found)
 

@@ -1,13 +1,13 @@
 """What students gain on the items of teachers of their own family.
 
-A teacher may write what its kin knows, or has been trained on. In logits, a student's mean score on a
-teacher's items of a task is taken to be
+A teacher may write what models of its family know, or has been trained on. In logits, a student's mean score
+on a teacher's items of a task is taken to be
 
     α(student, task) + δ(teacher, task) + λ(student) · [teacher and student are of one family],
 
 fitted to the means of items by quasi-likelihood (Papke and Wooldridge 1996), for scores end at 0 and 1: on
 easy items all differ less, which is no gain. λ can be told where the student has answered items of strangers
-too, and students who are no kin of the teacher its items; with two teachers and a student of each, whose gain
+too, and students of other families its items; with two teachers and a student of each, whose gain
 it is cannot be told. Told is what λ is worth in score on the items of its own family: with it less without.
 
 Errors are clustered by item, or by group of items that are nearly the same (Liang and Zeger 1986). To the
@@ -37,8 +37,8 @@ _FEWEST_ITEMS = 6
 
 class _Cells(NamedTuple):
     """C cells of (student, part), a part being a teacher's items in a task: their mean scores and numbers of
-    answers; ``own``: teacher and student are kin. ``design`` is (C, P) without λ; ``cluster`` (I,) is that of
-    each item."""
+    answers; ``own``: teacher and student are of one family. ``design`` is (C, P) without λ; ``cluster`` (I,)
+    is that of each item."""
 
     student: NDArray[np.int64]
     part: NDArray[np.int64]
@@ -51,7 +51,7 @@ class _Cells(NamedTuple):
 
 def teacher_leak(grid: ScoreGrid, scores: Floats, families: Mapping[str, str]) -> dict[str, Any]:
     """``students`` and ``families``, by name ``{value, ci95, p_adjusted, items}``: what they gain, and on how
-    many items of their own family's. Who has no kin among the teachers is in neither.
+    many items of their own family's. Who has no teacher of its family is in neither.
 
     Parameters
     ----------
@@ -59,13 +59,13 @@ def teacher_leak(grid: ScoreGrid, scores: Floats, families: Mapping[str, str]) -
     families : of students and teachers
     """
     of_students = [families.get(name, name) for name in grid.students]
-    kin = np.zeros((len(grid.students), len(grid.teachers)), bool)
+    related = np.zeros((len(grid.students), len(grid.teachers)), bool)
     for student, own in enumerate(of_students):
-        kin[student] = [own == families.get(name, name) for name in grid.teachers]
+        related[student] = [own == families.get(name, name) for name in grid.teachers]
     part = grid.items.task.astype(np.int64) * len(grid.teachers) + grid.items.teacher
-    cells = _cells(grid, scores, part, kin)
-    shared = [name for name in dict.fromkeys(of_students) if kin[of_students.index(name)].any()]
-    alone = [name for name, of in zip(grid.students, kin, strict=True) if of.any()]
+    cells = _cells(grid, scores, part, related)
+    shared = [name for name in dict.fromkeys(of_students) if related[of_students.index(name)].any()]
+    alone = [name for name, of in zip(grid.students, related, strict=True) if of.any()]
     of_family = np.array([shared.index(name) if name in shared else -1 for name in of_students], np.int64)
     of_student = np.array([alone.index(name) if name in alone else -1 for name in grid.students], np.int64)
     return {
@@ -74,7 +74,7 @@ def teacher_leak(grid: ScoreGrid, scores: Floats, families: Mapping[str, str]) -
     }
 
 
-def _cells(grid: ScoreGrid, scores: Floats, part: NDArray[np.int64], kin: NDArray[np.bool_]) -> _Cells:
+def _cells(grid: ScoreGrid, scores: Floats, part: NDArray[np.int64], related: NDArray[np.bool_]) -> _Cells:
     students, parts = len(grid.students), len(grid.tasks) * len(grid.teachers)
     known = np.isfinite(scores)
     key = np.arange(students)[:, None] * parts + part
@@ -86,7 +86,7 @@ def _cells(grid: ScoreGrid, scores: Floats, part: NDArray[np.int64], kin: NDArra
     alpha = np.unique(student * len(grid.tasks) + task, return_inverse=True)[1]
     delta = np.unique(of_part, return_inverse=True)[1]
     design = np.hstack([np.eye(alpha.max(initial=-1) + 1)[alpha], np.eye(delta.max(initial=-1) + 1)[delta]])
-    mean, own = total[there] / count[there], kin[student, teacher]
+    mean, own = total[there] / count[there], related[student, teacher]
     return _Cells(student, of_part, mean, count[there], own, design, grid.items.cluster)
 
 

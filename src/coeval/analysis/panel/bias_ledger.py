@@ -362,7 +362,7 @@ def _rows(
         1
     ]
     own = np.array([[one == judge for judge in grid.judges] for one in grid.students], np.float64)
-    kin = np.array(
+    related = np.array(
         [[families.get(one) == families.get(judge) for judge in grid.judges] for one in grid.students],
         np.float64,
     )
@@ -379,7 +379,7 @@ def _rows(
         group=group,
         cluster=np.unique(grid.cluster[first], return_inverse=True)[1],
         factor=np.unique(grid.factor[whole][order], return_inverse=True)[1],
-        leanings=((kin * (1 - own))[students], own[students], long),
+        leanings=((related * (1 - own))[students], own[students], long),
     )
     return rows, deviation
 
@@ -398,8 +398,8 @@ def _tellable(rows: JudgedRows, leaning: int) -> NDArray[np.bool_]:
         return np.asarray(varies & (varies.sum() > 1))
     others = (valid & (x == 0)).sum(axis=1, keepdims=True) > 0
     leaned = (both & (x > 0) & others).any(axis=0)
-    kin = rows.leanings[_FAMILY] if leaning == _FAMILY else 0
-    not_leaned = (both & (rows.leanings[_SELF] + kin == 0)).any(axis=0)
+    related = rows.leanings[_FAMILY] if leaning == _FAMILY else 0
+    not_leaned = (both & (rows.leanings[_SELF] + related == 0)).any(axis=0)
     return np.asarray(leaned & not_leaned)
 
 
@@ -412,7 +412,7 @@ def _of_own(rows: JudgedRows, fit: JudgeFit, place: int, *, own_only: bool) -> B
         weights[leaning * judges + place] = float(fit.slopes[of, place].sum())
         answers += int(of.sum())
     strangers = rows.leanings[_FAMILY][:, place] + rows.leanings[_SELF][:, place] == 0
-    if own_only and not strangers.any():  # all are kin: itself against these
+    if own_only and not strangers.any():  # all are of one family: itself against these
         weights[_FAMILY * judges + place] = -weights[_SELF * judges + place]
     return _contrast(fit, weights / answers)
 

@@ -9,7 +9,7 @@ from coeval.analysis.comparison.comparison_report import difference_text
 from coeval.analysis.measures.measured import Branch
 from coeval.analysis.measures.ranking import Ranking, difference_between
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.panel.panel_reading import kin_of_one
+from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.core.text import dollars, listed
 
 _LEANINGS = {
@@ -116,15 +116,15 @@ def _for(purchase: Mapping[str, Any]) -> str:
     return f" (about {dollars(cost)})" if cost else ""
 
 
-# --- Judges who are kin to the leader or to the next, and what the lead is without them
+# --- Judges of the family of the leader or of the next, and what the lead is without them
 
 
-def kin_judges(
+def family_judges(
     grid: ScoreGrid, judges: Mapping[str, Branch], ranks: Ranking, families: Mapping[str, str]
 ) -> Iterator[str]:
     """Sentences on judges of the family of exactly one of the two best students, or the same model: of those
-    named for leaning on it, what the difference is without all who are kin to one of the two, as `coeval
-    compare` has it; of those of whom it cannot be told, that.
+    named for leaning on it, what the difference is without all who are of the family of one of the two, as
+    `coeval compare` has it; of those of whom it cannot be told, that.
 
     ``judges`` hold `biases_of`; ``families`` are those of students and judges.
     """
@@ -132,9 +132,9 @@ def kin_judges(
         return
     first, second = ranks.order[:2]
     leaning, named = [], []
-    kin_of = {judge: kin_of_one(judge, first, second, families) for judge in judges}
+    family_of = {judge: family_of_one(judge, first, second, families) for judge in judges}
     for judge, found in judges.items():
-        if (student := kin_of[judge]) is None:
+        if (student := family_of[judge]) is None:
             continue
         bias = found["bias"]["self" if judge == student else "family"]
         own = judge == student
@@ -142,24 +142,24 @@ def kin_judges(
             whom = "its own answers" if own else "it"
             does = f"favours {whom}" if bias["value"] > 0 else f"marks {whom} down"
             leaning.append(judge)
-            is_kin = "" if own else f"is of {student}'s family and "
-            named.append(f"{judge} {is_kin}{does} by {abs(bias['value']):.2f}")
+            is_family = "" if own else f"is of {student}'s family and "
+            named.append(f"{judge} {is_family}{does} by {abs(bias['value']):.2f}")
         elif len(judges) <= TOO_FEW_TO_TELL or bias["value"] is None:
-            kin, whom = ("judges its own answers", "them") if own else (f"is of {student}'s family", "it")
+            related, whom = ("judges its own answers", "them") if own else (f"is of {student}'s family", "it")
             yield (
-                f"{_place(judge, len(judges))} {kin}: whether it favours {whom} cannot be told here; add a "
-                "judge of another family."
+                f"{_place(judge, len(judges))} {related}: whether it favours {whom} cannot be told here; "
+                "add a judge of another family."
             )
-    kin_to_one = [judge for judge in grid.judges if kin_of.get(judge) is not None]
-    others = [judge for judge in grid.judges if judge not in kin_to_one]
+    of_one_family = [judge for judge in grid.judges if family_of.get(judge) is not None]
+    others = [judge for judge in grid.judges if judge not in of_one_family]
     if not named or not others:
         return
     apart = difference_between(grid.judged_by(others), second, first)
     if apart is not None:
         shown = difference_text(apart.difference, apart.low, apart.high, 3)
         whose = "its scores" if len(named) == 1 else "their scores"
-        if len(kin_to_one) > len(leaning):
-            whose = f"the scores of {' and '.join(kin_to_one)},"
+        if len(of_one_family) > len(leaning):
+            whose = f"the scores of {' and '.join(of_one_family)},"
         yield f"{'; '.join(named)}; without {whose} the difference is {shown}."
 
 

@@ -103,15 +103,15 @@ def model_families(names: Iterable[str], told: Mapping[str, str]) -> dict[str, s
     return {name: model_family(told.get(name, name)) for name in names}
 
 
-def kin_of_one(judge: str, first: str, second: str, families: Mapping[str, str]) -> str | None:
+def family_of_one(judge: str, first: str, second: str, families: Mapping[str, str]) -> str | None:
     """The one of two models that is the judge, or alone is of its family: such a judge's scores are left out
-    where the two are compared without kin. None where it is kin to neither, or to both alike."""
+    where the two are compared without families. None where it is of neither family, or of both."""
     if first == second:
         return None
     if judge in (first, second):
         return judge
-    kin = [model for model in (first, second) if families.get(model, "") == families[judge]]
-    return kin[0] if len(kin) == 1 else None
+    related = [model for model in (first, second) if families.get(model, "") == families[judge]]
+    return related[0] if len(related) == 1 else None
 
 
 def biases_of(reader: RunReader, grid: ScoreGrid) -> dict[str, dict[str, Any]]:

@@ -121,10 +121,10 @@ def _last_error(log: Path) -> str:
     if any("connection broken by" in line for line in lines):
         return "the package index cannot be reached"
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
-    return _discreet((errors or [line for line in lines if line] or ["it said nothing"])[-1])
+    return _redact_completion((errors or [line for line in lines if line] or ["it said nothing"])[-1])
 
 
-def _discreet(said: str) -> str:
+def _redact_completion(said: str) -> str:
     """A message without what the indexes are asked with: an index may repeat it."""
     secrets = (secret for url in index_urls(os.environ) for secret in url_secrets(url))
     return Redactor(secrets).message(said)
@@ -141,7 +141,7 @@ def _by_list(
             download(url, folder / parcel.file, parcel.bytes, tell, patience_s)
             return folder / parcel.file
         except SourceFailed as error:
-            reasons.append(_discreet(str(error)))
+            reasons.append(_redact_completion(str(error)))
     raise SourceFailed("; ".join(reasons))
 
 

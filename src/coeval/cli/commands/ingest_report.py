@@ -23,11 +23,11 @@ from coeval.core.errors import UsageError
 from coeval.core.plain import plain, shortened
 from coeval.core.text import listed, numbered
 from coeval.pipeline.upkeep.ingest import (
+    Existing,
     FirstItems,
     Ingested,
     Ingestion,
     ItemPlace,
-    Standing,
     ingest,
     place_in_config,
     place_in_run,
@@ -128,7 +128,7 @@ def take_in(
         tables=ids.watched(chain([first], tables)),
         map=item_map,
         wanted=wanted,
-        standing=_standing(how),
+        existing=_existing(how),
         skip_bad=how["skip_bad"],
         dry_run=how["dry_run"],
     )
@@ -199,10 +199,10 @@ def _write_new(console: Console, file: Path, task: str | None, table: NewItems) 
     say(console, f"{file} takes them from {table.choice.name}. Next: {start}")
 
 
-def _standing(how: Mapping[str, Any]) -> Standing:
+def _existing(how: Mapping[str, Any]) -> Existing:
     if how["append"]:
-        return Standing.APPEND
-    return Standing.REPLACE if how["replace"] else Standing.REFUSE
+        return Existing.APPEND
+    return Existing.REPLACE if how["replace"] else Existing.REFUSE
 
 
 def _map(columns: Columns, source: TableSource, first: Table, place: ItemPlace | None) -> ItemMap:

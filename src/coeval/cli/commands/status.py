@@ -63,10 +63,10 @@ def status(
     Exit codes: 0 shown, 1 wrong request, or a batch job that could not be looked at or cancelled.
     """
     from coeval.cli import streams
+    from coeval.cli.views.folder_status import watch
     from coeval.cli.views.output_place import OutputPlace
     from coeval.cli.views.results_view import json_text
     from coeval.cli.views.run_place import RunPlace
-    from coeval.cli.views.standing import watch
     from coeval.pipeline.existing_run import existing_results
     from coeval.store.rundir import RunDir
 
@@ -86,7 +86,7 @@ def status(
 
     def shown() -> str:
         if as_json:
-            return json_text(place.standing(), indent=0 if watching else 2) + "\n"
+            return json_text(place.status(), indent=0 if watching else 2) + "\n"
         with console.capture() as captured:
             place.show(console)
         return captured.get()

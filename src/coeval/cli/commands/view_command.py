@@ -58,7 +58,7 @@ def view(
     from coeval.reports.view.viewed_folder import ViewedPlaces
     from coeval.simulation.server import serve
 
-    places = ViewedPlaces([*(paths or ()), *(run or ())] or [_usual()], _standing)
+    places = ViewedPlaces([*(paths or ()), *(run or ())] or [_usual()], _status)
     messages = streams.messages()
     token = None if no_token else ViewToken()
 
@@ -91,14 +91,14 @@ def _usual() -> Path:
     return runs if runs.is_dir() else Path()
 
 
-def _standing(path: Path) -> Any:
+def _status(path: Path) -> Any:
     """What ``coeval status --json`` tells."""
     from coeval.cli.views.output_place import OutputPlace
     from coeval.cli.views.run_place import RunPlace
     from coeval.store.rundir import RunDir
 
     folder = RunDir(path)
-    return RunPlace(folder).standing() if folder.is_run() else OutputPlace(path).standing()
+    return RunPlace(folder).status() if folder.is_run() else OutputPlace(path).status()
 
 
 def _leave() -> None:

@@ -9,10 +9,9 @@ from rich.console import Console
 
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.cli.streams import say
-from coeval.cli.views.name_table import Column, NameRow, print_table
-from coeval.cli.views.standing import (
-    FolderStanding,
-    PhaseStanding,
+from coeval.cli.views.folder_status import (
+    FolderStatus,
+    PhaseStatus,
     StateShown,
     budget_of,
     jobs_shown,
@@ -22,6 +21,7 @@ from coeval.cli.views.standing import (
     show_jobs,
     spend_of,
 )
+from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.errors import StoreError
 from coeval.store.jsonl import read_json
 from coeval.store.output_folder import SUMMARY, output_tasks, sample_of
@@ -44,7 +44,7 @@ class _TaskSummed(msgspec.Struct, frozen=True):
     complete: bool = False
 
 
-def output_phases(path: Path) -> dict[str, PhaseStanding]:
+def output_phases(path: Path) -> dict[str, PhaseStatus]:
     """Each task's answers, and its judgments where there are any. What is planned is known once the task has
     been summed up: of answers where prompts are counted, of judgments where nothing is missing."""
     tasks = {}
@@ -52,7 +52,7 @@ def output_phases(path: Path) -> dict[str, PhaseStanding]:
         summary = _summary(folder / SUMMARY)
         tasks[summary.task or folder.name, sample_of(folder)] = summary
     several = len({sample for _, sample in tasks}) > 1
-    phases: dict[str, PhaseStanding] = {}
+    phases: dict[str, PhaseStatus] = {}
     with OutputReader(path) as reader:
         counted = {
             view: {(task, sample): counts for task, sample, *counts in reader.rows(_COUNT.format(view))}
@@ -64,11 +64,11 @@ def output_phases(path: Path) -> dict[str, PhaseStanding]:
         planned = summary.n_expected if summary.counted == "prompts" and summary.n_expected else None
         if summary.complete:
             planned = good
-        phases[label] = PhaseStanding(planned, good, failed, None if planned is None else planned - good)
+        phases[label] = PhaseStatus(planned, good, failed, None if planned is None else planned - good)
         if place in counted["judgments"]:
             good, failed = counted["judgments"][place]
             planned = good if summary.complete else None
-            phases[f"{label} judging"] = PhaseStanding(planned, good, failed, 0 if summary.complete else None)
+            phases[f"{label} judging"] = PhaseStatus(planned, good, failed, 0 if summary.complete else None)
     return phases
 
 
@@ -105,9 +105,9 @@ class OutputPlace:
     def writer(self) -> int | None:
         return output_writer(self._path)
 
-    def standing(self) -> FolderStanding:
+    def status(self) -> FolderStatus:
         pid = self.writer()
-        return FolderStanding(
+        return FolderStatus(
             output_phases(self._path),
             spend_of(self._usage, at_work=pid is not None),
             jobs_shown(self._pending),

@@ -8,11 +8,9 @@ from rich.console import Console
 
 from coeval.analysis.run_results import empty_answers_sentence
 from coeval.cli.streams import say, warn
-from coeval.cli.views.gaps_view import tell_way_on
-from coeval.cli.views.name_table import Column, NameRow, print_table
-from coeval.cli.views.standing import (
-    FolderStanding,
-    PhaseStanding,
+from coeval.cli.views.folder_status import (
+    FolderStatus,
+    PhaseStatus,
     StateShown,
     budget_of,
     jobs_shown,
@@ -24,6 +22,8 @@ from coeval.cli.views.standing import (
     spend_of,
     to_be_raised,
 )
+from coeval.cli.views.gaps_view import tell_way_on
+from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.errors import StoreError
 from coeval.core.text import numbered
 from coeval.models.metering.account_file import read_accounts
@@ -38,12 +38,12 @@ from coeval.store.rundir import Meta, RunDir
 # --- What a run's folder holds and lacks, by phase
 
 
-def phases_of(folder: RunDir, look: QuickLook) -> dict[str, PhaseStanding]:
+def phases_of(folder: RunDir, look: QuickLook) -> dict[str, PhaseStatus]:
     """Each phase; records that the plan does not name are good ones all the same, beside it."""
     return {phase: _phase(folder, look, phase) for phase in PHASES}
 
 
-def _phase(folder: RunDir, look: QuickLook, phase: Phase) -> PhaseStanding:
+def _phase(folder: RunDir, look: QuickLook, phase: Phase) -> PhaseStatus:
     recorded, report, _ = look
     owed = None if report is None else missing(report, phase)
     index = index_of(recorded, phase)
@@ -53,13 +53,13 @@ def _phase(folder: RunDir, look: QuickLook, phase: Phase) -> PhaseStanding:
             0 if report is None else sum(f.damaged is not None for f in report.files if f.phase == phase)
         )
         planned = None if owed is None else documents
-        return PhaseStanding(planned, documents - damaged, damaged, owed)
+        return PhaseStatus(planned, documents - damaged, damaged, owed)
     good = sum(entry.good for entry in index.entries())
     planned = None
     if report is not None and owed is not None:
         planned = sum(file.planned or 0 for file in report.files if file.phase == phase)
         good = planned - owed
-    return PhaseStanding(planned, good, len(index) - sum(entry.good for entry in index.entries()), owed)
+    return PhaseStatus(planned, good, len(index) - sum(entry.good for entry in index.entries()), owed)
 
 
 def missing(report: RepairReport, phase: Phase) -> int | None:
@@ -94,7 +94,7 @@ class RunPlace:
     def writer(self) -> int | None:
         return self._folder.writer()
 
-    def standing(self) -> FolderStanding:
+    def status(self) -> FolderStatus:
         folder, pid = self._folder, self._folder.writer()
         if said := folder.half_replaced():
             return self._half_replaced(said)
@@ -104,7 +104,7 @@ class RunPlace:
         status = "not started" if meta is None else folder.status(meta)
         if pid is not None:
             status = "running"
-        return FolderStanding(
+        return FolderStatus(
             phases_of(folder, look),
             spend_of(folder.usage, at_work=pid is not None),
             jobs_shown(folder.pending_batches),
@@ -119,11 +119,11 @@ class RunPlace:
             (look.gaps.mixed,) if look.gaps is not None and look.gaps.mixed else (),
         )
 
-    def _half_replaced(self, said: str) -> FolderStanding:
+    def _half_replaced(self, said: str) -> FolderStatus:
         """What is known whatever has moved: the account, which stays."""
         folder, pid = self._folder, self._folder.writer()
-        unknown = PhaseStanding(planned=None, good=0, failed=0, owed=None)
-        return FolderStanding(
+        unknown = PhaseStatus(planned=None, good=0, failed=0, owed=None)
+        return FolderStatus(
             dict.fromkeys(PHASES, unknown),
             spend_of(folder.usage, at_work=pid is not None),
             jobs_shown(folder.pending_batches),
@@ -157,14 +157,14 @@ def _show_meta(folder: RunDir, report: RepairReport | None, console: Console) ->
         say(console, f"{folder.path}: not started yet (no meta.json)")
         return
     kind = " (simulated models)" if meta.simulated else ""
-    standing = f"{meta.experiment_id}: {_standing(folder, meta, report)}{kind}"
-    say(console, standing, "bold")
+    status = f"{meta.experiment_id}: {_status(folder, meta, report)}{kind}"
+    say(console, status, "bold")
     say(console, f"created {meta.created_at}, updated {meta.updated_at}", "dim")
     if meta.resume_from:
         say(console, f"resumed from {meta.resume_from}")
 
 
-def _standing(folder: RunDir, meta: Meta, report: RepairReport | None) -> str:
+def _status(folder: RunDir, meta: Meta, report: RepairReport | None) -> str:
     """A run that was killed still says that it is running; whether it is, its lock tells. One that has lost
     records since says that it is complete."""
     if meta.status != "running":

@@ -14,7 +14,7 @@ from coeval.core.errors import Draining, Gap, ModelError, Pending, Undecodable
 from coeval.core.records import CallId, Completion, Request
 from coeval.models.batch.batch_api import BatchJob
 from coeval.models.batch.batch_of_host import batch_maker
-from coeval.models.batch.waiting.batch_desk import BatchOutcome, StoredError
+from coeval.models.batch.waiting.batch_index import BatchOutcome, StoredError
 from coeval.models.batch.waiting.batch_queue import Source
 from coeval.models.batch.waiting.batches import Batches
 from coeval.models.batch.waiting.job_list import BATCH_PHASES, HostRefusals
@@ -57,7 +57,7 @@ class BatchedModel(HostedModel):
         self._parked = batches.parked_phases(spec.name)
         self._plain_host = address.host
         self._bodies = [HostRefusals()]
-        self._remember(bodies for job in batches.desk.jobs if job.name == spec.name for bodies in job.bodies)
+        self._remember(bodies for job in batches.index.jobs if job.name == spec.name for bodies in job.bodies)
         self._queue = batches.queue(
             Source(
                 name=spec.name,
@@ -131,7 +131,7 @@ class BatchedModel(HostedModel):
             return None  # no such body could be made
         finally:
             self._rejected, self._unknown, self._host = held
-        outcome = self._queue.desk.outcome(_identity(about, body))
+        outcome = self._queue.index.outcome(_identity(about, body))
         if outcome is None or outcome.completion is None:
             return None
         return msgspec.structs.replace(outcome.completion, attempts=1, dropped=dropped)
@@ -142,7 +142,7 @@ class BatchedModel(HostedModel):
             return await super()._send(request, body, call)
         key = _identity(about, body)
         queue = self._queue
-        outcome = queue.desk.outcome(key)
+        outcome = queue.index.outcome(key)
         if outcome is not None:
             if outcome.completion is not None:
                 return Answered(outcome.completion, outcome.completion.latency_s, 1)
@@ -151,7 +151,7 @@ class BatchedModel(HostedModel):
             raise Draining("only what batch jobs have brought is made records of")
         if request.purpose not in self._parked or queue.may_be_live(again=about.attempt > 0):
             answered = await super()._send(request, body, call)
-            queue.desk.keep_live(BatchOutcome(key.hex(), answered.value))
+            queue.index.keep_live(BatchOutcome(key.hex(), answered.value))
             return answered
         await self._park(key, request, body)
         raise Pending(f"{about} waits for a batch job")

@@ -9,7 +9,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.text import numbered
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.batch.batch_of_host import batch_maker
-from coeval.models.batch.waiting.batch_desk import BatchDesk
+from coeval.models.batch.waiting.batch_index import BatchIndex
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.catalog import HOSTS
 from coeval.models.hosts.address import address_of
@@ -65,12 +65,12 @@ async def cancel_jobs(
         if job.note:
             tell(f"{what} is left as it is: {job.note} --cancel-batches, given once more, gives it up.")
             left += 1
-        _desk(folder).jobs.put(job)
+        _index(folder).jobs.put(job)
     return left
 
 
-def _desk(folder: RunDir) -> BatchDesk:
-    return BatchDesk(folder.batches, folder.pending_batches)
+def _index(folder: RunDir) -> BatchIndex:
+    return BatchIndex(folder.batches, folder.pending_batches)
 
 
 def _give_up(job: PendingJob, folder: RunDir) -> None:
@@ -82,7 +82,7 @@ def _give_up(job: PendingJob, folder: RunDir) -> None:
         row.booked.append(job.tag)
         row.uncertain_usd += account.usd
         accounts.write()
-    _desk(folder).forget(job.tag)
+    _index(folder).forget(job.tag)
 
 
 async def _cancel(job: PendingJob, keys: Keys) -> None:

@@ -72,29 +72,29 @@ class InProcess(Model):
 
     async def _ask(self, request: Request) -> Completion:
         if self._priced:
-            return await self._ask_at_a_stake(request)
+            return await self._ask_reserved(request)
         self._admission.permit()
         completion = counted(await self._model.complete(request))
         return bounded(self._admission.settled(completion), self._most)
 
-    async def _ask_at_a_stake(self, request: Request) -> Completion:
+    async def _ask_reserved(self, request: Request) -> Completion:
         """Ask once the money is there that it may cost; an error costs nothing, unless it says so."""
         admission = self._admission
         tokens = most_answer_tokens(request.sampling, self._spec)
-        stake = admission.stake(prompt_bytes(request), tokens, request.rank)
+        reservation = admission.reservation(prompt_bytes(request), tokens, request.rank)
         try:
-            while (money := admission.permit_at(stake)) is not None:
+            while (money := admission.permit_at(reservation)) is not None:
                 await money
             completion = counted(await self._model.complete(request))
-            usage = stake.settle(completion.usage)
+            usage = reservation.settle(completion.usage)
         except ModelError as error:
             if error.usage is None:
-                stake.unspent()
+                reservation.unspent()
             else:
-                error.usage = stake.settle(error.usage)
+                error.usage = reservation.settle(error.usage)
             raise
         finally:
-            stake.close()
+            reservation.close()
         return bounded(msgspec.structs.replace(completion, usage=usage), self._most)
 
 

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from coeval.core.errors import CoevalError, StoreError
 from coeval.core.records import Usage
 from coeval.models.metering.account_file import AccountFile, ModelAccount, Terms
+from coeval.models.metering.budget_gate import BudgetGate, Held
 from coeval.models.metering.meter import Meter
-from coeval.models.metering.till import Held, Till
 
 __all__ = ["Ledger"]
 
@@ -66,7 +66,7 @@ class Ledger:
             self._file.set_aside()
         if self._file.take_up(recorded):
             self._file.write()  # for those who read it, and for a start that is killed at once
-        self._till = Till(self._file, budget_usd)
+        self._budget_gate = BudgetGate(self._file, budget_usd)
         self._meters: dict[str, Meter] = {}
         self._doubted: set[tuple[str, str]] = set()
         self.warn: Callable[[str], None] = _log.warning
@@ -82,8 +82,10 @@ class Ledger:
             return known
         row, terms = self._file.rows.setdefault(name, ModelAccount()), self._terms.get(name, Terms())
         row.priced_by = terms.priced_by
-        fund = self._till.fund(name, row, terms.max_cost_usd)
-        self._meters[name] = meter = Meter(self._file, self._block, self._till, fund, terms, self._doubt)
+        fund = self._budget_gate.fund(name, row, terms.max_cost_usd)
+        self._meters[name] = meter = Meter(
+            self._file, self._block, self._budget_gate, fund, terms, self._doubt
+        )
         return meter
 
     def _doubt(self, name: str, kind: str, sentence: str) -> None:
@@ -94,24 +96,24 @@ class Ledger:
     @property
     def waiting(self) -> int:
         """Requests that wait for money: they go on when others have been settled, and not before."""
-        return self._till.waiting
+        return self._budget_gate.waiting
 
     def jobs_free_money(self, free: Callable[[], Held]) -> None:
         """``free`` is called where requests wait for money that is held for batch jobs only: it submits what
         is parked, and says what may be waited for."""
-        self._till.jobs_free_money(free)
+        self._budget_gate.jobs_free_money(free)
 
     def look_again(self) -> None:
         """A batch job has ended, in whatever way."""
-        self._till.changed()
+        self._budget_gate.changed()
 
     def turn_away(self, error: CoevalError) -> None:
         """Whoever waits for money, or would have to, gets ``error``."""
-        self._till.close(error)
+        self._budget_gate.close(error)
 
     def flush(self) -> None:
         """Write the counts as they stand, reservations kept."""
-        self._till.trim()
+        self._budget_gate.trim()
         self._file.write()
 
     def close(self) -> None:

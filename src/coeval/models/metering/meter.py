@@ -2,7 +2,7 @@
 
 ``usage.json`` is written *ahead*: before a model with a ceiling sends, a block of permits is put
 on disk as reserved. After a crash that block counts as used, so a ceiling is never passed; at
-most a part of one block per model is wasted. Money is reserved likewise (`till`).
+most a part of one block per model is wasted. Money is reserved likewise (`budget_gate`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coeval.core.options import CONTINUE, max_calls
 from coeval.core.records import Usage
 from coeval.core.text import dollars
 from coeval.models.metering.account_file import AccountFile, JobAccount, ModelAccount, Terms
-from coeval.models.metering.till import Fund, Till
+from coeval.models.metering.budget_gate import BudgetGate, Fund
 
 # --- What the replies of one batch job took
 
@@ -94,26 +94,26 @@ class Meter:
 
     Of requests that are asked live: `reserve` before they are sent, one or many; `settle` once for each
     answer, when it comes; `give_back` for those of the requests that were not sent after all. Where the model
-    is `priced`, their money is the affair of a `Stake`.
+    is `priced`, their money is the affair of a `Reservation`.
 
     Of requests in a batch job: `park` before one is written down for a job that is yet to be submitted,
     `unpark` where that is dropped; `submit` before the job is sent to the host, `settle_job` once for it when
     its replies are there. Tags make both safe to repeat after a crash.
     """
 
-    __slots__ = ("_block", "_doubt", "_file", "_parked", "_row", "_terms", "fund", "name", "till")
+    __slots__ = ("_block", "_doubt", "_file", "_parked", "_row", "_terms", "budget_gate", "fund", "name")
 
     def __init__(
         self,
         file: AccountFile,
         block: int,
-        till: Till,
+        budget_gate: BudgetGate,
         fund: Fund,
         terms: Terms,
         doubt: Callable[[str, str, str], None],
     ) -> None:
         self.name = fund.name
-        self.till = till
+        self.budget_gate = budget_gate
         self.fund = fund
         self._file = file
         self._block = block
@@ -141,7 +141,7 @@ class Meter:
     @property
     def budgeted(self) -> bool:
         """Whether a budget holds for its requests."""
-        return self.priced and bool(self.fund.purses)
+        return self.priced and bool(self.fund.budgets)
 
     def most_usd(self, body_bytes: int, answer_tokens: int, *, batched: bool = False) -> float:
         """The most that a request may cost: no tokenizer makes more tokens of a text than it has bytes."""
@@ -240,7 +240,7 @@ class Meter:
         """
         if (refused := self.refusal()) is not None:
             raise refused
-        money = self.till.take(self.fund, usd, rank, parked=True) if usd else None
+        money = self.budget_gate.take(self.fund, usd, rank, parked=True) if usd else None
         if money is None:
             self._parked += 1
             return None
@@ -250,10 +250,10 @@ class Meter:
         try:
             await money
         except CancelledError:
-            self.till.leave(self.fund, usd, money, parked=True)
+            self.budget_gate.leave(self.fund, usd, money, parked=True)
             raise
         if (refused := self.refusal()) is not None:
-            self.till.put_back(self.fund, usd, parked=True)
+            self.budget_gate.put_back(self.fund, usd, parked=True)
             raise refused
         self._parked += 1
 
@@ -261,7 +261,7 @@ class Meter:
         """Give back what `park` held for one request: it will not be sent in a job."""
         self._parked -= 1
         if usd:
-            self.till.put_back(self.fund, usd, parked=True)
+            self.budget_gate.put_back(self.fund, usd, parked=True)
 
     def submit(self, tag: str, requests: int, usd: float = 0.0, dearest_usd: float = 0.0) -> None:
         """Make what was parked for the requests of a job, ``usd`` in all, the job's, and write it down: to be
@@ -329,7 +329,7 @@ class Meter:
             for name in ModelAccount.__struct_fields__:
                 setattr(row, name, getattr(before, name))
             raise
-        self.till.changed()
+        self.budget_gate.changed()
 
     def _write_ahead(self, requests: int, ceiling: int) -> None:
         """Write that ``requests``, and the rest of a block, may be sent."""
@@ -357,7 +357,7 @@ class Meter:
 # --- The money of one live request, from before it is sent until it is known what it cost
 
 
-class Stake:
+class Reservation:
     """At most ``usd``, set aside by `take` before each attempt, which is then `sent`, and settled after it.
     What nobody has settled of an attempt when the next one begins, or at `close`, may have been spent."""
 
@@ -373,7 +373,7 @@ class Stake:
         """What `take` would raise now, of a budget."""
         if self._held:
             return None
-        return self._meter.till.refusal(self._meter.fund, self.usd, self._rank)
+        return self._meter.budget_gate.refusal(self._meter.fund, self.usd, self._rank)
 
     def take(self) -> Awaitable[None] | None:
         """Set the money aside: at once (None), or when what is returned has been awaited.
@@ -389,7 +389,7 @@ class Stake:
             self.close()
         if self._held:
             return None
-        money = self._meter.till.take(self._meter.fund, self.usd, self._rank)
+        money = self._meter.budget_gate.take(self._meter.fund, self.usd, self._rank)
         if money is None:
             self._held = True
             return None
@@ -399,7 +399,7 @@ class Stake:
         try:
             await money
         except CancelledError:
-            self._meter.till.leave(self._meter.fund, self.usd, money)
+            self._meter.budget_gate.leave(self._meter.fund, self.usd, money)
             raise
         self._held = True
 
@@ -409,7 +409,7 @@ class Stake:
         usage = self._meter.settle(usage, self.usd if self._held else 0.0)
         if self._held and usage.cost_usd is not None:
             self._held = self._sent = False
-            self._meter.till.spend(self._meter.fund, self.usd, usage.cost_usd)
+            self._meter.budget_gate.spend(self._meter.fund, self.usd, usage.cost_usd)
         return usage
 
     def sent(self) -> None:
@@ -420,12 +420,12 @@ class Stake:
         """The request was not sent after all, or was answered with an error that is not billed."""
         if self._held:
             self._held = self._sent = False
-            self._meter.till.put_back(self._meter.fund, self.usd)
+            self._meter.budget_gate.put_back(self._meter.fund, self.usd)
 
     def close(self) -> None:
         """It is over: who can say what became of a request that was sent and is not settled?"""
         if self._held and self._sent:
             self._held = self._sent = False
-            self._meter.till.lose(self._meter.fund, self.usd)
+            self._meter.budget_gate.lose(self._meter.fund, self.usd)
         else:
             self.unspent()

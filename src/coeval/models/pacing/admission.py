@@ -13,7 +13,7 @@ from coeval.core.errors import AccessDenied, Gap, ModelError, ModelStopped, NotF
 from coeval.core.options import CONTINUE
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import digest
-from coeval.models.metering.meter import Meter, Stake
+from coeval.models.metering.meter import Meter, Reservation
 
 REFUSALS_TO_STOP = 3
 """So many 401, 403 or 404 in a row, with no answer before them, end a model."""
@@ -50,12 +50,12 @@ class Admission:
 
     @property
     def priced(self) -> bool:
-        """Whether requests need a `Stake`."""
+        """Whether requests need a `Reservation`."""
         return self._meter is not None and self._meter.priced
 
-    def stake(self, prompt_bytes: int, answer_tokens: int | None, rank: int) -> Stake:
+    def reservation(self, prompt_bytes: int, answer_tokens: int | None, rank: int) -> Reservation:
         """The money for a request of a `priced` model; raises as `most_usd`."""
-        return Stake(self._account, self.most_usd(prompt_bytes, answer_tokens), rank)
+        return Reservation(self._account, self.most_usd(prompt_bytes, answer_tokens), rank)
 
     def most_usd(self, prompt_bytes: int, answer_tokens: int | None, *, batched: bool = False) -> float:
         """The most that a request of a `priced` model may cost, whose prompt takes so many bytes; 0 where
@@ -81,22 +81,22 @@ class Admission:
             raise ValueError("a model without an account has no budget")
         return self._meter
 
-    def permit_at(self, stake: Stake) -> Awaitable[None] | None:
+    def permit_at(self, reservation: Reservation) -> Awaitable[None] | None:
         """As `permit`, with its money set aside; what is returned is to be awaited before it is called
         again."""
         if self._reason is not None:
             raise ModelStopped(self._reason)
-        if (money := stake.take()) is None:
+        if (money := reservation.take()) is None:
             self.permit()
-            stake.sent()
+            reservation.sent()
         return money
 
-    def unsent_at(self, stake: Stake) -> None:
+    def unsent_at(self, reservation: Reservation) -> None:
         self.unsent()
-        stake.unspent()
+        reservation.unspent()
 
-    def refusal_at(self, stake: Stake) -> Gap | None:
-        return self.refusal() or stake.refusal()
+    def refusal_at(self, reservation: Reservation) -> Gap | None:
+        return self.refusal() or reservation.refusal()
 
     def settle(self, usage: Usage) -> Usage:
         """Book what an answer took, as soon as it is there; the same with its price, where that is known."""

@@ -122,7 +122,7 @@ _MOST_LABELS = 100_000
 _SHOWN_VALUES = 6
 
 
-class Standing(Enum):
+class Existing(Enum):
     """What becomes of items that stand in the place already."""
 
     REFUSE = "refuse"
@@ -139,7 +139,7 @@ class Ingestion:
     tables: Iterator[Table]
     map: ItemMap
     wanted: Selection
-    standing: Standing = Standing.REFUSE
+    existing: Existing = Existing.REFUSE
     skip_bad: bool = False
     dry_run: bool = False
 
@@ -222,12 +222,12 @@ def ingest(
             finish_replacing(place.folder)
             stack.enter_context(place.folder.locked())
             read_origins(place.folder)  # where they cannot be read, it is told before anything is written
-        before = _standing(place, wanted)
-        known = _known(place, before) if place is not None and wanted.standing is Standing.APPEND else None
+        before = _existing(place, wanted)
+        known = _known(place, before) if place is not None and wanted.existing is Existing.APPEND else None
         harvest = Harvest(wanted.tables, wanted.map, known)
         items = harvest.items(wanted.wanted.first)
         head = list(islice(items, 3))
-        ours = before is None or wanted.standing is not Standing.REFUSE  # else nothing will be written
+        ours = before is None or wanted.existing is not Existing.REFUSE  # else nothing will be written
         if ours and not go_on(FirstItems([found.item for found in head], harvest.problem_lines())):
             return None
         stream = sampled(chain(head, items), wanted.wanted)
@@ -236,12 +236,12 @@ def ingest(
         return _put(stream, harvest, wanted, place, before)
 
 
-def _standing(place: ItemPlace | None, wanted: Ingestion) -> ItemFile | None:
+def _existing(place: ItemPlace | None, wanted: Ingestion) -> ItemFile | None:
     """What stands in the place already; read only where it is to be gone on from."""
     if place is None or not place.path.exists():
         return None
     found = ItemFile(place.path, place.source)
-    return found.read() if wanted.standing is Standing.APPEND else found
+    return found.read() if wanted.existing is Existing.APPEND else found
 
 
 def _known(place: ItemPlace, before: ItemFile | None) -> Callable[[str], bool]:
@@ -280,13 +280,13 @@ def _put(
     replaced = None
     try:
         with replaced_whole(place.path) as file:
-            if wanted.standing is Standing.APPEND and before is not None:
+            if wanted.existing is Existing.APPEND and before is not None:
                 refuse_flawed([before])
                 _copy(place.path, file)
             items = _written(stream, place, before, remarks, file)
             _refuse_flawed(harvest, wanted, items)
             file.flush()
-            if before is not None and wanted.standing is not Standing.APPEND:
+            if before is not None and wanted.existing is not Existing.APPEND:
                 _refuse_other(place, Path(file.name), wanted)
                 replaced = move_to_replaced(place.folder, [place.path])
     except _SameAsBefore:
@@ -295,7 +295,7 @@ def _put(
         place.folder,
         (place.task.name, place.teacher),
         ItemOrigin.of(wanted.source, harvest, wanted.wanted, items),
-        more=wanted.standing is Standing.APPEND,
+        more=wanted.existing is Existing.APPEND,
     )
     return _outcome(harvest, wanted, remarks, items)._replace(written=True, replaced=replaced)
 
@@ -307,7 +307,7 @@ class _SameAsBefore(Exception):
 def _refuse_other(place: ItemPlace, aside: Path, wanted: Ingestion) -> None:
     if filecmp.cmp(place.path, aside, shallow=False):
         raise _SameAsBefore
-    if wanted.standing is Standing.REFUSE:
+    if wanted.existing is Existing.REFUSE:
         raise UsageError(
             f"{place.path} holds other items already. --append adds these to them; --replace puts these in "
             "their place, and moves the old ones to replaced/ in the run folder. Nothing was written."

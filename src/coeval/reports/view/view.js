@@ -47,19 +47,19 @@
   // --- how far it is ----------------------------------------------------------------------------
 
   function stateOf(told) {
-    const state = told.standing?.state;
+    const state = told.status?.state;
     if (!state) return "";
     return state.status === "running" && state.pid ? `running (process ${state.pid})` : state.status;
   }
 
-  function spentOf(standing) {
-    const budget = standing?.budget?.total;
+  function spentOf(status) {
+    const budget = status?.budget?.total;
     if (!budget || (!budget.spent_usd && budget.limit_usd === null && !budget.perhaps_usd)) return "";
     return `${dollars(budget.spent_usd)} spent${budget.perhaps_usd ? `, perhaps ${dollars(budget.perhaps_usd)} more` : ""}${budget.limit_usd === null ? "" : ` of ${dollars(budget.limit_usd)}`}`;
   }
 
-  function phases(standing) {
-    const rows = Object.entries(standing.phases).map(([name, phase]) => {
+  function phases(status) {
+    const rows = Object.entries(status.phases).map(([name, phase]) => {
       const label = PHASES[name] ?? name;
       const figures = [phase.planned === null ? count(phase.good) : `${count(phase.good)} of ${count(phase.planned)}`, phase.failed ? `${count(phase.failed)} failed` : ""].filter(Boolean).join(", ");
       const bar = make("progress", { max: "1", "aria-label": label });
@@ -71,9 +71,9 @@
     return make("div", { class: "bars" }, rows.flat());
   }
 
-  function standing(told) {
-    const found = told.standing;
-    if (!found) return [make("p", { class: "note" }, told.standing_error ?? "Being read …")];
+  function status(told) {
+    const found = told.status;
+    if (!found) return [make("p", { class: "note" }, told.status_error ?? "Being read …")];
     const spend = Object.entries(found.spend);
     return [
       make("p", {}, make("span", { class: "state" }, stateOf(told) || "nobody is at work there"), [spentOf(found)].filter(Boolean).map((text) => ` · ${text}`)),
@@ -144,7 +144,7 @@
       parts.push(table("metrics", ["model", "task", "metric", "sample", "value", "n"], found.metrics.map((one) => [make("bdi", {}, one.model), make("bdi", {}, one.task), make("bdi", {}, one.metric), count(one.sample + 1), one.value === null ? "–" : `${score(one.value)}${interval(one.low, one.high)}`, count(one.n)]), 2));
     }
     if (!parts.length) parts.push(make("p", { class: "note" }, "Nothing has been scored yet."));
-    else parts.push(make("p", { class: "note" }, `[low, high] is the 95 % interval of a mean over items.${told.standing?.state?.pid ? " The run goes on, and so do these." : ""}`));
+    else parts.push(make("p", { class: "note" }, `[low, high] is the 95 % interval of a mean over items.${told.status?.state?.pid ? " The run goes on, and so do these." : ""}`));
     for (const note of found.notes) parts.push(make("p", { class: "note" }, note));
     if (told.error) parts.push(make("p", { class: "trouble" }, told.error));
     return parts;
@@ -175,12 +175,12 @@
   async function folder(told) {
     document.title = `${told.name} – coeval view`;
     draw("title", told.name, () => [make("bdi", {}, told.name)]);
-    draw("facts", [told.path, stateOf(told), spentOf(told.standing), told.facets?.items], () =>
-      [told.kind === "run" ? "run" : "output of eval-framework", told.path, stateOf(told), spentOf(told.standing), told.facets ? `${count(told.facets.items)} items` : ""].filter(Boolean).map((fact) => make("span", {}, make("bdi", {}, fact))),
+    draw("facts", [told.path, stateOf(told), spentOf(told.status), told.facets?.items], () =>
+      [told.kind === "run" ? "run" : "output of eval-framework", told.path, stateOf(told), spentOf(told.status), told.facets ? `${count(told.facets.items)} items` : ""].filter(Boolean).map((fact) => make("span", {}, make("bdi", {}, fact))),
     );
     place("banner").hidden = !told.results?.simulated;
     place("banner").textContent = "simulated models: numbers show the tool, not any real model";
-    draw("standing-body", [told.standing, told.standing_error], () => standing(told));
+    draw("status-body", [told.status, told.status_error], () => status(told));
     draw("results-body", [told.results, told.error], () => results(told));
     if (!told.generation || told.generation === generation) return;
     generation = told.generation;
@@ -200,16 +200,16 @@
   // --- all of them ------------------------------------------------------------------------------
 
   function overview(folders) {
-    draw("folders-body", folders.map((one) => [one.number, one.name, one.standing?.phases, stateOf(one), spentOf(one.standing), one.results?.students, one.results?.metrics, one.error]), () => [
+    draw("folders-body", folders.map((one) => [one.number, one.name, one.status?.phases, stateOf(one), spentOf(one.status), one.results?.students, one.results?.metrics, one.error]), () => [
       table(
         "folders",
         ["folder", "kind", "state", "best so far", "judged", "cost"],
         folders.map((one) => {
-          const judged = one.standing?.phases?.evaluation;
+          const judged = one.status?.phases?.evaluation;
           const best = one.results?.students.find((student) => student.task === null && student.mean !== null);
           const metric = one.results?.metrics[0];
           const right = one.results?.labels.find((label) => label.accuracy !== null);
-          const spent = one.standing?.budget?.total;
+          const spent = one.status?.budget?.total;
           return [
             make("a", { href: `/f/${one.number}/`, title: one.path }, make("bdi", {}, one.name)),
             one.kind,

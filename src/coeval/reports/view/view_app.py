@@ -214,20 +214,20 @@ _ANSWERED_BY_PAGE = ("first", "most", "beside")
 def make_view_app(places: ViewedPlaces, token: ViewToken | None) -> web.Application:
     """``token``: without it nobody is answered; None: everybody on this machine is."""
     app = web.Application(middlewares=[guarded(token)], client_max_size=_LARGEST_BODY)
-    desk = _ViewDesk(places)
+    handlers = _ViewHandlers(places)
     number = r"/f/{number:\d{1,6}}"
     app.add_routes(
         [
-            web.get("/", desk.overview),
-            web.get("/api/folders", desk.folders),
-            web.get("/assets/{name}", desk.asset),
-            web.get(f"{number}/", desk.page),
-            web.get(f"{number}/report", desk.report),
-            web.get(f"{number}/api/state", desk.state),
-            web.get(f"{number}/api/items", desk.items),
-            web.get(f"{number}/api/item", desk.item),
-            web.get(f"{number}/api/marks", desk.marks),
-            web.post(f"{number}/api/mark", desk.mark),
+            web.get("/", handlers.overview),
+            web.get("/api/folders", handlers.folders),
+            web.get("/assets/{name}", handlers.asset),
+            web.get(f"{number}/", handlers.page),
+            web.get(f"{number}/report", handlers.report),
+            web.get(f"{number}/api/state", handlers.state),
+            web.get(f"{number}/api/items", handlers.items),
+            web.get(f"{number}/api/item", handlers.item),
+            web.get(f"{number}/api/marks", handlers.marks),
+            web.post(f"{number}/api/mark", handlers.mark),
         ]
     )
     return app
@@ -240,7 +240,7 @@ class _MarkGiven(msgspec.Struct, forbid_unknown_fields=True):
     note: str = ""
 
 
-class _ViewDesk:
+class _ViewHandlers:
     """Who answers."""
 
     def __init__(self, places: ViewedPlaces) -> None:

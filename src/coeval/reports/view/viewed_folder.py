@@ -27,7 +27,7 @@ from coeval.store.jsonl import store_error
 from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, output_tasks
 from coeval.store.rundir import RunDir
 
-Standing: TypeAlias = Callable[[Path], Any]
+StatusReader: TypeAlias = Callable[[Path], Any]
 """What a folder holds and lacks, what it spent, who is at work: plain records. May raise a `CoevalError`."""
 
 Stamp: TypeAlias = tuple[tuple[str, int, int], ...]
@@ -79,16 +79,16 @@ class ViewedFolder:
     """One run, or one output folder of ``eval-framework``. `look` is called by one thread again and again;
     the other methods answer any thread, with what was read last."""
 
-    def __init__(self, path: Path, standing: Standing) -> None:
+    def __init__(self, path: Path, status: StatusReader) -> None:
         self.path = path
         self.name = plain(path.resolve().name)
         self.is_run = RunDir(path).is_run()
         self.wanted = self.report_wanted = False
-        self._standing = standing
+        self._status = status
         self._lock = Lock()
         self._read: _Read | None = None
         self._generation = 0
-        self._told: dict[str, Any] = {"standing": None, "error": None}
+        self._told: dict[str, Any] = {"status": None, "error": None}
         self._report: bytes | None = None
         self._reading, self._asking, self._writing = _Due(), _Due(), _Due()
 
@@ -104,7 +104,7 @@ class ViewedFolder:
     def _look(self) -> None:
         if self._asking.is_due(now := (self._writer(), self._stamp(records_alone=False))):
             with self._asking.doing(now):
-                self._take_standing()
+                self._take_status()
         if self.wanted and self._reading.is_due(stamp := self._stamp(records_alone=True)):
             with self._reading.doing(stamp):
                 self._take_records()
@@ -165,11 +165,11 @@ class ViewedFolder:
         """Let go of what was read."""
         self._replace(None)
 
-    def _take_standing(self) -> None:
+    def _take_status(self) -> None:
         try:
-            told = {"standing": self._standing(self.path)}
+            told = {"status": self._status(self.path)}
         except CoevalError as error:
-            told = {"standing": None, "standing_error": plain(str(error))}
+            told = {"status": None, "status_error": plain(str(error))}
         with self._lock:
             self._told = {"error": self._told["error"], **told}
 
@@ -258,9 +258,9 @@ class ViewedPlaces:
         a folder cannot be looked into.
     """
 
-    def __init__(self, paths: Sequence[Path], standing: Standing) -> None:
+    def __init__(self, paths: Sequence[Path], status: StatusReader) -> None:
         self.folders: list[ViewedFolder] = []
-        self._standing = standing
+        self._status = status
         self._parents: list[Path] = []
         self._known: set[Path] = set()
         self._stopped = Event()
@@ -325,7 +325,7 @@ class ViewedPlaces:
         whole = path.resolve()
         if whole not in self._known:
             self._known.add(whole)
-            self.folders.append(ViewedFolder(path, self._standing))
+            self.folders.append(ViewedFolder(path, self._status))
 
 
 def _is_shown(path: Path) -> bool:

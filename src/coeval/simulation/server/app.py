@@ -47,13 +47,13 @@ def make_app(
     ``rate_limit_every=N``, each Nth request for an answer gets 429 with ``Retry-After: 1``. A request
     with the header ``x-simulate-status: 4xx or 5xx`` gets that status.
     """
-    desk = _Desk({model.model: model for model in models}, api_key, rate_limit_every)
+    handlers = _Handlers({model.model: model for model in models}, api_key, rate_limit_every)
     app = web.Application(client_max_size=_LONGEST_BODY_BYTES, middlewares=[_in_their_shape])
-    app.router.add_post("/v1/chat/completions", desk.chat)
-    app.router.add_post("/v1/completions", desk.completions)
-    app.router.add_get("/v1/models", desk.models)
-    app.router.add_get("/v1/models/{id:.+}", desk.model)
-    app.router.add_get("/health", desk.health)
+    app.router.add_post("/v1/chat/completions", handlers.chat)
+    app.router.add_post("/v1/completions", handlers.completions)
+    app.router.add_get("/v1/models", handlers.models)
+    app.router.add_get("/v1/models/{id:.+}", handlers.model)
+    app.router.add_get("/health", handlers.health)
     return app
 
 
@@ -123,7 +123,7 @@ def _is_here(host: str) -> bool:
         return False
 
 
-class _Desk:
+class _Handlers:
     """Who takes the requests: knows the models, the key, and how many have come."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""From a sweep's settings to the sweep: checkpoints, tasks, judge, and the engine that runs its legs."""
+"""From a sweep's settings to the sweep: checkpoints, tasks, judge, and the engine that runs its workers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from coeval.sweeps.checkpoints import (
     refuse_doubles,
 )
 from coeval.sweeps.engine import LocalEngine, SweepEngine, local_slots
-from coeval.sweeps.leg_files import Server
 from coeval.sweeps.ray_engine import open_ray
 from coeval.sweeps.server_command import DEFAULT, ServerCommand
 from coeval.sweeps.slurm_engine import open_slurm
 from coeval.sweeps.sweep import PATH, Sweep, SweepPhases
 from coeval.sweeps.sweep_settings import CheckpointFolder, SweepSettings
+from coeval.sweeps.worker_files import Server
 
 # --- Which checkpoints a sweep is about: from its settings to where they are, and who serves them
 
@@ -137,7 +137,7 @@ def refuse_ambiguous(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, watched
 # --- From a sweep's settings to the sweep: checkpoints found, tasks and judge named, slots counted
 
 KEY_VARIABLE = "COEVAL_SWEEP_API_KEY"
-"""The environment variable that takes ``--api-key`` to the legs, since it may stand in no file."""
+"""The environment variable that takes ``--api-key`` to the workers, since it may stand in no file."""
 SAMPLES: Mapping[str, int] = {
     "ifeval": 8,
     "ifbench": 8,

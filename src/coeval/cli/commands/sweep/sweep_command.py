@@ -182,7 +182,7 @@ def sweep(
         typer.Option("--status", help="Show how far OUT is, also while a sweep runs; needs --out alone."),
     ] = False,
     log_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the logs of servers and legs are found too.")
+        Path | None, typer.Option(metavar="DIR", help="Where the logs of servers and workers are found too.")
     ] = None,
     keys: KeyFile = None,
     log_level: Annotated[LogLevel, typer.Option(help="DEBUG also shows tracebacks.")] = LogLevel.INFO,

@@ -25,7 +25,7 @@ from coeval.cli.commands.sweep.sweep_view import (
     tell_done_otherwise,
     tell_end,
     tell_plan,
-    tell_standing,
+    tell_status,
 )
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.starting import begin
@@ -36,13 +36,13 @@ from coeval.models.keys import Keys
 from coeval.models.pacing.throttle import throttle_of
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint, CheckpointWatch
-from coeval.sweeps.concluder import JudgingProcess, judging_command
 from coeval.sweeps.engine import SweepEngine
 from coeval.sweeps.job_plan import job_plan
 from coeval.sweeps.job_table import JobTable, refuse_others
+from coeval.sweeps.judge_worker import JudgingProcess, judging_command
 from coeval.sweeps.scheduler import Scheduler, SweepBoard, problems_of
 from coeval.sweeps.server_process import end_leftovers
-from coeval.sweeps.sweep import LEGS
+from coeval.sweeps.sweep import WORKERS
 from coeval.sweeps.sweep_settings import SweepSettings, read_sweep_file
 
 Flags = Mapping[str, Any]
@@ -54,7 +54,7 @@ def sweep_and_report(flags: Flags) -> int:
     logging.getLogger("coeval").setLevel(flags["log_level"])  # what shows a traceback, see cli.ending
     settings = settings_of(flags)
     if flags["status"]:
-        return tell_standing(settings, streams.results())
+        return tell_status(settings, streams.results())
     keys = Keys.load(settings.keys, env=os.environ, cwd=Path.cwd(), home=Path.home())
     asked = asked_for(settings, keys)
     throttle_of(os.environ)  # wrong variables are told before anything begins
@@ -107,22 +107,22 @@ def _carried_out(asked: AskedFor, settings: SweepSettings, checkpoints: Sequence
     sweep, messages = asked.sweep, streams.messages()
     table = JobTable(sweep.out, job_plan(sweep))
     table.read()
-    for sentence in end_leftovers(sweep.own_folder / LEGS):
+    for sentence in end_leftovers(sweep.own_folder / WORKERS):
         say(messages, sentence, "dim")
     environment = dict(os.environ)
     if settings.api_key:
         environment[KEY_VARIABLE] = settings.api_key
     log = sweep.own_folder / "judging.log"
-    concluder = JudgingProcess(judging_command(log, settings.keys), log, environment)
+    judge_worker = JudgingProcess(judging_command(log, settings.keys), log, environment)
     engine = engine_of(settings, sweep, environment)
-    scheduler = Scheduler(sweep, table, engine, concluder, asked.phases)
+    scheduler = Scheduler(sweep, table, engine, judge_worker, asked.phases)
     with closing(table):
         table.include(checkpoints)
         tell_done_otherwise(table, checkpoints)
         for checkpoint in checkpoints:
             scheduler.add(checkpoint)
         board = scheduler.board
-        if board.legs or asked.watch is not None:
+        if board.workers or asked.watch is not None:
             refuse_absent_program(sweep, settings)
         owed = f"{numbered(board.jobs, 'job')} owed of {numbered(board.checkpoints, 'checkpoint')}"
         say(messages, owed if asked.watch is None else f"watching {asked.places.folder}", "dim")

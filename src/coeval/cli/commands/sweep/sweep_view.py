@@ -29,12 +29,12 @@ from coeval.pricing.unknowns import Span
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_plan import JobPlan, job_plan
-from coeval.sweeps.job_table import JobTable, TaskStanding
-from coeval.sweeps.leg_files import LegProgress, read_progress
-from coeval.sweeps.scheduler import LegShown, SweepBoard
-from coeval.sweeps.sweep import LEGS, Sweep, SweepPhases, folder_of
+from coeval.sweeps.job_table import JobTable, TaskStatus
+from coeval.sweeps.scheduler import SweepBoard, WorkerShown
+from coeval.sweeps.sweep import WORKERS, Sweep, SweepPhases, folder_of
 from coeval.sweeps.sweep_estimate import SweepEstimate, estimate_sweep
 from coeval.sweeps.sweep_settings import SweepSettings
+from coeval.sweeps.worker_files import WorkerProgress, read_progress
 
 FRAMES_PER_S = 2
 LOOK_S = 0.5
@@ -104,7 +104,7 @@ class SweepView:
 
     def _tell_line(self) -> None:
         line = "; ".join(
-            [_counts(self._board), *map(_leg_in_words, _busy(self._board)), *_judging(self._board)]
+            [_counts(self._board), *map(_worker_in_words, _busy(self._board)), *_judging(self._board)]
         )
         if line != self._said:
             self._said = line
@@ -128,10 +128,10 @@ def board_table(board: SweepBoard, width: int, height: int) -> Table:
         )
     table.add_row(*(Text(name, style="dim") for name in _COLUMNS))
     judging = list(board.shown_judging())[:_MOST_JUDGING]
-    shown = list(board.shown_legs())
+    shown = list(board.shown_workers())
     room = max(1, height - len(judging) - 4)
     if len(shown) > room:
-        shown.sort(key=lambda each: each.leg is None)
+        shown.sort(key=lambda each: each.worker is None)
     for each in shown[:room]:
         table.add_row(*map(Text, _cells(each)))
     for name, progress in judging:
@@ -156,35 +156,35 @@ class _SlotCells(NamedTuple):
     left: str
 
 
-def _cells(shown: LegShown) -> _SlotCells:
+def _cells(shown: WorkerShown) -> _SlotCells:
     slot = ",".join(shown.slot.gpus) or str(shown.slot.number)
-    if shown.leg is None:
+    if shown.worker is None:
         return _SlotCells(slot, "free", "", "", "", "")
     progress = shown.progress
     if progress is None:
-        return _SlotCells(slot, shown.leg, "begins", "", "", "")
+        return _SlotCells(slot, shown.worker, "begins", "", "", "")
     pace = "" if progress.output_tokens_per_s is None else short(round(progress.output_tokens_per_s))
     left = "" if progress.remaining_s is None else clock(progress.remaining_s)
-    return _SlotCells(slot, shown.leg, doing(progress), done(progress), pace, left)
+    return _SlotCells(slot, shown.worker, doing(progress), done(progress), pace, left)
 
 
-def doing(progress: LegProgress) -> str:
-    """The task that is asked now; else what the leg does."""
+def doing(progress: WorkerProgress) -> str:
+    """The task that is asked now; else what the worker does."""
     if progress.state == "asking":
         return next((plain(task) for task, (done, planned) in progress.tasks.items() if done < planned), "")
     said = {"reading": "reads", "starting": "server starts", "restarting": "server starts again"}
     return said.get(progress.state, "ends")
 
 
-def done(progress: LegProgress) -> str:
+def done(progress: WorkerProgress) -> str:
     return f"{progress.done:,}/{progress.planned:,}" if progress.planned else ""
 
 
-def _busy(board: SweepBoard) -> Iterator[LegShown]:
-    return (shown for shown in board.shown_legs() if shown.leg is not None)
+def _busy(board: SweepBoard) -> Iterator[WorkerShown]:
+    return (shown for shown in board.shown_workers() if shown.worker is not None)
 
 
-def _leg_in_words(shown: LegShown) -> str:
+def _worker_in_words(shown: WorkerShown) -> str:
     cells = _cells(shown)
     pace = f"{cells.pace} tokens/s" if cells.pace else ""
     return " ".join(filter(None, (cells.checkpoint, cells.task, cells.done, pace)))
@@ -212,7 +212,7 @@ _MOST_ROWS = 60
 _RECENT_S = 15.0
 
 
-def tell_standing(settings: SweepSettings, console: Console) -> int:
+def tell_status(settings: SweepSettings, console: Console) -> int:
     """Show a table of checkpoints and tasks, and what runs now; 0.
 
     Raises
@@ -237,7 +237,7 @@ def tell_standing(settings: SweepSettings, console: Console) -> int:
         f"process {writer} is at work on it" if writer is not None else "no sweep runs here now",
         "dim",
     )
-    for line in _legs(own / LEGS):
+    for line in _workers(own / WORKERS):
         say(console, line)
     return 0
 
@@ -249,15 +249,15 @@ def _tell_table(table: JobTable, console: Console) -> int:
     problems: dict[str, str] = {}
     whole = missing = 0
     for checkpoint in plan.checkpoints:
-        standing = [table.standing(checkpoint, task) for task in plan.tasks]
-        complete = all(each.concluded == each.samples for each in standing)
+        status = [table.status(checkpoint, task) for task in plan.tasks]
+        complete = all(each.concluded == each.samples for each in status)
         whole += complete
-        missing += sum(each.missing for each in standing)
-        for task, each in zip(plan.tasks, standing, strict=True):
+        missing += sum(each.missing for each in status)
+        for task, each in zip(plan.tasks, status, strict=True):
             if each.problem:
                 problems[f"{checkpoint.name} {task.label}"] = each.problem
         if not complete or len(plan.checkpoints) <= _MOST_ROWS:
-            rows.append(NameRow(str(checkpoint.step), [_cell(each) for each in standing]))
+            rows.append(NameRow(str(checkpoint.step), [_cell(each) for each in status]))
     title = "Scored samples of each checkpoint and task (+ answered, not scored yet; ! failed)"
     print_table(console, title, "step", [Column(task.label) for task in plan.tasks], rows[:_MOST_ROWS])
     if len(rows) > _MOST_ROWS:
@@ -269,18 +269,17 @@ def _tell_table(table: JobTable, console: Console) -> int:
     return whole
 
 
-def _cell(standing: TaskStanding) -> str:
+def _cell(status: TaskStatus) -> str:
     """``1 of 2 +1``: one sample is scored, another one answered."""
-    waiting = standing.answered - standing.concluded
+    waiting = status.answered - status.concluded
     more = f" +{waiting}" if waiting > 0 else ""
-    return f"{standing.concluded} of {standing.samples}{more}" + (
-        f" !{standing.failed}" if standing.failed else ""
-    )
+    return f"{status.concluded} of {status.samples}{more}" + (f" !{status.failed}" if status.failed else "")
 
 
-def _legs(legs: Path) -> Iterator[str]:
-    """The legs that are under way, and those that were left before their end, with what they have on disk."""
-    for folder in sorted(legs.glob("*/")):
+def _workers(workers: Path) -> Iterator[str]:
+    """The workers that are under way, and those that were left before their end, with what they have on
+    disk."""
+    for folder in sorted(workers.glob("*/")):
         progress = read_progress(folder)
         if progress is None or (progress.planned and progress.done >= progress.planned):
             continue
@@ -347,7 +346,7 @@ def tell_plan(
     tell_done_otherwise(table, checkpoints)
     with Terminal(streams.messages()) as terminal:
         estimate = estimate_sweep(sweep, table, checkpoints, phases, terminal)
-    if absent and estimate.legs:
+    if absent and estimate.workers:
         warn(streams.messages(), absent)
     steps = listed([str(checkpoint.step) for checkpoint in checkpoints], 12)
     say(console, f"{numbered(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
@@ -382,7 +381,7 @@ def tell_done_otherwise(table: JobTable, checkpoints: Sequence[Checkpoint]) -> N
 def _owed(estimate: SweepEstimate) -> str:
     if not estimate.checkpoints:
         return "nothing owed"
-    servers = f", {numbered(estimate.legs, 'server start')}" if estimate.legs else ""
+    servers = f", {numbered(estimate.workers, 'server start')}" if estimate.workers else ""
     return f"{estimate.checkpoints:,} with something owed{servers}"
 
 

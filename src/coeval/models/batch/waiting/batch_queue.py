@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from coeval.core.errors import BatchLost, Gap
 from coeval.core.records import Purpose
 from coeval.models.batch.batch_api import BatchApi, BatchLimits
-from coeval.models.batch.waiting.batch_desk import BatchDesk, BatchOutcome, ParkedFile
+from coeval.models.batch.waiting.batch_index import BatchIndex, BatchOutcome, ParkedFile
 from coeval.models.batch.waiting.job_list import HostRefusals
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class BatchQueue:
     may be."""
 
     source: Source
-    desk: BatchDesk
+    index: BatchIndex
     full: Callable[[BatchQueue, ParkedFile], None]
     limits: BatchLimits = field(init=False)
     live_left: int = LIVE_AGAIN
@@ -91,9 +91,9 @@ class BatchQueue:
             self.close_file()
             file = None
         if file is None:
-            file = self._filling = ParkedFile(self.desk.folder)
+            file = self._filling = ParkedFile(self.index.folder)
         file.add(key, line, phase, usd)
-        self.desk.park(key)
+        self.index.park(key)
 
     def close_file(self) -> None:
         """Make a job of what is parked."""
@@ -105,7 +105,7 @@ class BatchQueue:
     def ask_live(self, file: ParkedFile) -> None:
         """Let the requests of a closed file be asked live in the next round."""
         self.live_left = LIVE_AGAIN + file.requests
-        self.desk.release_now(file.tag)
+        self.index.release_now(file.tag)
         self._unpark(file)
 
     def heed_refusal(self) -> None:
@@ -119,7 +119,7 @@ class BatchQueue:
         if (file := self._filling) is not None:
             self._filling = None
             file.close()
-            await self.desk.lose(file.tag, reason)
+            await self.index.lose(file.tag, reason)
             self._unpark(file)
 
     def drop(self) -> None:

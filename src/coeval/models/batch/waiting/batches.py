@@ -11,11 +11,11 @@ from pathlib import Path
 from coeval.core.errors import StoreError
 from coeval.core.records import Purpose
 from coeval.core.text import numbered
-from coeval.models.batch.waiting.batch_desk import BatchDesk, ParkedFile
+from coeval.models.batch.waiting.batch_index import BatchIndex, ParkedFile
+from coeval.models.batch.waiting.batch_job_runner import BatchJobRunner, JobEnd
 from coeval.models.batch.waiting.batch_queue import BatchQueue, Source
-from coeval.models.batch.waiting.job_carrier import Carried, JobCarrier
 from coeval.models.batch.waiting.job_list import Batching, BatchMode, PendingJob
-from coeval.models.metering.till import WORTH_A_JOB, Held
+from coeval.models.metering.budget_gate import WORTH_A_JOB, Held
 
 __all__ = ["Batches"]
 
@@ -29,7 +29,7 @@ class Batches:
     Parameters
     ----------
     folder, jobs:
-        where requests and results lie, and the list of jobs: see `BatchDesk`.
+        where requests and results lie, and the list of jobs: see `BatchIndex`.
     tell:
         told in a sentence what becomes of jobs.
 
@@ -40,11 +40,11 @@ class Batches:
     """
 
     def __init__(self, folder: Path, jobs: Path, batching: Batching, tell: Callable[[str], None]) -> None:
-        self.desk = BatchDesk(folder, jobs)
+        self.index = BatchIndex(folder, jobs)
         self._batching = batching
         self._tell = tell
         self._queues: dict[str, BatchQueue] = {}
-        self._carriers: dict[asyncio.Task[Carried], JobCarrier] = {}
+        self._runners: dict[asyncio.Task[JobEnd], BatchJobRunner] = {}
         self._woken = asyncio.Event()
         self._news = False
         self._usable: list[str] = []
@@ -55,7 +55,7 @@ class Batches:
 
     def __contains__(self, name: str) -> bool:
         """Whether a model is asked by jobs, or was: what is in them is not asked for twice."""
-        return bool(self.parked_phases(name)) or any(job.name == name for job in self.desk.jobs)
+        return bool(self.parked_phases(name)) or any(job.name == name for job in self.index.jobs)
 
     def parked_phases(self, name: str) -> frozenset[Purpose]:
         """The phases in which requests of a model are put into jobs from now on."""
@@ -68,31 +68,31 @@ class Batches:
 
     def queue(self, source: Source) -> BatchQueue:
         """Where a model's requests are parked."""
-        queue = self._queues[source.name] = BatchQueue(source, self.desk, self._submit)
+        queue = self._queues[source.name] = BatchQueue(source, self.index, self._submit)
         return queue
 
     def take_up(self) -> None:
         """Go on with the jobs that an earlier start has left, of models that are here now."""
         self.begin_round()
-        for job in self.desk.jobs:
+        for job in self.index.jobs:
             queue = self._queues.get(job.name)
             if job.state == "collected" or queue is None:
                 continue
             # the account may not have it: then nothing was sent
             if job.tag not in queue.source.meter.open_jobs() and job.id is None:
-                self.desk.release_now(job.tag)
-                self.desk.forget(job.tag)
+                self.index.release_now(job.tag)
+                self.index.forget(job.tag)
                 continue
             self._carry(queue, job, fresh=False)
 
     @property
     def under_way(self) -> int:
         """Jobs that are looked after."""
-        return len(self._carriers)
+        return len(self._runners)
 
     def jobs(self) -> list[PendingJob]:
         """Those that are not collected."""
-        return [job for job in self.desk.jobs if job.state != "collected"]
+        return [job for job in self.index.jobs if job.state != "collected"]
 
     def short(self) -> list[PendingJob]:
         """Jobs collected since this was last called of which results are missing that may have been paid."""
@@ -102,7 +102,7 @@ class Batches:
     def begin_round(self) -> None:
         """What has been collected by now can be made records of."""
         self._news = False
-        self._usable = [job.tag for job in self.desk.jobs if job.state == "collected"]
+        self._usable = [job.tag for job in self.index.jobs if job.state == "collected"]
         for queue in self._queues.values():
             queue.begin_round()
 
@@ -115,18 +115,18 @@ class Batches:
     def free_money(self) -> Held:
         """Requests wait for money that others hold who are parked: submit these, unless they are few and jobs
         that hold more are under way. What may be waited for."""
-        under_way = sum(carrier.job.requests for carrier in self._carriers.values())
+        under_way = sum(runner.job.requests for runner in self._runners.values())
         for queue in self._queues.values():
             if under_way < WORTH_A_JOB or queue.parked >= WORTH_A_JOB:
                 queue.close_file()
-        if any(carrier.job.id is None and not carrier.looked for carrier in self._carriers.values()):
+        if any(runner.job.id is None and not runner.looked for runner in self._runners.values()):
             return Held.BRIEFLY
-        waits = self._batching.mode is BatchMode.WAIT and bool(self._carriers)
+        waits = self._batching.mode is BatchMode.WAIT and bool(self._runners)
         return Held.BY_JOBS if waits else Held.FOR_GOOD
 
     def clear(self) -> None:
         """All that could be made of what the last round began with is on disk."""
-        self.desk.clear(self._usable)
+        self.index.clear(self._usable)
 
     async def more(self) -> bool:
         """Submit what is parked and wait until something has come back; False where nothing will. Where
@@ -139,8 +139,8 @@ class Batches:
         """
         wait = self._batching.mode is BatchMode.WAIT
         self.submit()
-        while not self._news and self._failure is None and self._carriers:
-            if not wait and all(carrier.looked for carrier in self._carriers.values()):
+        while not self._news and self._failure is None and self._runners:
+            if not wait and all(runner.looked for runner in self._runners.values()):
                 break
             self._woken.clear()
             with suppress(TimeoutError):
@@ -152,12 +152,12 @@ class Batches:
         """Look after nothing any more; what is in no job is forgotten."""
         for queue in self._queues.values():
             queue.drop()
-        for task in self._carriers:
+        for task in self._runners:
             task.cancel()
-        await asyncio.gather(*self._carriers, return_exceptions=True)
+        await asyncio.gather(*self._runners, return_exceptions=True)
         with suppress(StoreError):  # when each was looked at last is information only
-            self.desk.jobs.write()
-        self.desk.close()
+            self.index.jobs.write()
+        self.index.close()
 
     def _submit(self, queue: BatchQueue, file: ParkedFile) -> None:
         """Write down that a job is about to be submitted, then have it carried."""
@@ -184,27 +184,27 @@ class Batches:
             written_at=time.time(),
             bodies=source.bodies(),
         )
-        self.desk.jobs.put(job)
+        self.index.jobs.put(job)
         source.meter.submit(file.tag, file.requests, file.usd, file.dearest_usd)
         self._carry(queue, job, fresh=True)
 
     def _carry(self, queue: BatchQueue, job: PendingJob, *, fresh: bool) -> None:
         def busy() -> bool:
-            others = (carrier.job for carrier in self._carriers.values() if carrier.queue is queue)
+            others = (runner.job for runner in self._runners.values() if runner.queue is queue)
             return any(other is not job and other.state == "submitted" for other in others)
 
-        carrier = JobCarrier(queue, job, self._batching, self._tell, busy)
-        task = asyncio.get_running_loop().create_task(carrier.carry(fresh=fresh))
-        self._carriers[task] = carrier
+        runner = BatchJobRunner(queue, job, self._batching, self._tell, busy)
+        task = asyncio.get_running_loop().create_task(runner.run(fresh=fresh))
+        self._runners[task] = runner
         task.add_done_callback(self._ended)
 
-    def _ended(self, task: asyncio.Task[Carried]) -> None:
-        job = self._carriers.pop(task).job
+    def _ended(self, task: asyncio.Task[JobEnd]) -> None:
+        job = self._runners.pop(task).job
         if task.cancelled():
             return
         if (error := task.exception()) is not None:
             self._failure = self._failure or error
-        elif task.result() is not Carried.LEFT:
+        elif task.result() is not JobEnd.LEFT:
             self._news = True
             self._short += [job] if job.unknown else []
         self._woken.set()

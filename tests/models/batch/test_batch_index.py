@@ -1,4 +1,5 @@
-"""What a folder's desk knows of its batched requests, and that nobody waits while it goes through them."""
+"""What a folder's batch index knows of its batched requests, and that nobody waits while it goes through
+them."""
 
 from __future__ import annotations
 
@@ -10,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from coeval.core.errors import BatchLost, Pending
-from coeval.models.batch.waiting.batch_desk import ID_BYTES, BatchDesk, ids_file
+from coeval.models.batch.waiting.batch_index import ID_BYTES, BatchIndex, ids_file
 
 
 async def test_others_have_their_turn_while_a_large_job_is_gone_through(tmp_path: Path) -> None:
     """What is parked anew in between is left as it is."""
-    desk = BatchDesk(tmp_path, tmp_path / "pending_batches.json")
+    index = BatchIndex(tmp_path, tmp_path / "pending_batches.json")
     ids = [os.urandom(ID_BYTES) for _ in range(20_000)]
     for tag, keys in (("a", ids[:10_000]), ("b", ids[10_000:])):
         ids_file(tmp_path, tag).write_bytes(b"".join(keys))
-        desk.wait_for(tag)
+        index.wait_for(tag)
     turns = 0
 
     async def others() -> None:
@@ -27,19 +28,19 @@ async def test_others_have_their_turn_while_a_large_job_is_gone_through(tmp_path
         while True:
             turns += 1
             with suppress(Pending):
-                if desk.outcome(ids[0]) is None:
-                    desk.park(ids[0])
+                if index.outcome(ids[0]) is None:
+                    index.park(ids[0])
             await asyncio.sleep(0)
 
     meanwhile = asyncio.create_task(others())
-    assert await desk.waiting_of("a") == {key.hex() for key in ids[:10_000]}
+    assert await index.waiting_of("a") == {key.hex() for key in ids[:10_000]}
     assert turns > 1
-    await desk.lose("b", "its job is gone")
-    await desk.release("a")
+    await index.lose("b", "its job is gone")
+    await index.release("a")
     meanwhile.cancel()
     with pytest.raises(Pending):
-        desk.outcome(ids[0])
-    assert desk.outcome(ids[9_999]) is None
+        index.outcome(ids[0])
+    assert index.outcome(ids[9_999]) is None
     with pytest.raises(BatchLost, match="its job is gone"):
-        desk.outcome(ids[10_000])
-    assert await desk.waiting_of("b") == set()
+        index.outcome(ids[10_000])
+    assert await index.waiting_of("b") == set()

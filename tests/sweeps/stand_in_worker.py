@@ -1,4 +1,5 @@
-"""A leg's process that asks nobody: it does what ``SERVED_AS`` says, and tells of itself as a leg does."""
+"""A worker's process that asks nobody: it does what ``SERVED_AS`` says, and tells of itself as a worker
+does."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-from coeval.sweeps.leg_files import LegResult, read_leg, write_result
+from coeval.sweeps.worker_files import WorkerResult, read_worker, write_result
 
 
 def wait_for_the_end_of_input(end: threading.Event) -> None:
@@ -21,18 +22,18 @@ def main() -> None:
     end = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: end.set())
     threading.Thread(target=wait_for_the_end_of_input, args=[end], daemon=True).start()
-    leg = read_leg(folder)
+    worker = read_worker(folder)
     (folder / "gpus").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     (folder / "key").write_text(os.environ.get("MODEL_KEY", ""))
     (folder / "pid").write_text(str(os.getpid()))
-    match leg.name:
+    match worker.name:
         case "done":
-            write_result(leg, LegResult(end="done"))
+            write_result(worker, WorkerResult(end="done"))
         case "crash":
             os.kill(os.getpid(), signal.SIGKILL)
         case "wait":
             end.wait()
-            write_result(leg, LegResult(end="interrupted"))
+            write_result(worker, WorkerResult(end="interrupted"))
         case "deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             (folder / "deaf").touch()

@@ -1,8 +1,9 @@
-"""``python -m coeval.cli.eval_framework.leg_process LEG_FOLDER``: a leg of a sweep, started by an engine.
+"""``python -m coeval.cli.eval_framework.worker_process WORKER_FOLDER``: a worker of a sweep, started by an
+engine.
 
 Its standard input is a lifeline: a pipe that whoever started it holds open. When that ends, or at SIGTERM or
-SIGINT, the leg stops asking, ends its server and exits; a second signal does so at once. It says nothing:
-``progress.json`` and ``result.json`` do, and ``leg.log``. Exit code 0: read ``result.json``.
+SIGINT, the worker stops asking, ends its server and exits; a second signal does so at once. It says nothing:
+``progress.json`` and ``result.json`` do, and ``worker.log``. Exit code 0: read ``result.json``.
 """
 
 from __future__ import annotations
@@ -22,35 +23,35 @@ from coeval.core.errors import StoreError, UsageError
 from coeval.core.options import Face
 from coeval.engine.session import logged
 from coeval.models.keys import Keys
-from coeval.sweeps.leg_files import LEG_LOG, Leg, LegResult, read_leg
-from coeval.sweeps.leg_run import run_leg
 from coeval.sweeps.server_log import LOG
+from coeval.sweeps.worker_files import WORKER_LOG, Worker, WorkerResult, read_worker
+from coeval.sweeps.worker_run import run_worker
 
 LIFELINE = 0
 log = logging.getLogger("coeval")
 
 
 def main() -> None:
-    run_to_exit(_leg, Face.SWEEP)
+    run_to_exit(_worker, Face.SWEEP)
 
 
-def _leg() -> None:
+def _worker() -> None:
     if len(sys.argv) != 2:
-        raise UsageError("coeval.cli.eval_framework.leg_process takes the folder of one leg")
+        raise UsageError("coeval.cli.eval_framework.worker_process takes the folder of one worker")
     folder = Path(sys.argv[1])
     try:
-        leg = read_leg(folder)
+        worker = read_worker(folder)
     except FileNotFoundError as error:
-        raise UsageError(f"{folder} holds no leg.json; legs are started by `coeval sweep`") from error
+        raise UsageError(f"{folder} holds no worker.json; workers are started by `coeval sweep`") from error
     keys = Keys.load(None, env=os.environ, cwd=Path.cwd(), home=Path.home())
-    _link_logs(leg)
-    with logged(folder / LEG_LOG, "INFO"):
-        run_async(interruptible(lambda interrupt: _until_cut(leg, keys, interrupt), log.info))
+    _link_logs(worker)
+    with logged(folder / WORKER_LOG, "INFO"):
+        run_async(interruptible(lambda interrupt: _until_cut(worker, keys, interrupt), log.info))
 
 
-async def _until_cut(leg: Leg, keys: Keys, interrupt: asyncio.Event) -> LegResult:
+async def _until_cut(worker: Worker, keys: Keys, interrupt: asyncio.Event) -> WorkerResult:
     with _lifeline(interrupt):
-        return await run_leg(leg, keys, interrupt)
+        return await run_worker(worker, keys, interrupt)
 
 
 @contextmanager
@@ -72,7 +73,7 @@ def _lifeline(interrupt: asyncio.Event) -> Iterator[None]:
         except OSError:  # it is a socket, and was reset
             there = b""
         if not there:
-            log.info("whoever started this leg is gone, or has ended it")
+            log.info("whoever started this worker is gone, or has ended it")
             loop.remove_reader(LIFELINE)
             interrupt.set()
 
@@ -83,16 +84,16 @@ def _lifeline(interrupt: asyncio.Event) -> Iterator[None]:
         loop.remove_reader(LIFELINE)
 
 
-def _link_logs(leg: Leg) -> None:
+def _link_logs(worker: Worker) -> None:
     """Let both logs be found in the folder that the user named for them."""
-    if leg.logs is None:
+    if worker.logs is None:
         return
-    for name in (LOG, LEG_LOG):
-        link = leg.logs / f"{leg.name}.{name}"
+    for name in (LOG, WORKER_LOG):
+        link = worker.logs / f"{worker.name}.{name}"
         try:
-            leg.logs.mkdir(parents=True, exist_ok=True)
+            worker.logs.mkdir(parents=True, exist_ok=True)
             link.unlink(missing_ok=True)
-            link.symlink_to((leg.folder / name).resolve())
+            link.symlink_to((worker.folder / name).resolve())
         except OSError as error:
             raise StoreError(f"cannot link {link}: {error.strerror}; name another folder for logs") from error
 

@@ -1,4 +1,4 @@
-"""A leg over `transformers serve`: a server that is not ours, a model that is none, on the CPU."""
+"""A worker over `transformers serve`: a server that is not ours, a model that is none, on the CPU."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from fakes.tiny_model import tiny_model
-from legs import LegProcess, a_leg, answers, gone
+from workers import WorkerProcess, a_worker, answers, gone
 
-from coeval.sweeps.leg_files import write_leg
 from coeval.sweeps.server_command import PRESETS, ServerCommand
+from coeval.sweeps.worker_files import write_worker
 
 pytestmark = pytest.mark.slow
 
@@ -23,15 +23,19 @@ def test_a_checkpoint_is_answered_by_transformers_serve(tmp_path: Path) -> None:
         pytest.skip("there is no command `transformers`: pip install 'coeval[local]'")
     checkpoint = str(tiny_model(tmp_path / "step_10"))
     template = PRESETS["transformers"].replace("transformers", str(command), 1) + " --device cpu"
-    leg = a_leg(tmp_path, template, prompts=4, checkpoint=checkpoint, environment={"HF_HUB_OFFLINE": "1"})
+    worker = a_worker(
+        tmp_path, template, prompts=4, checkpoint=checkpoint, environment={"HF_HUB_OFFLINE": "1"}
+    )
     name = checkpoint if ServerCommand(template).serves_path else "tiny"
-    tested = msgspec.structs.replace(leg.evaluation.tested, model=name)  # type: ignore[type-var]
-    write_leg(msgspec.structs.replace(leg, evaluation=msgspec.structs.replace(leg.evaluation, tested=tested)))
-    process = LegProcess(leg)
+    tested = msgspec.structs.replace(worker.evaluation.tested, model=name)  # type: ignore[type-var]
+    write_worker(
+        msgspec.structs.replace(worker, evaluation=msgspec.structs.replace(worker.evaluation, tested=tested))
+    )
+    process = WorkerProcess(worker)
     record = process.record()
     result = process.result()
     assert (result.end, result.problem) == ("done", "")
     assert [task.answers for task in result.tasks] == [4]
-    assert {line["model"] for line in answers(leg)} == {"/ckpt/step_10@10"}
-    assert result.output_tokens == sum(line["usage"]["output_tokens"] for line in answers(leg)) > 0
+    assert {line["model"] for line in answers(worker)} == {"/ckpt/step_10@10"}
+    assert result.output_tokens == sum(line["usage"]["output_tokens"] for line in answers(worker)) > 0
     assert gone(record)

@@ -223,7 +223,7 @@ _BREATH = 4_096
 _OURS = (".ids", ".jsonl", ".tmp")
 
 
-class BatchDesk:
+class BatchIndex:
     """The folder ``batches/`` and the list of jobs beside it, for the only process that writes them.
 
     Of each request it keeps 16 bytes and where its answer stands; texts are read from disk when a record is

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.sweeps.concluder import JudgingProcess
+from coeval.sweeps.judge_worker import JudgingProcess
 
 STAND_IN = """
 import json, os, sys, time

@@ -1,4 +1,4 @@
-"""Legs for tests: a leg process over a real server, its task's prompts in a file."""
+"""Workers for tests: a worker process over a real server, its task's prompts in a file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.core.model import ModelSpec
 from coeval.core.records import SamplingParameters
 from coeval.sweeps.health import is_free
-from coeval.sweeps.leg_files import Leg, LegResult, Server, read_progress, read_result, write_leg
 from coeval.sweeps.server_process import ServerRecord, read_record
+from coeval.sweeps.worker_files import Server, Worker, WorkerResult, read_progress, read_result, write_worker
 
-MODULE = "coeval.cli.eval_framework.leg_process"
+MODULE = "coeval.cli.eval_framework.worker_process"
 KIND = "punctuation:no_comma"
 LONG_S = 120.0
 SIMULATE = f"{sys.executable} -m coeval simulate --port {{port}} --model {{name}}:skill=0.5"
@@ -38,12 +38,12 @@ def odd_words(port: object) -> list[str]:
     return [sys.executable, str(Path(__file__).with_name("odd_server.py")), str(port)]
 
 
-def a_leg(
+def a_worker(
     folder: Path, template: str | None = SIMULATE, *, prompts: int = 12, runs: int = 1, **of_server: Any
-) -> Leg:
+) -> Worker:
     """IFEval on some prompts of its own; answers in ``folder/out``."""
     file = write_prompts(folder / "prompts.jsonl", KIND, [f"Say {n}." for n in range(prompts)])
-    place = folder / "legs" / "leg"
+    place = folder / "workers" / "worker"
     server = None
     if template is not None:
         given = {"checkpoint": "/ckpt/step_10", "name": "tiny", "wait_s": 0.05, **of_server}
@@ -57,32 +57,34 @@ def a_leg(
         checkpoint="/ckpt/step_10@10",
         account=place / "account",
     )
-    leg = Leg(name="step_10", folder=place, evaluation=evaluation, server=server)
-    write_leg(leg)
-    return leg
+    worker = Worker(name="step_10", folder=place, evaluation=evaluation, server=server)
+    write_worker(worker)
+    return worker
 
 
-def asked_at(leg: Leg, url: str) -> Leg:
+def asked_at(worker: Worker, url: str) -> Worker:
     """The same, of a server that the user runs."""
-    tested = leg.evaluation.tested
+    tested = worker.evaluation.tested
     assert tested is not None
     tested = msgspec.structs.replace(tested, base_url=url)
-    leg = msgspec.structs.replace(leg, evaluation=msgspec.structs.replace(leg.evaluation, tested=tested))
-    write_leg(leg)
-    return leg
+    worker = msgspec.structs.replace(
+        worker, evaluation=msgspec.structs.replace(worker.evaluation, tested=tested)
+    )
+    write_worker(worker)
+    return worker
 
 
-class LegProcess:
-    """A leg as its engine starts it, forked from a process that has loaded most of it."""
+class WorkerProcess:
+    """A worker as its engine starts it, forked from a process that has loaded most of it."""
 
-    def __init__(self, leg: Leg, env: Mapping[str, str] | None = None) -> None:
-        self.leg = leg
+    def __init__(self, worker: Worker, env: Mapping[str, str] | None = None) -> None:
+        self.worker = worker
         self.out, out = os.memfd_create("out"), os.open(os.devnull, os.O_WRONLY)
         reading, self._lifeline = os.pipe()
         self.process = WarmProcess(
-            leg.folder,
+            worker.folder,
             module=MODULE,
-            env={**surroundings(leg.folder), **(env or {})},
+            env={**surroundings(worker.folder), **(env or {})},
             streams=[out, self.out, reading],
         )
         for descriptor in (out, reading):
@@ -101,15 +103,15 @@ class LegProcess:
         os.close(self.out)
         return code
 
-    def result(self) -> LegResult:
-        """Of a leg that has ended in its own way."""
+    def result(self) -> WorkerResult:
+        """Of a worker that has ended in its own way."""
         assert self.end() == 0, self.said + self.log()
-        result = read_result(self.leg)
+        result = read_result(self.worker)
         assert result is not None
         return result
 
     def log(self) -> str:
-        file = self.leg.folder / "leg.log"
+        file = self.worker.folder / "worker.log"
         return file.read_text(errors="replace") if file.exists() else ""
 
     def until(self, true: Callable[[], bool], what: str) -> None:
@@ -120,14 +122,14 @@ class LegProcess:
             time.sleep(0.01)
 
     def state(self) -> str:
-        progress = read_progress(self.leg.folder)
+        progress = read_progress(self.worker.folder)
         return progress.state if progress is not None else ""
 
     def record(self, known: Collection[str] = ()) -> ServerRecord:
         """Of its server, once that is started; not of those whose marks are known."""
 
         def found() -> ServerRecord | None:
-            record = read_record(self.leg.folder)
+            record = read_record(self.worker.folder)
             return record if record is not None and record.group and record.mark not in known else None
 
         self.until(lambda: found() is not None, "a server was started")
@@ -136,19 +138,19 @@ class LegProcess:
         return record
 
 
-def answers(leg: Leg, run: int = 0) -> list[dict[str, Any]]:
-    file = leg.evaluation.output / f"run_{run}" / "ifeval" / "responses.jsonl"
+def answers(worker: Worker, run: int = 0) -> list[dict[str, Any]]:
+    file = worker.evaluation.output / f"run_{run}" / "ifeval" / "responses.jsonl"
     return (
         [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
     )
 
 
-def good_ids(leg: Leg, run: int = 0) -> list[str]:
-    return sorted(line["id"] for line in answers(leg, run) if line.get("status", "ok") == "ok")
+def good_ids(worker: Worker, run: int = 0) -> list[str]:
+    return sorted(line["id"] for line in answers(worker, run) if line.get("status", "ok") == "ok")
 
 
-def at_least(leg: Leg, wanted: int) -> bool:
-    return len(answers(leg)) >= wanted
+def at_least(worker: Worker, wanted: int) -> bool:
+    return len(answers(worker)) >= wanted
 
 
 def left_of(record: ServerRecord) -> list[int]:

@@ -1,8 +1,9 @@
-"""A leg's work: prepare, start the server where something is owed, ask, and end the server, whatever happens.
+"""A worker's work: prepare, start the server where something is owed, ask, and end the server, whatever
+happens.
 
 A server that dies, or that answers nothing but failures, is started again after a wait that grows; asking
-then goes on with what is owed. Answers are on disk as they are made, so whatever ends a leg costs those that
-were on their way.
+then goes on with what is owed. Answers are on disk as they are made, so whatever ends a worker costs those
+that were on their way.
 """
 
 from __future__ import annotations
@@ -26,12 +27,20 @@ from coeval.engine.probing import Probing
 from coeval.engine.session import unless_interrupted
 from coeval.models.keys import Keys
 from coeval.sweeps.health import free_port, is_free, served_names, shown_names, until_up
-from coeval.sweeps.leg_files import Leg, LegCount, LegEnd, LegResult, Server, write_progress, write_result
 from coeval.sweeps.server_command import HOST, ServerCommand
 from coeval.sweeps.server_log import ServerLog
 from coeval.sweeps.server_process import ServerProcess, end_leftover
+from coeval.sweeps.worker_files import (
+    Server,
+    Worker,
+    WorkerCount,
+    WorkerEnd,
+    WorkerResult,
+    write_progress,
+    write_result,
+)
 
-# --- A leg's server, start by start: on a free port, waited for until it is up, ended whatever happens
+# --- A worker's server, start by start: on a free port, waited for until it is up, ended whatever happens
 
 _QUIET_S = 1.0
 
@@ -43,14 +52,14 @@ class Up(NamedTuple):
     url: str
 
 
-class LegServer:
-    """The server of a leg, whose files lie in its folder."""
+class WorkerServer:
+    """The server of a worker, whose files lie in its folder."""
 
-    def __init__(self, leg: Leg, server: Server, count: LegCount, log: ServerLog) -> None:
+    def __init__(self, worker: Worker, server: Server, count: WorkerCount, log: ServerLog) -> None:
         self.server = server
         self._command = ServerCommand(server.template)
-        self._folder = leg.folder
-        self._key = leg.key_of(os.environ)
+        self._folder = worker.folder
+        self._key = worker.key_of(os.environ)
         self._count = count
         self._log = log
 
@@ -116,7 +125,7 @@ class LegServer:
         return {**({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}), **self.server.environment}
 
 
-# --- Asking the model of a leg: what is owed, at a server that may go away meanwhile
+# --- Asking the model of a worker: what is owed, at a server that may go away meanwhile
 
 OF_SERVERS = frozenset({"connection", "timeout", "server"})
 """Failures that a server is to blame for, and another start may mend."""
@@ -125,19 +134,19 @@ ROUNDS = 3
 
 
 class Came(NamedTuple):
-    """How a leg ended, and why it is not done."""
+    """How a worker ended, and why it is not done."""
 
-    end: LegEnd
+    end: WorkerEnd
     problem: str = ""
 
 
-class LegAsking:
-    """Asks for a leg, until it is interrupted."""
+class WorkerAsking:
+    """Asks for a worker, until it is interrupted."""
 
     def __init__(
-        self, leg: Leg, keys: Keys, count: LegCount, server_log: ServerLog, interrupt: asyncio.Event
+        self, worker: Worker, keys: Keys, count: WorkerCount, server_log: ServerLog, interrupt: asyncio.Event
     ) -> None:
-        self._leg = leg
+        self._worker = worker
         self._keys = keys
         self._count = count
         self._log = server_log
@@ -145,12 +154,12 @@ class LegAsking:
 
     async def ask(self, prepared: Prepared, up: Up | None = None) -> Came:
         """Ask for what is owed, and again for what the server has dropped, as long as that brings answers.
-        ``up`` is the leg's own server, None where the user runs one.
+        ``up`` is the worker's own server, None where the user runs one.
 
         Raises
         ------
         ServerDown
-            the leg's own server has ended, or is no good: another start may mend it.
+            the worker's own server has ended, or is no good: another start may mend it.
         CoevalError
             it cannot be asked.
         """
@@ -192,7 +201,7 @@ class LegAsking:
             await asyncio.wait({stopping})
 
     async def _stop(self, stop: asyncio.Event, up: Up | None) -> None:
-        """Set ``stop`` as soon as the leg is interrupted or its server is down."""
+        """Set ``stop`` as soon as the worker is interrupted or its server is down."""
         events = [self._interrupt] if up is None else [self._interrupt, up.process.down]
         waiting = [asyncio.create_task(event.wait()) for event in events]
         try:
@@ -216,19 +225,19 @@ class LegAsking:
         tested = prepared.evaluation.tested
         if tested is None or not tested.base_url:
             return ""
-        names = shown_names(await served_names(tested.base_url, self._leg.key_of(os.environ)))
-        way = "; --served-name says how it calls the checkpoint" if self._leg.server is None else ""
+        names = shown_names(await served_names(tested.base_url, self._worker.key_of(os.environ)))
+        way = "; --served-name says how it calls the checkpoint" if self._worker.server is None else ""
         return f" It serves: {names}{way}." if names else ""
 
     async def _another(self, prepared: Prepared) -> str | None:
         """What is wrong where the server lists its models, and the tested one is not among them: many answer
         whatever they are called, and their answers would be recorded as the checkpoint's."""
-        tested, server = prepared.evaluation.tested, self._leg.server
-        if self._leg.vouched or tested is None or not tested.base_url:
+        tested, server = prepared.evaluation.tested, self._worker.server
+        if self._worker.vouched or tested is None or not tested.base_url:
             return None
         if server is not None and ServerCommand(server.template).loads_at_will:
             return None
-        names = await served_names(tested.base_url, self._leg.key_of(os.environ))
+        names = await served_names(tested.base_url, self._worker.key_of(os.environ))
         if not names or {tested.model, f"{tested.model}:latest"}.intersection(names):
             return None
         told = "" if server is None else "have --server-command serve it as {name}, or "
@@ -274,15 +283,15 @@ log = logging.getLogger("coeval")
 PROGRESS_S = 1.0
 LONGEST_WAIT_S = 120.0
 HELD_BY_OTHERS_S = 60.0
-"""How long a task's folder may be held by an earlier leg that is being interrupted."""
+"""How long a task's folder may be held by an earlier worker that is being interrupted."""
 _LOOK_S = 0.5
 
 
-async def run_leg(leg: Leg, keys: Keys, interrupt: asyncio.Event) -> LegResult:
-    """Do a leg, and write what came of it into its folder. Setting ``interrupt`` ends it; so does cancelling,
-    which kills the server at once."""
+async def run_worker(worker: Worker, keys: Keys, interrupt: asyncio.Event) -> WorkerResult:
+    """Do a worker, and write what came of it into its folder. Setting ``interrupt`` ends it; so does
+    cancelling, which kills the server at once."""
     began = time.monotonic()
-    run = _LegRun(leg, keys, interrupt)
+    run = _WorkerRun(worker, keys, interrupt)
     came = Came("interrupted", "it was ended at once")
     async with run.telling():
         try:
@@ -293,7 +302,7 @@ async def run_leg(leg: Leg, keys: Keys, interrupt: asyncio.Event) -> LegResult:
             came = Came("failed", str(error))
         finally:
             count = run.count
-            result = LegResult(
+            result = WorkerResult(
                 end=came.end,
                 tasks=count.answered(),
                 problem=run.shown(came.problem),
@@ -302,21 +311,21 @@ async def run_leg(leg: Leg, keys: Keys, interrupt: asyncio.Event) -> LegResult:
                 seconds=time.monotonic() - began,
                 starts=count.starts,
             )
-            write_result(leg, result)
-    log.info("%s: %s %s", leg.name, result.end, result.problem)
+            write_result(worker, result)
+    log.info("%s: %s %s", worker.name, result.end, result.problem)
     return result
 
 
-class _LegRun:
-    """A leg under way."""
+class _WorkerRun:
+    """A worker under way."""
 
-    def __init__(self, leg: Leg, keys: Keys, interrupt: asyncio.Event) -> None:
-        self.count = LegCount()
-        self._leg = leg
+    def __init__(self, worker: Worker, keys: Keys, interrupt: asyncio.Event) -> None:
+        self.count = WorkerCount()
+        self._worker = worker
         self._interrupt = interrupt
-        key = leg.key_of(os.environ)
-        self._log = ServerLog(leg.folder, os.environ, [key] if key else [])
-        self._asking = LegAsking(leg, keys, self.count, self._log, interrupt)
+        key = worker.key_of(os.environ)
+        self._log = ServerLog(worker.folder, os.environ, [key] if key else [])
+        self._asking = WorkerAsking(worker, keys, self.count, self._log, interrupt)
 
     def shown(self, text: str) -> str:
         """What others may have said, for whoever shows it."""
@@ -333,13 +342,13 @@ class _LegRun:
             ended.set()
             await asyncio.wait({telling})  # not cancelled: its thread would write on beside us
             self.count.state = "ended"
-            write_progress(self._leg.folder, self.count.progress())
+            write_progress(self._worker.folder, self.count.progress())
 
     async def _tell(self, ended: asyncio.Event) -> None:
         while not ended.is_set():
             progress = self.count.progress()
             try:
-                await asyncio.to_thread(write_progress, self._leg.folder, progress)
+                await asyncio.to_thread(write_progress, self._worker.folder, progress)
             except StoreError as error:  # answers matter more; where the disk is full, they will say so
                 log.warning("%s", error)
             with suppress(TimeoutError):
@@ -353,7 +362,7 @@ class _LegRun:
         CoevalError
             it cannot be done; a ServerDown where that is the server's fault.
         """
-        folder, server = self._leg.folder, self._leg.server
+        folder, server = self._worker.folder, self._worker.server
         await asyncio.to_thread(end_leftover, folder)
         prepared = await asyncio.to_thread(prepare, self._evaluation, self.count)
         async with self._held(prepared):
@@ -364,20 +373,20 @@ class _LegRun:
                 return Came("done")
             if server is None:
                 return await self._asking.ask(prepared)
-            return await self._serve(LegServer(self._leg, server, self.count, self._log), prepared)
+            return await self._serve(WorkerServer(self._worker, server, self.count, self._log), prepared)
 
     @property
     def _evaluation(self) -> EvalSpec:
-        """With the credential that the leg's file does not hold."""
-        evaluation = self._leg.evaluation
+        """With the credential that the worker's file does not hold."""
+        evaluation = self._worker.evaluation
         if evaluation.tested is None:
-            raise UsageError(f"the leg {self._leg.name} names no model to ask")
-        tested = msgspec.structs.replace(evaluation.tested, access_key=self._leg.key_of(os.environ))
+            raise UsageError(f"the worker {self._worker.name} names no model to ask")
+        tested = msgspec.structs.replace(evaluation.tested, access_key=self._worker.key_of(os.environ))
         return msgspec.structs.replace(evaluation, tested=tested)
 
     @asynccontextmanager
     async def _held(self, prepared: Prepared) -> AsyncIterator[None]:
-        """Be the only writer of the tasks' folders, once an earlier leg has let them go."""
+        """Be the only writer of the tasks' folders, once an earlier worker has let them go."""
         until = time.monotonic() + HELD_BY_OTHERS_S
         with ExitStack() as stack:
             while True:
@@ -389,7 +398,7 @@ class _LegRun:
                         raise
             yield
 
-    async def _serve(self, server: LegServer, prepared: Prepared) -> Came:
+    async def _serve(self, server: WorkerServer, prepared: Prepared) -> Came:
         """Ask a server that is started again as often as it may be."""
         wait_s = server.server.wait_s
         while True:

@@ -60,12 +60,12 @@ def _write(text: str, console: Console, *, first: bool) -> None:
         console.on_broken_pipe()
 
 
-# --- A folder's standing as one record, for tables and for programs
+# --- A folder's status as one record, for tables and for programs
 
 LAST_ERRORS = 10
 
 
-class PhaseStanding(msgspec.Struct, frozen=True):
+class PhaseStatus(msgspec.Struct, frozen=True):
     """Records of a phase, or its documents: those of the plan, the good ones among them, the failed ones, and
     what is owed. None: nobody can know yet."""
 
@@ -125,12 +125,12 @@ class BudgetShown(msgspec.Struct, frozen=True):
     max_calls: dict[str, CallsShown] = {}
 
 
-class FolderStanding(msgspec.Struct, frozen=True):
+class FolderStatus(msgspec.Struct, frozen=True):
     """``batches`` are the jobs that are not done with, ``errors`` the last ones of ``run_errors.jsonl``,
     oldest first. ``run`` is the id of the experiment, None of an output folder; ``notes`` say what
     else is to be known of a run's records."""
 
-    phases: dict[str, PhaseStanding]
+    phases: dict[str, PhaseStatus]
     spend: dict[str, Spend]
     batches: list[dict[str, Any]]
     errors: list[ErrorLine]

@@ -28,8 +28,8 @@ WORTH_A_WAIT = 0.1
 """The part of a budget that batch jobs hold, below which nobody waits for it."""
 
 
-class Budget(NamedTuple):
-    """A ceiling in US dollars over the life of a folder; ``key``: what sets it."""
+class SpendingLimit(NamedTuple):
+    """A limit in US dollars over the life of a folder; ``key``: what sets it."""
 
     usd: float
     key: Option
@@ -49,14 +49,14 @@ class Fund:
     """What one model's requests on their way may cost: ``held`` of those that are being sent, ``parked`` of
     those that wait to be sent in a batch job, which no file knows of yet. ``queue`` is a heap."""
 
-    __slots__ = ("_held_of", "_parked_of", "held", "name", "parked", "purses", "queue", "row")
+    __slots__ = ("_held_of", "_parked_of", "budgets", "held", "name", "parked", "queue", "row")
 
     def __init__(self, name: str, row: ModelAccount) -> None:
         self.name = name
         self.row = row
         self.held = self.parked = 0.0
         self._held_of = self._parked_of = 0
-        self.purses: tuple[Purse, ...] = ()
+        self.budgets: tuple[Budget, ...] = ()
         self.queue: list[Waiter] = []
 
     @property
@@ -96,14 +96,14 @@ class Fund:
         self.parked = self.parked - usd if self._parked_of else 0.0
 
 
-class Purse:
+class Budget:
     """A budget and the funds that spend out of it. ``exhausted_at`` is the highest rank of a request that it
     could not pay for: what would only bring about more such requests is not paid for either."""
 
-    __slots__ = ("budget", "exhausted_at", "funds")
+    __slots__ = ("exhausted_at", "funds", "limit")
 
-    def __init__(self, budget: Budget, funds: Collection[Fund]) -> None:
-        self.budget = budget
+    def __init__(self, limit: SpendingLimit, funds: Collection[Fund]) -> None:
+        self.limit = limit
         self.funds = funds
         self.exhausted_at = -1
 
@@ -113,14 +113,14 @@ class Purse:
 
     def fits(self, usd: float) -> bool:
         """Whether a request can be paid for now, whatever those on their way turn out to cost."""
-        return self.spent_usd + sum(fund.promised_usd for fund in self.funds) + usd <= self.budget.usd
+        return self.spent_usd + sum(fund.promised_usd for fund in self.funds) + usd <= self.limit.usd
 
     def room_for(self, fund: Fund) -> float:
         """How much may be written ahead for the live requests of a fund, the blocks of others left as they
         are."""
         others = sum(other.row.reserved_usd for other in self.funds if other is not fund)
         unblocked = sum(each.unblocked_usd for each in self.funds)
-        return self.budget.usd - self.spent_usd - others - unblocked
+        return self.limit.usd - self.spent_usd - others - unblocked
 
     def give_up_blocks(self) -> None:
         """Reserve what is held, and nothing ahead."""
@@ -134,7 +134,7 @@ class Purse:
 
     def reaches(self, usd: float, rank: int) -> bool:
         """Whether a request can ever be paid for: if all that is on its way turns out to cost nothing."""
-        return rank >= self.exhausted_at and self.spent_usd + usd <= self.budget.usd
+        return rank >= self.exhausted_at and self.spent_usd + usd <= self.limit.usd
 
     def dearest_to_come(self) -> float:
         """What a request may cost that is worth waiting for, where none is being sent: any amount if batch
@@ -144,22 +144,22 @@ class Purse:
         if sum(fund.in_jobs for fund in jobs) < WORTH_A_JOB:
             return 0.0
         held = sum(fund.unblocked_usd for fund in jobs)
-        return self.budget.usd if held >= WORTH_A_WAIT * self.budget.usd else 0.0
+        return self.limit.usd if held >= WORTH_A_WAIT * self.limit.usd else 0.0
 
     def refusal(self, name: str, usd: float) -> QuotaExhausted:
-        budget = self.budget
+        limit = self.limit
         so_far = Spent.of([fund.row for fund in self.funds], at_work=True)
-        gone, wanted = dollars_beyond(budget.usd, so_far.usd, usd) if so_far.usd else ("$0.00", dollars(usd))
+        gone, wanted = dollars_beyond(limit.usd, so_far.usd, usd) if so_far.usd else ("$0.00", dollars(usd))
         spent = f"{gone} of it is spent{perhaps(so_far.perhaps_usd)}"
         settle = (
             ", or settle what is perhaps spent (coeval status RUN --settle)" if so_far.perhaps_usd else ""
         )
-        way_out = f"Raise {budget.key}{settle} and run again with {CONTINUE}."
+        way_out = f"Raise {limit.key}{settle} and run again with {CONTINUE}."
         if promised := sum(fund.unblocked_usd for fund in self.funds):
             spent += f", {dollars(promised)} is held for batch jobs"
-            way_out = f"Run again with {CONTINUE} when they have ended, or raise {budget.key} before that."
+            way_out = f"Run again with {CONTINUE} when they have ended, or raise {limit.key} before that."
         return QuotaExhausted(
-            f"model {name} is not asked any more: {budget.key} is {limit_in_dollars(budget.usd)}, and "
+            f"model {name} is not asked any more: {limit.key} is {limit_in_dollars(limit.usd)}, and "
             f"{spent}, which leaves too little for a request that may cost {wanted}, or for what would "
             "follow from it.",
             way_out,
@@ -181,14 +181,16 @@ class Held(Enum):
     FOR_GOOD = auto()
 
 
-class Till:
+class BudgetGate:
     """The funds of a folder's models. ``budget_usd`` is that of all models together, over the life of the
     folder; None: there is none."""
 
     def __init__(self, file: AccountFile, budget_usd: float | None = None) -> None:
         self._file = file
         self._funds = {name: Fund(name, row) for name, row in file.rows.items()}
-        self._of_all = None if budget_usd is None else Purse(Budget(budget_usd, BUDGET), self._funds.values())
+        self._of_all = (
+            None if budget_usd is None else Budget(SpendingLimit(budget_usd, BUDGET), self._funds.values())
+        )
         self._order = count()
         self._closed: CoevalError | None = None
         self._free: Callable[[], Held] | None = None
@@ -204,14 +206,14 @@ class Till:
     def fund(self, name: str, row: ModelAccount, max_cost_usd: float | None) -> Fund:
         """The fund of a model, with the budgets that hold for it."""
         fund = self._funds.setdefault(name, Fund(name, row))
-        own = [] if max_cost_usd is None else [Purse(Budget(max_cost_usd, max_cost(name)), (fund,))]
-        fund.purses = (*own, *([self._of_all] if self._of_all is not None else ()))
+        own = [] if max_cost_usd is None else [Budget(SpendingLimit(max_cost_usd, max_cost(name)), (fund,))]
+        fund.budgets = (*own, *([self._of_all] if self._of_all is not None else ()))
         return fund
 
     def refusal(self, fund: Fund, usd: float, rank: int) -> QuotaExhausted | None:
         """Why a request will not be paid for, whatever others turn out to cost; None where it may be."""
-        purse = next((purse for purse in fund.purses if not purse.reaches(usd, rank)), None)
-        return None if purse is None else purse.refusal(fund.name, usd)
+        budget = next((budget for budget in fund.budgets if not budget.reaches(usd, rank)), None)
+        return None if budget is None else budget.refusal(fund.name, usd)
 
     def take(self, fund: Fund, usd: float, rank: int, *, parked: bool = False) -> Future[None] | None:
         """Set money aside for a request: at once (None), or when the future is done, which has to be given to
@@ -224,11 +226,11 @@ class Till:
         StoreError
             the reservation could not be written, so nothing may be sent.
         """
-        if not self.waiting and all(rank >= purse.exhausted_at for purse in fund.purses):
+        if not self.waiting and all(rank >= budget.exhausted_at for budget in fund.budgets):
             if not parked and fund.held + usd <= fund.row.reserved_usd:
                 fund.hold(usd)
                 return None
-            if all(purse.fits(usd) for purse in fund.purses):
+            if all(budget.fits(usd) for budget in fund.budgets):
                 self._grant(fund, usd, parked=parked)
                 return None
         if self._closed is not None:
@@ -293,8 +295,8 @@ class Till:
     def _grant(self, fund: Fund, usd: float, *, parked: bool) -> None:
         if parked:
             fund.park(usd)
-            for purse in fund.purses:
-                purse.make_room()
+            for budget in fund.budgets:
+                budget.make_room()
             return
         fund.hold(usd)
         if fund.held > fund.row.reserved_usd:
@@ -308,10 +310,10 @@ class Till:
         """Write that what is held of a fund, and a block more where there is one, may be spent."""
         before = [(each.row, each.row.reserved_usd) for each in self._funds.values()]
         wanted = fund.held + _block(fund)
-        for purse in fund.purses:
-            if purse.room_for(fund) < wanted:
-                purse.give_up_blocks()
-            wanted = min(wanted, purse.room_for(fund))
+        for budget in fund.budgets:
+            if budget.room_for(fund) < wanted:
+                budget.give_up_blocks()
+            wanted = min(wanted, budget.room_for(fund))
         fund.row.reserved_usd = max(wanted, fund.held)
         try:
             self._file.write()
@@ -323,19 +325,19 @@ class Till:
     def _serve(self) -> None:
         """Give money to those who wait, and refuse those that it will never reach for. Who cannot be served
         now keeps those behind him from the budgets that he needs."""
-        shut: set[Purse] = set()
+        shut: set[Budget] = set()
         while (
             fund := min(self._lines(shut), key=lambda each: each.queue[0].place, default=None)
         ) is not None:
             (above, _), usd, parked, granted = fund.queue[0]
             rank = -above
             if (error := self.refusal(fund, usd, rank)) is not None:
-                for purse in fund.purses:
-                    if not purse.reaches(usd, rank):
-                        purse.exhausted_at = max(purse.exhausted_at, rank)
+                for budget in fund.budgets:
+                    if not budget.reaches(usd, rank):
+                        budget.exhausted_at = max(budget.exhausted_at, rank)
                 self._leave_line(fund)
                 granted.set_exception(error)
-            elif lacking := [purse for purse in fund.purses if not purse.fits(usd)]:
+            elif lacking := [budget for budget in fund.budgets if not budget.fits(usd)]:
                 shut.update(lacking)
             else:
                 self._leave_line(fund)
@@ -375,23 +377,27 @@ class Till:
     def _refuse(self, *, beyond_jobs: bool) -> bool:
         """Refuse all who wait, or only those for whom the end of jobs brings too little: then what would only
         bring about more such requests is refused from now on. Whether there were any."""
-        to_come = {purse: purse.dearest_to_come() for fund in self._funds.values() for purse in fund.purses}
+        to_come = {
+            budget: budget.dearest_to_come() for fund in self._funds.values() for budget in fund.budgets
+        }
         before = self.waiting
         for fund in self._funds.values():
             queue, fund.queue = fund.queue, []
             for waiter in queue:
                 if waiter.granted.cancelled():
                     continue
-                short = [purse for purse in fund.purses if waiter.usd > to_come[purse]]
-                short = [purse for purse in short if not purse.fits(waiter.usd)]
+                short = [budget for budget in fund.budgets if waiter.usd > to_come[budget]]
+                short = [budget for budget in short if not budget.fits(waiter.usd)]
                 if beyond_jobs and not short:
                     fund.queue.append(waiter)
                     continue
-                for purse in short if beyond_jobs else ():
-                    purse.exhausted_at = max(purse.exhausted_at, -waiter.place[0])
+                for budget in short if beyond_jobs else ():
+                    budget.exhausted_at = max(budget.exhausted_at, -waiter.place[0])
                 self.waiting -= 1
-                purse = next((purse for purse in fund.purses if not purse.fits(waiter.usd)), fund.purses[0])
-                waiter.granted.set_exception(purse.refusal(fund.name, waiter.usd))
+                budget = next(
+                    (budget for budget in fund.budgets if not budget.fits(waiter.usd)), fund.budgets[0]
+                )
+                waiter.granted.set_exception(budget.refusal(fund.name, waiter.usd))
             heapq.heapify(fund.queue)
         return self.waiting < before
 
@@ -399,16 +405,16 @@ class Till:
         heapq.heappop(fund.queue)
         self.waiting -= 1
 
-    def _lines(self, shut: set[Purse]) -> Iterator[Fund]:
+    def _lines(self, shut: set[Budget]) -> Iterator[Fund]:
         """The funds whose first in line may be served."""
         for fund in self._funds.values():
             while fund.queue and fund.queue[0].granted.cancelled():
                 heapq.heappop(fund.queue)
-            if fund.queue and shut.isdisjoint(fund.purses):
+            if fund.queue and shut.isdisjoint(fund.budgets):
                 yield fund
 
 
 def _block(fund: Fund) -> float:
-    if not fund.purses:
+    if not fund.budgets:
         return fund.held
-    return min(purse.budget.usd for purse in fund.purses) / BLOCKS
+    return min(budget.limit.usd for budget in fund.budgets) / BLOCKS

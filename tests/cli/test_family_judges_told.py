@@ -27,11 +27,11 @@ def findings(here: Path, coeval: Command, judges: list[dict[str, object]]) -> li
 def test_a_named_judge_of_the_leader_s_family_is_told_with_the_lead_without_it(
     here: Path, coeval: Command
 ) -> None:
-    leader, kin, *_ = findings(here, coeval, [KIN, *OTHERS])
+    leader, related, *_ = findings(here, coeval, [KIN, *OTHERS])
     assert leader.startswith("red-s leads with")
-    assert kin.startswith("red-j is of red-s's family and favours it by 0.")
-    assert "; without its scores the difference is " in kin
-    difference = float(kin.split("difference is ")[1].split()[0].replace("−", "-"))
+    assert related.startswith("red-j is of red-s's family and favours it by 0.")
+    assert "; without its scores the difference is " in related
+    difference = float(related.split("difference is ")[1].split()[0].replace("−", "-"))
     lead = float(leader.split("the next, by ")[1].split()[0])
     assert abs(difference) < lead
 
@@ -77,5 +77,5 @@ def test_a_student_who_judges_itself_favours_its_own_answers(
     assert not any("itself and" in one or "is red-s itself" in one for one in found)
 
 
-def test_judges_who_are_kin_to_neither_are_not_mentioned(here: Path, coeval: Command) -> None:
+def test_judges_who_are_family_to_neither_are_not_mentioned(here: Path, coeval: Command) -> None:
     assert not any("family" in one for one in findings(here, coeval, OTHERS))

@@ -1,4 +1,5 @@
-"""Servers that do not come up, or are no good: what a leg says of them, and that nothing of them is left."""
+"""Servers that do not come up, or are no good: what a worker says of them, and that nothing of them is
+left."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from legs import a_leg, left_of, odd, odd_words
+from workers import a_worker, left_of, odd, odd_words
 
 from coeval.models.keys import Keys
 from coeval.models.transport import endpoint
 from coeval.sweeps import server_process
-from coeval.sweeps.leg_files import LegResult
-from coeval.sweeps.leg_run import run_leg
 from coeval.sweeps.server_process import RECORD, ServerRecord
+from coeval.sweeps.worker_files import WorkerResult
+from coeval.sweeps.worker_run import run_worker
 
 
 @pytest.fixture(autouse=True)
@@ -43,12 +44,12 @@ async def run(
     *,
     vouched: bool = False,
     **of_server: Any,
-) -> LegResult:
-    leg = a_leg(tmp_path, template, prompts=3, **of_server)
-    leg = msgspec.structs.replace(leg, vouched=vouched)
+) -> WorkerResult:
+    worker = a_worker(tmp_path, template, prompts=3, **of_server)
+    worker = msgspec.structs.replace(worker, vouched=vouched)
     keys = Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)
-    result = await run_leg(leg, keys, interrupt or asyncio.Event())
-    assert not (leg.folder / RECORD).exists()
+    result = await run_worker(worker, keys, interrupt or asyncio.Event())
+    assert not (worker.folder / RECORD).exists()
     return result
 
 

@@ -1,4 +1,5 @@
-"""The files by which a leg and whoever starts it speak: ``leg.json``, ``progress.json``, ``result.json``."""
+"""The files by which a worker and whoever starts it speak: ``worker.json``, ``progress.json``,
+``result.json``."""
 
 from __future__ import annotations
 
@@ -22,25 +23,27 @@ from coeval.core.shown_url import url_secrets
 from coeval.engine.progress import LEAST_MADE, PACE_S, Board, PhaseCount
 from coeval.store.jsonl import read_json, store_error, write_json_atomic
 
-# --- A leg: one checkpoint (or a shard of its prompts) answered by one server on one slot
+# --- A worker: one checkpoint (or a shard of its prompts) answered by one server on one slot
 #
-# A leg is a process of its own, whoever starts it (the `local`, `ray` and `slurm` engines do): it reads
-# ``leg.json`` from its folder, starts the server, asks for what is owed, and ends the server. In its folder
-# it keeps ``progress.json`` while it goes on, and ``result.json`` at its end. Judging is not a leg's affair.
+# A worker is a process of its own, whoever starts it (the `local`, `ray` and `slurm` engines do): it reads
+# ``worker.json`` from its folder, starts the server, asks for what is owed, and ends the server. In its
+# folder it keeps ``progress.json`` while it goes on, and ``result.json`` at its end. Judging is not a
+# worker's affair.
 
-LegState: TypeAlias = Literal["reading", "starting", "asking", "restarting", "stopping", "ended"]
-LegEnd: TypeAlias = Literal["done", "interrupted", "server_failed", "failed"]
+WorkerState: TypeAlias = Literal["reading", "starting", "asking", "restarting", "stopping", "ended"]
+WorkerEnd: TypeAlias = Literal["done", "interrupted", "server_failed", "failed"]
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that a leg starts: ``template`` is its command (see `servers.server_command`), which the leg
-    fills with the other fields.
+    """A server that a worker starts: ``template`` is its command (see `servers.server_command`), which the
+    worker fills with the other fields.
 
-    ``name`` is what it is to serve the checkpoint as. ``gpus`` are those it may use, all that the leg sees
-    where none is named. With ``port`` 0 the leg takes a free one, anew for each start. ``environment`` goes
-    over the leg's own; it holds no credential, since it stands in ``leg.json``. Of the leg's credentials the
-    server gets those whose variables are ``passed``, or named in the command. ``starts`` is how often it may
-    be started in all; ``wait_s`` is waited before the second one, and longer before each further one.
+    ``name`` is what it is to serve the checkpoint as. ``gpus`` are those it may use, all that the worker sees
+    where none is named. With ``port`` 0 the worker takes a free one, anew for each start. ``environment``
+    goes over the worker's own; it holds no credential, since it stands in ``worker.json``. Of the worker's
+    credentials the server gets those whose variables are ``passed``, or named in the command. ``starts`` is
+    how often it may be started in all; ``wait_s`` is waited before the second one, and longer before each
+    further one.
     """
 
     template: str
@@ -56,15 +59,16 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     wait_s: float = 5.0
 
 
-class Leg(msgspec.Struct, frozen=True, kw_only=True):
-    """What a leg is told. ``folder`` holds its files; ``server`` is None where the user runs one.
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker is told. ``folder`` holds its files; ``server`` is None where the user runs one.
 
     ``evaluation`` is of mode ``inference``, with the tasks and samples that are owed, the checkpoint's
-    identity, and an ``account`` below ``folder``; the leg puts in the address of the server that it starts.
-    It names no credential: ``key_variable`` is the environment variable that holds the tested model's, if
-    there is one. ``logs`` is a folder where both logs can be found too, under the leg's name. ``start`` is
-    this attempt's own: what a leg of an earlier start tells late in the same folder is not this one's. A
-    server that lists its models and not the tested one is refused, unless its name is ``vouched`` for.
+    identity, and an ``account`` below ``folder``; the worker puts in the address of the server that it
+    starts. It names no credential: ``key_variable`` is the environment variable that holds the tested
+    model's, if there is one. ``logs`` is a folder where both logs can be found too, under the worker's name.
+    ``start`` is this attempt's own: what a worker of an earlier start tells late in the same folder is not
+    this one's. A server that lists its models and not the tested one is refused, unless its name is
+    ``vouched`` for.
     """
 
     name: str
@@ -94,17 +98,17 @@ class TaskAnswered(msgspec.Struct, frozen=True, kw_only=True):
     failed: dict[str, int] = {}
 
 
-class LegProgress(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerProgress(msgspec.Struct, frozen=True, kw_only=True):
     """``progress.json``, replaced about once a second.
 
-    Of ``planned`` answers ``done`` stand; ``failed`` have failed since the leg began, and are asked again by
-    another leg. ``output_tokens_per_s`` is the pace of the last minute, ``remaining_s`` what is left at that
-    pace; ``tasks`` is done and planned by task and sample. ``message`` is what is worth a line: while the
-    server starts, the last line that it wrote. ``at`` is seconds since 1970.
+    Of ``planned`` answers ``done`` stand; ``failed`` have failed since the worker began, and are asked again
+    by another worker. ``output_tokens_per_s`` is the pace of the last minute, ``remaining_s`` what is left at
+    that pace; ``tasks`` is done and planned by task and sample. ``message`` is what is worth a line: while
+    the server starts, the last line that it wrote. ``at`` is seconds since 1970.
     """
 
     at: float
-    state: LegState
+    state: WorkerState
     done: int = 0
     planned: int = 0
     failed: int = 0
@@ -116,14 +120,14 @@ class LegProgress(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class LegResult(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerResult(msgspec.Struct, frozen=True, kw_only=True):
     """``result.json``, written once, at the end. ``problem`` says why it is not ``done``, and the way out.
 
-    ``done``: each prompt has been asked, and has an answer or a failure. Tokens are those of this leg, and
+    ``done``: each prompt has been asked, and has an answer or a failure. Tokens are those of this worker, and
     ``start`` is its.
     """
 
-    end: LegEnd
+    end: WorkerEnd
     start: str = ""
     tasks: tuple[TaskAnswered, ...] = ()
     problem: str = ""
@@ -133,40 +137,40 @@ class LegResult(msgspec.Struct, frozen=True, kw_only=True):
     starts: int = 0
 
 
-LEG_LOG = "leg.log"
-"""What a leg has to say, beside its files."""
-LEG, PROGRESS, RESULT = "leg.json", "progress.json", "result.json"
+WORKER_LOG = "worker.log"
+"""What a worker has to say, beside its files."""
+WORKER, PROGRESS, RESULT = "worker.json", "progress.json", "result.json"
 
 T = TypeVar("T")
 
 
-def write_leg(leg: Leg) -> None:
-    """Write ``leg.json`` into the leg's folder, and remove what an earlier leg has left of its end.
+def write_worker(worker: Worker) -> None:
+    """Write ``worker.json`` into the worker's folder, and remove what an earlier worker has left of its end.
 
     Raises
     ------
     UsageError
         an address holds a credential.
     ValueError
-        a model's ``access_key`` is set: a leg is told the variable that holds it.
+        a model's ``access_key`` is set: a worker is told the variable that holds it.
     """
-    for model in (leg.evaluation.tested, leg.evaluation.judge):
+    for model in (worker.evaluation.tested, worker.evaluation.judge):
         if model is not None and model.access_key is not None:
-            raise ValueError(f"the leg {leg.name} must hold no credential")
+            raise ValueError(f"the worker {worker.name} must hold no credential")
         if model is not None and any(url_secrets(model.base_url or "")):
             raise UsageError(
-                f"the address of {model.name} holds a password, and legs are kept in files; "
+                f"the address of {model.name} holds a password, and workers are kept in files; "
                 "give it as --api-key"
             )
     for name in (PROGRESS, RESULT):
         try:
-            (leg.folder / name).unlink(missing_ok=True)
+            (worker.folder / name).unlink(missing_ok=True)
         except OSError as error:
-            raise store_error("remove", leg.folder / name, error) from error
-    write_json_atomic(leg.folder / LEG, leg)
+            raise store_error("remove", worker.folder / name, error) from error
+    write_json_atomic(worker.folder / WORKER, worker)
 
 
-def read_leg(folder: Path) -> Leg:
+def read_worker(folder: Path) -> Worker:
     """
     Raises
     ------
@@ -175,26 +179,26 @@ def read_leg(folder: Path) -> Leg:
     StoreError
         it is damaged.
     """
-    return read_json(folder / LEG, Leg)
+    return read_json(folder / WORKER, Worker)
 
 
-def write_progress(folder: Path, progress: LegProgress) -> None:
+def write_progress(folder: Path, progress: WorkerProgress) -> None:
     write_json_atomic(folder / PROGRESS, progress)
 
 
-def write_result(leg: Leg, result: LegResult) -> None:
-    write_json_atomic(leg.folder / RESULT, msgspec.structs.replace(result, start=leg.start))
+def write_result(worker: Worker, result: WorkerResult) -> None:
+    write_json_atomic(worker.folder / RESULT, msgspec.structs.replace(result, start=worker.start))
 
 
-def read_progress(folder: Path) -> LegProgress | None:
+def read_progress(folder: Path) -> WorkerProgress | None:
     """None where there is none yet, or it cannot be read."""
-    return _read(folder / PROGRESS, LegProgress)
+    return _read(folder / PROGRESS, WorkerProgress)
 
 
-def read_result(leg: Leg) -> LegResult | None:
-    """None where the leg has not ended, or was killed."""
-    result = _read(leg.folder / RESULT, LegResult)
-    return result if result is not None and result.start == leg.start else None
+def read_result(worker: Worker) -> WorkerResult | None:
+    """None where the worker has not ended, or was killed."""
+    result = _read(worker.folder / RESULT, WorkerResult)
+    return result if result is not None and result.start == worker.start else None
 
 
 def _read(path: Path, kind: type[T]) -> T | None:
@@ -203,7 +207,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
     return None
 
 
-# --- How far a leg has come: what ``progress.json`` says, kept over all starts of its server
+# --- How far a worker has come: what ``progress.json`` says, kept over all starts of its server
 
 log = logging.getLogger("coeval")
 
@@ -230,11 +234,12 @@ class _Mark(NamedTuple):
     output_tokens: int
 
 
-class LegCount:
-    """Counts of a leg, and who looks on at its asking: each time it is asked there is a board of its own."""
+class WorkerCount:
+    """Counts of a worker, and who looks on at its asking: each time it is asked there is a board of its
+    own."""
 
     def __init__(self) -> None:
-        self.state: LegState = "reading"
+        self.state: WorkerState = "reading"
         self.starts = 0
         self.message = ""
         self._task_runs: Sequence[TaskRun] = ()
@@ -283,13 +288,13 @@ class LegCount:
                 failed.update(count.failed)
         return AskedLast(done, failed)
 
-    def progress(self) -> LegProgress:
+    def progress(self) -> WorkerProgress:
         """As it is now; to be called about once a second."""
         tasks = {run.label: self._of_task(run) for run in self._task_runs}
         done = sum(there for there, _ in tasks.values())
         planned = sum(wanted for _, wanted in tasks.values())
         pace = self._pace(planned - done)
-        return LegProgress(
+        return WorkerProgress(
             at=time.time(),
             state=self.state,
             done=done,

@@ -15,12 +15,12 @@ import msgspec
 from coeval.core.errors import AccessDenied, ModelError, NotFound, RateLimited, ServerFault
 from coeval.core.text import numbered
 from coeval.models.batch.batch_api import ENDED, BatchJob, BatchProgress, BatchReply, DamagedResult, Undecided
-from coeval.models.batch.waiting.batch_desk import BatchOutcome, StoredError, lines_file, results_file
+from coeval.models.batch.waiting.batch_index import BatchOutcome, StoredError, lines_file, results_file
 from coeval.models.batch.waiting.batch_queue import BatchQueue
 from coeval.models.batch.waiting.job_list import Batching, BatchMode, PendingJob
 from coeval.store.jsonl import replaced_whole
 
-# --- What a batch job has brought: from its provider to a file, from there into the account and the desk
+# --- A batch job's results: from its provider to a file, then into the account and the batch index
 
 _ENCODE = msgspec.json.Encoder().encode
 _BREATH = 500
@@ -80,7 +80,7 @@ class JobResults:
 
     def __init__(self, queue: BatchQueue, job: PendingJob) -> None:
         self._source = queue.source
-        self._desk = queue.desk
+        self._index = queue.index
         self._job = job
 
     async def write(self, progress: BatchProgress, *, last: bool) -> None:
@@ -95,11 +95,11 @@ class JobResults:
         StoreError
             the disk refuses.
         """
-        folder, job = self._desk.folder, self._job
+        folder, job = self._index.folder, self._job
         into = folder / f"{job.tag}.part"
         shutil.rmtree(into, ignore_errors=True)
         into.mkdir()
-        tally, count = _Tally(await self._desk.waiting_of(job.tag), set()), 0
+        tally, count = _Tally(await self._index.waiting_of(job.tag), set()), 0
         try:
             with replaced_whole(results_file(folder, job.tag)) as file:
                 async for reply in self._source.api.collect(job.id or "", into):
@@ -127,11 +127,11 @@ class JobResults:
             lines = numbered(tally.damaged, "result")
             where = f"{tally.first.where}: {self._source.told(tally.first.why)}"
             job.damage = f"{lines} cannot be read ({where})"
-        self._desk.jobs.put(job)
+        self._index.jobs.put(job)
 
     def write_one(self, outcome: BatchOutcome) -> None:
         """Write down what came of the only request of a job."""
-        with replaced_whole(results_file(self._desk.folder, self._job.tag)) as file:
+        with replaced_whole(results_file(self._index.folder, self._job.tag)) as file:
             file.write(_ENCODE(outcome) + b"\n")
 
     async def take_in(self) -> int:
@@ -148,7 +148,7 @@ class JobResults:
         bill, count = meter.bill(), 0
         account = meter.open_jobs().get(self._job.tag)
         most_usd = account.dearest_usd if account is not None else 0.0
-        for outcome in self._desk.take_in(self._job.tag):
+        for outcome in self._index.take_in(self._job.tag):
             count += 1
             usage = outcome.completion.usage if outcome.completion is not None else None
             usage = outcome.error.usage if outcome.error is not None else usage
@@ -206,7 +206,7 @@ LONGEST_PUT_OFF = 20
 _REFUSED, _TOO_LARGE = 400, 413
 
 
-class Carried(Enum):
+class JobEnd(Enum):
     """How it ended."""
 
     COLLECTED = auto()
@@ -218,7 +218,7 @@ class Carried(Enum):
     """it cannot be looked at now; it stays on the list"""
 
 
-class JobCarrier:
+class BatchJobRunner:
     """Carries ``job``, of ``queue``; ``tell`` is told what a user should know, ``busy`` says whether other
     jobs of the model are under way. ``looked``: its provider has been asked how it stands."""
 
@@ -239,7 +239,7 @@ class JobCarrier:
         self.looked = False
         self._gives_up = batching.mode is BatchMode.CANCEL and bool(job.cancelled)
         self._api = queue.source.api
-        self._desk = queue.desk
+        self._index = queue.index
         self._results = JobResults(queue, job)
 
     @property
@@ -247,7 +247,7 @@ class JobCarrier:
         job = self.job
         return f"batch {job.id or job.tag} of {job.name} ({numbered(job.requests, 'request')})"
 
-    async def carry(self, *, fresh: bool) -> Carried:
+    async def run(self, *, fresh: bool) -> JobEnd:
         """Bring the job to its end. ``fresh``: its provider has not been told of it yet. Whoever wants a job
         cancelled that was to be cancelled before gives it up, unless it has ended by now.
 
@@ -258,13 +258,13 @@ class JobCarrier:
         """
         if self._mode is BatchMode.CANCEL and not self.job.cancelled:
             self.job.cancelled = "asked"
-            self._desk.jobs.put(self.job)
+            self._index.jobs.put(self.job)
         try:
             return await self._to_its_end(fresh=fresh)
         except ModelError as error:
             return await self._give_up(error) if self._gives_up else self._left(error)
 
-    async def _to_its_end(self, *, fresh: bool) -> Carried:
+    async def _to_its_end(self, *, fresh: bool) -> JobEnd:
         """
         Raises
         ------
@@ -274,7 +274,7 @@ class JobCarrier:
             the disk refuses.
         """
         look = not fresh
-        while not results_file(self._desk.folder, self.job.tag).exists():
+        while not results_file(self._index.folder, self.job.tag).exists():
             if self.job.id is None and (ended := await self._submit(look=look)) is not None:
                 return ended
             if self._mode is BatchMode.CANCEL and (unknown := await self._cancel()) is not None:
@@ -291,7 +291,7 @@ class JobCarrier:
 
     # --- to the provider ---------------------------------------------------------------------
 
-    async def _submit(self, *, look: bool) -> Carried | None:
+    async def _submit(self, *, look: bool) -> JobEnd | None:
         """Have the job made, once; its end where it does not come about. ``look``: it may have been made."""
         waits = self._pace.pauses()
         counted = 0
@@ -325,9 +325,9 @@ class JobCarrier:
             time.time(),
             "",
         )
-        self._desk.jobs.put(self.job)
+        self._index.jobs.put(self.job)
         self._tell(f"{self._what} is submitted")
-        self.queue.source.meter.till.changed()  # what it holds will not come back soon
+        self.queue.source.meter.budget_gate.changed()  # what it holds will not come back soon
         return None
 
     async def _made_after_all(self) -> str | None:
@@ -340,13 +340,13 @@ class JobCarrier:
                 raise
             return None
 
-    async def _unsubmitted(self) -> Carried:
+    async def _unsubmitted(self) -> JobEnd:
         """It was never made, and nobody wants it made now."""
         if self._mode is BatchMode.CANCEL:
             self._tell(f"{self._what} was never submitted, and will not be")
             return await self._release()
         self.looked = True
-        return Carried.LEFT
+        return JobEnd.LEFT
 
     async def _cancel(self) -> NotFound | None:
         """Have the job cancelled; what its provider says where it knows of none."""
@@ -360,7 +360,7 @@ class JobCarrier:
         else:
             if self.job.cancelled != "accepted":  # what it has done by then can be collected
                 self._gives_up, self.job.cancelled = False, "accepted"
-                self._desk.jobs.put(self.job)
+                self._index.jobs.put(self.job)
             self._tell(f"{self._what} is being cancelled")
         return None
 
@@ -386,7 +386,7 @@ class JobCarrier:
                 self._note(error)
                 if not self.looked and (undecided or not self._mode.asks):
                     self.looked = True
-                    self.queue.source.meter.till.changed()  # others may wait for what it holds, or not
+                    self.queue.source.meter.budget_gate.changed()  # others may wait for what it holds, or not
             else:
                 looks += 1
                 if found is not None or looks == LOOKS:
@@ -400,8 +400,8 @@ class JobCarrier:
         return alone and self.job.requests > 1
 
     def _as_submitted(self) -> BatchJob:
-        others = (job.id for job in self._desk.jobs if job.id is not None)
-        lines = lines_file(self._desk.folder, self.job.tag)
+        others = (job.id for job in self._index.jobs if job.id is not None)
+        lines = lines_file(self._index.folder, self.job.tag)
         return self.job.as_submitted(lines, (*others, *self.job.refused))
 
     async def _put_off(self, error: ModelError) -> None:
@@ -411,7 +411,7 @@ class JobCarrier:
             job.refused.append(job.id)
         job.id, job.state = None, "written"
         self._note(error)
-        self._desk.jobs.put(job)
+        self._index.jobs.put(job)
         for pause, _ in zip(self._pace.pauses(), range(LONGEST_PUT_OFF), strict=False):
             await asyncio.sleep(pause)
             if not self._busy():
@@ -466,7 +466,7 @@ class JobCarrier:
         job.shown, job.total, job.done, job.failed = shown, progress.total, progress.done, progress.failed
         job.checked_at, job.note = now, ""
         if worth_writing:
-            self._desk.jobs.put(job)
+            self._index.jobs.put(job)
 
     # --- and back ----------------------------------------------------------------------------
 
@@ -485,7 +485,7 @@ class JobCarrier:
             else:
                 return
 
-    async def _take_in(self, *, fresh: bool) -> Carried:
+    async def _take_in(self, *, fresh: bool) -> JobEnd:
         """Know what was collected. What a job of an earlier start lacks is asked again in this one."""
         job, count = self.job, await self._results.take_in()
         if lacking := job.requests - count:
@@ -493,17 +493,17 @@ class JobCarrier:
             said = [f"{numbered(undone, 'request')} not carried out ({job.shown})"] if undone else []
             job.note = ", ".join(said + ([_unknown(job)] if job.unknown else []))
             if fresh:
-                await self._desk.lose(job.tag, f"{self._what} ended {job.shown} with {job.note}")
+                await self._index.lose(job.tag, f"{self._what} ended {job.shown} with {job.note}")
             else:
-                await self._desk.release(job.tag)
+                await self._index.release(job.tag)
         job.state = "collected"
-        self._desk.jobs.put(job)
+        self._index.jobs.put(job)
         self._tell(f"{self._what}: {count:,} collected" + (f", {job.note}" if lacking > job.unknown else ""))
-        return Carried.COLLECTED
+        return JobEnd.COLLECTED
 
     # --- ends that were not meant ------------------------------------------------------------
 
-    async def _too_large(self, error: ModelError) -> Carried:
+    async def _too_large(self, error: ModelError) -> JobEnd:
         """A host takes less at once than its provider says: smaller jobs are made of the same requests."""
         job = self.job
         if job.requests == 1:
@@ -517,42 +517,42 @@ class JobCarrier:
         self._tell(f"{self._what} is too large for its host; it is split ({error})")
         return await self._release()
 
-    async def _failed(self, error: ModelError | None) -> Carried:
+    async def _failed(self, error: ModelError | None) -> JobEnd:
         """The provider refused it whole: nothing of it is paid."""
         said = self.queue.source.told(str(error)) if error is not None else "no reason was given"
         if isinstance(error, RateLimited) and self.job.requests > 1:  # it is too much by itself
             return await self._too_large(error)
         message = f"{self._what} was refused: {said}"
-        await self._desk.lose(self.job.tag, message)
+        await self._index.lose(self.job.tag, message)
         if isinstance(error, AccessDenied | NotFound):
             await self.queue.refuse(f"model {self.job.name} is put into no more batch jobs: {said}")
         self._end()
         self._tell(message)
-        return Carried.LOST
+        return JobEnd.LOST
 
-    async def _give_up(self, error: ModelError) -> Carried:
+    async def _give_up(self, error: ModelError) -> JobEnd:
         """Look after it no more, whatever its provider does: nobody will know what it has cost."""
         self._results.give_up()
-        await self._desk.release(self.job.tag)
-        self._desk.forget(self.job.tag)
+        await self._index.release(self.job.tag)
+        self._index.forget(self.job.tag)
         self._tell(
             f"{self._what} is given up ({self.queue.source.told(str(error))}): it may have been paid, and "
             "counts as perhaps spent"
         )
-        return Carried.RELEASED
+        return JobEnd.RELEASED
 
-    async def _release(self) -> Carried:
-        await self._desk.release(self.job.tag)
+    async def _release(self) -> JobEnd:
+        await self._index.release(self.job.tag)
         self._end()
-        return Carried.RELEASED
+        return JobEnd.RELEASED
 
     def _end(self) -> None:
         """It never came about: its permits and its money come back."""
         meter = self.queue.source.meter
         meter.settle_job(self.job.tag, meter.bill())
-        self._desk.forget(self.job.tag)
+        self._index.forget(self.job.tag)
 
-    def _left(self, error: ModelError) -> Carried:
+    def _left(self, error: ModelError) -> JobEnd:
         self.job.note = self.queue.source.told(str(error))
         if self._mode is BatchMode.CANCEL:
             self.job.note += "; coeval status RUN --cancel-batches, given once more, gives it up"
@@ -560,9 +560,9 @@ class JobCarrier:
             self.job.note += "; coeval status RUN --cancel-batches gives it up, if it is gone for good"
         if isinstance(error, AccessDenied) and self.queue.source.keyless:
             self.job.note += f"; {self.queue.source.keyless}"
-        self._desk.jobs.put(self.job)
+        self._index.jobs.put(self.job)
         self._tell(f"{self._what} is left as it is: {self.job.note}")
-        return Carried.LEFT
+        return JobEnd.LEFT
 
     def _note(self, error: ModelError) -> None:
         self.job.note = self.queue.source.told(str(error))

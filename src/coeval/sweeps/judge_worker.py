@@ -27,7 +27,7 @@ _LONGEST_LINE = 1 << 24
 _DIED = "the judging process ended before it had concluded this; see {log}"
 
 
-class Concluder(Protocol):
+class JudgeWorker(Protocol):
     """Has tasks of checkpoints judged and scored."""
 
     async def conclude(self, name: str, evaluation: EvalSpec) -> Concluded:

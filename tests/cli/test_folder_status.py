@@ -47,7 +47,7 @@ async def test_json_has_what_the_tables_show(tmp_path: Path) -> None:
     assert "evaluations.jsonl" in table.out.partition("Files that lack records")[2]
 
 
-async def test_output_folders_have_a_standing_too(tmp_path: Path) -> None:
+async def test_output_folders_have_a_status_too(tmp_path: Path) -> None:
     prompts = write_prompts(tmp_path / "p.jsonl", "punctuation:no_comma", [f"Say {n}." for n in range(4)])
     async with openai_chat.fake(*[openai_chat.Answer("No.")] * 20) as host:
         flags = ("--tasks", "ifeval", "--ifeval-input", prompts, "--model", "m", "--base-url", host.url)

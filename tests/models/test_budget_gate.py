@@ -17,9 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from coeval.core.errors import QuotaExhausted, StoreError
 from coeval.core.records import Usage
 from coeval.models.metering.account_file import Terms
+from coeval.models.metering.budget_gate import Held
 from coeval.models.metering.ledger import Ledger
-from coeval.models.metering.meter import Meter, Stake
-from coeval.models.metering.till import Held
+from coeval.models.metering.meter import Meter, Reservation
 
 MODELS = ("a", "b")
 UNIT = 0.25
@@ -27,7 +27,7 @@ UNIT = 0.25
 
 
 class OnItsWay(NamedTuple):
-    stake: Stake
+    reservation: Reservation
     model: str
 
 
@@ -91,20 +91,20 @@ class Spending(RuleBasedStateMachine):
         except QuotaExhausted:
             return
         if wait is None:
-            taken.stake.sent()
+            taken.reservation.sent()
             place.append(taken)
         else:
             self.waiting.append((taken, asyncio.ensure_future(wait, loop=self.loop), place))
 
     @rule(model=st.sampled_from(MODELS), tokens=st.integers(1, 12), rank=st.integers(0, 2))
     def send(self, model: str, tokens: int, rank: int) -> None:
-        stake = Stake(self.meter(model), UNIT * tokens, rank)
-        self.ask(OnItsWay(stake, model), stake.take, self.on_the_way)
+        reservation = Reservation(self.meter(model), UNIT * tokens, rank)
+        self.ask(OnItsWay(reservation, model), reservation.take, self.on_the_way)
 
     @rule(model=st.sampled_from(MODELS), tokens=st.integers(1, 12), rank=st.integers(0, 2))
     def park(self, model: str, tokens: int, rank: int) -> None:
         usd = UNIT / 2 * tokens
-        taken = OnItsWay(Stake(self.meter(model), usd, rank), model)
+        taken = OnItsWay(Reservation(self.meter(model), usd, rank), model)
         self.ask(taken, lambda: self.meter(model).park(usd, rank), self.parked)
 
     @rule()
@@ -117,37 +117,37 @@ class Spending(RuleBasedStateMachine):
             if wait.done():
                 self.waiting.remove(entry)
                 if wait.exception() is None:
-                    taken.stake.sent()
+                    taken.reservation.sent()
                     place.append(taken)
 
     @precondition(lambda self: self.on_the_way)
     @rule(data=st.data())
     def answer(self, data: st.DataObject) -> None:
-        stake, model = self.take_one(data, self.on_the_way)
-        tokens = data.draw(st.integers(0, int(stake.usd / UNIT)))
+        reservation, model = self.take_one(data, self.on_the_way)
+        tokens = data.draw(st.integers(0, int(reservation.usd / UNIT)))
         self.true[model] += UNIT * tokens
-        self.soon(lambda: stake.settle(used(tokens)))
-        self.soon(stake.close)
+        self.soon(lambda: reservation.settle(used(tokens)))
+        self.soon(reservation.close)
 
     @precondition(lambda self: self.on_the_way)
     @rule(data=st.data(), billed=st.booleans())
     def lose(self, data: st.DataObject, billed: bool) -> None:
-        stake, model = self.take_one(data, self.on_the_way)
-        self.true[model] += stake.usd * billed
-        self.soon(stake.close)
+        reservation, model = self.take_one(data, self.on_the_way)
+        self.true[model] += reservation.usd * billed
+        self.soon(reservation.close)
 
     @precondition(lambda self: self.on_the_way)
     @rule(data=st.data())
     def refuse(self, data: st.DataObject) -> None:
-        stake, _ = self.take_one(data, self.on_the_way)
-        self.soon(stake.unspent)
-        self.soon(stake.close)
+        reservation, _ = self.take_one(data, self.on_the_way)
+        self.soon(reservation.unspent)
+        self.soon(reservation.close)
 
     @precondition(lambda self: self.parked)
     @rule(data=st.data())
     def drop(self, data: st.DataObject) -> None:
-        stake, model = self.take_one(data, self.parked)
-        self.soon(lambda: self.meter(model).unpark(stake.usd))
+        reservation, model = self.take_one(data, self.parked)
+        self.soon(lambda: self.meter(model).unpark(reservation.usd))
 
     @precondition(lambda self: self.parked)
     @rule()
@@ -156,7 +156,7 @@ class Spending(RuleBasedStateMachine):
         mine = [each for each in self.parked if each.model == model]
         self.parked = [each for each in self.parked if each.model != model]
         self.tags += 1
-        batch = Batch(f"job-{self.tags}", model, tuple(each.stake.usd for each in mine))
+        batch = Batch(f"job-{self.tags}", model, tuple(each.reservation.usd for each in mine))
         for _ in range(2):  # it may be repeated
             self.soon(lambda: self.meter(model).submit(batch.tag, len(mine), sum(batch.most)))
         self.jobs.append(batch)
@@ -182,8 +182,8 @@ class Spending(RuleBasedStateMachine):
     @rule(billed=st.booleans())
     def crash(self, billed: bool) -> None:
         """What was on the wire may have been billed; what was parked was not sent."""
-        for stake, model in self.on_the_way:
-            self.true[model] += stake.usd * billed
+        for reservation, model in self.on_the_way:
+            self.true[model] += reservation.usd * billed
         for _, wait, _ in self.waiting:
             wait.cancel()
         self.loop.run_until_complete(asyncio.sleep(0))
@@ -197,8 +197,8 @@ class Spending(RuleBasedStateMachine):
     @invariant()
     def nothing_costs_more(self) -> None:
         promised = dict.fromkeys(MODELS, 0.0)
-        for stake, model in self.on_the_way:
-            promised[model] += stake.usd
+        for reservation, model in self.on_the_way:
+            promised[model] += reservation.usd
         for batch in self.jobs:
             promised[batch.model] += sum(batch.most)
         spent = {model: self.true[model] + promised[model] for model in MODELS}

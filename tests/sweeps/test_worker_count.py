@@ -1,4 +1,4 @@
-"""Counts of a leg over the starts of its server: pace, what is left, what a probe must not forget."""
+"""Counts of a worker over the starts of its server: pace, what is left, what a probe must not forget."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 
 from coeval.core.records import Usage
 from coeval.engine.progress import Board, Calls
-from coeval.sweeps import leg_files as leg_count
-from coeval.sweeps.leg_files import LegCount
+from coeval.sweeps import worker_files as worker_count
+from coeval.sweeps.worker_files import WorkerCount
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(leg_count, "time", clock)
+    monkeypatch.setattr(worker_count, "time", clock)
     return clock
 
 
@@ -39,7 +39,7 @@ def a_board(owed: int) -> Board:
 
 
 def test_tokens_and_failures_are_counted_over_all_starts(clock: Clock) -> None:
-    count = LegCount()
+    count = WorkerCount()
     first, second = a_board(100), a_board(80)
     count.begin(first)
     assert count.progress().output_tokens_per_s is None
@@ -58,7 +58,7 @@ def test_tokens_and_failures_are_counted_over_all_starts(clock: Clock) -> None:
 
 
 def test_the_pace_is_that_of_the_last_minute(clock: Clock) -> None:
-    count, board = LegCount(), a_board(1_000)
+    count, board = WorkerCount(), a_board(1_000)
     count.begin(board)
     for second in range(200):
         clock.now = float(second)
@@ -68,7 +68,7 @@ def test_the_pace_is_that_of_the_last_minute(clock: Clock) -> None:
 
 
 def test_a_message_is_one_bounded_line(clock: Clock) -> None:
-    count = LegCount()
+    count = WorkerCount()
     count.warn("a\x1b[31m\nb" + "x" * 5_000)
     assert count.progress().message.startswith(r"a\x1b[31m\nbxxx")
     assert len(count.progress().message) < 400
